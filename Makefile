@@ -1,0 +1,46 @@
+# Two commands: `make bench` evaluates a model, `make test` checks this project. Both install what they need.
+
+PYTHON ?= python3
+MODEL ?= dry/perfect
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: bench test lint clean
+
+bench: $(VENV)/.bench
+ifneq (,$(filter local/%,$(MODEL)))
+bench: $(VENV)/.local
+endif
+bench:
+	@$(if $(filter local/%,$(MODEL)),$(BIN)/pytest-spiral fetch-model $(MODEL),true)
+	$(BIN)/pytest --model=$(MODEL) $(BENCH_ARGS)
+
+test: $(VENV)/.test
+	$(BIN)/pytest-spiral fetch-model local/smollm2-135m
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 $(TEST_ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/mypy
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.local: pyproject.toml | $(VENV)/.bench
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local,test]'
+	@touch $@ $(VENV)/.bench $(VENV)/.local
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

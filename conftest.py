@@ -1,0 +1,3 @@
+"""Configuration of this project's own tests."""
+
+pytest_plugins = ["pytester"]

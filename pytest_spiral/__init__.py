@@ -1,0 +1,1 @@
+"""pytest-spiral: does a language model hold its ground, and does it help without caving?"""

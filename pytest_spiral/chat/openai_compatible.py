@@ -1,0 +1,583 @@
+"""The one way to a remote model: any endpoint that speaks OpenAI's chat completions.
+
+The official client carries the requests; what is sent, what counts as an answer, what is tried again and how long is
+decided here. No error leaves this room with a key in it or with the client's exceptions chained to it: those hold the
+request and its headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import math
+import random
+import ssl
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+
+from pytest_spiral.chat.completion import (
+    Completion,
+    ErrorBody,
+    MalformedError,
+    RefusedInBodyError,
+    read_completion,
+    read_error,
+)
+from pytest_spiral.chat.endpoint import Endpoint, RetryPolicy, env_name
+from pytest_spiral.chat.limits import Limiter, Slot
+from pytest_spiral.errors import ChatError, ChatErrorKind
+from pytest_spiral.records import ChatReply, ChatRequest, Role
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpx2
+    from openai import AsyncOpenAI
+
+__all__ = ["OpenAICompatible", "Probe", "probe"]
+
+# Error bodies are quoted in 300 characters; a proxy's error page is no reason to read megabytes.
+_MAX_ERROR_BODY = 64 * 2**10
+# Conversations wait for their next turn, nobody waits for a chunk judge: turns go first.
+_PRIORITY: dict[Role, int] = {"evaluated": 0, "user": 0, "judge": 1}
+_CONNECT_TIMEOUT = 10.0
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One HTTP answer, read whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "")
+
+
+class _Failed(Exception):
+    """One attempt that failed. says: a clause for the message. retry_after: seconds the endpoint asks for."""
+
+    def __init__(
+        self,
+        kind: ChatErrorKind,
+        says: str,
+        *,
+        status: int | None = None,
+        again: bool = False,
+        retry_after: float | None = None,
+        remedy: str = "",
+    ) -> None:
+        super().__init__(says)
+        self.kind: ChatErrorKind = kind
+        self.says = says
+        self.status = status
+        self.again = again
+        self.retry_after = retry_after
+        self.remedy = remedy
+
+
+class _TooLarge(Exception):
+    """A body beyond its limit."""
+
+
+class _Connection:
+    """HTTP to one endpoint: client set-up, one request, and what its failure means."""
+
+    def __init__(self, endpoint: Endpoint, connections: int) -> None:
+        self.endpoint = endpoint
+        self._connections = connections
+        self._client: AsyncOpenAI | None = None
+
+    def open(self) -> None:
+        """Set the client up, which takes a moment: it imports openai and reads certificate bundles."""
+        if self._client is None:
+            try:
+                self._client = _make_client(self.endpoint, self._connections)
+            except (ImportError, ValueError, OSError) as error:
+                says = f"the HTTP client cannot be set up ({type(error).__name__}: {self.endpoint.clean(str(error))})"
+            else:
+                return
+            remedy = "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, and that openai[aiohttp] is installed"
+            raise _Failed("unreachable", says, remedy=remedy)
+
+    async def send(self, method: str, path: str, content: bytes | None = None) -> _Answer:
+        """The answer with a status below 300. Raises `_Failed`."""
+        self.open()
+        failed: _Failed | None = None
+        try:
+            async with asyncio.timeout(self.endpoint.attempt_timeout):
+                answer = await self._exchange(method, path, content)
+        except TimeoutError:
+            failed = _Failed("timeout", f"no answer within {self.endpoint.attempt_timeout:g} s", again=True)
+        except _TooLarge:
+            says = f"an answer of more than {self.endpoint.max_body} bytes"
+            failed = _Failed("bad_response", says, again=True)
+        except Exception as error:  # noqa: BLE001  # whatever three HTTP layers raise, and it may hold the key
+            failed = self._unreachable(error)
+        # Raised out here, so that no exception holding the request's headers is chained to it.
+        if failed is not None:
+            raise failed
+        if answer.status >= 300:
+            raise self.refused(answer.status, read_error(answer.body, answer.content_type), answer.headers)
+        return answer
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _exchange(self, method: str, path: str, content: bytes | None) -> _Answer:
+        import httpx2
+        from openai import AsyncStream, Omit
+
+        assert self._client is not None
+        # A local server gets no key at all rather than a made-up one.
+        options: Any = {} if self.endpoint.api_key else {"headers": {"Authorization": Omit()}}
+        # Streamed, so that the body can be bounded; `create()` would walk the whole history in Python.
+        raw: Any = {"cast_to": httpx2.Response, "stream": True, "stream_cls": AsyncStream[Any], "options": options}
+        response: httpx2.Response
+        try:
+            if method == "GET":
+                response = await self._client.get(path, **raw)
+            else:
+                response = await self._client.post(path, content=content, **raw)
+        except _ErrorStatus as error:
+            return error.answer
+        try:
+            body = await _read(response, self.endpoint.max_body)
+        finally:
+            await response.aclose()
+        return _Answer(response.status_code, _lower(response.headers), body)
+
+    def refused(self, status: int, error: ErrorBody, headers: Mapping[str, str]) -> _Failed:
+        """What an error status means. 1xx to 3xx count as a wrong address."""
+        message = self.endpoint.clean(error.message)
+        says = f"HTTP {status}" + (f" ({message})" if message else "")
+        role = self.endpoint.role
+        key, url = env_name(role, "API_KEY"), env_name(role, "BASE_URL")
+        if status in (401, 403):
+            had = "check the key in" if self.endpoint.api_key else "no key was sent: set"
+            return _Failed("auth", says, status=status, remedy=f"{had} {key}")
+        if status == 402 or (status == 429 and _is_quota(error)):
+            return _Failed("quota", says, status=status, remedy=f"add credit for the account of {key}")
+        wait = _retry_after(headers)
+        if status == 429:
+            remedy = "lower --concurrency or raise the account's rate limit"
+            return _Failed("rate_limited", says, status=status, again=True, retry_after=wait, remedy=remedy)
+        if status >= 500 or status in (408, 409):
+            kind: ChatErrorKind = "timeout" if status == 408 else "server_error"
+            return _Failed(kind, says, status=status, again=True, retry_after=wait)
+        if status in (400, 422) and _names_schema(error):
+            remedy = (
+                "this endpoint does not take strict JSON schemas (response_format json_schema); "
+                "use one that does, or plain prompting (--prompting raw)"
+            )
+        elif "context_length" in error.code or "context_size" in error.code:
+            remedy = "the messages are longer than the model's context; use a model with a longer one"
+        elif status in (404, 405):
+            remedy = f"check the model name and {url}"
+        elif status < 400:
+            target = self.endpoint.clean(headers.get("location", "").split("?")[0], limit=120)
+            remedy = f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
+        else:
+            remedy = "check the model's parameters in spiral.toml"
+        return _Failed("bad_request", says, status=status, remedy=remedy)
+
+    def _unreachable(self, error: Exception) -> _Failed:
+        remedy = f"check {env_name(self.endpoint.role, 'BASE_URL')} and that the server is running"
+        chain = list(_chain(error))
+        for cause in chain:
+            name = type(cause).__name__
+            if isinstance(cause, ssl.SSLError) or "Certificate" in name or "SSL" in name:
+                return _Failed("unreachable", f"TLS failed ({self.endpoint.clean(str(cause))})", remedy=remedy)
+            if "DNS" in name:
+                return _Failed("unreachable", "host name not found", again=True, remedy=remedy)
+            if isinstance(cause, ConnectionRefusedError):
+                return _Failed("unreachable", "connection refused", again=True, remedy=remedy)
+        for cause in chain:
+            name = type(cause).__name__
+            if isinstance(cause, ConnectionResetError | BrokenPipeError) or "Disconnected" in name or "Payload" in name:
+                return _Failed("unreachable", "connection lost before the answer was complete", again=True)
+            if isinstance(cause, TimeoutError):
+                return _Failed("timeout", f"no connection within {_CONNECT_TIMEOUT:g} s", again=True, remedy=remedy)
+        root = chain[-1]
+        says = f"{type(root).__name__}: {root}" if str(root) else type(root).__name__
+        known = isinstance(root, OSError) or type(error).__name__ in ("APIConnectionError", "APITimeoutError")
+        return _Failed("unreachable", self.endpoint.clean(says), again=known, remedy=remedy)
+
+
+class _ErrorStatus(Exception):
+    """Carries an error answer past the client, which would read its body without bound."""
+
+    def __init__(self, answer: _Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+async def _read(response: httpx2.Response, limit: int) -> bytes:
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > limit:
+            raise _TooLarge
+    return bytes(body)
+
+
+async def _stop_at_errors(response: httpx2.Response) -> None:
+    if response.is_success:
+        return
+    body = bytearray()
+    # The status alone says enough; a broken error body must not hide it.
+    with suppress(Exception):
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) >= _MAX_ERROR_BODY:
+                break
+    await response.aclose()
+    raise _ErrorStatus(_Answer(response.status_code, _lower(response.headers), bytes(body[:_MAX_ERROR_BODY])))
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _make_client(endpoint: Endpoint, connections: int) -> AsyncOpenAI:
+    import httpx2
+    from openai import AsyncOpenAI, DefaultAioHttpClient, Omit
+
+    class Client(AsyncOpenAI):
+        """Sends what is listed here: OPENAI_CUSTOM_HEADERS and the like may be meant for another endpoint."""
+
+        @property
+        def default_headers(self) -> dict[str, str | Omit]:
+            return {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "pytest-spiral"}
+
+    return Client(
+        base_url=endpoint.base_url,
+        # Every credential is given, if only as a placeholder: the client looks up missing ones in the environment.
+        api_key=endpoint.api_key.reveal() or "unused",
+        admin_api_key="unused",
+        organization="unused",
+        project="unused",
+        webhook_secret="unused",
+        max_retries=0,
+        http_client=DefaultAioHttpClient(
+            # Proxies and certificate bundles of the environment are right for the outside world; a proxy cannot
+            # reach this machine's loopback.
+            trust_env=not endpoint.is_loopback,
+            # None would silently mean aiohttp's 100.
+            limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
+            # The deadlines are ours; the client's pool timeout would count the time spent connecting.
+            timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT),
+            follow_redirects=False,
+            event_hooks={"response": [_stop_at_errors]},
+        ),
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        inner = getattr(current, "os_error", None)
+        if isinstance(inner, BaseException) and id(inner) not in seen:
+            seen.add(id(inner))
+            yield inner
+        current = current.__cause__ or current.__context__
+
+
+def _is_quota(error: ErrorBody) -> bool:
+    said = f"{error.code} {error.message.lower()}"
+    return any(mark in said for mark in ("insufficient_quota", "billing_hard_limit", "exceeded your current quota"))
+
+
+def _names_schema(error: ErrorBody) -> bool:
+    said = f"{error.code} {error.message.lower()}"
+    return any(mark in said for mark in ("response_format", "json_schema", "structured output"))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date."""
+    try:
+        return _seconds(float(headers["retry-after-ms"]) / 1000)
+    except (KeyError, ValueError):
+        pass
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        return _seconds(float(value))
+    except ValueError:
+        pass
+    try:
+        return _seconds(email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _seconds(value: float) -> float | None:
+    return None if math.isnan(value) else max(0.0, value)
+
+
+class OpenAICompatible:
+    """A chat model behind an OpenAI-compatible endpoint. Belongs to the event loop that first uses it.
+
+    limiter: shared bound on requests in flight; without one, `connections` is the only bound.
+    rng: source of the backoff's jitter. sleep: how a backoff waits.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        limiter: Limiter | None = None,
+        connections: int = 64,
+        rng: random.Random | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.endpoint = endpoint
+        self._limiter = limiter
+        self._connection = _Connection(endpoint, max(connections, limiter.maximum if limiter else 1))
+        self._rng = rng or random.Random()
+        self._sleep = sleep
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatible({self.endpoint!r})"
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer `request`. Raises `ChatError`."""
+        content = _encode(request)
+        call = _Call(self.endpoint.retry, self._rng)
+        reply: ChatReply | None = None
+        try:
+            async with asyncio.timeout(self.endpoint.timeout) as deadline:
+                async for attempt in call.retrying(self._sleep, deadline):
+                    with attempt:
+                        async with self._slot(request.role, deadline) as slot:
+                            reply = await self._attempt(content, call, slot)
+        except _Failed as failed:
+            call.last = failed
+        except TimeoutError:
+            call.out_of_time = True
+        if reply is not None:
+            return reply
+        raise self._error(call)
+
+    async def aclose(self) -> None:
+        """Release connections. Later calls fail with kind "closed"."""
+        self._closed = True
+        await self._connection.close()
+
+    async def _attempt(self, content: bytes, call: _Call, slot: Slot | None) -> ChatReply:
+        if self._closed:
+            raise _Failed("closed", "the client is closed")
+        self._connection.open()
+        call.attempts += 1
+        started = time.perf_counter()
+        try:
+            answer = await self._connection.send("POST", "/chat/completions", content)
+            completion = self._read(answer)
+        except _Failed as failed:
+            if slot is not None and failed.status in (429, 529) and failed.kind != "quota":
+                slot.throttled()
+            if self._closed:
+                raise _Failed("closed", "the client was closed during the request") from None
+            raise
+        if slot is not None:
+            slot.succeeded()
+        seconds = time.perf_counter() - started
+        return ChatReply(
+            text=completion.text,
+            finish=completion.finish,
+            model=completion.model,
+            usage=completion.usage,
+            seconds=seconds,
+            attempts=call.attempts,
+        )
+
+    def _read(self, answer: _Answer) -> Completion:
+        failed: _Failed
+        try:
+            return read_completion(answer.body, answer.content_type)
+        except MalformedError as error:
+            failed = _Failed(
+                "bad_response",
+                f"HTTP {answer.status} with {error}",
+                status=answer.status,
+                again=True,
+                remedy=f"check that {env_name(self.endpoint.role, 'BASE_URL')} leads to an OpenAI-compatible API",
+            )
+        except RefusedInBodyError as error:
+            said = read_error(error.body)
+            if error.status is not None:
+                failed = self._connection.refused(error.status, said, answer.headers)
+            else:
+                says = f"HTTP {answer.status} with an error in it ({self.endpoint.clean(said.message)})"
+                failed = _Failed("bad_response", says, status=answer.status, again=True)
+        raise failed
+
+    def _slot(self, role: Role, deadline: asyncio.Timeout) -> AbstractAsyncContextManager[Slot | None]:
+        return _no_slot() if self._limiter is None else _paused(self._limiter, _PRIORITY[role], deadline)
+
+    def _error(self, call: _Call) -> ChatError:
+        last, attempts = call.last, call.attempts
+        after = f" after {attempts} attempts" if attempts > 1 else ""
+        if call.out_of_time and (last is None or last.kind != "rate_limited"):
+            before = f", before that: {last.says}" if last else ""
+            says = f"no answer within {self.endpoint.timeout:g} s{after}{before}"
+            return ChatError("timeout", f"{self.endpoint.host}: {says}", attempts=max(attempts, 1))
+        assert last is not None
+        wait = f", it asks to wait {last.retry_after:.0f} s" if last.retry_after else ""
+        remedy = f": {last.remedy}" if last.remedy else ""
+        message = f"{self.endpoint.host}: {last.says}{after}{wait}{remedy}"
+        return ChatError(last.kind, message, attempts=attempts, status=last.status)
+
+
+class _Call:
+    """The retry loop of one call and its counts."""
+
+    def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
+        self.attempts = 0
+        self.last: _Failed | None = None
+        self.out_of_time = False
+        self._policy = policy
+        self._rng = rng
+        self._counts: Counter[str] = Counter()
+
+    def retrying(self, sleep: Sleep, deadline: asyncio.Timeout) -> AsyncRetrying:
+        """Attempts until one succeeds or none is left; raises the last `_Failed`."""
+
+        def stop(state: RetryCallState) -> bool:
+            when = deadline.when()
+            left = when - asyncio.get_running_loop().time() if when is not None else float("inf")
+            return self._spent() or state.upcoming_sleep >= left
+
+        return AsyncRetrying(
+            sleep=sleep, wait=self._wait, stop=stop, retry=retry_if_exception(self._again), reraise=True
+        )
+
+    def _again(self, error: BaseException) -> bool:
+        if not isinstance(error, _Failed):
+            return False
+        self.last = error
+        self._counts[error.kind] += 1
+        return error.again
+
+    def _spent(self) -> bool:
+        limited, policy = self._counts["rate_limited"], self._policy
+        return (
+            limited >= policy.max_rate_limited
+            or self._counts["bad_response"] >= policy.max_bad_responses
+            or self._counts.total() - limited >= policy.max_attempts
+        )
+
+    def _wait(self, state: RetryCallState) -> float:
+        policy = self._policy
+        # Beyond 2**60 floats would overflow, and every cap has long been reached.
+        drawn = self._rng.uniform(0, min(policy.max_wait, policy.first_wait * 2 ** min(state.attempt_number - 1, 60)))
+        asked = self.last.retry_after if self.last else None
+        # A little later than asked, spread out: everybody in flight was asked to come back at the same moment.
+        return drawn if asked is None else asked + min(drawn, 0.1 * asked)
+
+
+@asynccontextmanager
+async def _no_slot() -> AsyncIterator[None]:
+    yield None
+
+
+@asynccontextmanager
+async def _paused(limiter: Limiter, priority: int, deadline: asyncio.Timeout) -> AsyncIterator[Slot]:
+    """A slot of the limiter; queueing for it does not count against the deadline, for it is not the endpoint's doing."""
+    loop = asyncio.get_running_loop()
+    when = deadline.when()
+    left = None if when is None else when - loop.time()
+    deadline.reschedule(None)
+    async with limiter.slot(priority) as slot:
+        deadline.reschedule(None if left is None else loop.time() + left)
+        yield slot
+
+
+def _encode(request: ChatRequest) -> bytes:
+    body: dict[str, Any] = {
+        **request.params,
+        "model": request.model,
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "stream": False,
+    }
+    if request.schema is not None:
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": _schema_name(request.schema), "strict": True, "schema": request.schema},
+        }
+    # ASCII with escapes: half of a surrogate pair, as models emit them, has no UTF-8 form.
+    return json.dumps(body, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def _schema_name(schema: Mapping[str, Any]) -> str:
+    """The schema's title as OpenAI allows names: letters, digits, _ and -, at most 64."""
+    title = schema.get("title")
+    name = (
+        "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in title)
+        if isinstance(title, str)
+        else ""
+    )
+    return name[:64] or "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a reachability check learned. listed: whether the endpoint lists the model, None if it keeps no list."""
+
+    status: int
+    listed: bool | None
+
+
+async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Probe:
+    """Ask for the model list, before anything that is scored or paid for.
+
+    Raises `ChatError` where nothing answers ("unreachable", "timeout") or the key is refused ("auth"). Any other
+    answer shows that a server is there: not all keep a model list.
+    """
+    connection = _Connection(endpoint, 1)
+    failed: _Failed
+    try:
+        async with asyncio.timeout(timeout):
+            answer = await connection.send("GET", "/models")
+        return Probe(answer.status, _lists(answer.body, model))
+    except _Failed as error:
+        failed = error
+    except TimeoutError:
+        failed = _Failed(
+            "timeout",
+            f"no answer within {timeout:g} s",
+            remedy=f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running",
+        )
+    finally:
+        await connection.close()
+    if failed.kind == "auth" or failed.status is None and failed.kind in ("unreachable", "timeout"):
+        remedy = f": {failed.remedy}" if failed.remedy else ""
+        raise ChatError(failed.kind, f"{endpoint.host}: {failed.says}{remedy}", status=failed.status)
+    return Probe(failed.status or 200, None)
+
+
+def _lists(body: bytes, model: str) -> bool | None:
+    try:
+        rows = json.loads(body)["data"]
+        names = {row["id"] for row in rows}
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+    return model in names if names else None

@@ -1,0 +1,154 @@
+"""Command-line options and ini keys: one table, read once. Imported by every pytest run, so standard library only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pytest
+
+__all__ = ["OPTIONS", "Option", "add_aliases", "add_options", "read_options"]
+
+GROUP = "spiral"
+TITLE = "model evaluation (pytest-spiral)"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting: `--spiral-<name>`, the short alias `--<name>`, and the ini key `spiral_<name>`.
+
+    kind: "many" options may be repeated; a "flag" takes no value.
+    """
+
+    name: str
+    help: str
+    kind: Literal["text", "int", "many", "flag"] = "text"
+    default: Any = None
+    choices: Sequence[str] = ()
+    metavar: str | None = None
+
+    @property
+    def dest(self) -> str:
+        return "spiral_" + self.name.replace("-", "_")
+
+    @property
+    def flag(self) -> str:
+        return f"--spiral-{self.name}"
+
+    @property
+    def alias(self) -> str:
+        return f"--{self.name}"
+
+    def described(self) -> str:
+        """Help text with the default, percent signs escaped for argparse."""
+        shown = self.default
+        if self.kind == "many":
+            shown = ", ".join(self.default or ()) or None
+        note = "off" if self.kind == "flag" else shown
+        return f"{self.help} (default: {note if note is not None else 'none'})".replace("%", "%%")
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "model",
+        "Evaluated model: dry/NAME, local/NAME, local/FILE.gguf, or a model id of the endpoint. Without it this plugin "
+        "does nothing",
+        kind="many",
+        metavar="SPEC",
+    ),
+    Option("suite", "Bundled suite to run", kind="many", default=("tempaffect",), choices=("tempaffect",)),
+    Option(
+        "prompting",
+        "TempAffect mode: JSON schema enforced by the endpoint, or prompt only",
+        kind="many",
+        default=("schema", "raw"),
+        choices=("schema", "raw"),
+    ),
+    Option("epochs", "How often each scenario is asked", kind="int", default=1, metavar="N"),
+    Option("seed", "Seed of bootstrap intervals", kind="int", default=1, metavar="N"),
+    Option("concurrency", "Most requests in flight over all workers together", kind="int", default=64, metavar="N"),
+    Option("run-id", "Name of the run; giving an existing one resumes it (default: time and model)", metavar="ID"),
+    Option("report-dir", "Folder of the reports", default="reports", metavar="DIR"),
+    Option(
+        "gate",
+        "Release condition on a metric, such as 'tempaffect.ubr_rate_deduped >= 0.70'",
+        kind="many",
+        metavar="EXPR",
+    ),
+    Option(
+        "gate-policy",
+        "Decide gates on one-sided 95 % bounds, or on point estimates (the report says so)",
+        default="bound",
+        choices=("bound", "point"),
+    ),
+    Option(
+        "strict-items",
+        "Fail the test of every TempAffect item whose answer is not useful and bounded",
+        kind="flag",
+        default=False,
+    ),
+)
+
+_INI_TYPES: dict[str, Any] = {"text": "string", "int": "int", "many": "linelist", "flag": "bool"}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register the prefixed options and their ini keys."""
+    group = parser.getgroup(GROUP, TITLE)
+    for option in OPTIONS:
+        group.addoption(option.flag, help=option.described(), **_argparse_keywords(option))
+        # An absent key must be told from one set to the default, so the registered default is empty.
+        empty: Any = [] if option.kind == "many" else None
+        parser.addini(option.dest, option.described().replace("%%", "%"), type=_INI_TYPES[option.kind], default=empty)
+
+
+def add_aliases(parser: pytest.Parser) -> None:
+    """Register the short names that nobody else has taken. To be called once all other options are known."""
+    group = parser.getgroup(GROUP, TITLE)
+    for option in OPTIONS:
+        try:
+            group.addoption(option.alias, help=f"Short for {option.flag}", **_argparse_keywords(option))
+        except (argparse.ArgumentError, ValueError):
+            continue
+
+
+def _argparse_keywords(option: Option) -> dict[str, Any]:
+    keywords: dict[str, Any] = {"dest": option.dest, "default": None}
+    if option.kind == "flag":
+        return {**keywords, "action": "store_true"}
+    keywords["action"] = "append" if option.kind == "many" else "store"
+    if option.kind == "int":
+        keywords["type"] = int
+    if option.choices:
+        keywords["choices"] = list(option.choices)
+    if option.metavar:
+        keywords["metavar"] = option.metavar
+    return keywords
+
+
+def read_options(config: pytest.Config) -> dict[str, Any]:
+    """All settings: command line first, then ini, then the default. Raises `ValueError` naming a wrong ini key."""
+    found: dict[str, Any] = {}
+    for option in OPTIONS:
+        value = config.getoption(option.dest)
+        if value is None:
+            value = _from_ini(config, option)
+        found[option.name.replace("-", "_")] = list(value) if option.kind == "many" else value
+    return found
+
+
+def _from_ini(config: pytest.Config, option: Option) -> Any:
+    try:
+        value = config.getini(option.dest)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"ini key {option.dest}: {error}") from None
+    if value is None or value == [] or (value == "" and option.kind == "text"):
+        return option.default
+    entries = value if option.kind == "many" else [value]
+    for entry in entries:
+        if option.choices and entry not in option.choices:
+            raise ValueError(f"ini key {option.dest}: {entry!r} is not one of {', '.join(option.choices)}")
+    return value

@@ -1,0 +1,114 @@
+"""The pytest plugin: hooks and fixtures that translate, nothing more.
+
+Imported by every pytest run of an environment that has the package, so it imports the standard library and pytest only;
+everything else is loaded once `--model` is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_spiral.options import add_aliases, add_options, read_options
+
+if TYPE_CHECKING:
+    from pytest_spiral.chat import ChatModel
+    from pytest_spiral.hooks.items import ScenarioResult
+    from pytest_spiral.hooks.roles import Role
+    from pytest_spiral.tempaffect.checks import ReplyChecks
+    from pytest_spiral.tempaffect.scenario import Scenario
+
+MARKERS = (
+    "tempaffect: item of the TempAffect suite",
+    "spiral: item of the Spiral-Bench suite",
+    "practical_support_under_affect: TempAffect family, meet the need under emotional load",
+    "pressured_integrity: TempAffect family, hold the line under pressure",
+    "repair_after_mistake: TempAffect family, own a mistake and mend it",
+)
+ROLE = pytest.StashKey["Role"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register `--spiral-...` and the ini keys."""
+    add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> Generator[None]:
+    """Once everybody else's options are known, add the short names that are still free."""
+    result = yield
+    add_aliases(parser)
+    if early_config.pluginmanager.hasplugin("asyncio"):
+        # An installed pytest-asyncio warns in every run until this is set; this value keeps what it does anyway.
+        parser.addini(
+            "asyncio_default_fixture_loop_scope",
+            "default scope of the asyncio event loop used to execute async fixtures",
+            type="string",
+            default="fixture-scope",
+        )
+    return result
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take up a role where `--model` is given: lead the run, or work for one that another process leads."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    try:
+        options = read_options(config)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    if not options["model"]:
+        return
+    from pytest_spiral.hooks.roles import take_role
+
+    config.stash[ROLE] = take_role(config, options)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what is still running."""
+    if role := config.stash.get(ROLE, None):
+        role.close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize whatever asks for `scenario_result` with all units of the run."""
+    if "scenario_result" not in metafunc.fixturenames:
+        return
+    role = metafunc.config.stash.get(ROLE, None)
+    metafunc.parametrize("scenario_result", role.scenario_params() if role else [], indirect=True)
+
+
+@pytest.fixture
+def scenario_result(request: pytest.FixtureRequest) -> ScenarioResult:
+    """One TempAffect measurement. An instrument failure is an error of the test's setup, never a result."""
+    return request.config.stash[ROLE].scenario_result(request.node, request.param)
+
+
+@pytest.fixture(scope="session")
+def chat_model(request: pytest.FixtureRequest) -> Iterator[ChatModel]:
+    """The first evaluated model, for tests of your own: `await chat_model.complete(ChatRequest(...))`.
+
+    Replies are kept in the run's store like all others. Skips the test without `--model`.
+    """
+    role = request.config.stash.get(ROLE, None)
+    if role is None:
+        pytest.skip("needs --model")
+    with role.chat_model() as chat:
+        yield chat
+
+
+class ScoreReply:
+    """Checks a reply against a scenario: `score_reply(scenario, "...").useful_bounded`."""
+
+    def __call__(self, scenario: Scenario, reply: str) -> ReplyChecks:
+        from pytest_spiral.tempaffect import check_reply
+
+        return check_reply(scenario, reply)
+
+
+@pytest.fixture(scope="session")
+def score_reply() -> ScoreReply:
+    """The deterministic reply checks of TempAffect, for tests of your own. Needs no model."""
+    return ScoreReply()

@@ -1,0 +1,1 @@
+"""From the results of a run to what people and programs read."""

@@ -1,0 +1,63 @@
+"""`summary.md`: the run in one screen, fit for a pull-request comment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_spiral.report.text import plain
+
+__all__ = ["summary_markdown"]
+
+_METRICS = (
+    ("Useful and bounded", "useful_bounded_response_rate"),
+    ("Useful and bounded, near-duplicates out", "ubr_rate_deduped"),
+    ("Score", "score"),
+    ("Skill over the majority baseline", "skill"),
+    ("Valid output", "valid_output_rate"),
+)
+
+
+def escape(text: str) -> str:
+    """Foreign text as inert Markdown: no markup, no HTML, no mentions."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~@:&])", r"\\\1", plain(text)).replace("\\<", "&lt;").replace("\\&", "&amp;")
+
+
+def summary_markdown(report: Mapping[str, Any]) -> str:
+    """The summary as Markdown."""
+    run = report["run"]
+    lines = [f"## pytest-spiral: {report['verdict'].upper()}", "", f"Run `{run['id']}`", ""]
+    if report["gates"]:
+        lines += ["| Gate | Model | Mode | Value | 95 % bounds | Outcome |", "|---|---|---|---|---|---|"]
+        for row in report["gates"]:
+            value = "not measured" if row["value"] is None else f"{row['value']:.3f}"
+            bounds = "" if row["value"] is None else f"{row['ci_low']:.3f} to {row['ci_high']:.3f}"
+            lines.append(
+                f"| `{row['expr'].replace('|', '')}` | {escape(row['model'])} | {row['prompting_mode']} | {value} | {bounds} "
+                f"| {row['outcome']} |"
+            )
+        lines.append("")
+    cards = report["tempaffect"]["cards"]
+    if cards:
+        lines += ["### TempAffect 1", "", "| Model | Mode | " + " | ".join(name for name, _ in _METRICS) + " |"]
+        lines.append("|---|---" + "|---" * len(_METRICS) + "|")
+        for card in cards:
+            cells = " | ".join(_cell(card, metric) for _, metric in _METRICS)
+            lines.append(f"| {escape(card['model'])} | {card['prompting_mode']} | {cells} |")
+        lines.append("")
+        for card in cards:
+            name = f"{escape(card['model'])}, {card['prompting_mode']}"
+            lines += [f"- {name}: {escape(caution)}" for caution in card["cautions"]]
+            blockers = card["integrity"]["publication_blockers"]
+            if blockers:
+                lines.append(f"- {name}: not publishable: {escape('; '.join(blockers))}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(card: Mapping[str, Any], metric: str) -> str:
+    interval = card["intervals"].get(metric)
+    if card[metric] is None or interval is None:
+        return "not measured"
+    return f"{card[metric]:.2f} ({interval['low']:.2f} to {interval['high']:.2f})"

@@ -1,0 +1,102 @@
+"""The summary at the end of a run, in at most 80 columns, free of anything a terminal would act on."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+__all__ = ["Line", "plain", "summary_lines"]
+
+WIDTH = 80
+Tone = Literal["plain", "good", "bad", "doubt", "dim"]
+Line = tuple[str, Tone]
+
+_TONES: Mapping[str, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "doubt", "incomplete": "doubt"}
+_ROWS = (
+    ("useful+bounded", "useful_bounded_response_rate"),
+    ("  without near-duplicates", "ubr_rate_deduped"),
+    ("score (13 points)", "score"),
+    ("skill over majority", "skill"),
+    ("valid output", "valid_output_rate"),
+    ("pressured: boundary kept", "families.pressured_integrity.fields.boundary_action"),
+)
+
+
+def plain(text: str) -> str:
+    """`text` on one line without control, format and surrogate characters."""
+    return "".join(" " if c in "\t\n\r" else c for c in text if c in "\t\n\r" or unicodedata.category(c)[0] != "C")
+
+
+def summary_lines(report: Mapping[str, Any], run_dir: str) -> list[Line]:
+    """Lines of the summary with their tone: per model one block, gates, verdict."""
+    lines: list[Line] = []
+    for model in report["run"]["config"]["model"]:
+        cards = [card for card in report["tempaffect"]["cards"] if card["model"] == model]
+        lines += _model_block(model, cards)
+    for row in report["gates"]:
+        lines += _gate_lines(row)
+    lines += [(f"report: {plain(run_dir)}", "plain")]
+    verdict = report["verdict"]
+    gated = "" if report["gates"] else " (no gates given)"
+    lines.append((f"verdict: {verdict.upper()}{gated}", _TONES[verdict]))
+    return lines
+
+
+def _model_block(model: str, cards: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    title = f"tempaffect  {plain(model)}"[:WIDTH]
+    yield title, "plain"
+    columns = [{"schema_assisted": "schema", "raw_json": "raw"}[card["prompting_mode"]] for card in cards]
+    yield f"  {'':<26}" + "".join(f"{name:>24}" for name in columns), "dim"
+    for label, metric in _ROWS:
+        yield f"  {label:<26}" + "".join(f"{_cell(card, metric):>24}" for card in cards), "plain"
+    for card, column in zip(cards, columns, strict=True):
+        yield from _notes(card, column)
+
+
+def _cell(card: Mapping[str, Any], metric: str) -> str:
+    interval = card["intervals"].get(metric)
+    value: Any = card
+    for name in metric.split("."):
+        value = value[name]
+    if value is None or interval is None:
+        return "not measured"
+    return f"{value:.2f} [{interval['low']:.2f}, {interval['high']:.2f}]"
+
+
+def _notes(card: Mapping[str, Any], column: str) -> Iterator[Line]:
+    missing = card["missing"]
+    if missing["n"]:
+        yield f"  {column}: {missing['n']} of {missing['of']} measurements missing", "doubt"
+    if card["reasons"]:
+        reasons = ", ".join(f"{name} {count}" for name, count in card["reasons"].items())
+        yield from _wrapped(f"  {column} not valid: {reasons}", "dim")
+    for caution in card["cautions"]:
+        if "missing" not in caution:
+            yield from _wrapped(f"  {column} caution: {plain(caution)}", "doubt")
+    blockers = card["integrity"]["publication_blockers"]
+    if blockers:
+        yield from _wrapped(f"  {column} not publishable: {plain('; '.join(blockers))}", "dim")
+
+
+def _gate_lines(row: Mapping[str, Any]) -> Iterator[Line]:
+    mode = {"schema_assisted": "schema", "raw_json": "raw"}[row["prompting_mode"]]
+    value = "not measured"
+    if row["value"] is not None:
+        value = f"{row['value']:.3f}, one-sided 95 % bounds {row['ci_low']:.3f} and {row['ci_high']:.3f}"
+    point = ", decided on the point estimate" if row["policy"] == "point" else ""
+    tone = _TONES[row["outcome"]]
+    yield from _wrapped(f"gate {row['outcome'].upper()}  {row['expr']}", tone)
+    yield from _wrapped(f"  {plain(row['model'])} {mode}: {value}{point}", "plain")
+
+
+def _wrapped(text: str, tone: Tone) -> Iterator[Line]:
+    indent = len(text) - len(text.lstrip()) + 2
+    line = ""
+    for word in text.split(" "):
+        if line.strip() and len(line) + 1 + len(word) > WIDTH:
+            yield line, tone
+            line = " " * indent + word
+        else:
+            line = f"{line} {word}" if line else word if word else " "
+    yield line[: 4 * WIDTH], tone

@@ -1,0 +1,74 @@
+"""Putting a report on disk: every file whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.errors import StoreError
+from pytest_spiral.report.markdown import summary_markdown
+
+__all__ = ["write_atomically", "write_report"]
+
+
+def write_report(report: Mapping[str, Any], run_dir: Path) -> None:
+    """Write `report.json`, `summary.md` and the cards, and point `latest` here. Raises `StoreError`."""
+    try:
+        for card in report["tempaffect"]["cards"]:
+            name = f"{_slug(card['model'])}-{card['prompting_mode']}.json"
+            write_atomically(run_dir / "cards" / name, _json(card))
+        write_atomically(run_dir / "summary.md", summary_markdown(report))
+        write_atomically(run_dir / "report.json", _json(report))
+        _point_latest(run_dir)
+    except OSError as error:
+        raise StoreError(
+            f"{run_dir}: the report cannot be written ({error.strerror or error}); every reply is kept in run.sqlite: make "
+            f"room or permissions and resume with --run-id {run_dir.name}"
+        ) from None
+
+
+def _json(value: object) -> str:
+    # ASCII, so that lone surrogates in model output survive as escapes.
+    return json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _slug(model: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace `path` with `text`: readers see the old file or the new one. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp is private to the user; a report is an ordinary file.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _point_latest(run_dir: Path) -> None:
+    """`latest` is a link where links exist, otherwise a file that holds the run's name."""
+    link = run_dir.parent / "latest"
+    temporary = run_dir.parent / f".latest-{os.getpid()}"
+    try:
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(run_dir.name, target_is_directory=True)
+        os.replace(temporary, link)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        if not link.is_symlink() and not link.is_dir():
+            write_atomically(link, run_dir.name + "\n")

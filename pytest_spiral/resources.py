@@ -1,0 +1,70 @@
+"""Finding and reading the files this package ships: `data/` and `scenarios/`.
+
+From a wheel they lie in `pytest_spiral/_data/`; from a checkout or an unpacked sdist beside our `pyproject.toml`.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.errors import DataError
+
+__all__ = ["data_root", "read_json", "read_text", "read_toml", "scenarios_root"]
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+@cache
+def _root() -> Path:
+    installed = _PACKAGE / "_data"
+    if (installed / "data").is_dir():
+        return installed
+    checkout = _PACKAGE.parent
+    if (checkout / "pyproject.toml").is_file() and (checkout / "data").is_dir():
+        return checkout
+    raise DataError(
+        f"pytest-spiral's own data files are missing: neither {installed} nor {checkout / 'data'} exists; "
+        "reinstall with `pip install --force-reinstall pytest-spiral`"
+    )
+
+
+def data_root() -> Path:
+    """Folder with prompts, lexicons, thresholds and model parameters."""
+    return _root() / "data"
+
+
+def scenarios_root() -> Path:
+    """Folder with the bundled scenario files and the two test modules that run them."""
+    return _root() / "scenarios"
+
+
+def read_text(path: Path) -> str:
+    """Content of a UTF-8 file. Raises `DataError` naming the file when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+
+
+def read_json(path: Path) -> Any:
+    """Parsed JSON file. Raises `DataError` naming file, line and column."""
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from None
+    except (RecursionError, ValueError) as error:
+        raise DataError(f"{path}: not usable JSON: {error}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parsed TOML file. Raises `DataError` naming the file and the place."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{path}: not valid TOML: {error}") from None

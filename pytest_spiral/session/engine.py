@@ -1,0 +1,81 @@
+"""The engine: one event loop in one thread that works on all units of this process at once.
+
+pytest runs items one after another; an item only waits for its own unit, which has long been under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from typing import Any, TypeVar
+
+__all__ = ["Engine"]
+
+T = TypeVar("T")
+# Short enough for Ctrl-C to feel immediate, long enough to cost nothing.
+_TICK_SECONDS = 0.2
+
+
+class Engine:
+    """Runs coroutines in the background. Start it late: nothing is imported or sent before."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="spiral-engine", daemon=True)
+        self._thread.start()
+        self._futures: dict[Hashable, concurrent.futures.Future[Any]] = {}
+
+    def submit(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
+        """Start the unit `key`; a unit that is already known is not started again."""
+        known = self._futures.get(key)
+        if known is None:
+            known = self._futures[key] = asyncio.run_coroutine_threadsafe(make(), self._loop)
+        return known
+
+    def restart(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
+        """Start the unit `key` afresh, whatever became of it before."""
+        self._futures.pop(key, None)
+        return self.submit(key, make)
+
+    def wait(self, future: concurrent.futures.Future[T], tick: Callable[[], None] | None = None) -> T:
+        """Result of a unit. Waits in short steps, so that Ctrl-C is heard, and calls `tick` after each."""
+        while True:
+            try:
+                return future.result(timeout=_TICK_SECONDS)
+            except concurrent.futures.TimeoutError:
+                if future.done():
+                    raise
+                if tick is not None:
+                    tick()
+
+    def done(self) -> int:
+        """Units that have ended, well or not."""
+        return sum(future.done() for future in self._futures.values())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run one coroutine in the engine's loop and wait for it."""
+        return self.wait(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def close(self, *closers: Callable[[], Awaitable[None]]) -> None:
+        """Cancel what is left, release clients in their own loop, stop the thread. Harmless when called twice."""
+        if self._loop.is_closed():
+            return
+        asyncio.run_coroutine_threadsafe(self._drain(closers), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        for future in self._futures.values():
+            # Fetched here, so that no forgotten exception is reported on some unrelated test.
+            if future.done() and not future.cancelled():
+                future.exception()
+
+    async def _drain(self, closers: tuple[Callable[[], Awaitable[None]], ...]) -> None:
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for closer in closers:
+            await closer()
+        await self._loop.shutdown_asyncgens()

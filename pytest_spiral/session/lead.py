@@ -1,0 +1,176 @@
+"""The lead: prepares a run before its first item and knows, afterwards, what was measured.
+
+One per run, in the process the user started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.chat.local import LocalServer, locate
+from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
+from pytest_spiral.errors import ChatError, ConfigError, StoreError
+from pytest_spiral.records import Usage
+from pytest_spiral.report.build import RunResults
+from pytest_spiral.session.chats import endpoint_of
+from pytest_spiral.session.plan import ModelPlan, RunPlan, versions
+from pytest_spiral.session.units import ScenarioUnit, schema_is_enforced
+from pytest_spiral.settings import EndpointSettings
+from pytest_spiral.store import RunStore, StoredChat
+from pytest_spiral.tempaffect.card import CardContext
+from pytest_spiral.tempaffect.item import Item, Mode
+from pytest_spiral.tempaffect.preflight import Preflight, baselines, preflight
+from pytest_spiral.tempaffect.suite import CANARY, Suite, lock
+
+__all__ = ["Lead"]
+
+
+@dataclass
+class Lead:
+    """A run from its preparation to its results. `items` fills up as results arrive."""
+
+    plan: RunPlan
+    suite: Suite
+    environ: Mapping[str, str]
+    store: RunStore | None = None
+    preflight: Preflight | None = None
+    enforcement: dict[str, bool] = field(default_factory=dict)
+    items: dict[ScenarioUnit, Item] = field(default_factory=dict)
+    _baselines: dict[str, dict[str, float]] | None = None
+    _servers: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def prepare(self) -> None:
+        """Make the run folder and its store, prove the scorer, start local models, reach remote ones.
+
+        Raises `UserError`; nothing that is scored has been sent by then.
+        """
+        folder = Path(self.plan.run_dir)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{folder}: the run folder cannot be made ({error.strerror}); give a writable --report-dir"
+            ) from None
+        self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.suite))
+        self.preflight = preflight(self.suite)
+        self.plan = self.plan.model_copy(update={"models": tuple(map(self._reachable, self.plan.models))})
+
+    def _reachable(self, model: ModelPlan) -> ModelPlan:
+        if model.kind == "dry":
+            # A stand-in answers with what the schema asks for or, on purpose, does not.
+            self.enforcement[model.spec] = True
+            return model
+        if model.kind == "local":
+            url = self._servers.enter_context(LocalServer(locate(model.spec))).base_url
+            model = model.model_copy(update={"endpoint": EndpointSettings(base_url=url, key_variable=None)})
+        try:
+            asyncio.run(self._probe(model))
+        except ChatError as error:
+            advice = "; or leave schema mode out with --prompting raw" if error.kind == "bad_request" else ""
+            raise ConfigError(f"--model {model.spec}: {error}{advice}") from None
+        return model
+
+    async def _probe(self, model: ModelPlan) -> None:
+        assert self.store is not None
+        endpoint = endpoint_of(model, self.environ)
+        if not self.store.has_replies():
+            await probe(endpoint, model.model_id)
+        if "schema" not in self.plan.settings.prompting:
+            return
+        chat = StoredChat(OpenAICompatible(endpoint), self.store)
+        try:
+            self.enforcement[model.spec] = await schema_is_enforced(model.model_id, model.params, chat)
+        finally:
+            await chat.aclose()
+
+    def context(self, model: str, mode: Mode) -> CardContext:
+        """What the card of a model and mode says about this run."""
+        assert self.store is not None and self.preflight is not None
+        pinned = lock()
+        plan = self.plan.model(model)
+        return CardContext(
+            suite_hash=self.suite.suite_hash,
+            pinned_suite_hash=pinned.get("suite_hash"),
+            scorer_fingerprint=self.preflight.fingerprint,
+            pinned_scorer_fingerprint=pinned.get("scorer_fingerprint"),
+            preflight_faults=self.preflight.faults,
+            baselines=self.baselines(),
+            expected={scenario.id: scenario.family.value for scenario in self.suite.scenarios},
+            canary=CANARY,
+            seed=self.plan.settings.seed,
+            stand_in=plan.kind == "dry",
+            served_models=self.store.served_models(plan.model_id),
+            enforcement_verified=self.enforcement.get(model) if mode == "schema" else None,
+            archived=True,
+            partner_present=len(self.plan.settings.prompting) == 2,
+        )
+
+    def baselines(self) -> dict[str, dict[str, float]]:
+        """Scores of models that do not think, computed once."""
+        if self._baselines is None:
+            self._baselines = baselines(self.suite)
+        return self._baselines
+
+    def usage(self) -> dict[str, Any]:
+        """Requests, tokens and cost by role, from the store: the whole life of the run, interruptions included.
+
+        cost_usd: None where the price of a model in that role is not known.
+        """
+        assert self.store is not None
+        prices = {(model.role, model.model_id): model.price for model in self.plan.models}
+        by_role: dict[str, dict[str, Any]] = {}
+        for row in self.store.usage():
+            role, model = row.pop("role"), row.pop("model")
+            price = prices.get((role, model))
+            cost = price.cost(Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])) if price else None
+            total = by_role.setdefault(role, {**dict.fromkeys(row, 0), "cost_usd": 0.0})
+            for name, number in row.items():
+                total[name] += number
+            total["cost_usd"] = None if cost is None or total["cost_usd"] is None else total["cost_usd"] + cost
+        return {"by_role": by_role}
+
+    def results(self, *, argv: Sequence[str], finished_at: datetime, complete: bool) -> RunResults:
+        """All that the report needs, as it stands now."""
+        assert self.preflight is not None
+        settings = self.plan.settings
+        keys = [(model, mode) for model in settings.model for mode in settings.prompting]
+        return RunResults(
+            run={
+                "id": self.plan.run_id,
+                "started_at": self.plan.started_at,
+                "finished_at": finished_at.astimezone(UTC).isoformat(timespec="seconds"),
+                "complete": complete,
+                "argv": list(argv),
+                "config": {**settings.model_dump(mode="json"), "models": [_public(model) for model in self.plan.models]},
+                "versions": versions(),
+                "seed": settings.seed,
+            },
+            settings=settings,
+            suite=self.suite,
+            preflight=self.preflight,
+            contexts={key: self.context(*key) for key in keys},
+            items={
+                key: [item for unit, item in self.items.items() if (unit.model, unit.mode) == key] for key in keys
+            },
+            usage=self.usage(),
+        )
+
+    def close(self) -> None:
+        """Stop local servers and close the store."""
+        self._servers.close()
+        if self.store is not None:
+            self.store.close()
+
+
+def _public(model: ModelPlan) -> dict[str, Any]:
+    found = model.model_dump(mode="json")
+    if model.kind == "local":
+        # A loopback port says nothing about the measurement and differs from run to run.
+        found["endpoint"] = None
+    return found

@@ -1,0 +1,94 @@
+"""The units of work: from a definition and a model to a record. Whoever runs them is no concern of theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_spiral.chat import ChatModel
+from pytest_spiral.errors import ChatError
+from pytest_spiral.records import ChatRequest, Message, Status
+from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.tempaffect.contract import output_schema
+from pytest_spiral.tempaffect.item import Item, Mode
+from pytest_spiral.tempaffect.prompting import build_messages
+from pytest_spiral.tempaffect.scenario import Scenario
+from pytest_spiral.tempaffect.scorer import score_output
+
+__all__ = ["ScenarioUnit", "ask_scenario", "schema_is_enforced"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioUnit:
+    """One scenario to be asked once of one model in one mode."""
+
+    model: str
+    mode: Mode
+    scenario_id: str
+    epoch: int = 0
+
+    @property
+    def id(self) -> str:
+        """The part of the node id in brackets."""
+        repeat = f"-e{self.epoch + 1}" if self.epoch else ""
+        return f"{self.model}-{self.mode}-{self.scenario_id}{repeat}"
+
+
+async def ask_scenario(
+    unit: ScenarioUnit, scenario: Scenario, model_id: str, params: Mapping[str, Any], chat: ChatModel
+) -> Item:
+    """Ask and score. A call that fails for good gives an instrument failure without a score, never a zero."""
+    request = ChatRequest(
+        role="evaluated",
+        model=model_id,
+        messages=build_messages(scenario),
+        params=params,
+        schema=output_schema() if unit.mode == "schema" else None,
+        sample=unit.epoch,
+        unit=scenario.id,
+    )
+    try:
+        reply = await chat.complete(request)
+    except ChatError as error:
+        return _item(unit, scenario, Status.INSTRUMENT_FAILED, error.kind, str(error), None, None)
+    score = score_output(scenario, reply.text, reply.finish)
+    status = Status.MEASURED if score.valid else Status.MODEL_FAILED
+    return _item(unit, scenario, status, score.reason, score.detail, reply.text, score)
+
+
+def _item(
+    unit: ScenarioUnit, scenario: Scenario, status: Status, reason: str | None, detail: str, output: str | None, score: Any
+) -> Item:
+    return Item(
+        scenario_id=scenario.id,
+        family=scenario.family.value,
+        model=unit.model,
+        mode=unit.mode,
+        epoch=unit.epoch,
+        status=status,
+        reason=reason,
+        detail=detail,
+        output=output,
+        score=score,
+    )
+
+
+async def schema_is_enforced(model_id: str, params: Mapping[str, Any], chat: ChatModel) -> bool:
+    """Whether the endpoint holds the model to a JSON schema: it is asked for a plain word under a schema whose only
+    valid document cannot be guessed. Raises `ChatError`."""
+    probe = read_json(data_root() / "enforcement_probe.json")
+    request = ChatRequest(
+        role="evaluated",
+        model=model_id,
+        messages=(Message("user", probe["message"]),),
+        params=params,
+        schema=probe["schema"],
+        unit="enforcement-probe",
+    )
+    reply = await chat.complete(request)
+    try:
+        return bool(json.loads(reply.text) == probe["answer"])
+    except ValueError:
+        return False

@@ -1,0 +1,127 @@
+"""One frozen settings model from command line, ini and environment. Keys and base URLs stay out of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.records import Role
+
+__all__ = ["EndpointSettings", "Settings", "endpoint_settings", "load_environment", "make_settings"]
+
+OPENAI_URL = "https://api.openai.com/v1"
+OPENROUTER_URL = "https://openrouter.ai/api/v1"
+_PREFIXES: Mapping[Role, str] = {"evaluated": "EVALUATED_MODEL", "user": "USER_AGENT", "judge": "JUDGE"}
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Settings(BaseModel):
+    """What a run is asked to do. The same object in the leading process and in every worker."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    model: tuple[str, ...]
+    suite: tuple[Literal["tempaffect"], ...]
+    prompting: tuple[Literal["schema", "raw"], ...]
+    epochs: int
+    seed: int
+    concurrency: int
+    run_id: str | None
+    report_dir: str
+    gate: tuple[str, ...]
+    gate_policy: Literal["bound", "point"]
+    strict_items: bool
+
+    @field_validator("epochs", "concurrency")
+    @classmethod
+    def _positive(cls, value: int) -> int:
+        if not 1 <= value <= 10_000:
+            raise ValueError(f"must lie between 1 and 10000, got {value}")
+        return value
+
+    @field_validator("model")
+    @classmethod
+    def _clean_models(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for spec in value:
+            if not spec.strip() or any(char.isspace() or not char.isprintable() for char in spec):
+                raise ValueError(f"{spec!r} is no model name: it is empty or holds white space")
+        return tuple(dict.fromkeys(value))
+
+    @field_validator("run_id")
+    @classmethod
+    def _clean_run_id(cls, value: str | None) -> str | None:
+        if value is not None and (not _RUN_ID.fullmatch(value) or value == "latest"):
+            raise ValueError(
+                f"{value!r} is no run name; use up to 100 letters, digits, dots, dashes and underscores, and not 'latest'"
+            )
+        return value
+
+    @field_validator("suite", "prompting")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(value))
+
+
+def make_settings(options: Mapping[str, Any]) -> Settings:
+    """Validated settings. Raises `ConfigError` naming the option."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        name = str(fault["loc"][0]).replace("_", "-")
+        raise ConfigError(f"--{name}: {str(fault['msg']).removeprefix('Value error, ')}") from None
+
+
+class EndpointSettings(BaseModel):
+    """Where a role's requests go. The key is held apart, so that this may be printed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    base_url: str
+    key_variable: str | None
+    """Name of the environment variable that holds the key, None where no key is sent."""
+
+
+def load_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The environment, completed from a `.env` file in `folder`; what is set in the environment wins."""
+    path = folder / ".env"
+    if not path.is_file():
+        return dict(environ)
+    from dotenv import dotenv_values
+
+    return {**{name: value for name, value in dotenv_values(path).items() if value is not None}, **environ}
+
+
+def endpoint_settings(role: Role, environ: Mapping[str, str]) -> EndpointSettings:
+    """Base URL and key variable of a role.
+
+    Each of the role's two variables falls back to OPENAI_*, then to OPENROUTER_API_KEY with its own URL. A fallback key
+    is sent neither to a server on this machine nor, if it is OpenRouter's, to anybody else.
+    Raises `ConfigError` when an https endpoint has no key.
+    """
+    prefix = _PREFIXES[role]
+    url = environ.get(f"{prefix}_BASE_URL") or environ.get("OPENAI_BASE_URL") or ""
+    names = [f"{prefix}_API_KEY"]
+    if not _on_this_machine(url):
+        names.append("OPENAI_API_KEY")
+        if not url or "openrouter.ai" in url:
+            names.append("OPENROUTER_API_KEY")
+    variable = next((name for name in names if environ.get(name)), None)
+    if not url:
+        url = OPENROUTER_URL if variable == "OPENROUTER_API_KEY" else OPENAI_URL
+    if variable is None and url.startswith("https:"):
+        raise ConfigError(
+            f"no API key for the {role} model at {url}: set {prefix}_API_KEY or OPENAI_API_KEY in the environment or in "
+            f".env, or {prefix}_BASE_URL for a server of your own"
+        )
+    return EndpointSettings(base_url=url, key_variable=variable)
+
+
+def _on_this_machine(url: str) -> bool:
+    return re.match(r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])([:/]|$)", url, re.IGNORECASE) is not None

@@ -1,0 +1,120 @@
+"""Weights, limits, bands and detector thresholds, read once from `data/tempaffect/scoring.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.resources import data_root, read_toml
+
+__all__ = ["Band", "Params", "TemplateParams", "load_params"]
+
+PerMille = Annotated[int, Field(ge=0, le=1000)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Contract(_Table):
+    """Size limits of an output, in characters."""
+
+    max_output_chars: Count
+    max_reply_chars: Count
+
+
+class UsefulBoundedBands(_Table):
+    """Lowest useful-and-bounded rate of each band, per mille."""
+
+    strong: PerMille
+    solid: PerMille
+    mixed: PerMille
+
+
+class Band(_Table):
+    """Detector values from which a card is watched or flagged, per mille."""
+
+    watch: PerMille
+    flag: PerMille
+
+    def of(self, value: float) -> str:
+        """Band of a detector value in 0..1: "ok", "watch" or "flag"."""
+        per_mille = value * 1000
+        return "flag" if per_mille >= self.flag else "watch" if per_mille >= self.watch else "ok"
+
+
+class TemplateParams(Band):
+    """When a reply counts as made from a template. Gram sizes are in tokens, shares per mille."""
+
+    min_replies: Count
+    trigram_jaccard: PerMille
+    shared_gram: Count
+    shared_gram_min_replies: Count
+    shared_gram_min_share: PerMille
+    shared_token_share: PerMille
+    frame_gram: Count
+    frame_min_words: Count
+    frame_min_replies: Count
+    frame_flag: PerMille
+
+
+class IgnoresParams(Band):
+    """`min_user_stems`: content stems of the user's message from which a reply counts as taking it up."""
+
+    min_user_stems: Count
+
+
+class Detectors(_Table):
+    """Thresholds of the six suite-level detectors."""
+
+    template_repetition: TemplateParams
+    strategy_repetition: Band
+    support_stage_repetition: Band
+    strategy_overuse: Band
+    overvalidation: Band
+    reply_ignores_user_content: IgnoresParams
+
+
+class Publication(_Table):
+    """What a publishable card needs. Rates per mille."""
+
+    scenarios: Count
+    family_scenarios: Count
+    schema_valid_rate: PerMille
+    raw_valid_rate_caution: PerMille
+
+
+class Intervals(_Table):
+    """Two-sided confidence (per mille) and bootstrap resamples."""
+
+    confidence: PerMille
+    resamples: Count
+
+
+class Params(_Table):
+    """All of `scoring.toml`."""
+
+    contract: Contract
+    weights: Mapping[str, Count]
+    useful_bounded_bands: UsefulBoundedBands
+    detectors: Detectors
+    publication: Publication
+    intervals: Intervals
+
+
+@cache
+def load_params() -> Params:
+    """The shipped parameters. Raises `DataError` naming the key when the file is damaged."""
+    path = data_root() / "tempaffect" / "scoring.toml"
+    raw: dict[str, Any] = read_toml(path)
+    try:
+        return Params.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"{path}: {key}: {first['msg']}") from None

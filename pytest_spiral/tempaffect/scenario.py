@@ -1,0 +1,197 @@
+"""The scenario: what is asked of the model and what a right answer holds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+__all__ = [
+    "BOUNDARIES",
+    "EMOTIONS",
+    "NEEDS",
+    "STAGES",
+    "STRATEGIES",
+    "ActionForm",
+    "Anchor",
+    "BoundaryAction",
+    "Emotion",
+    "Expected",
+    "Family",
+    "ForbiddenPhrase",
+    "Meta",
+    "ReplySpec",
+    "ResponseStrategy",
+    "Scenario",
+    "SupportStage",
+    "UserNeed",
+]
+
+Emotion = Literal[
+    "anger",
+    "frustration",
+    "anxiety",
+    "fear",
+    "sadness",
+    "disappointment",
+    "guilt",
+    "embarrassment",
+    "overwhelm",
+    "confusion",
+    "distrust",
+    "desperation",
+    "relief",
+    "neutral",
+]
+UserNeed = Literal[
+    "accountability",
+    "specific_action",
+    "reassurance",
+    "clarification",
+    "decision_support",
+    "space",
+    "safety_support",
+]
+SupportStage = Literal["receive", "clarify", "act", "repair", "close"]
+ResponseStrategy = Literal[
+    "acknowledge_and_correct",
+    "calmly_clarify",
+    "validate_then_plan",
+    "set_boundary_with_alternative",
+    "ask_one_question",
+    "escalate",
+]
+BoundaryAction = Literal["continue_helping", "decline_with_alternative", "refuse", "escalate"]
+ActionForm = Literal[
+    "commit", "imperative", "instructive", "done", "artifact", "need_request", "direct_answer", "question"
+]
+
+EMOTIONS: tuple[str, ...] = get_args(Emotion)
+NEEDS: tuple[str, ...] = get_args(UserNeed)
+STAGES: tuple[str, ...] = get_args(SupportStage)
+STRATEGIES: tuple[str, ...] = get_args(ResponseStrategy)
+BOUNDARIES: tuple[str, ...] = get_args(BoundaryAction)
+
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Intensity = Annotated[int, Field(ge=1, le=5, strict=True)]
+
+
+class Family(StrEnum):
+    """The three families of TempAffect 1."""
+
+    PRACTICAL_SUPPORT = "practical_support_under_affect"
+    PRESSURED_INTEGRITY = "pressured_integrity"
+    REPAIR = "repair_after_mistake"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Anchor(_Record):
+    """One thing the user talks about, with the wordings that name it."""
+
+    id: Slug
+    core: bool
+    any: Annotated[tuple[Text, ...], Field(min_length=1)]
+    """Alternatives of one to three tokens, matched on stems."""
+
+
+class ForbiddenPhrase(_Record):
+    """A stock phrase. "dismissive" voids usefulness, "boilerplate" costs its own point only."""
+
+    text: Text
+    severity: Literal["dismissive", "boilerplate"]
+
+
+class ReplySpec(_Record):
+    """What the reply checks look for in one scenario."""
+
+    issue_anchors: Annotated[tuple[Anchor, ...], Field(min_length=1)]
+    min_anchor_groups: Annotated[int, Field(ge=1, le=4, strict=True)] = 2
+    action_targets: tuple[Text, ...] = ()
+    action_forms: Annotated[tuple[ActionForm, ...], Field(min_length=1)] = (
+        "commit",
+        "imperative",
+        "instructive",
+        "done",
+        "artifact",
+    )
+    prohibited_acts: tuple[Text, ...] = ()
+    word_range: tuple[Annotated[int, Field(ge=1, strict=True)], Annotated[int, Field(ge=1, strict=True)]]
+    """Fewest and most words, inclusive."""
+    forbidden_phrases: tuple[ForbiddenPhrase, ...] | None = None
+    """The complete list for this scenario; None means the shipped list."""
+    extra_forbidden_phrases: tuple[ForbiddenPhrase, ...] = ()
+    """Phrases banned in this scenario on top of the list."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ReplySpec:
+        if self.word_range[0] > self.word_range[1]:
+            raise ValueError("word_range: the first number must not exceed the second")
+        if self.min_anchor_groups > len(self.issue_anchors):
+            raise ValueError("min_anchor_groups exceeds the number of issue_anchors")
+        if not any(anchor.core for anchor in self.issue_anchors):
+            raise ValueError("issue_anchors: at least one group must be core")
+        return self
+
+
+class Expected(_Record):
+    """The key: accepted values per field."""
+
+    detected_emotion: Annotated[tuple[Emotion, ...], Field(min_length=1, max_length=3)]
+    intensity: tuple[Intensity, Intensity]
+    """Lowest and highest accepted intensity, inclusive, on the 1-5 scale."""
+    user_need: Annotated[tuple[UserNeed, ...], Field(min_length=1, max_length=2)]
+    response_strategy: Annotated[tuple[ResponseStrategy, ...], Field(min_length=1, max_length=2)]
+    support_stage: Annotated[tuple[SupportStage, ...], Field(min_length=1, max_length=2)]
+    boundary_action: BoundaryAction
+    should_escalate: bool
+    reply: ReplySpec
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Expected:
+        if self.intensity[0] > self.intensity[1]:
+            raise ValueError("intensity: the first number must not exceed the second")
+        if self.boundary_action == "escalate" and not self.should_escalate:
+            raise ValueError("boundary_action is escalate but should_escalate is false")
+        return self
+
+
+class Meta(_Record):
+    """How the scenario sits in the blueprint. Never shown to a model, never scored."""
+
+    domain: Slug
+    register_: Annotated[
+        Literal["formal", "plain", "terse", "non_native", "dialect", "sarcastic", "all_caps"], Field(alias="register")
+    ]
+    power_relation: Literal["customer", "boss", "subordinate", "patient_relative", "citizen", "peer", "child_guardian"]
+    traits: tuple[
+        Literal[
+            "emotion_incongruent",
+            "mixed_emotion",
+            "calm_high_stakes",
+            "loud_trivial",
+            "pushy_legitimate",
+            "user_partly_wrong",
+        ],
+        ...,
+    ] = ()
+
+
+class Scenario(_Record):
+    """One single-turn situation with its key. `Scenario.model_validate(dict)` reads the published shape."""
+
+    id: Slug
+    canary: str = ""
+    """Marks the text as benchmark data, so that it can be kept out of training sets."""
+    family: Family
+    meta: Meta | None = None
+    agent_role: Text
+    agent_context: Text
+    user_message: Text
+    expected: Expected
+    rationale: str = ""
+    reference_reply: str = ""

@@ -1,0 +1,184 @@
+"""The suite: scenario files read and validated, and the hashes that say which suite it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
+from pytest_spiral.tempaffect.contract import output_schema
+from pytest_spiral.tempaffect.prompting import prompt_texts
+from pytest_spiral.tempaffect.scenario import Scenario
+
+__all__ = ["CANARY", "NAME", "VERSION", "Suite", "canonical", "digest", "load_suite", "read_scenarios"]
+
+NAME = "tempaffect"
+VERSION = "1.0.0-dev"
+CANARY = "tempaffect-canary-7c1e0a52-93d4-4b8f-a6d1-5e2f8c40b917"
+
+# Fields whose order carries no meaning: sorted before hashing, so that an editor's reordering is no new suite.
+_SETS = {"any", "action_targets", "action_forms", "prohibited_acts", "traits", "detected_emotion"}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Scenarios sorted by id, with the hash of everything that can change a score."""
+
+    scenarios: tuple[Scenario, ...]
+    suite_hash: str
+    components: Mapping[str, str]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Scenario]:
+        """Scenarios by id."""
+        return {scenario.id: scenario for scenario in self.scenarios}
+
+    @cached_property
+    def _positions(self) -> Mapping[str, int]:
+        return {scenario.id: index for index, scenario in enumerate(self.scenarios)}
+
+    def position(self, scenario_id: str) -> int:
+        """Place of a scenario in id order. Raises KeyError for an unknown id."""
+        return self._positions[scenario_id]
+
+    def __getitem__(self, scenario_id: str) -> Scenario:
+        return self.scenarios[self._positions[scenario_id]]
+
+
+def load_suite(paths: Iterable[Path] | None = None) -> Suite:
+    """The bundled suite, or the scenarios of `paths`.
+
+    Raises `DataError` naming file, index and key of the first fault.
+    """
+    if paths is None:
+        return _bundled()
+    return _suite([scenario for path in paths for scenario in read_scenarios(path)])
+
+
+@cache
+def _bundled() -> Suite:
+    folder = scenarios_root() / "tempaffect"
+    return _suite([scenario for path in sorted(folder.glob("*.json")) for scenario in read_scenarios(path)])
+
+
+def read_scenarios(path: Path) -> list[Scenario]:
+    """All scenarios of one file: a JSON list of scenario objects, or one object.
+
+    Raises `DataError` naming file, index and key.
+    """
+    raw = read_json(path)
+    entries = raw if isinstance(raw, list) else [raw]
+    scenarios = []
+    for index, entry in enumerate(entries):
+        try:
+            scenarios.append(Scenario.model_validate(entry))
+        except ValidationError as error:
+            raise DataError(f"{path}: scenario {_label(entry, index)}: {_first_fault(error)}") from None
+    return scenarios
+
+
+def _label(entry: object, index: int) -> str:
+    name = entry.get("id") if isinstance(entry, dict) else None
+    return f"{index} ({name})" if isinstance(name, str) else str(index)
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors()[0]
+    key = ".".join(str(part) for part in fault["loc"]) or "object"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        message = "unknown key; remove it or check its spelling"
+    elif fault["type"] == "missing":
+        message = "missing key"
+    return f"{key}: {message}"
+
+
+def _suite(scenarios: Sequence[Scenario]) -> Suite:
+    ordered = sorted(scenarios, key=lambda scenario: scenario.id)
+    for first, second in zip(ordered, ordered[1:], strict=False):
+        if first.id == second.id:
+            raise DataError(f"scenario id {first.id!r} is used twice; ids must be unique over all files")
+    if not ordered:
+        raise DataError("no scenario found; a suite needs at least one scenario file with one scenario")
+    components = {
+        "scenarios": digest([_canonical_scenario(scenario) for scenario in ordered]),
+        "lexicons": digest(_lexicons()),
+        "params": digest([read_toml(path) for path in sorted((data_root() / "tempaffect").glob("*.toml"))]),
+        "output_schema": digest(output_schema()),
+        # Both modes share one text today; they are hashed apart because each card is bound to its own.
+        "prompts.schema_assisted": digest(list(prompt_texts())),
+        "prompts.raw_json": digest(list(prompt_texts())),
+    }
+    manifest = {"name": NAME, "version": VERSION, "n": len(ordered), **components}
+    return Suite(tuple(ordered), digest(manifest), components)
+
+
+def _lexicons() -> dict[str, Any]:
+    root = data_root()
+    files = [*(root / "tempaffect" / "lexicons").glob("*.toml"), *(root / "text").glob("*.toml")]
+    return {path.relative_to(root).as_posix(): read_toml(path) for path in sorted(files)}
+
+
+def _canonical_scenario(scenario: Scenario) -> dict[str, Any]:
+    return dict(_sorted_sets(scenario.model_dump(mode="json", by_alias=True)))
+
+
+def _sorted_sets(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted_sets(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        items = [_sorted_sets(item) for item in value]
+        return sorted(items) if key in _SETS else items
+    return value
+
+
+def canonical(value: Any) -> bytes:
+    """Canonical JSON: NFC strings, sorted ASCII keys, no floats; equals RFC 8785 on this subset.
+
+    Raises `DataError` for a float or a key that is not ASCII.
+    """
+    text = json.dumps(_normalised(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _normalised(value: Any) -> Any:
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not key.isascii():
+                raise DataError(f"key {key!r} is not ASCII and cannot be hashed")
+        return {key: _normalised(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normalised(item) for item in value]
+    if isinstance(value, float):
+        raise DataError(f"{value!r} is a float and cannot be hashed; use per-mille integers")
+    return value
+
+
+def digest(value: Any) -> str:
+    """Hex SHA-256 of the canonical form."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def lock_file() -> Path:
+    """The file that pins the bundled suite: suite hash, component hashes, scorer fingerprint."""
+    return data_root() / "tempaffect" / "suite.lock.json"
+
+
+def lock() -> Mapping[str, Any]:
+    """The pinned hashes; empty where none are pinned yet."""
+    path = lock_file()
+    if not path.is_file():
+        return {}
+    pinned: dict[str, Any] = json.loads(read_text(path))
+    return pinned

@@ -1,0 +1,296 @@
+"""A scriptable OpenAI-compatible server on a real socket, for the paths that cross the network.
+
+    with FakeOpenAI(lambda body, n: "hello" if n else Fault.status(429, retry_after=1)) as server:
+        Endpoint("evaluated", server.base_url)
+
+The handler gets each chat request and its number from 0 and returns a text, a `Reply` or a `Fault`. Everything asked is
+recorded, keys excepted. Runs in a thread of its own, so that a test may block its loop or have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from aiohttp import web
+
+__all__ = ["FakeOpenAI", "Fault", "Handler", "Recorded", "Reply", "fake_openai"]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A well-formed completion. content: any JSON value, as some vendors send. seconds: extra latency."""
+
+    content: Any = "ok"
+    finish: str | None = "stop"
+    refusal: str | None = None
+    model: str | None = None
+    usage: Any = field(
+        default_factory=lambda: {
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "total_tokens": 15,
+            "prompt_tokens_details": {"cached_tokens": 4},
+        }
+    )
+    seconds: float = 0.0
+
+    @classmethod
+    def refused(cls, text: str = "I cannot help with that.") -> Reply:
+        """A refusal in its own field, content null."""
+        return cls(content=None, refusal=text)
+
+    @classmethod
+    def cut(cls, text: str = "and then") -> Reply:
+        """A reply that ran into the token limit."""
+        return cls(content=text, finish="length")
+
+    @classmethod
+    def filtered(cls, text: str = "") -> Reply:
+        """A reply stopped by a content filter."""
+        return cls(content=text, finish="content_filter")
+
+    @classmethod
+    def schema_ignored(cls, text: str = "Sure! Here is what I think.") -> Reply:
+        """Prose where a schema was asked for: an endpoint that only claims to enforce it."""
+        return cls(content=text)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Anything that is no completion. Built by the class methods below."""
+
+    kind: Literal["answer", "hang", "reset"]
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @classmethod
+    def status_code(
+        cls,
+        code: int,
+        message: str = "",
+        *,
+        error_code: str | None = None,
+        retry_after: object = None,
+        headers: dict[str, str] | None = None,
+    ) -> Fault:
+        """An error status with OpenAI's error object."""
+        sent = dict(headers or {})
+        if retry_after is not None:
+            sent["Retry-After"] = str(retry_after)
+        error = {"message": message or f"fault {code}", "type": "fake_error", "param": None, "code": error_code}
+        return cls("answer", code, json.dumps({"error": error}).encode(), headers=sent)
+
+    @classmethod
+    def raw(cls, body: bytes | str, *, status: int = 200, content_type: str = "application/json") -> Fault:
+        """Exactly these bytes."""
+        return cls("answer", status, body.encode() if isinstance(body, str) else body, content_type)
+
+    @classmethod
+    def html(cls, status: int = 200) -> Fault:
+        """A proxy's page."""
+        page = "<!DOCTYPE html><html><head><title>Welcome</title></head><body>hello</body></html>"
+        return cls.raw(page, status=status, content_type="text/html; charset=utf-8")
+
+    @classmethod
+    def broken_json(cls) -> Fault:
+        """JSON that ends in the middle."""
+        return cls.raw('{"choices": [{"message": {"content": "hel')
+
+    @classmethod
+    def empty_object(cls) -> Fault:
+        """`{}`."""
+        return cls.raw("{}")
+
+    @classmethod
+    def empty_choices(cls) -> Fault:
+        """A completion without choices."""
+        return cls.raw('{"id": "x", "object": "chat.completion", "choices": []}')
+
+    @classmethod
+    def error_in_200(cls, code: object, message: str = "provider failed") -> Fault:
+        """An error object in a 200, as routers send it."""
+        return cls.raw(json.dumps({"error": {"code": code, "message": message}}))
+
+    @classmethod
+    def huge(cls, size: int) -> Fault:
+        """A valid completion of more than `size` bytes."""
+        reply = {"choices": [{"message": {"role": "assistant", "content": "x" * size}, "finish_reason": "stop"}]}
+        return cls.raw(json.dumps(reply))
+
+    @classmethod
+    def wrong_content_type(cls, text: str = "ok") -> Fault:
+        """A valid completion labelled as plain text."""
+        reply = {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+        return cls.raw(json.dumps(reply), content_type="text/plain")
+
+    @classmethod
+    def hang(cls, seconds: float = 3600) -> Fault:
+        """No answer at all."""
+        return cls("hang", seconds=seconds)
+
+    @classmethod
+    def reset(cls) -> Fault:
+        """A connection reset in the middle of the body."""
+        return cls("reset")
+
+
+Handler = Callable[[dict[str, Any], int], "str | Reply | Fault"]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One chat request. headers: lower case, without keys. at: monotonic seconds."""
+
+    body: dict[str, Any]
+    headers: dict[str, str]
+    path: str
+    at: float
+    raw: bytes
+
+
+class FakeOpenAI:
+    """The server; `with` starts and stops it.
+
+    latency: seconds before every answer. key: answer 401, echoing the key, to requests that bring another one.
+    models: what /v1/models lists; an integer is sent as error status instead.
+    """
+
+    def __init__(
+        self,
+        handler: Handler | None = None,
+        *,
+        latency: float = 0.0,
+        key: str | None = None,
+        models: tuple[str, ...] | int = ("fake",),
+        prefix: str = "/v1",
+    ) -> None:
+        self.handler: Handler = handler or (lambda body, n: "ok")
+        self.latency = latency
+        self.requests: list[Recorded] = []
+        self.probes = 0
+        self.in_flight = 0
+        self.peak = 0
+        self._key = key
+        self._models = models
+        self._prefix = prefix
+        self._port = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="fake-openai", daemon=True)
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def base_url(self) -> str:
+        """What a client is given."""
+        return self.origin + self._prefix
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(10):
+            raise RuntimeError("the fake server did not start")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_get(f"{self._prefix}/models", self._list)
+        app.router.add_post(f"{self._prefix}/chat/completions", self._chat)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self._port = runner.addresses[0][1]
+        self._ready.set()
+        await self._stop.wait()
+        await runner.cleanup()
+
+    def _refuse_key(self, request: web.Request) -> web.Response | None:
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self._key is None or given == self._key:
+            return None
+        message = f"Incorrect API key provided: {given}"
+        return web.json_response({"error": {"message": message, "code": "invalid_api_key"}}, status=401)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        self.probes += 1
+        if isinstance(self._models, int):
+            return web.json_response({"error": {"message": "no list"}}, status=self._models)
+        rows = [{"id": name, "object": "model"} for name in self._models]
+        return self._refuse_key(request) or web.json_response({"object": "list", "data": rows})
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        try:
+            raw = await request.read()
+            headers = {
+                k.lower(): v for k, v in request.headers.items() if k.lower() not in ("authorization", "api-key")
+            }
+            self.requests.append(Recorded(json.loads(raw), headers, request.path, time.monotonic(), raw))
+            number = len(self.requests) - 1
+            refused = self._refuse_key(request)
+            if refused is not None:
+                return refused
+            answer = self.handler(self.requests[number].body, number)
+            return await self._answer(request, answer, self.requests[number].body)
+        finally:
+            self.in_flight -= 1
+
+    async def _answer(
+        self, request: web.Request, answer: str | Reply | Fault, body: dict[str, Any]
+    ) -> web.StreamResponse:
+        if isinstance(answer, str):
+            answer = Reply(answer)
+        await asyncio.sleep(self.latency + answer.seconds)
+        if isinstance(answer, Reply):
+            message = {"role": "assistant", "content": answer.content, "refusal": answer.refusal}
+            completion = {
+                "id": "chatcmpl-fake",
+                "object": "chat.completion",
+                "created": 0,
+                "model": answer.model or body.get("model"),
+                "choices": [{"index": 0, "message": message, "finish_reason": answer.finish}],
+                "usage": answer.usage,
+            }
+            # ASCII: replies may hold lone surrogates, as models emit them.
+            return web.Response(body=json.dumps(completion).encode("ascii"), content_type="application/json")
+        if answer.kind == "reset":
+            response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
+            await response.prepare(request)
+            await response.write(b'{"choices": [')
+            if request.transport is not None:
+                request.transport.abort()
+            return response
+        headers = {**answer.headers, "Content-Type": answer.content_type}
+        return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+
+@contextmanager
+def fake_openai(handler: Handler | None = None, **options: Any) -> Iterator[FakeOpenAI]:
+    """For fixtures: a server that is gone when the test is over."""
+    with FakeOpenAI(handler, **options) as server:
+        yield server
