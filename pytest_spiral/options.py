@@ -136,7 +136,7 @@ def read_options(config: pytest.Config) -> dict[str, Any]:
         value = config.getoption(option.dest)
         if value is None:
             value = _from_ini(config, option)
-        found[option.name.replace("-", "_")] = list(value) if option.kind == "many" else value
+        found[option.name.replace("-", "_")] = list(value or ()) if option.kind == "many" else value
     return found
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "normalize",
     "sentences",
     "stem",
+    "stems",
     "tokenize",
     "words",
 ]
@@ -136,13 +137,13 @@ def _latinized(match: re.Match[str]) -> str:
     return token.translate(_tables().letters)
 
 
-def words(text: str) -> list[Word]:
-    """Normalised tokens of a text, in order.
+def words(text: str, *, cleaned: bool = False) -> list[Word]:
+    """Normalised tokens of a text, in order. `cleaned`: the text has already been through `clean`.
 
     >>> [word.norm for word in words("I can't re-send 41,800 in twenty-two minutes, mum's colour")]
     ['i', 'can', 'not', 're', 'send', '41800', 'in', '22', 'minutes', 'mother', 'color']
     """
-    return _words_of_clean(clean(text))
+    return _words_of_clean(text if cleaned else clean(text))
 
 
 def _words_of_clean(text: str) -> list[Word]:

@@ -39,7 +39,8 @@ class Secret:
         value = value.strip()
         if any(not 0x21 <= ord(c) <= 0x7E for c in value):
             raise ConfigError(
-                "an API key holds a space, line break or non-ASCII character; set the *_API_KEY variable to the bare key"
+                "an API key holds a space, line break or non-ASCII character; "
+                "set the *_API_KEY variable to the key alone"
             )
         self._value = value
 

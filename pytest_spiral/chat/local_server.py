@@ -11,6 +11,7 @@ import ctypes
 import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--context", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--folder", required=True)
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args()
 
@@ -40,7 +42,7 @@ def main() -> None:
         os._exit(1)
     try:
         server = _serve(options.model, options.name, options.context, options.threads)
-    except Exception as error:  # noqa: BLE001  # a compiled module: anything may come, all of it means the same
+    except Exception as error:  # a compiled module: anything may come, all of it means the same
         _say(pipe, {"error": f"{type(error).__name__}: {error}"})
         os._exit(1)
     _die_with_parent(0)
@@ -52,6 +54,8 @@ def main() -> None:
     while not gone.wait(1.0):
         if os.name == "posix" and os.getppid() != options.parent:
             break
+    # The parent's to remove, but it may have had no time to.
+    shutil.rmtree(options.folder, ignore_errors=True)
     # An orderly shutdown would wait for requests that nobody waits for.
     os._exit(0)
 

@@ -65,7 +65,7 @@ class _Answer:
         return self.headers.get("content-type", "")
 
 
-class _Failed(Exception):
+class _AttemptError(Exception):
     """One attempt that failed. says: a clause for the message. retry_after: seconds the endpoint asks for."""
 
     def __init__(
@@ -87,7 +87,7 @@ class _Failed(Exception):
         self.remedy = remedy
 
 
-class _TooLarge(Exception):
+class _TooLargeError(Exception):
     """A body beyond its limit."""
 
 
@@ -109,21 +109,21 @@ class _Connection:
             else:
                 return
             remedy = "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, and that openai[aiohttp] is installed"
-            raise _Failed("unreachable", says, remedy=remedy)
+            raise _AttemptError("unreachable", says, remedy=remedy)
 
     async def send(self, method: str, path: str, content: bytes | None = None) -> _Answer:
-        """The answer with a status below 300. Raises `_Failed`."""
+        """The answer with a status below 300. Raises `_AttemptError`."""
         self.open()
-        failed: _Failed | None = None
+        failed: _AttemptError | None = None
         try:
             async with asyncio.timeout(self.endpoint.attempt_timeout):
                 answer = await self._exchange(method, path, content)
         except TimeoutError:
-            failed = _Failed("timeout", f"no answer within {self.endpoint.attempt_timeout:g} s", again=True)
-        except _TooLarge:
+            failed = _AttemptError("timeout", f"no answer within {self.endpoint.attempt_timeout:g} s", again=True)
+        except _TooLargeError:
             says = f"an answer of more than {self.endpoint.max_body} bytes"
-            failed = _Failed("bad_response", says, again=True)
-        except Exception as error:  # noqa: BLE001  # whatever three HTTP layers raise, and it may hold the key
+            failed = _AttemptError("bad_response", says, again=True)
+        except Exception as error:  # whatever three HTTP layers raise, and it may hold the key
             failed = self._unreachable(error)
         # Raised out here, so that no exception holding the request's headers is chained to it.
         if failed is not None:
@@ -152,7 +152,7 @@ class _Connection:
                 response = await self._client.get(path, **raw)
             else:
                 response = await self._client.post(path, content=content, **raw)
-        except _ErrorStatus as error:
+        except _StatusError as error:
             return error.answer
         try:
             body = await _read(response, self.endpoint.max_body)
@@ -160,7 +160,7 @@ class _Connection:
             await response.aclose()
         return _Answer(response.status_code, _lower(response.headers), body)
 
-    def refused(self, status: int, error: ErrorBody, headers: Mapping[str, str]) -> _Failed:
+    def refused(self, status: int, error: ErrorBody, headers: Mapping[str, str]) -> _AttemptError:
         """What an error status means. 1xx to 3xx count as a wrong address."""
         message = self.endpoint.clean(error.message)
         says = f"HTTP {status}" + (f" ({message})" if message else "")
@@ -168,16 +168,16 @@ class _Connection:
         key, url = env_name(role, "API_KEY"), env_name(role, "BASE_URL")
         if status in (401, 403):
             had = "check the key in" if self.endpoint.api_key else "no key was sent: set"
-            return _Failed("auth", says, status=status, remedy=f"{had} {key}")
+            return _AttemptError("auth", says, status=status, remedy=f"{had} {key}")
         if status == 402 or (status == 429 and _is_quota(error)):
-            return _Failed("quota", says, status=status, remedy=f"add credit for the account of {key}")
+            return _AttemptError("quota", says, status=status, remedy=f"add credit for the account of {key}")
         wait = _retry_after(headers)
         if status == 429:
             remedy = "lower --concurrency or raise the account's rate limit"
-            return _Failed("rate_limited", says, status=status, again=True, retry_after=wait, remedy=remedy)
+            return _AttemptError("rate_limited", says, status=status, again=True, retry_after=wait, remedy=remedy)
         if status >= 500 or status in (408, 409):
             kind: ChatErrorKind = "timeout" if status == 408 else "server_error"
-            return _Failed(kind, says, status=status, again=True, retry_after=wait)
+            return _AttemptError(kind, says, status=status, again=True, retry_after=wait)
         if status in (400, 422) and _names_schema(error):
             remedy = (
                 "this endpoint does not take strict JSON schemas (response_format json_schema); "
@@ -192,32 +192,34 @@ class _Connection:
             remedy = f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
         else:
             remedy = "check the model's parameters in spiral.toml"
-        return _Failed("bad_request", says, status=status, remedy=remedy)
+        return _AttemptError("bad_request", says, status=status, remedy=remedy)
 
-    def _unreachable(self, error: Exception) -> _Failed:
+    def _unreachable(self, error: Exception) -> _AttemptError:
         remedy = f"check {env_name(self.endpoint.role, 'BASE_URL')} and that the server is running"
         chain = list(_chain(error))
         for cause in chain:
             name = type(cause).__name__
             if isinstance(cause, ssl.SSLError) or "Certificate" in name or "SSL" in name:
-                return _Failed("unreachable", f"TLS failed ({self.endpoint.clean(str(cause))})", remedy=remedy)
+                return _AttemptError("unreachable", f"TLS failed ({self.endpoint.clean(str(cause))})", remedy=remedy)
             if "DNS" in name:
-                return _Failed("unreachable", "host name not found", again=True, remedy=remedy)
+                return _AttemptError("unreachable", "host name not found", again=True, remedy=remedy)
             if isinstance(cause, ConnectionRefusedError):
-                return _Failed("unreachable", "connection refused", again=True, remedy=remedy)
+                return _AttemptError("unreachable", "connection refused", again=True, remedy=remedy)
         for cause in chain:
             name = type(cause).__name__
             if isinstance(cause, ConnectionResetError | BrokenPipeError) or "Disconnected" in name or "Payload" in name:
-                return _Failed("unreachable", "connection lost before the answer was complete", again=True)
+                return _AttemptError("unreachable", "connection lost before the answer was complete", again=True)
             if isinstance(cause, TimeoutError):
-                return _Failed("timeout", f"no connection within {_CONNECT_TIMEOUT:g} s", again=True, remedy=remedy)
+                return _AttemptError(
+                    "timeout", f"no connection within {_CONNECT_TIMEOUT:g} s", again=True, remedy=remedy
+                )
         root = chain[-1]
         says = f"{type(root).__name__}: {root}" if str(root) else type(root).__name__
         known = isinstance(root, OSError) or type(error).__name__ in ("APIConnectionError", "APITimeoutError")
-        return _Failed("unreachable", self.endpoint.clean(says), again=known, remedy=remedy)
+        return _AttemptError("unreachable", self.endpoint.clean(says), again=known, remedy=remedy)
 
 
-class _ErrorStatus(Exception):
+class _StatusError(Exception):
     """Carries an error answer past the client, which would read its body without bound."""
 
     def __init__(self, answer: _Answer) -> None:
@@ -230,7 +232,7 @@ async def _read(response: httpx2.Response, limit: int) -> bytes:
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > limit:
-            raise _TooLarge
+            raise _TooLargeError
     return bytes(body)
 
 
@@ -245,11 +247,12 @@ async def _stop_at_errors(response: httpx2.Response) -> None:
             if len(body) >= _MAX_ERROR_BODY:
                 break
     await response.aclose()
-    raise _ErrorStatus(_Answer(response.status_code, _lower(response.headers), bytes(body[:_MAX_ERROR_BODY])))
+    raise _StatusError(_Answer(response.status_code, _lower(response.headers), bytes(body[:_MAX_ERROR_BODY])))
 
 
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+def _lower(headers: httpx2.Headers) -> dict[str, str]:
+    # From the raw pairs: the mapping's own iteration guesses an encoding for every name and value.
+    return {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers.raw}
 
 
 def _make_client(endpoint: Endpoint, connections: int) -> AsyncOpenAI:
@@ -270,7 +273,7 @@ def _make_client(endpoint: Endpoint, connections: int) -> AsyncOpenAI:
         admin_api_key="unused",
         organization="unused",
         project="unused",
-        webhook_secret="unused",
+        webhook_secret="unused",  # noqa: S106  # see above
         max_retries=0,
         http_client=DefaultAioHttpClient(
             # Proxies and certificate bundles of the environment are right for the outside world; a proxy cannot
@@ -369,7 +372,7 @@ class OpenAICompatible:
                     with attempt:
                         async with self._slot(request.role, deadline) as slot:
                             reply = await self._attempt(content, call, slot)
-        except _Failed as failed:
+        except _AttemptError as failed:
             call.last = failed
         except TimeoutError:
             call.out_of_time = True
@@ -384,18 +387,18 @@ class OpenAICompatible:
 
     async def _attempt(self, content: bytes, call: _Call, slot: Slot | None) -> ChatReply:
         if self._closed:
-            raise _Failed("closed", "the client is closed")
+            raise _AttemptError("closed", "the client is closed")
         self._connection.open()
         call.attempts += 1
         started = time.perf_counter()
         try:
             answer = await self._connection.send("POST", "/chat/completions", content)
             completion = self._read(answer)
-        except _Failed as failed:
+        except _AttemptError as failed:
             if slot is not None and failed.status in (429, 529) and failed.kind != "quota":
                 slot.throttled()
             if self._closed:
-                raise _Failed("closed", "the client was closed during the request") from None
+                raise _AttemptError("closed", "the client was closed during the request") from None
             raise
         if slot is not None:
             slot.succeeded()
@@ -410,11 +413,11 @@ class OpenAICompatible:
         )
 
     def _read(self, answer: _Answer) -> Completion:
-        failed: _Failed
+        failed: _AttemptError
         try:
             return read_completion(answer.body, answer.content_type)
         except MalformedError as error:
-            failed = _Failed(
+            failed = _AttemptError(
                 "bad_response",
                 f"HTTP {answer.status} with {error}",
                 status=answer.status,
@@ -427,7 +430,7 @@ class OpenAICompatible:
                 failed = self._connection.refused(error.status, said, answer.headers)
             else:
                 says = f"HTTP {answer.status} with an error in it ({self.endpoint.clean(said.message)})"
-                failed = _Failed("bad_response", says, status=answer.status, again=True)
+                failed = _AttemptError("bad_response", says, status=answer.status, again=True)
         raise failed
 
     def _slot(self, role: Role, deadline: asyncio.Timeout) -> AbstractAsyncContextManager[Slot | None]:
@@ -452,14 +455,14 @@ class _Call:
 
     def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
         self.attempts = 0
-        self.last: _Failed | None = None
+        self.last: _AttemptError | None = None
         self.out_of_time = False
         self._policy = policy
         self._rng = rng
         self._counts: Counter[str] = Counter()
 
     def retrying(self, sleep: Sleep, deadline: asyncio.Timeout) -> AsyncRetrying:
-        """Attempts until one succeeds or none is left; raises the last `_Failed`."""
+        """Attempts until one succeeds or none is left; raises the last `_AttemptError`."""
 
         def stop(state: RetryCallState) -> bool:
             when = deadline.when()
@@ -471,7 +474,7 @@ class _Call:
         )
 
     def _again(self, error: BaseException) -> bool:
-        if not isinstance(error, _Failed):
+        if not isinstance(error, _AttemptError):
             return False
         self.last = error
         self._counts[error.kind] += 1
@@ -501,7 +504,7 @@ async def _no_slot() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _paused(limiter: Limiter, priority: int, deadline: asyncio.Timeout) -> AsyncIterator[Slot]:
-    """A slot of the limiter; queueing for it does not count against the deadline, for it is not the endpoint's doing."""
+    """A slot of the limiter. Queueing for it does not count against the deadline: it is not the endpoint's doing."""
     loop = asyncio.get_running_loop()
     when = deadline.when()
     left = None if when is None else when - loop.time()
@@ -553,22 +556,22 @@ async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Pro
     answer shows that a server is there: not all keep a model list.
     """
     connection = _Connection(endpoint, 1)
-    failed: _Failed
+    failed: _AttemptError
     try:
         async with asyncio.timeout(timeout):
             answer = await connection.send("GET", "/models")
         return Probe(answer.status, _lists(answer.body, model))
-    except _Failed as error:
+    except _AttemptError as error:
         failed = error
     except TimeoutError:
-        failed = _Failed(
+        failed = _AttemptError(
             "timeout",
             f"no answer within {timeout:g} s",
             remedy=f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running",
         )
     finally:
         await connection.close()
-    if failed.kind == "auth" or failed.status is None and failed.kind in ("unreachable", "timeout"):
+    if failed.kind == "auth" or (failed.status is None and failed.kind in ("unreachable", "timeout")):
         remedy = f": {failed.remedy}" if failed.remedy else ""
         raise ChatError(failed.kind, f"{endpoint.host}: {failed.says}{remedy}", status=failed.status)
     return Probe(failed.status or 200, None)

@@ -19,7 +19,7 @@ from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.prompting import prompt_texts
 from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = ["CANARY", "NAME", "VERSION", "Suite", "canonical", "digest", "load_suite", "read_scenarios"]
+__all__ = ["CANARY", "NAME", "VERSION", "Suite", "canonical", "digest", "first_fault", "load_suite", "lock", "lock_file", "read_scenarios"]
 
 NAME = "tempaffect"
 VERSION = "1.0.0-dev"
@@ -82,7 +82,7 @@ def read_scenarios(path: Path) -> list[Scenario]:
         try:
             scenarios.append(Scenario.model_validate(entry))
         except ValidationError as error:
-            raise DataError(f"{path}: scenario {_label(entry, index)}: {_first_fault(error)}") from None
+            raise DataError(f"{path}: scenario {_label(entry, index)}: {first_fault(error)}") from None
     return scenarios
 
 
@@ -91,7 +91,8 @@ def _label(entry: object, index: int) -> str:
     return f"{index} ({name})" if isinstance(name, str) else str(index)
 
 
-def _first_fault(error: ValidationError) -> str:
+def first_fault(error: ValidationError) -> str:
+    """The first fault of a scenario as `key: what is wrong`."""
     fault = error.errors()[0]
     key = ".".join(str(part) for part in fault["loc"]) or "object"
     message = str(fault["msg"]).removeprefix("Value error, ")
@@ -125,7 +126,14 @@ def _suite(scenarios: Sequence[Scenario]) -> Suite:
 def _lexicons() -> dict[str, Any]:
     root = data_root()
     files = [*(root / "tempaffect" / "lexicons").glob("*.toml"), *(root / "text").glob("*.toml")]
-    return {path.relative_to(root).as_posix(): read_toml(path) for path in sorted(files)}
+    return {path.relative_to(root).as_posix(): _pairs(read_toml(path)) for path in sorted(files)}
+
+
+def _pairs(value: Any) -> Any:
+    """Tables as sorted lists of pairs: their keys may be letters of any script, which canonical keys may not."""
+    if isinstance(value, dict):
+        return [[key, _pairs(item)] for key, item in sorted(value.items())]
+    return [_pairs(item) for item in value] if isinstance(value, list) else value
 
 
 def _canonical_scenario(scenario: Scenario) -> dict[str, Any]:

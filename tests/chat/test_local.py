@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -285,9 +286,9 @@ from pathlib import Path
 from pytest_spiral.chat import local
 server = local.LocalServer(local.LocalFile("m", Path(sys.argv[1]), 512, 1))
 if sys.argv[2] == "loading":
-    server._address = lambda deadline: (print(server.pid, flush=True), time.sleep(60))
+    server._address = lambda deadline: (print(server.pid, server.log, flush=True), time.sleep(60))
 server.start()
-print(server.pid, flush=True)
+print(server.pid, server.log, flush=True)
 if sys.argv[2] == "exit":
     sys.exit()
 time.sleep(60)
@@ -305,13 +306,18 @@ def test_the_child_never_outlives_its_parent(local_file: LocalFile, when: str, n
         [sys.executable, "-c", PARENT, str(local_file.path), when], stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        child = int(parent.stdout.readline())
+        pid, log = parent.stdout.readline().split()
+        child = int(pid)
         if number is not None:
             assert _alive(child)
             parent.send_signal(number)
         parent.wait(10)
 
         assert _eventually(lambda: not _alive(child), 5)
+    # Loading leaves no moment for tidying.
+    if when != "loading":
+        assert _eventually(lambda: not Path(log).parent.exists(), 1)
+    shutil.rmtree(Path(log).parent, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:

@@ -57,7 +57,9 @@ def test_local_models_run_one_at_a_time_and_cost_nothing() -> None:
 def test_the_first_matching_table_counts(toml: Path) -> None:
     """Order in the file decides, not how specific a pattern is."""
     toml.write_text(
-        '[[model]]\nmatch = ["a/*", "b/*"]\nseed = 1\n[[model]]\nmatch = "a/x"\nseed = 2\n[[model]]\nmatch = "*"\nseed = 3\n'
+        '[[model]]\nmatch = ["a/*", "b/*"]\nseed = 1\n'
+        '[[model]]\nmatch = "a/x"\nseed = 2\n'
+        '[[model]]\nmatch = "*"\nseed = 3\n'
     )
 
     found = [resolve_parameters(model, "user", toml).request["seed"] for model in ("A/X", "b/y", "c")]

@@ -65,7 +65,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Fault:
-    """Anything that is no completion. Built by the class methods below."""
+    """Anything that is no completion. Built by the class methods below. name: for test ids."""
 
     kind: Literal["answer", "hang", "reset"]
     status: int = 200
@@ -73,6 +73,7 @@ class Fault:
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    name: str = ""
 
     @classmethod
     def status_code(
@@ -89,60 +90,62 @@ class Fault:
         if retry_after is not None:
             sent["Retry-After"] = str(retry_after)
         error = {"message": message or f"fault {code}", "type": "fake_error", "param": None, "code": error_code}
-        return cls("answer", code, json.dumps({"error": error}).encode(), headers=sent)
+        return cls("answer", code, json.dumps({"error": error}).encode(), headers=sent, name=f"status-{code}")
 
     @classmethod
-    def raw(cls, body: bytes | str, *, status: int = 200, content_type: str = "application/json") -> Fault:
+    def raw(
+        cls, body: bytes | str, *, status: int = 200, content_type: str = "application/json", name: str = "raw"
+    ) -> Fault:
         """Exactly these bytes."""
-        return cls("answer", status, body.encode() if isinstance(body, str) else body, content_type)
+        return cls("answer", status, body.encode() if isinstance(body, str) else body, content_type, name=name)
 
     @classmethod
     def html(cls, status: int = 200) -> Fault:
         """A proxy's page."""
         page = "<!DOCTYPE html><html><head><title>Welcome</title></head><body>hello</body></html>"
-        return cls.raw(page, status=status, content_type="text/html; charset=utf-8")
+        return cls.raw(page, status=status, content_type="text/html; charset=utf-8", name=f"html-{status}")
 
     @classmethod
     def broken_json(cls) -> Fault:
         """JSON that ends in the middle."""
-        return cls.raw('{"choices": [{"message": {"content": "hel')
+        return cls.raw('{"choices": [{"message": {"content": "hel', name="broken-json")
 
     @classmethod
     def empty_object(cls) -> Fault:
         """`{}`."""
-        return cls.raw("{}")
+        return cls.raw("{}", name="empty-object")
 
     @classmethod
     def empty_choices(cls) -> Fault:
         """A completion without choices."""
-        return cls.raw('{"id": "x", "object": "chat.completion", "choices": []}')
+        return cls.raw('{"id": "x", "object": "chat.completion", "choices": []}', name="empty-choices")
 
     @classmethod
     def error_in_200(cls, code: object, message: str = "provider failed") -> Fault:
         """An error object in a 200, as routers send it."""
-        return cls.raw(json.dumps({"error": {"code": code, "message": message}}))
+        return cls.raw(json.dumps({"error": {"code": code, "message": message}}), name=f"error-in-200-{code}")
 
     @classmethod
     def huge(cls, size: int) -> Fault:
         """A valid completion of more than `size` bytes."""
         reply = {"choices": [{"message": {"role": "assistant", "content": "x" * size}, "finish_reason": "stop"}]}
-        return cls.raw(json.dumps(reply))
+        return cls.raw(json.dumps(reply), name="huge")
 
     @classmethod
     def wrong_content_type(cls, text: str = "ok") -> Fault:
         """A valid completion labelled as plain text."""
         reply = {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
-        return cls.raw(json.dumps(reply), content_type="text/plain")
+        return cls.raw(json.dumps(reply), content_type="text/plain", name="wrong-content-type")
 
     @classmethod
     def hang(cls, seconds: float = 3600) -> Fault:
         """No answer at all."""
-        return cls("hang", seconds=seconds)
+        return cls("hang", seconds=seconds, name="hang")
 
     @classmethod
     def reset(cls) -> Fault:
         """A connection reset in the middle of the body."""
-        return cls("reset")
+        return cls("reset", name="reset")
 
 
 Handler = Callable[[dict[str, Any], int], "str | Reply | Fault"]

@@ -1,0 +1,187 @@
+"""The console script `pytest-spiral`: everything that needs no test run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.errors import DataError, UserError
+
+__all__ = ["main"]
+
+USAGE_ERROR = 4
+FOUND_FAULTS = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Exit code 0 done, 1 faults found, 4 wrong input (said on stderr)."""
+    parser = _parser()
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as stop:
+        return USAGE_ERROR if stop.code else 0
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except UserError as error:
+        print(f"pytest-spiral: {error}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="pytest-spiral", description=main.__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    fetch = commands.add_parser("fetch-model", help="download a small local model, checked against its SHA-256")
+    fetch.add_argument("name", help="local/NAME, such as local/smollm2-135m")
+    _finish(fetch, _fetch_model)
+
+    scenarios = commands.add_parser("scenarios", help="look after scenario files")
+    actions = scenarios.add_subparsers(required=True, metavar="ACTION")
+    lint = actions.add_parser("lint", help="check scenario files against the authoring rules")
+    lint.add_argument("paths", nargs="*", type=Path, help="scenario files (default: the bundled suite)")
+    _finish(lint, _lint)
+    hashes = actions.add_parser("hash", help="print the suite hash and its components")
+    hashes.add_argument("paths", nargs="*", type=Path, help="scenario files (default: the bundled suite)")
+    hashes.add_argument("--write", action="store_true", help="pin the bundled suite's hashes in its lock file")
+    _finish(hashes, _hash)
+    show = actions.add_parser("show", help="print one scenario as the model sees it, and its key")
+    show.add_argument("id")
+    show.add_argument("paths", nargs="*", type=Path, help="scenario files (default: the bundled suite)")
+    _finish(show, _show)
+
+    replies = commands.add_parser("score-replies", help="check replies of a JSONL file of {scenario, reply} objects")
+    replies.add_argument("file", type=Path)
+    _finish(replies, _score_replies)
+    return parser
+
+
+def _finish(parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], int]) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(command=command)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=True))
+
+
+def _fetch_model(options: argparse.Namespace) -> int:
+    from pytest_spiral.chat.local import PREFIX, fetch
+
+    path = fetch(options.name.removeprefix(PREFIX))
+    _print_json({"path": str(path)}) if options.json else print(path)
+    return 0
+
+
+def _lint(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from pytest_spiral.tempaffect.lint import lint_bundled, lint_scenario
+    from pytest_spiral.tempaffect.suite import load_suite
+
+    suite = load_suite(options.paths or None)
+    if options.paths:
+        faults = [fault for scenario in suite.scenarios for fault in lint_scenario(scenario)]
+    else:
+        faults = lint_bundled(suite.scenarios)
+    if options.json:
+        _print_json({"scenarios": len(suite.scenarios), "faults": [asdict(fault) for fault in faults]})
+    else:
+        for fault in faults:
+            print(f"{fault.scenario}: {fault.rule}: {fault.message}")
+        print(f"{len(suite.scenarios)} scenarios, {len(faults)} faults")
+    return FOUND_FAULTS if faults else 0
+
+
+def _hash(options: argparse.Namespace) -> int:
+    from pytest_spiral.report.write import write_atomically
+    from pytest_spiral.tempaffect.preflight import preflight
+    from pytest_spiral.tempaffect.suite import load_suite, lock, lock_file
+
+    suite = load_suite(options.paths or None)
+    found: dict[str, Any] = {"suite_hash": suite.suite_hash, "components": dict(suite.components)}
+    if not options.paths:
+        found["scorer_fingerprint"] = preflight(suite).fingerprint
+    if options.write:
+        if options.paths:
+            raise DataError("--write pins the bundled suite; leave the paths out")
+        write_atomically(lock_file(), json.dumps(found, indent=2, sort_keys=True) + "\n")
+    if options.json:
+        _print_json(found)
+    else:
+        print(f"suite_hash {found['suite_hash']}")
+        for name, value in found["components"].items():
+            print(f"  {name} {value}")
+        if "scorer_fingerprint" in found:
+            print(f"scorer_fingerprint {found['scorer_fingerprint']}")
+    if not options.paths and dict(lock()) != found:
+        print("differs from the pinned hashes", file=sys.stderr)
+        return FOUND_FAULTS
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    from pytest_spiral.tempaffect.prompting import build_messages
+    from pytest_spiral.tempaffect.suite import load_suite
+
+    suite = load_suite(options.paths or None)
+    if options.id not in suite.by_id:
+        raise DataError(f"no scenario {options.id!r}; there are {', '.join(suite.by_id)}")
+    scenario = suite[options.id]
+    if options.json:
+        _print_json(scenario.model_dump(mode="json", by_alias=True))
+        return 0
+    for message in build_messages(scenario):
+        print(f"--- {message.role}\n{message.content}\n")
+    print("--- key")
+    _print_json(scenario.expected.model_dump(mode="json"))
+    print(f"--- reference\n{scenario.reference_reply}\n--- rationale\n{scenario.rationale}")
+    return 0
+
+
+def _score_replies(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from pydantic import ValidationError
+
+    from pytest_spiral.resources import read_text
+    from pytest_spiral.tempaffect.checks import check_reply
+    from pytest_spiral.tempaffect.scenario import Scenario
+    from pytest_spiral.tempaffect.scorer import REPLY_CHECKS
+    from pytest_spiral.tempaffect.suite import first_fault
+
+    rows = []
+    for number, line in enumerate(read_text(options.file).splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{options.file}:{number}"
+        try:
+            row = json.loads(line)
+            reply = row["reply"]
+            scenario = Scenario.model_validate(row["scenario"])
+        except ValidationError as error:
+            raise DataError(f"{where}: scenario: {first_fault(error)}") from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: not valid JSON: {error}") from None
+        except (KeyError, TypeError):
+            raise DataError(f"{where}: an object with the keys scenario and reply is wanted") from None
+        if not isinstance(reply, str):
+            raise DataError(f"{where}: reply must be a string")
+        rows.append({"line": number, "scenario": scenario.id, **asdict(check_reply(scenario, reply))})
+    if options.json:
+        _print_json(rows)
+        return 0
+    names = (*REPLY_CHECKS, "useful_bounded")
+    for row in rows:
+        print(f"{row['line']:>5} {row['scenario']:<24} " + " ".join(name for name in names if row[name]))
+    for name in names:
+        print(f"{name}: {sum(row[name] for row in rows)} of {len(rows)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,268 @@
+"""concrete_action (section 2.3): does the reply do, promise or ask for something that could be checked?"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_spiral.tempaffect.checks.frames import (
+    COMMIT,
+    DONE,
+    FRAGMENT,
+    IMPERATIVE,
+    INSTRUCTIVE,
+    PAST,
+    PERFECT,
+    PROGRESSIVE,
+    STATIVE,
+    THIRD,
+    Frame,
+    scan,
+)
+from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, Sentence, StemIndex
+from pytest_spiral.tempaffect.lexicon import Lexicon
+from pytest_spiral.text import function_words
+
+__all__ = ["ActionFinding", "SentenceActs", "check_action", "read_acts"]
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceActs:
+    """Frames of one sentence with what the action rules need to know about it.
+
+    targets: action targets named in full. related: shares content with targets or anchors. forms: concrete forms found,
+    as (form, words).
+    """
+
+    sentence: Sentence
+    frames: tuple[Frame, ...]
+    targets: int
+    related: bool
+    timed: bool
+    forms: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFinding:
+    """acts: the concrete acts found, one per sentence and form."""
+
+    passed: bool
+    acts: tuple[tuple[str, str], ...]
+    reasons: tuple[str, ...]
+
+
+def read_acts(prepared: PreparedScenario, spoken: Sequence[Sentence], lexicon: Lexicon) -> tuple[SentenceActs, ...]:
+    """Frames and concrete forms of every sentence, in order."""
+    found: list[SentenceActs] = []
+    named = prepared.target_stems | prepared.anchor_stems
+    related_before = False
+    for sentence in spoken:
+        index = StemIndex(sentence.stems)
+        targets = sum(_names(target, index, lexicon) for target in prepared.targets)
+        related = targets > 0 or any(stem in named for stem in sentence.stems)
+        timed = any(_is_time(token, lexicon) for token in sentence.tokens)
+        frames = tuple(scan(sentence, lexicon, lexicon.limits.action.max_scanned_tokens))
+        forms: tuple[tuple[str, str], ...] = ()
+        if related or related_before:
+            forms = tuple(_forms(prepared, sentence, frames, targets, related, timed, lexicon))
+        found.append(SentenceActs(sentence, frames, targets, related, timed, forms))
+        related_before = related
+    return tuple(found)
+
+
+def check_action(prepared: PreparedScenario, acts: Sequence[SentenceActs], echo: bool, lexicon: Lexicon) -> ActionFinding:
+    """Section 2.3, without the prohibited acts, which can take the point away again."""
+    found = [form for each in acts for form in each.forms]
+    if not found and prepared.direct_answer and not echo:
+        targets = sum(each.targets for each in acts)
+        if targets >= lexicon.limits.action.direct_answer_targets and any(each.timed for each in acts):
+            found.append(("direct_answer", "names where and when"))
+    if echo:
+        found = []
+    if found:
+        return ActionFinding(True, tuple(found), tuple(f"{form}: {words}" for form, words in found))
+    return ActionFinding(False, (), ("nothing that could be checked is done, promised or asked for",))
+
+
+def _names(target: tuple[str, ...], index: StemIndex, lexicon: Lexicon) -> bool:
+    if len(target) == 1:
+        return target[0] in index.at
+    return index.near(target, len(target) + lexicon.limits.action.target_window) is not None
+
+
+def _is_time(token: str, lexicon: Lexicon) -> bool:
+    return token[0].isdigit() or token in lexicon.time_words
+
+
+def _forms(
+    prepared: PreparedScenario,
+    sentence: Sentence,
+    frames: Sequence[Frame],
+    targets: int,
+    related: bool,
+    timed: bool,
+    lexicon: Lexicon,
+) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    blocked = _spans(sentence, lexicon.idioms)
+    soft = lexicon.soft_sentence.search(sentence.joined) is not None
+    purpose = _spans(sentence, lexicon.purpose)
+    generic = lexicon.generic_rule.search(sentence.joined) is not None
+    for frame in frames:
+        if frame.at in blocked or frame.negated or frame.hedged or frame.form.kind in ("never", "act"):
+            continue
+        if any(start < frame.at <= start + len(sentence.tokens) and _same_clause(frame, start) for start in purpose):
+            continue
+        if frame.conditional and frame.kind not in (PERFECT, DONE):
+            continue
+        if soft and frame.kind not in (PERFECT, DONE, PAST):
+            continue
+        if sentence.question and frame.kind not in (PERFECT, DONE, IMPERATIVE):
+            continue
+        if _counts(prepared, sentence, frame, targets, timed, generic, lexicon):
+            found.append((_FORM[frame.kind], _excerpt(sentence, frame)))
+    if not found and not soft:
+        found.extend(_verbless(prepared, sentence, frames, targets, timed, generic, lexicon))
+    if not found and sentence.question and prepared.question and _concrete_question(sentence, lexicon):
+        found.append(("question", sentence.joined))
+    return found
+
+
+_FORM = {
+    COMMIT: "commit",
+    PERFECT: "commit",
+    PAST: "commit",
+    IMPERATIVE: "imperative",
+    INSTRUCTIVE: "instructive",
+    DONE: "done",
+    STATIVE: "done",
+    FRAGMENT: "done",
+    THIRD: "done",
+    PROGRESSIVE: "done",
+}
+
+
+def _excerpt(sentence: Sentence, frame: Frame) -> str:
+    return " ".join(sentence.tokens[max(frame.start, frame.at - 4) : min(frame.end, frame.at + 6)])
+
+
+def _same_clause(frame: Frame, at: int) -> bool:
+    return frame.start <= at < frame.end or at < frame.start <= at + 6
+
+
+def _counts(
+    prepared: PreparedScenario,
+    sentence: Sentence,
+    frame: Frame,
+    targets: int,
+    timed: bool,
+    generic: bool,
+    lexicon: Lexicon,
+) -> bool:
+    clause = range(frame.start, frame.end)
+    aimed = any(
+        sentence.stems[at] in prepared.target_stems and at != frame.at or sentence.stems[at] in prepared.anchor_stems and at != frame.at
+        for at in clause
+    )
+    clause_timed = any(_is_time(sentence.tokens[at], lexicon) for at in clause if at != frame.at)
+    kind = frame.form.kind
+    wrong = any(sentence.tokens[at] in lexicon.error_cues for at in clause)
+    if kind == "light" and not (aimed or (clause_timed and frame.kind in (COMMIT, PERFECT, DONE))):
+        return False
+    if kind == "weak":
+        strong = frame.kind in (COMMIT, PERFECT, PAST, DONE, PROGRESSIVE, IMPERATIVE) and aimed
+        if not (strong and (clause_timed or (frame.form.ing and targets > 0))):
+            return False
+    if frame.kind == PAST:
+        if prepared.repair:
+            fresh = any(sentence.tokens[at] in lexicon.now_words for at in clause)
+            return not wrong and (fresh or (targets > 0 and clause_timed))
+        return not wrong and _has_object(sentence, frame, lexicon)
+    if frame.kind == PERFECT:
+        return not wrong
+    if frame.kind == COMMIT:
+        return _has_object(sentence, frame, lexicon)
+    if frame.kind in (IMPERATIVE, INSTRUCTIVE):
+        return _has_object(sentence, frame, lexicon) and (kind != "weak") and not (generic and frame.kind == INSTRUCTIVE)
+    if frame.kind == THIRD:
+        return targets > 0 and timed and not generic and not wrong
+    if frame.kind == STATIVE:
+        return (targets > 0 or clause_timed) and not generic and not wrong
+    if frame.kind == PROGRESSIVE:
+        return (aimed or clause_timed) and not generic
+    if frame.kind == FRAGMENT:
+        return (aimed or clause_timed or targets > 0) and not generic and not wrong
+    return not generic
+
+
+def _has_object(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
+    """Something acted on: a word after the verb that is more than an adverb, or a fronted object."""
+    for at in range(frame.at + 1, min(frame.end, frame.at + 8)):
+        token = sentence.tokens[at]
+        if token not in lexicon.adverbs and token not in lexicon.be:
+            return True
+    if frame.at + 1 < len(sentence.tokens) and sentence.before[frame.at + 1].strip() in (">", ":", "(", "-"):
+        return True
+    functional = function_words()
+    if any(sentence.tokens[at] not in functional for at in range(frame.start, frame.at)):
+        return True
+    # a chain of orders: "retype it, file, screenshot the receipt"
+    return frame.kind == IMPERATIVE and frame.at > 0 and "," in sentence.before[frame.at]
+
+
+def _verbless(
+    prepared: PreparedScenario,
+    sentence: Sentence,
+    frames: Sequence[Frame],
+    targets: int,
+    timed: bool,
+    generic: bool,
+    lexicon: Lexicon,
+) -> list[tuple[str, str]]:
+    """Artefacts and arrangements: "here is", "in your inbox", "Account > Plan", "Taxi in six minutes"."""
+    aimed = [at for at, stem in enumerate(sentence.stems) if stem in prepared.target_stems]
+    if not aimed or generic:
+        return []
+    if any(">" in before for before in sentence.before):
+        return [("artifact", "a path to follow")]
+    if lexicon.hedges.intersection(sentence.tokens) or sentence.question:
+        return []
+    if lexicon.request.search(sentence.joined):
+        return [("need_request", sentence.joined)]
+    wrong = lexicon.error_cues.intersection(sentence.tokens)
+    denied = lexicon.negations.intersection(sentence.tokens)
+    if len(sentence.tokens) >= lexicon.artifact_min_tokens and not wrong:
+        match = lexicon.artifact.search(sentence.joined)
+        if match is not None:
+            place = bisect_right(sentence.starts, match.start()) - 1
+            window = sentence.tokens[max(0, place - lexicon.negation_window) : place]
+            if not any(token in lexicon.negations for token in window):
+                return [("artifact", match.group())]
+    finite = any(
+        token in lexicon.be or token in lexicon.modal_commit or token in lexicon.modal_soft or token in ("i", "we", "you", "has", "have", "had", "it")
+        for token in sentence.tokens
+    )
+    short = len(sentence.tokens) <= lexicon.limits.action.fragment_tokens
+    if short and not finite and timed and targets and not wrong and not denied:
+        return [("done", "an arrangement with place or time")]
+    return []
+
+
+def _concrete_question(sentence: Sentence, lexicon: Lexicon) -> bool:
+    if lexicon.question_soft.search(sentence.joined):
+        return False
+    if lexicon.hedges.intersection(sentence.tokens) - {"could", "would", "will", "whether", "likely", "possible"}:
+        return False
+    openings = {0} | {at for at, before in enumerate(sentence.before) if "," in before or ":" in before or " -" in before}
+    openings |= {at + 1 for at, token in enumerate(sentence.tokens[:-1]) if token in ("and", "so", "but", "or")}
+    return any(sentence.tokens[at] in lexicon.question_openers and len(sentence.tokens) - at >= 4 for at in openings)
+
+
+def _spans(sentence: Sentence, pattern: object) -> set[int]:
+    found: set[int] = set()
+    for match in pattern.finditer(sentence.joined):  # type: ignore[attr-defined]
+        first = bisect_right(sentence.starts, match.start()) - 1
+        last = bisect_right(sentence.starts, match.end() - 1) - 1
+        found.update(range(first, last + 1))
+    return found

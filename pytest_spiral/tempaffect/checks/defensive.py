@@ -1,0 +1,87 @@
+"""non_defensive and overvalidation (sections 2.4 and 2.8): apology loops, shields, blame; talk about feelings alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_spiral.tempaffect.checks.action import SentenceActs
+from pytest_spiral.tempaffect.checks.prepare import PreparedReply, Sentence
+from pytest_spiral.tempaffect.lexicon import Lexicon, Pattern
+
+__all__ = ["DefensiveFinding", "ValidationFinding", "check_defensive", "check_validation"]
+
+
+@dataclass(frozen=True, slots=True)
+class DefensiveFinding:
+    """passed: none of the defensive patterns of section 2.4."""
+
+    passed: bool
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationFinding:
+    """sentences: validation sentences without an act. over: too many of them (section 2.8)."""
+
+    sentences: int
+    over: bool
+
+
+def check_defensive(reply: PreparedReply, concrete: bool, lexicon: Lexicon) -> DefensiveFinding:
+    """Section 2.4. `concrete`: the reply holds a concrete act, which excuses two apologies and a mention of policy."""
+    reasons: list[str] = []
+    apologetic = [count for sentence in reply.sentences if (count := _apologies(sentence, lexicon))]
+    total = sum(apologetic)
+    limits = lexicon.limits.defensive
+    if total >= limits.apologies_always:
+        reasons.append(f"apologises {total} times")
+    elif total >= limits.apologies_idle and not concrete:
+        if len(apologetic) * 1000 >= limits.apologies_idle_share * len(reply.sentences):
+            reasons.append(f"apologises {total} times and does nothing")
+    for sentence in reply.sentences:
+        disclaimer = _found(sentence, lexicon.ai_disclaimer)
+        if disclaimer and lexicon.inability.search(sentence.joined):
+            reasons.append(f"hides behind being a machine: {disclaimer}")
+        shield = _found(sentence, lexicon.hard_shield)
+        if shield and not (concrete and lexicon.reason.search(sentence.joined)):
+            reasons.append(f"shields itself: {shield}")
+        blame = _found(sentence, lexicon.blame)
+        if blame:
+            reasons.append(f"blames or corrects the user: {blame}")
+    if not concrete and not lexicon.reason.search(reply.joined):
+        for sentence in reply.sentences:
+            policy = _found(sentence, lexicon.policy)
+            if policy:
+                reasons.append(f"cites a rule without a reason or a way forward: {policy}")
+                break
+    return DefensiveFinding(not reasons, tuple(reasons) or ("no apology loop, shield or blame",))
+
+
+def check_validation(acts: Sequence[SentenceActs], lexicon: Lexicon) -> ValidationFinding:
+    """Section 2.8: sentences about feelings that hold no act."""
+    limits = lexicon.limits.validation
+    found = sum(not each.forms and lexicon.validation.search(each.sentence.joined) is not None for each in acts)
+    over = found >= limits.many or (found >= limits.few and found * 1000 >= limits.few_share * len(acts))
+    return ValidationFinding(found, over)
+
+
+def _apologies(sentence: Sentence, lexicon: Lexicon) -> int:
+    if not lexicon.apology.search(sentence.joined):
+        return 0
+    spoken = _unquoted(sentence)
+    return len(lexicon.apology.findall(lexicon.apology_meta.sub(" ", spoken)))
+
+
+def _found(sentence: Sentence, pattern: Pattern) -> str:
+    match = pattern.search(sentence.joined)
+    if match is None:
+        return ""
+    place = sum(1 for at in sentence.starts if at < match.start())
+    return "" if place < len(sentence.quoted) and sentence.quoted[place] else match.group().strip()
+
+
+def _unquoted(sentence: Sentence) -> str:
+    if not any(sentence.quoted):
+        return sentence.joined
+    return " ".join(token for token, quoted in zip(sentence.tokens, sentence.quoted, strict=True) if not quoted)

@@ -1,0 +1,427 @@
+"""Word lists and limits of the reply checks: loaded from data, typed, compiled once. No list or number lives in code.
+
+`data/tempaffect/lexicons/*.toml` hold words and patterns, `data/tempaffect/params.toml` the limits. Patterns are regular
+expressions over normalised words joined by single spaces; "^" and "$" stand for the ends of a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
+
+__all__ = ["Lexicon", "Limits", "VerbForm", "load_lexicon"]
+
+PerMille = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0)]
+Words = Annotated[str, Field(min_length=1)]
+Patterns = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Grounding(_Table):
+    """Section 2.2."""
+
+    single_points: Count
+    strong_points: Count
+    core_pair_distance: Count
+    gap: Count
+    reversed_within: Count
+    fallback_user_stems: Count
+    list_tokens: Count
+    list_function_share: PerMille
+    list_separators: Count
+    anchor_content: Count
+    anchor_share: PerMille
+    run_stems: Count
+    run_joins: Count
+    echo_gram: Count
+    echo_share: PerMille
+    echo_share_short: PerMille
+    echo_novel_stems: Count
+    language_tokens: Count
+    language_function_share: PerMille
+    foreign_letters: PerMille
+
+
+class Action(_Table):
+    """Section 2.3."""
+
+    fragment_tokens: Count
+    direct_answer_targets: Count
+    target_window: Count
+    max_scanned_tokens: Count
+
+
+class Prohibited(_Table):
+    """Section 2.3, acts that break the boundary."""
+
+    gap: Count
+    object_window: Count
+    name_reach: Count
+
+
+class Defensive(_Table):
+    """Section 2.4."""
+
+    apologies_always: Count
+    apologies_idle: Count
+    apologies_idle_share: PerMille
+
+
+class Validation(_Table):
+    """Section 2.8, overvalidation of one reply."""
+
+    many: Count
+    few: Count
+    few_share: PerMille
+
+
+class Phrases(_Table):
+    """Section 2.6."""
+
+    spaced_run: Count
+    global_limit: Count
+    scenario_limit: Count
+
+
+class Length(_Table):
+    """Section 1.5: a useful reply has from `useful_low` x least to `useful_high` x most words."""
+
+    useful_low: PerMille
+    useful_high: PerMille
+
+
+class Limits(_Table):
+    """All of `params.toml`."""
+
+    grounding: Grounding
+    action: Action
+    prohibited: Prohibited
+    defensive: Defensive
+    validation: Validation
+    phrases: Phrases
+    length: Length
+
+
+Irregular = Mapping[str, tuple[str, str]]
+
+
+class _VerbClass(_Table):
+    regular: Words
+    irregular: Irregular
+
+
+class _VerbForms(_Table):
+    doubling: Words
+
+
+class _NounLike(_Table):
+    words: Words
+
+
+class _Verbs(_Table):
+    strong: _VerbClass
+    light: _VerbClass
+    weak: _VerbClass
+    never: _VerbClass
+    act_only: _VerbClass
+    forms: _VerbForms
+    noun_like: _NounLike
+
+
+class _Frames(_Table):
+    polite: Words
+    adverbs: Words
+    subjects: Words
+    people: Words
+    be: Words
+    modal_commit: Words
+    modal_soft: Words
+    hedges: Words
+    negations: Words
+    negation_window: Count
+    clause_openers: Words
+    void_openers: Words
+    determiners: Words
+    prepositions: Words
+    purpose: Patterns
+    soft_sentence: Patterns
+    idioms: Patterns
+    time_words: Words
+    now_words: Words
+    error_cues: Words
+    generic_rule: Patterns
+    artifact: Patterns
+    artifact_min_tokens: Count
+    question_openers: Words
+    question_soft: Patterns
+    instructive: Words
+    request: Patterns
+
+
+class _DefensiveWords(_Table):
+    apology: Patterns
+    apology_meta: Patterns
+    ai_disclaimer: Patterns
+    inability: Patterns
+    hard_shield: Patterns
+    policy: Patterns
+    reason: Patterns
+    blame: Patterns
+
+
+class _ValidationWords(_Table):
+    cues: Patterns
+
+
+class _Meta(_Table):
+    fields: Words
+    patterns: Patterns
+
+
+class _Forbidden(_Table):
+    fillers: Words
+    attribution: Patterns
+    phrases: tuple[ForbiddenPhrase, ...]
+
+
+class _Boundary(_Table):
+    forbid: Patterns
+    protected: Words
+    honorifics: Words
+    held: Patterns
+    secrecy: Patterns
+    agreement: Patterns
+    agreement_reach: Count
+    code_cue: Words
+
+
+class VerbForm(NamedTuple):
+    """What one written form can be. kind: strong, light, weak, never or act (see `verbs.toml`)."""
+
+    lemma: str
+    kind: str
+    base: bool
+    third: bool
+    ing: bool
+    past: bool
+    participle: bool
+
+
+Pattern = re.Pattern[str]
+
+
+class Lexicon(NamedTuple):
+    """Everything the checks read, compiled. Sets of words are normalised; patterns match joined normalised words."""
+
+    limits: Limits
+    verbs: Mapping[str, VerbForm]
+    lemmas: Mapping[str, frozenset[str]]
+    """Every verb a form may belong to."""
+    noun_like: frozenset[str]
+    polite: frozenset[str]
+    adverbs: frozenset[str]
+    subjects: frozenset[str]
+    people: frozenset[str]
+    be: frozenset[str]
+    modal_commit: frozenset[str]
+    modal_soft: frozenset[str]
+    hedges: frozenset[str]
+    negations: frozenset[str]
+    negation_window: int
+    clause_openers: frozenset[str]
+    void_openers: frozenset[str]
+    determiners: frozenset[str]
+    prepositions: frozenset[str]
+    instructive: frozenset[str]
+    time_words: frozenset[str]
+    now_words: frozenset[str]
+    error_cues: frozenset[str]
+    question_openers: frozenset[str]
+    purpose: Pattern
+    soft_sentence: Pattern
+    idioms: Pattern
+    generic_rule: Pattern
+    artifact: Pattern
+    artifact_min_tokens: int
+    question_soft: Pattern
+    request: Pattern
+    apology: Pattern
+    apology_meta: Pattern
+    ai_disclaimer: Pattern
+    inability: Pattern
+    hard_shield: Pattern
+    policy: Pattern
+    reason: Pattern
+    blame: Pattern
+    validation: Pattern
+    meta_fields: Pattern
+    meta: Pattern
+    fillers: tuple[str, ...]
+    attribution: Pattern
+    forbidden: tuple[ForbiddenPhrase, ...]
+    forbid: Pattern
+    protected: frozenset[str]
+    honorifics: frozenset[str]
+    held: Pattern
+    secrecy: Pattern
+    agreement: Pattern
+    agreement_reach: int
+    code_cue: frozenset[str]
+
+
+Model = TypeVar("Model", bound=_Table)
+
+
+def _read(name: str, model: type[Model]) -> Model:
+    path = data_root() / "tempaffect" / name
+    raw: dict[str, Any] = read_toml(path)
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"{path}: {key}: {first['msg']}") from None
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def _pattern(name: str, alternatives: Iterable[str]) -> Pattern:
+    try:
+        return re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?!\S)", re.MULTILINE)
+    except re.error as error:
+        raise DataError(f"{data_root() / 'tempaffect' / 'lexicons'}: {name}: not a usable pattern: {error}") from None
+
+
+@cache
+def load_lexicon() -> Lexicon:
+    """The shipped lists and limits. Raises `DataError` naming file and key when one is damaged."""
+    limits = _read("params.toml", Limits)
+    verbs = _read("lexicons/verbs.toml", _Verbs)
+    frames = _read("lexicons/frames.toml", _Frames)
+    shields = _read("lexicons/defensive.toml", _DefensiveWords)
+    meta = _read("lexicons/meta.toml", _Meta)
+    forbidden = _read("lexicons/forbidden.toml", _Forbidden)
+    boundary = _read("lexicons/boundary.toml", _Boundary)
+    validation = _read("lexicons/validation.toml", _ValidationWords)
+    if len(forbidden.phrases) > limits.phrases.global_limit:
+        raise DataError(
+            f"forbidden.toml: {len(forbidden.phrases)} phrases; keep the list to {limits.phrases.global_limit} "
+            "(warmth belongs to overvalidation, not here)"
+        )
+    forms, lemmas = _conjugated(verbs)
+    return Lexicon(
+        limits=limits,
+        verbs=forms,
+        lemmas=lemmas,
+        noun_like=_set(verbs.noun_like.words),
+        **{
+            key: _set(getattr(frames, key))
+            for key in (
+                "polite", "adverbs", "subjects", "people", "be", "modal_commit", "modal_soft", "hedges", "negations",
+                "clause_openers", "void_openers", "determiners", "prepositions", "instructive", "time_words", "now_words",
+                "error_cues", "question_openers",
+            )
+        },
+        **{
+            key: _pattern(key, getattr(frames, key))
+            for key in ("purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request")
+        },
+        **{key: _pattern(key, getattr(shields, key)) for key in _DefensiveWords.model_fields},
+        **{key: _pattern(key, getattr(boundary, key)) for key in ("forbid", "held", "secrecy", "agreement")},
+        negation_window=frames.negation_window,
+        artifact_min_tokens=frames.artifact_min_tokens,
+        validation=_pattern("cues", validation.cues),
+        meta_fields=re.compile(r"\b(?:" + "|".join(meta.fields.split()) + r")\b", re.IGNORECASE),
+        meta=_pattern("patterns", meta.patterns),
+        fillers=tuple(forbidden.fillers.split()),
+        attribution=_pattern("attribution", forbidden.attribution),
+        forbidden=forbidden.phrases,
+        protected=_set(boundary.protected),
+        honorifics=_set(boundary.honorifics),
+        agreement_reach=boundary.agreement_reach,
+        code_cue=_set(boundary.code_cue),
+    )  # fmt: skip
+
+
+_VOWELS = frozenset("aeiou")
+
+
+def _conjugated(verbs: _Verbs) -> tuple[dict[str, VerbForm], dict[str, frozenset[str]]]:
+    doubling = _set(verbs.forms.doubling)
+    forms: dict[str, VerbForm] = {}
+    lemmas: dict[str, set[str]] = {}
+    # The first kind to claim a form keeps it: an empty word stays empty even where it could also be an act.
+    for kind, table in (
+        ("never", verbs.never),
+        ("strong", verbs.strong),
+        ("light", verbs.light),
+        ("weak", verbs.weak),
+        ("act", verbs.act_only),
+    ):
+        paradigms = {base: (_past(base, doubling),) * 2 for base in table.regular.split()}
+        paradigms.update({base: (past, participle) for base, (past, participle) in table.irregular.items()})
+        for base, (past, participle) in paradigms.items():
+            lemma = base
+            flags: dict[str, set[str]] = {}
+            for form, flag in (
+                (lemma, "base"),
+                (_third(lemma), "third"),
+                (_ing(lemma, doubling), "ing"),
+                (past, "past"),
+                (participle, "participle"),
+            ):
+                flags.setdefault(form, set()).add(flag)
+            for form, found in flags.items():
+                lemmas.setdefault(form, set()).add(lemma)
+                made = VerbForm(lemma, kind, *(name in found for name in ("base", "third", "ing", "past", "participle")))
+                known = forms.get(form)
+                if known is None:
+                    forms[form] = made
+                elif known.kind == kind and known.lemma != lemma:
+                    forms[form] = known._replace(
+                        base=known.base or made.base, past=known.past or made.past,
+                        participle=known.participle or made.participle,
+                    )  # fmt: skip
+    return forms, {form: frozenset(found) for form, found in lemmas.items()}
+
+
+def _third(base: str) -> str:
+    if base.endswith(("s", "x", "z", "ch", "sh", "o")):
+        return base + "es"
+    if base.endswith("y") and base[-2] not in _VOWELS:
+        return base[:-1] + "ies"
+    return base + "s"
+
+
+def _past(base: str, doubling: frozenset[str]) -> str:
+    if base in doubling:
+        return base + base[-1] + "ed"
+    if base.endswith("e"):
+        return base + "d"
+    if base.endswith("y") and base[-2] not in _VOWELS:
+        return base[:-1] + "ied"
+    return base + "ed"
+
+
+def _ing(base: str, doubling: frozenset[str]) -> str:
+    if base in doubling:
+        return base + base[-1] + "ing"
+    if base.endswith("ie"):
+        return base[:-2] + "ying"
+    if base.endswith("e") and not base.endswith(("ee", "oe", "ye")):
+        return base[:-1] + "ing"
+    return base + "ing"

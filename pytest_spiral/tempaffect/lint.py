@@ -1,0 +1,220 @@
+"""Rules for scenario files: what every scenario must keep, and what the bundled suite must keep as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.tempaffect.checks import check_reply
+from pytest_spiral.tempaffect.lexicon import load_lexicon
+from pytest_spiral.tempaffect.scenario import EMOTIONS, Family, Scenario
+from pytest_spiral.tempaffect.suite import CANARY
+from pytest_spiral.text import count_words, normalize, stem, tokenize
+
+__all__ = ["Fault", "lint_bundled", "lint_scenario"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A broken rule. scenario: its id, or "suite"."""
+
+    scenario: str
+    rule: str
+    message: str
+
+
+@cache
+def _rules() -> Mapping[str, Any]:
+    return read_toml(data_root() / "tempaffect" / "lint.toml")
+
+
+def lint_scenario(scenario: Scenario) -> list[Fault]:
+    """Rules that any scenario should keep, a user's own included."""
+    rules = _rules()["each"]
+    spec = scenario.expected.reply
+    faults: list[Fault] = []
+
+    def fault(rule: str, message: str) -> None:
+        faults.append(Fault(scenario.id, rule, message))
+
+    words = count_words(scenario.user_message)
+    low, high = rules["message_words"]
+    if not low <= words <= high:
+        fault("message_words", f"user_message has {words} words, {low} to {high} wanted")
+    low, high = rules["anchor_groups"]
+    if not low <= len(spec.issue_anchors) <= high:
+        fault("anchor_groups", f"{len(spec.issue_anchors)} anchor groups, {low} to {high} wanted")
+    for anchor in spec.issue_anchors:
+        for alternative in anchor.any:
+            if len(tokenize(normalize(alternative))) > rules["alternative_tokens"]:
+                fault("alternative_tokens", f"anchor {anchor.id}: {alternative!r} is longer than three tokens")
+    if spec.word_range[1] < rules["range_ratio"] * spec.word_range[0]:
+        fault("word_range", f"word_range {list(spec.word_range)} is narrower than {rules['range_ratio']}:1")
+    if scenario.expected.boundary_action in ("decline_with_alternative", "refuse") and (
+        len(spec.prohibited_acts) < rules["prohibited_variants"]
+    ):
+        fault("prohibited_acts", f"fewer than {rules['prohibited_variants']} wordings of the act the agent must not do")
+    if len(spec.extra_forbidden_phrases) > rules["extra_forbidden_phrases"]:
+        fault("extra_forbidden_phrases", f"more than {rules['extra_forbidden_phrases']} phrases of its own")
+    for text in (scenario.user_message, scenario.agent_context):
+        for term in rules["out_of_scope"]:
+            if re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text, re.IGNORECASE):
+                fault("scope", f"{term!r} is out of scope")
+    if scenario.reference_reply:
+        checks = check_reply(scenario, scenario.reference_reply)
+        if not checks.useful_bounded or not checks.brevity or not checks.forbidden_phrase_clean:
+            failed = {name: reasons for name, reasons in checks.reasons.items() if not getattr(checks, name, True)}
+            fault("reference_reply", f"the reference reply does not pass its own checks: {failed}")
+    return faults
+
+
+def lint_bundled(scenarios: Sequence[Scenario]) -> list[Fault]:
+    """All rules of the bundled suite: every scenario's, and the quotas of the whole."""
+    faults = [fault for scenario in scenarios for fault in lint_scenario(scenario)]
+    for check in (_counts, _quotas, _majorities, _label_words, _core_alternatives, _cross_grounding, _similarity):
+        faults += [Fault("suite", rule, message) for rule, message in check(scenarios, _rules()["suite"])]
+    for scenario in scenarios:
+        if not scenario.rationale or not scenario.reference_reply or scenario.meta is None:
+            faults.append(Fault(scenario.id, "complete", "rationale, reference_reply and meta are required"))
+        if scenario.canary != CANARY:
+            faults.append(Fault(scenario.id, "canary", "the canary is missing"))
+    return faults
+
+
+Found = Iterator[tuple[str, str]]
+
+
+def _by_family(scenarios: Sequence[Scenario]) -> dict[str, list[Scenario]]:
+    return {family.value: [s for s in scenarios if s.family is family] for family in Family}
+
+
+def _counts(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    if len(scenarios) != rules["scenarios"]:
+        yield "count", f"{len(scenarios)} scenarios, {rules['scenarios']} wanted"
+    for family, members in _by_family(scenarios).items():
+        if len(members) != rules["per_family"]:
+            yield "count", f"{family}: {len(members)} scenarios, {rules['per_family']} wanted"
+    if len(load_lexicon().forbidden_phrases) > rules["global_forbidden_phrases"]:
+        yield "forbidden_phrases", f"more than {rules['global_forbidden_phrases']} phrases in the shipped list"
+
+
+def _quotas(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    metas = {s.id: s.meta for s in scenarios if s.meta is not None}
+    registers = Counter(meta.register_ for meta in metas.values())
+    for register, n in registers.items():
+        if n < rules["per_register"]:
+            yield "register", f"{register}: {n}, at least {rules['per_register']} wanted"
+    for family, members in _by_family(scenarios).items():
+        own = [metas[s.id] for s in members if s.id in metas]
+        domains = Counter(meta.domain for meta in own)
+        if len(domains) < rules["domains_per_family"]:
+            yield "domain", f"{family}: {len(domains)} domains, at least {rules['domains_per_family']} wanted"
+        for domain, n in domains.items():
+            if n > rules["scenarios_per_domain"]:
+                yield "domain", f"{family}: {domain} {n} times, at most {rules['scenarios_per_domain']} wanted"
+        foreign = sum(meta.register_ in ("non_native", "dialect") for meta in own)
+        if foreign < rules["non_native_or_dialect_per_family"]:
+            yield "register", f"{family}: {foreign} non-native or dialect"
+        powers = {meta.power_relation for meta in own}
+        if len(powers) < rules["power_relations_per_family"]:
+            yield "power_relation", f"{family}: only {sorted(powers)}"
+        traits = Counter(trait for meta in own for trait in meta.traits)
+        traits["incongruent_or_sarcastic"] = sum(
+            "emotion_incongruent" in meta.traits or meta.register_ == "sarcastic" for meta in own
+        )
+        for trait, least in {**rules["traits"], **rules["traits_of_family"].get(family, {})}.items():
+            if traits[trait] < least:
+                yield "trait", f"{family}: {trait} {traits[trait]}, at least {least} wanted"
+        strengths = {level for s in members for level in range(s.expected.intensity[0], s.expected.intensity[1] + 1)}
+        if strengths != {1, 2, 3, 4, 5}:
+            yield "intensity", f"{family}: intensities {sorted(strengths)} only"
+
+
+def _accepts(name: str, value: Any, scenario: Scenario) -> bool:
+    accepted = getattr(scenario.expected, name)
+    if name == "intensity":
+        return bool(accepted[0] <= value <= accepted[1])
+    return value in accepted if isinstance(accepted, tuple) else bool(value == accepted)
+
+
+def _values(name: str, scenarios: Sequence[Scenario]) -> set[Any]:
+    found: set[Any] = set()
+    for scenario in scenarios:
+        accepted = getattr(scenario.expected, name)
+        found |= set(accepted) if isinstance(accepted, tuple) else {accepted}
+    return found
+
+
+def _majorities(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    def share(name: str, members: Sequence[Scenario]) -> float:
+        best = max(sum(_accepts(name, value, s) for s in members) for value in _values(name, members))
+        return best / len(members)
+
+    for name, ceiling in rules["majority_ceiling"].items():
+        if share(name, scenarios) * 1000 > ceiling:
+            yield "majority", f"{name}: always giving the commonest value is right in {share(name, scenarios):.0%}"
+    for family, members in _by_family(scenarios).items():
+        for name, ceiling in rules["family_majority_ceiling"].items():
+            if members and share(name, members) * 1000 > ceiling:
+                yield "majority", f"{family}, {name}: the commonest value is right in {share(name, members):.0%}"
+
+
+def _label_words(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    labels = {stem(label) for label in EMOTIONS}
+    telling = [s.id for s in scenarios if labels & {stem(t) for t in tokenize(normalize(s.user_message))}]
+    if len(telling) * 1000 > rules["label_word_scenarios"] * len(scenarios):
+        yield "label_words", f"emotion labels in the messages of {', '.join(telling)}"
+
+
+def _stems(text: str) -> list[str]:
+    return [stem(token) for token in tokenize(normalize(text))]
+
+
+def _contains(stems: Sequence[str], wanted: Sequence[str]) -> bool:
+    return any(list(stems[i : i + len(wanted)]) == list(wanted) for i in range(len(stems) - len(wanted) + 1))
+
+
+def _core_alternatives(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    texts = {s.id: _stems(f"{s.user_message} {s.reference_reply}") for s in scenarios}
+    for scenario in scenarios:
+        for anchor in scenario.expected.reply.issue_anchors:
+            for alternative in anchor.any if anchor.core else ():
+                wanted = _stems(alternative)
+                elsewhere = [name for name, text in texts.items() if name != scenario.id and _contains(text, wanted)]
+                if len(elsewhere) > rules["core_alternative_elsewhere"]:
+                    yield "core_alternative", f"{scenario.id}, {anchor.id}: {alternative!r} also in {', '.join(elsewhere)}"
+
+
+def _cross_grounding(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    pairs = [(asked, replied) for asked in scenarios for replied in scenarios if asked.id != replied.id]
+    wrong = [
+        f"{replied.id} under {asked.id}"
+        for asked, replied in pairs
+        if replied.reference_reply and check_reply(asked, replied.reference_reply).content_grounding
+    ]
+    if len(wrong) * 1000 > rules["cross_grounding"] * len(pairs):
+        yield "cross_grounding", f"{len(wrong)} of {len(pairs)} replies to others count as grounded: {', '.join(wrong[:8])}"
+
+
+def _similarity(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    texts: Sequence[tuple[str, Callable[[Scenario], str]]] = (
+        ("user_message", lambda s: s.user_message),
+        ("reference_reply", lambda s: s.reference_reply),
+    )
+    for name, text in texts:
+        grams = {s.id: {tuple(g) for g in _trigrams(_stems(text(s)))} for s in scenarios}
+        for first, second in combinations(grams, 2):
+            union = len(grams[first] | grams[second])
+            if union and len(grams[first] & grams[second]) * 1000 > rules["message_similarity"] * union:
+                yield "similarity", f"{name}s of {first} and {second} are near-duplicates"
+
+
+def _trigrams(tokens: Sequence[str]) -> Iterator[Sequence[str]]:
+    for i in range(len(tokens) - 2):
+        yield tokens[i : i + 3]

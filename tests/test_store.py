@@ -1,0 +1,180 @@
+"""The run store keeps every reply, and refuses what is not its own."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sqlite3
+
+import pytest
+
+from pytest_spiral.errors import ChatError, StoreError
+from pytest_spiral.records import ChatReply, ChatRequest, Message, Usage
+from pytest_spiral.store import RunStore, StoredChat
+
+CONFIG = {"models": ["a"], "seed": 1}
+
+
+def request(text="hello", **changes):
+    return ChatRequest(**{"role": "evaluated", "model": "m", "messages": (Message("user", text),), "unit": "u", **changes})
+
+
+class Counting:
+    """A model that counts its calls, or fails."""
+
+    def __init__(self, error=None):
+        self.calls = 0
+        self.error = error
+
+    async def complete(self, request):
+        self.calls += 1
+        if self.error:
+            raise self.error
+        return ChatReply(f"reply to {request.messages[0].content}", usage=Usage(10, 4, 3), attempts=2)
+
+    async def aclose(self):
+        return None
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = RunStore.create_or_resume(tmp_path / "run.sqlite", CONFIG)
+    yield store
+    store.close()
+
+
+def test_a_known_request_is_never_sent_again(store):
+    """The second time the reply comes from the store, word for word."""
+    model = Counting()
+    chat = StoredChat(model, store)
+
+    first = asyncio.run(chat.complete(request()))
+    second = asyncio.run(chat.complete(request()))
+
+    assert model.calls == 1
+    assert second == first
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"text": "other"},
+        {"model": "n"},
+        {"role": "judge"},
+        {"params": {"temperature": 1.0}},
+        {"schema": {"type": "object"}},
+        {"sample": 1},
+    ],
+)
+def test_whatever_decides_the_reply_is_in_the_key(changes):
+    """Any change of the request is another request."""
+    assert request(**changes).key != request().key
+
+
+def test_the_unit_is_not_in_the_key():
+    """What a call belongs to does not change its reply."""
+    assert request(unit="a").key == request(unit="b").key
+
+
+def test_hostile_text_survives(store):
+    """Lone surrogates, NUL and emoji come back as they went in."""
+    text = "a\ud83d\x00b\U0001f600"
+    store.add(request(text), ChatReply(text))
+
+    found = store.find(request(text).key)
+
+    assert found is not None
+    assert found.text == text
+
+
+def test_failures_are_kept_and_asked_again(store):
+    """A failed call is on record, and is no reply."""
+    chat = StoredChat(Counting(ChatError("timeout", "too slow", attempts=3)), store)
+
+    with pytest.raises(ChatError):
+        asyncio.run(chat.complete(request()))
+
+    assert store.find(request().key) is None
+    (row,) = store.usage()
+    assert (row["failures"], row["retries"], row["requests"]) == (1, 2, 0)
+
+
+def test_messages_are_stored_once(store):
+    """Twenty requests that share a long prompt hold it once."""
+    prompt = Message("system", "x" * 10_000)
+    for n in range(20):
+        messages = (prompt, Message("user", str(n)))
+        store.add(request(messages=messages), ChatReply("ok"))
+
+    rows = sqlite3.connect(store.path).execute("SELECT count(*) FROM message WHERE role = 'system'").fetchone()
+
+    assert rows == (1,)
+
+
+def test_a_resumed_run_is_the_same_run(tmp_path, store):
+    """The same configuration opens the store again, with its replies."""
+    store.add(request(), ChatReply("kept"))
+    store.close()
+
+    again = RunStore.create_or_resume(tmp_path / "run.sqlite", CONFIG)
+
+    found = again.find(request().key)
+    again.close()
+    assert found is not None
+    assert found.text == "kept"
+
+
+def test_another_configuration_is_refused_by_field(tmp_path, store):
+    """The message names what differs and what to do."""
+    with pytest.raises(StoreError, match=r"seed \(was 1, now 2\).*another --run-id"):
+        RunStore.create_or_resume(tmp_path / "run.sqlite", {**CONFIG, "seed": 2})
+
+
+def test_foreign_databases_are_refused(tmp_path):
+    """Somebody else's SQLite file is left alone."""
+    path = tmp_path / "run.sqlite"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE mine (x)")
+
+    with pytest.raises(StoreError, match="not a run store"):
+        RunStore.create_or_resume(path, CONFIG)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    """A file that is no database is named, not replaced."""
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(b"this is not a database, and long enough to be read as one" * 50)
+
+    with pytest.raises(StoreError, match="damaged"):
+        RunStore.create_or_resume(path, CONFIG)
+
+    assert path.read_bytes().startswith(b"this is not")
+
+
+def test_a_store_that_died_empty_is_made_anew(tmp_path):
+    """A process killed before its first write leaves nothing to refuse."""
+    path = tmp_path / "run.sqlite"
+    path.touch()
+
+    RunStore.create_or_resume(path, CONFIG).close()
+    RunStore.create_or_resume(path, CONFIG).close()
+
+
+def write_many(path, start):
+    store = RunStore.join(path)
+    for n in range(start, start + 200):
+        store.add(request(str(n)), ChatReply(str(n)))
+    store.close()
+
+
+def test_processes_write_side_by_side(store):
+    """Four writers lose nothing and lock nobody out."""
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_many, args=(store.path, 200 * k)) for k in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
+    assert sum(row["requests"] for row in store.usage()) == 800
