@@ -76,7 +76,16 @@ def _notes(card: Mapping[str, Any], column: str) -> Iterator[Line]:
             yield from _wrapped(f"  {column} caution: {plain(caution)}", "doubt")
     blockers = card["integrity"]["publication_blockers"]
     if blockers:
-        yield from _wrapped(f"  {column} not publishable: {plain('; '.join(blockers))}", "dim")
+        yield from _wrapped(f"  {column} not publishable: {'; '.join(_shortened(blockers))}", "dim")
+
+
+def _shortened(blockers: Sequence[str]) -> Iterator[str]:
+    """One blocker per code, the rest counted: the report has them all."""
+    by_code: dict[str, list[str]] = {}
+    for blocker in blockers:
+        by_code.setdefault(blocker.split(" ", 1)[0], []).append(plain(blocker))
+    for first, *others in by_code.values():
+        yield f"{first} (and {len(others)} more)" if others else first
 
 
 def _gate_lines(row: Mapping[str, Any]) -> Iterator[Line]:

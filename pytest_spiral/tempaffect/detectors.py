@@ -8,11 +8,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log2
 
+from pytest_spiral.tempaffect.checks import prepare_scenario
 from pytest_spiral.tempaffect.params import TemplateParams, load_params
 from pytest_spiral.tempaffect.scorer import ItemScore
 from pytest_spiral.text import normalize, stem, tokenize
 
-__all__ = ["DETECTORS", "Detection", "Detectors", "detect", "overuse", "repetition"]
+__all__ = [
+    "DETECTORS",
+    "Detection",
+    "Detectors",
+    "Pair",
+    "detect",
+    "ignores_user",
+    "is_overvalidated",
+    "overuse",
+    "repetition",
+    "stage_pair",
+    "strategy_pair",
+]
 
 DETECTORS = (
     "template_repetition",
@@ -26,6 +39,7 @@ DETECTORS = (
 _SLOT = "□"
 _QUOTED = re.compile(r"[\"“”«»][^\"“”«»]{1,200}[\"“”«»]|(?<!\w)['‘][^'‘’]{2,200}['’](?!\w)")
 _CAPITALISED = re.compile(r"(?<=[a-z,;:)\d] )[A-Z][\w'’-]*")
+_IS_I = re.compile(r"I(?:$|['’])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +87,9 @@ def detect(replies: Sequence[ItemScore]) -> Detectors:
 
     values: dict[str, Callable[[], float]] = {
         "template_repetition": lambda: sum(templated) / n,
-        "strategy_repetition": lambda: repetition(_strategies(valid)),
-        "support_stage_repetition": lambda: repetition(_stages(valid)),
-        "strategy_overuse": lambda: overuse(_strategies(valid)),
+        "strategy_repetition": lambda: repetition(Counter(map(strategy_pair, valid))),
+        "support_stage_repetition": lambda: repetition(Counter(map(stage_pair, valid))),
+        "strategy_overuse": lambda: overuse(Counter(map(strategy_pair, valid))),
         "overvalidation": lambda: sum(is_overvalidated(reply) for reply in valid) / n,
         "reply_ignores_user_content": lambda: sum(ignores_user(reply) for reply in valid) / n,
     }
@@ -98,48 +112,57 @@ Pair = tuple[str, tuple[str, ...]]
 """A predicted value with the accepted ones."""
 
 
-def _strategies(valid: Sequence[ItemScore]) -> list[Pair]:
-    return [(r.answer.response_strategy, r.scenario.expected.response_strategy) for r in valid if r.answer]
+def strategy_pair(reply: ItemScore) -> Pair:
+    """Predicted and accepted response strategies of a valid answer."""
+    assert reply.answer is not None
+    return reply.answer.response_strategy, reply.scenario.expected.response_strategy
 
 
-def _stages(valid: Sequence[ItemScore]) -> list[Pair]:
-    return [(r.answer.support_stage, r.scenario.expected.support_stage) for r in valid if r.answer]
+def stage_pair(reply: ItemScore) -> Pair:
+    """Predicted and accepted support stages of a valid answer."""
+    assert reply.answer is not None
+    return reply.answer.support_stage, reply.scenario.expected.support_stage
 
 
-def repetition(pairs: Sequence[Pair]) -> float:
+def repetition(pairs: Counter[Pair]) -> float:
     """max(0, 1 - H(predicted)/H(expected)), H being Shannon entropy: 0 as varied as the key, 1 constant.
 
     0 where the key itself is constant.
     """
-    expected = _entropy(Counter(accepted[0] for _, accepted in pairs))
-    if expected == 0:
-        return 0.0
-    return max(0.0, 1 - _entropy(Counter(predicted for predicted, _ in pairs)) / expected)
+    predicted: Counter[str] = Counter()
+    expected: Counter[str] = Counter()
+    for (prediction, accepted), count in pairs.items():
+        predicted[prediction] += count
+        expected[accepted[0]] += count
+    ceiling = _entropy(expected)
+    return max(0.0, 1 - _entropy(predicted) / ceiling) if ceiling else 0.0
 
 
-def overuse(pairs: Sequence[Pair]) -> float:
+def overuse(pairs: Counter[Pair]) -> float:
     """Largest share of items wrongly sent to one and the same value: max over s of mean(pred = s and s not accepted)."""
-    wrong = Counter(predicted for predicted, accepted in pairs if predicted not in accepted)
-    return max(wrong.values(), default=0) / len(pairs) if pairs else 0.0
+    wrong: Counter[str] = Counter()
+    for (prediction, accepted), count in pairs.items():
+        if prediction not in accepted:
+            wrong[prediction] += count
+    return max(wrong.values(), default=0) / pairs.total() if pairs else 0.0
 
 
 def _entropy(counts: Counter[str]) -> float:
-    total = sum(counts.values())
+    total = counts.total()
     return -sum(c / total * log2(c / total) for c in sorted(counts.values())) if total else 0.0
 
 
 def _mask(reply: ItemScore) -> tuple[str, ...]:
     """Tokens of a reply with everything that varies by scenario replaced by one slot symbol, runs collapsed."""
     assert reply.answer is not None
-    spec = reply.scenario.expected.reply
-    words = [reply.scenario.user_message, *(word for anchor in spec.issue_anchors for word in anchor.any)]
-    own = {stem(token) for text in words for token in tokenize(normalize(text)) if len(token) > 3}
+    prepared = prepare_scenario(reply.scenario)
+    own = prepared.anchor_stems | prepared.user_stems
     text = _QUOTED.sub(f" {_SLOT} ", reply.answer.reply)
-    text = _CAPITALISED.sub(lambda match: match.group() if match.group() == "I" or match.group().startswith("I'") else _SLOT, text)
+    text = _CAPITALISED.sub(lambda match: match.group() if _IS_I.match(match.group()) else _SLOT, text)
     masked: list[str] = []
     for piece in re.split(f"({_SLOT})", text):
         for token in [_SLOT] if piece == _SLOT else tokenize(normalize(piece)):
-            slot = token == _SLOT or token.isdigit() or any(c.isdigit() for c in token) or stem(token) in own
+            slot = token == _SLOT or any(char.isdigit() for char in token) or stem(token) in own
             if slot and masked and masked[-1] == _SLOT:
                 continue
             masked.append(_SLOT if slot else token)
