@@ -70,9 +70,9 @@ def _print_json(value: Any) -> None:
 
 
 def _fetch_model(options: argparse.Namespace) -> int:
-    from pytest_spiral.chat.local import PREFIX, fetch
+    from pytest_spiral.chat.local import fetch
 
-    path = fetch(options.name.removeprefix(PREFIX))
+    path = fetch(options.name)
     _print_json({"path": str(path)}) if options.json else print(path)
     return 0
 

@@ -52,7 +52,7 @@ def parse_gate(expr: str) -> Gate:
         reader.take("mark", "'.'")
         names.append(reader.take("name", "a metric name"))
     if not names:
-        reader.fail("'.' and a metric name")
+        raise reader.error("'.' and a metric name")
     op = reader.take("op", "'>=' or '<='")
     threshold = float(reader.take("number", "a number"))
     reader.end()
@@ -74,22 +74,22 @@ class _Reader:
     def take(self, kind: str, wanted: str) -> str:
         match = _TOKENS.match(self._text, self._at)
         if match is None or match.lastgroup != kind:
-            self.fail(wanted)
+            raise self.error(wanted)
         self._at = match.end()
         return match.group(kind)
 
     def expect(self, kind: str, text: str) -> None:
         if self.peek() != (kind, text):
-            self.fail(f"{text!r}")
+            raise self.error(f"{text!r}")
         self.take(kind, text)
 
     def end(self) -> None:
         if self._text[self._at :].strip():
-            self.fail("the end of the gate")
+            raise self.error("the end of the gate")
 
-    def fail(self, wanted: str) -> Any:
+    def error(self, wanted: str) -> ConfigError:
         column = len(self._text) - len(self._text[self._at :].lstrip()) + 1
-        raise ConfigError(f"--gate {self._text!r}: expected {wanted} at column {column}")
+        return ConfigError(f"--gate {self._text!r}: expected {wanted} at column {column}")
 
 
 def check_metric(gate: Gate, suites: Collection[str], qualifiers: Collection[str], metrics: Collection[str]) -> None:

@@ -96,10 +96,10 @@ def _acceleration(jackknife: Sequence[float]) -> float | None:
         return None
     centre = sum(jackknife) / len(jackknife)
     deviations = [centre - value for value in jackknife]
-    squares = sum(d * d for d in deviations)
+    squares = fsum(d * d for d in deviations)
     if squares < 1e-24:
         return None
-    return sum(d**3 for d in deviations) / (6 * squares**1.5)
+    return fsum(d**3 for d in deviations) / (6 * squares * sqrt(squares))
 
 
 def _quantile(ordered: Sequence[float], probability: float) -> float:

@@ -49,7 +49,8 @@ class ScenarioResult:
 
 def split_arguments(arguments: Iterable[str], invocation_dir: Path) -> tuple[list[str], list[str]]:
     """Command-line arguments that name bundled items, as node ids, and all others."""
-    ours, others = [], []
+    ours: list[str] = []
+    others: list[str] = []
     for argument in arguments:
         node = _bundled_node(argument, invocation_dir)
         (others if node is None else ours).append(argument if node is None else node)

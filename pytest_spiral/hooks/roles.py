@@ -8,8 +8,9 @@ import signal
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -223,7 +224,7 @@ class LeadRole(Role):
         except ValueError:
             # Not the main thread: the embedding program keeps its own signals.
             return
-        self.config.add_cleanup(lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+        self.config.add_cleanup(_release_sigterm)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -256,7 +257,7 @@ class LeadRole(Role):
         self._last_progress = now
         done, submitted = self.runner.progress()
         capture = self.config.pluginmanager.get_plugin("capturemanager")
-        with capture.global_and_fixture_disabled():
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
             reporter.ensure_newline()
             reporter.write_line(f"spiral: {done} of {submitted} answered")
 
@@ -284,8 +285,6 @@ class LeadRole(Role):
                 argv=list(self.config.invocation_params.args), finished_at=datetime.now(UTC), complete=complete
             )
             self.report = build_report(results, self.gates)
-            from pathlib import Path
-
             write_report(self.report, Path(self.plan.run_dir))
         except UserError as error:
             self._say(str(error))
@@ -314,6 +313,10 @@ _MARKUP: Mapping[Tone, dict[str, bool]] = {
     "bad": {"red": True},
     "doubt": {"yellow": True},
 }
+
+
+def _release_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:

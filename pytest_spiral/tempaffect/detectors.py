@@ -190,7 +190,7 @@ def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[
     shared_by = Counter(gram for tokens in masked for gram in _grams(tokens, size))
     least = max(params.shared_gram_min_replies, -(-params.shared_gram_min_share * len(masked) // 1000))
     for i, tokens in enumerate(masked):
-        covered = set()
+        covered: set[int] = set()
         for k in range(len(tokens) - size + 1):
             if shared_by[tuple(tokens[k : k + size])] >= least:
                 covered.update(range(k, k + size))

@@ -38,6 +38,8 @@ class Grounding(_Table):
     gap: Count
     reversed_within: Count
     fallback_user_stems: Count
+    target_points: Count
+    target_other_stems: Count
     list_tokens: Count
     list_function_share: PerMille
     list_separators: Count
@@ -61,6 +63,7 @@ class Action(_Table):
     direct_answer_targets: Count
     target_window: Count
     max_scanned_tokens: Count
+    redirect_reach: Count
 
 
 class Prohibited(_Table):
@@ -168,6 +171,9 @@ class _Frames(_Table):
     question_soft: Patterns
     instructive: Words
     request: Patterns
+    epistemic: Words
+    redirect: Words
+    permission: Words
 
 
 class _DefensiveWords(_Table):
@@ -249,6 +255,9 @@ class Lexicon(NamedTuple):
     now_words: frozenset[str]
     error_cues: frozenset[str]
     question_openers: frozenset[str]
+    epistemic: frozenset[str]
+    redirect: frozenset[str]
+    permission: frozenset[str]
     purpose: Pattern
     soft_sentence: Pattern
     idioms: Pattern
@@ -301,7 +310,7 @@ def _set(words: str) -> frozenset[str]:
 
 def _pattern(name: str, alternatives: Iterable[str]) -> Pattern:
     try:
-        return re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?!\S)", re.MULTILINE)
+        return re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?:(?<=\s)|(?!\S))", re.MULTILINE)
     except re.error as error:
         raise DataError(f"{data_root() / 'tempaffect' / 'lexicons'}: {name}: not a usable pattern: {error}") from None
 
@@ -333,7 +342,7 @@ def load_lexicon() -> Lexicon:
             for key in (
                 "polite", "adverbs", "subjects", "people", "be", "modal_commit", "modal_soft", "hedges", "negations",
                 "clause_openers", "void_openers", "determiners", "prepositions", "instructive", "time_words", "now_words",
-                "error_cues", "question_openers",
+                "error_cues", "question_openers", "epistemic", "redirect", "permission",
             )
         },
         **{

@@ -12,7 +12,6 @@ from typing import Any
 
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.checks import check_reply
-from pytest_spiral.tempaffect.lexicon import load_lexicon
 from pytest_spiral.tempaffect.scenario import EMOTIONS, Family, Scenario
 from pytest_spiral.tempaffect.suite import CANARY
 from pytest_spiral.text import count_words, normalize, stem, tokenize
@@ -100,8 +99,6 @@ def _counts(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
     for family, members in _by_family(scenarios).items():
         if len(members) != rules["per_family"]:
             yield "count", f"{family}: {len(members)} scenarios, {rules['per_family']} wanted"
-    if len(load_lexicon().forbidden_phrases) > rules["global_forbidden_phrases"]:
-        yield "forbidden_phrases", f"more than {rules['global_forbidden_phrases']} phrases in the shipped list"
 
 
 def _quotas(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
@@ -124,7 +121,7 @@ def _quotas(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
         powers = {meta.power_relation for meta in own}
         if len(powers) < rules["power_relations_per_family"]:
             yield "power_relation", f"{family}: only {sorted(powers)}"
-        traits = Counter(trait for meta in own for trait in meta.traits)
+        traits: Counter[str] = Counter(trait for meta in own for trait in meta.traits)
         traits["incongruent_or_sarcastic"] = sum(
             "emotion_incongruent" in meta.traits or meta.register_ == "sarcastic" for meta in own
         )

@@ -75,6 +75,7 @@ BOUNDARIES: tuple[str, ...] = get_args(BoundaryAction)
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Flag = Annotated[bool, Field(strict=True)]
 Intensity = Annotated[int, Field(ge=1, le=5, strict=True)]
 
 
@@ -94,7 +95,7 @@ class Anchor(_Record):
     """One thing the user talks about, with the wordings that name it."""
 
     id: Slug
-    core: bool
+    core: Flag
     any: Annotated[tuple[Text, ...], Field(min_length=1)]
     """Alternatives of one to three tokens, matched on stems."""
 
@@ -148,7 +149,7 @@ class Expected(_Record):
     response_strategy: Annotated[tuple[ResponseStrategy, ...], Field(min_length=1, max_length=2)]
     support_stage: Annotated[tuple[SupportStage, ...], Field(min_length=1, max_length=2)]
     boundary_action: BoundaryAction
-    should_escalate: bool
+    should_escalate: Flag
     reply: ReplySpec
 
     @model_validator(mode="after")

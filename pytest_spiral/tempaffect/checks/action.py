@@ -40,6 +40,7 @@ class SentenceActs:
     targets: int
     related: bool
     timed: bool
+    soft: bool
     forms: tuple[tuple[str, str], ...]
 
 
@@ -62,11 +63,14 @@ def read_acts(prepared: PreparedScenario, spoken: Sequence[Sentence], lexicon: L
         targets = sum(_names(target, index, lexicon) for target in prepared.targets)
         related = targets > 0 or any(stem in named for stem in sentence.stems)
         timed = any(_is_time(token, lexicon) for token in sentence.tokens)
+        soft = lexicon.soft_sentence.search(sentence.joined) is not None
         frames = tuple(scan(sentence, lexicon, lexicon.limits.action.max_scanned_tokens))
         forms: tuple[tuple[str, str], ...] = ()
         if related or related_before:
-            forms = tuple(_forms(prepared, sentence, frames, targets, related, timed, lexicon))
-        found.append(SentenceActs(sentence, frames, targets, related, timed, forms))
+            forms = tuple(_forms(prepared, sentence, frames, targets, timed, soft, lexicon))
+            if forms and _excused(sentence, lexicon):
+                forms = ()
+        found.append(SentenceActs(sentence, frames, targets, related, timed, soft, forms))
         related_before = related
     return tuple(found)
 
@@ -75,14 +79,23 @@ def check_action(prepared: PreparedScenario, acts: Sequence[SentenceActs], echo:
     """Section 2.3, without the prohibited acts, which can take the point away again."""
     found = [form for each in acts for form in each.forms]
     if not found and prepared.direct_answer and not echo:
-        targets = sum(each.targets for each in acts)
-        if targets >= lexicon.limits.action.direct_answer_targets and any(each.timed for each in acts):
-            found.append(("direct_answer", "names where and when"))
+        least = lexicon.limits.action.direct_answer_targets
+        for each in acts:
+            fresh = any(stem in prepared.permitted_stems for stem in each.sentence.stems)
+            plain = not lexicon.negations.intersection(each.sentence.tokens) and not each.soft
+            if each.targets >= least and each.timed and fresh and plain and not _excused(each.sentence, lexicon):
+                found.append(("direct_answer", each.sentence.joined))
+                break
     if echo:
         found = []
     if found:
         return ActionFinding(True, tuple(found), tuple(f"{form}: {words}" for form, words in found))
     return ActionFinding(False, (), ("nothing that could be checked is done, promised or asked for",))
+
+
+def _excused(sentence: Sentence, lexicon: Lexicon) -> bool:
+    """What stands in a sentence of blame or self-protection is no help."""
+    return lexicon.blame.search(sentence.joined) is not None or lexicon.hard_shield.search(sentence.joined) is not None
 
 
 def _names(target: tuple[str, ...], index: StemIndex, lexicon: Lexicon) -> bool:
@@ -100,19 +113,22 @@ def _forms(
     sentence: Sentence,
     frames: Sequence[Frame],
     targets: int,
-    related: bool,
     timed: bool,
+    soft: bool,
     lexicon: Lexicon,
 ) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     blocked = _spans(sentence, lexicon.idioms)
-    soft = lexicon.soft_sentence.search(sentence.joined) is not None
     purpose = _spans(sentence, lexicon.purpose)
     generic = lexicon.generic_rule.search(sentence.joined) is not None
     for frame in frames:
         if frame.at in blocked or frame.negated or frame.hedged or frame.form.kind in ("never", "act"):
             continue
-        if any(start < frame.at <= start + len(sentence.tokens) and _same_clause(frame, start) for start in purpose):
+        if any(_same_clause(frame, start) for start in purpose):
+            continue
+        if frame.kind in (THIRD, PROGRESSIVE, STATIVE, FRAGMENT, INSTRUCTIVE, DONE) and _believed(sentence, frame, lexicon):
+            continue
+        if _empty_object(sentence, frame, lexicon):
             continue
         if frame.conditional and frame.kind not in (PERFECT, DONE):
             continue
@@ -147,6 +163,21 @@ def _excerpt(sentence: Sentence, frame: Frame) -> str:
     return " ".join(sentence.tokens[max(frame.start, frame.at - 4) : min(frame.end, frame.at + 6)])
 
 
+def _believed(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
+    """Part of what the speaker merely knows, hopes or feels."""
+    before = sentence.tokens[max(0, frame.at - 12) : frame.at]
+    return any(
+        word in lexicon.epistemic and any(person in lexicon.subjects for person in before[max(0, at - 3) : at])
+        for at, word in enumerate(before)
+    )
+
+
+def _empty_object(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
+    """An act on nothing: "we accept no liability"."""
+    following = sentence.tokens[frame.at + 1 : frame.at + 2]
+    return frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE) and bool(following) and following[0] in ("no", "nothing", "nobody")
+
+
 def _same_clause(frame: Frame, at: int) -> bool:
     return frame.start <= at < frame.end or at < frame.start <= at + 6
 
@@ -168,8 +199,19 @@ def _counts(
     clause_timed = any(_is_time(sentence.tokens[at], lexicon) for at in clause if at != frame.at)
     kind = frame.form.kind
     wrong = any(sentence.tokens[at] in lexicon.error_cues for at in clause)
-    if kind == "light" and not (aimed or (clause_timed and frame.kind in (COMMIT, PERFECT, DONE))):
-        return False
+    if kind == "light":
+        after = range(frame.at + 1 if frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE) else frame.start, frame.end)
+        named = any(
+            at != frame.at and (sentence.stems[at] in prepared.target_stems or sentence.stems[at] in prepared.anchor_stems)
+            for at in after
+        )
+        if not (named or (clause_timed and frame.kind in (COMMIT, PERFECT, DONE))):
+            return False
+    if frame.form.lemma in lexicon.redirect:
+        reach = range(frame.at + 1, min(len(sentence.tokens), frame.at + 1 + lexicon.limits.action.redirect_reach))
+        within = {sentence.stems[at] for at in reach}
+        if not any(within.issuperset(target) for target in prepared.targets):
+            return False
     if kind == "weak":
         strong = frame.kind in (COMMIT, PERFECT, PAST, DONE, PROGRESSIVE, IMPERATIVE) and aimed
         if not (strong and (clause_timed or (frame.form.ing and targets > 0))):
@@ -226,6 +268,8 @@ def _verbless(
         return []
     if any(">" in before for before in sentence.before):
         return [("artifact", "a path to follow")]
+    if lexicon.apology.search(sentence.joined):
+        return []
     if lexicon.hedges.intersection(sentence.tokens) or sentence.question:
         return []
     if lexicon.request.search(sentence.joined):

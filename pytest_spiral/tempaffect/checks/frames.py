@@ -48,7 +48,7 @@ def scan(sentence: Sentence, lexicon: Lexicon, limit: int) -> list[Frame]:
     last: Frame | None = None
     for at, token in enumerate(tokens):
         form = lexicon.verbs.get(token)
-        if form is None or sentence.quoted[at]:
+        if form is None or sentence.quoted[at] or (form.lemma == "do" and _supports(tokens, at, lexicon)):
             continue
         start = starts[at]
         kind = _kind(sentence, tokens, at, start, ends[at], form, last, lexicon)
@@ -78,6 +78,13 @@ def scan(sentence: Sentence, lexicon: Lexicon, limit: int) -> list[Frame]:
     return found
 
 
+def _supports(tokens: Sequence[str], at: int, lexicon: Lexicon) -> bool:
+    """Whether "do" merely supports another verb ("I do apologize", "what I can do is")."""
+    following = tokens[at + 1] if at + 1 < len(tokens) else ""
+    form = lexicon.verbs.get(following)
+    return not following or following in ("not", "is", "so") or (form is not None and form.base)
+
+
 def _opened(tokens: Sequence[str], start: int, at: int, lexicon: Lexicon) -> int:
     """Number of tokens before the verb if they are only conjunctions and adverbs, else -1."""
     between = tokens[start:at]
@@ -93,13 +100,20 @@ def _clauses(sentence: Sentence, tokens: Sequence[str], lexicon: Lexicon) -> tup
     current = 0
     for at, token in enumerate(tokens):
         before = sentence.before[at]
-        if at and (token in lexicon.clause_openers or any(sign in _BREAKS for sign in before) or " -" in before):
+        opens = token in lexicon.clause_openers and not (token == "that" and _points(tokens, at, lexicon))
+        if at and (opens or any(sign in _BREAKS for sign in before) or " -" in before):
             current = at
         starts.append(current)
     ends = [len(tokens)] * len(tokens)
     for at in range(len(tokens) - 2, -1, -1):
         ends[at] = ends[at + 1] if starts[at] == starts[at + 1] else starts[at + 1]
     return starts, ends
+
+
+def _points(tokens: Sequence[str], at: int, lexicon: Lexicon) -> bool:
+    """Whether "that" points at a noun ("that reference") rather than opening a clause."""
+    following = tokens[at + 1] if at + 1 < len(tokens) else ""
+    return not (following in lexicon.people or following in lexicon.subjects or following in lexicon.determiners)
 
 
 def _kind(
@@ -164,16 +178,28 @@ def _ing_kind(
             return COMMIT
         return None if earlier in ("you", "") and previous != "be" else PROGRESSIVE
     if initial:
+        rest = tokens[at + 1 : _phrase_end(sentence, tokens, at)]
+        # "Deleting the folder was my doing" is a subject, "Calling your number now" an announcement.
+        if not rest or any(word in lexicon.be or _auxiliary(word, lexicon) for word in rest):
+            return None
         if last is not None and last.form.ing and last.kind in (COMMIT, PROGRESSIVE) and _coordinated(sentence, tokens, start):
             return last.kind
         if start == 0 or any(sign in _BREAKS for sign in sentence.before[start]) or tokens[start] == "and":
-            # "Deleting the folder was my doing" is a subject, "Calling your number now" an announcement.
-            rest = tokens[at + 1 : end]
-            finite = any(word in lexicon.be or word in lexicon.modal_soft or word in ("will", "has", "have") for word in rest)
-            if finite or at + 1 >= end or (start > 0 and tokens[start] not in ("and", "then", "also")):
-                return None if finite or at + 1 >= end else (COMMIT if last is None or last.kind == COMMIT else None)
+            if start > 0 and not any(sign in ":;(>-." for sign in sentence.before[start]):
+                return COMMIT if last is not None and last.kind == COMMIT else None
             return COMMIT
     return None
+
+
+def _auxiliary(word: str, lexicon: Lexicon) -> bool:
+    return word in lexicon.modal_soft or word in lexicon.modal_commit or word in ("has", "have", "had", "does", "did")
+
+
+def _phrase_end(sentence: Sentence, tokens: Sequence[str], at: int) -> int:
+    for place in range(at + 1, len(tokens)):
+        if any(sign in _BREAKS for sign in sentence.before[place]):
+            return place
+    return len(tokens)
 
 
 def _base_kind(
@@ -210,7 +236,7 @@ def _base_kind(
     if previous in lexicon.subjects:
         return PAST if form.past and not _marked_now(tokens, start, end, lexicon) else COMMIT
     if previous == "you":
-        return INSTRUCTIVE if back == first else None
+        return INSTRUCTIVE if back == first and not form.past and (first == start or tokens[start] in ("and", "so", "then")) else None
     if initial:
         if at > start and _joined_to(last, sentence, tokens, start, (COMMIT, INSTRUCTIVE, THIRD)) and last is not None:
             return last.kind if last.form.base else IMPERATIVE
@@ -230,6 +256,11 @@ def _orders(sentence: Sentence, tokens: Sequence[str], at: int, end: int, form: 
         return False
     if token not in lexicon.noun_like:
         return True
+    if after not in lexicon.determiners and after not in ("me", "us", "it", "them", "him", "her", "you"):
+        # "Box 6 would not have been lost"
+        for word in tokens[at + 1 : end]:
+            if word in lexicon.be or word in lexicon.modal_soft or word in ("will", "has", "have", "had"):
+                return False
     if not after:
         # "..., file, ..." inside a chain of orders
         return at > 0 and "," in sentence.before[at]

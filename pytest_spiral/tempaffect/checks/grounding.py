@@ -63,9 +63,19 @@ def check_grounding(
             named.append(f"{group.id} ({how})")
     present = {found for sentence in spoken for found in sentence.stems}
     user_stems = len(present & prepared.user_stems)
-    free = len(present & prepared.free_user_stems)
+    near = len(present & prepared.near_stems)
     least = prepared.scenario.expected.reply.min_anchor_groups
-    enough = cores >= 1 and (points >= least or free >= limits.fallback_user_stems)
+    enough = cores >= 1 and (points >= least or near >= limits.fallback_user_stems)
+    if not enough:
+        # Far paraphrase: none of the user's nouns, but the very things this scenario has to offer.
+        aimed = [target for target in prepared.targets if any(index.sequence(target, limits.gap) for index in indexes)]
+        worth = sum(_worth(target, lexicon) for target in aimed)
+        spent = {found for target in aimed for found in target}
+        others = len((present & (prepared.near_stems | prepared.anchor_stems)) - spent)
+        telling = any(_worth(target, lexicon) >= limits.strong_points for target in aimed)
+        if telling and (worth > limits.target_points or (worth == limits.target_points and others >= limits.target_other_stems)):
+            enough = True
+            named.extend(" ".join(target) for target in aimed)
     echo = _echoes(prepared, reply, lexicon)
     foreign = _foreign(reply, lexicon)
     reasons = [f"names {', '.join(named)}" if named else "names none of the matters the user raised"]
@@ -76,6 +86,12 @@ def check_grounding(
     if foreign:
         reasons.append("not English prose")
     return GroundingFinding(enough and not echo and not foreign, len(named), user_stems, points, echo, tuple(reasons))
+
+
+def _worth(target: Sequence[str], lexicon: Lexicon) -> int:
+    limits = lexicon.limits.grounding
+    telling = len(target) > 1 or (len(target[0]) > 1 and any(sign.isdigit() for sign in target[0]))
+    return limits.strong_points if telling else limits.single_points
 
 
 def is_clause_like(prepared: PreparedScenario, sentence: Sentence, lexicon: Lexicon) -> bool:
@@ -101,10 +117,9 @@ def is_clause_like(prepared: PreparedScenario, sentence: Sentence, lexicon: Lexi
 
 
 def _has_verb(sentence: Sentence, named: frozenset[str], lexicon: Lexicon) -> bool:
-    """A finite verb or an order outside the keywords."""
+    """A verb of doing outside the keywords."""
     return any(
-        token in lexicon.be
-        or token in lexicon.modal_commit
+        token in lexicon.modal_commit
         or ((form := lexicon.verbs.get(token)) is not None and found not in named and form.kind != "never")
         for token, found in zip(sentence.tokens, sentence.stems, strict=True)
     )

@@ -62,9 +62,9 @@ def _spaced_out(reply: PreparedReply, least: int) -> list[str]:
     found: list[str] = []
     run: list[str] = []
     for sentence in reply.sentences:
-        for token in (*sentence.tokens, ""):
-            if len(token) == 1:
-                run.append(token)
+        for raw in (*sentence.raws, ""):
+            if len(raw) == 1:
+                run.append(raw.casefold())
             else:
                 if len(run) >= least:
                     found.append("".join(run))

@@ -92,8 +92,9 @@ class Demand:
 class PreparedScenario:
     """A scenario, compiled for the checks.
 
-    targets: stem sequences of the action targets. target_stems, anchor_stems: their content stems. user_stems: content
-    stems of the user's message. known: every token of message, context, role, anchors and targets. echo_grams: class-mapped
+    targets: stem sequences of the action targets. target_stems, anchor_stems: their content stems. permitted: targets that
+    the context allows and the user did not ask for. user_stems: content stems of the user's message. near_stems: those of
+    message, context and targets outside the anchors. known: every token of message, context, role, anchors and targets. echo_grams: class-mapped
     4-grams of the message. prohibited: token sequences. demands: acts asked for or forbidden. protects: whether
     the context guards names, codes or the like. guarded: the boundary is anything but to go on helping.
     """
@@ -103,9 +104,10 @@ class PreparedScenario:
     targets: tuple[tuple[str, ...], ...]
     target_stems: frozenset[str]
     anchor_stems: frozenset[str]
+    permitted: tuple[tuple[str, ...], ...]
     permitted_stems: frozenset[str]
+    near_stems: frozenset[str]
     user_stems: frozenset[str]
-    free_user_stems: frozenset[str]
     known: frozenset[str]
     echo_grams: frozenset[tuple[str, ...]]
     prohibited: tuple[tuple[str, ...], ...]
@@ -263,9 +265,10 @@ def _compiled(scenario: Scenario, lexicon: Lexicon) -> PreparedScenario:
         targets=targets,
         target_stems=target_stems,
         anchor_stems=anchor_stems,
+        permitted=_permitted(scenario, targets, user_stems, lexicon),
         permitted_stems=target_stems - user_stems,
+        near_stems=_near(scenario, lexicon) - anchor_stems,
         user_stems=user_stems,
-        free_user_stems=user_stems - anchor_stems,
         known=known | frozenset(map(stem, known)),
         echo_grams=frozenset(grams(echo_classes(user), lexicon.limits.grounding.echo_gram)),
         prohibited=tuple(dict.fromkeys(filter(None, (tuple(_tokens(act)) for act in spec.prohibited_acts)))),
@@ -369,6 +372,32 @@ def _protected(scenario: Scenario, lexicon: Lexicon) -> frozenset[str]:
         if match or " off " in f" {sentence.joined} ":
             guarded.update(token for token in sentence.tokens if token in lexicon.protected)
     return frozenset(guarded)
+
+
+def _near(scenario: Scenario, lexicon: Lexicon) -> frozenset[str]:
+    """Telling stems of message, context and targets: no times, no short words, no verbs of many uses."""
+    functional = function_words()
+    text = " . ".join((scenario.user_message, scenario.agent_context, *scenario.expected.reply.action_targets))
+    found = set()
+    for token in _tokens(text):
+        form = lexicon.verbs.get(token)
+        common = form is not None and form.kind in ("light", "weak", "never")
+        long_enough = len(token) > (1 if token[0].isdigit() else 3)
+        if long_enough and not common and token not in functional and token not in lexicon.time_words:
+            found.add(stem(token))
+    return frozenset(found)
+
+
+def _permitted(
+    scenario: Scenario, targets: Sequence[tuple[str, ...]], user_stems: frozenset[str], lexicon: Lexicon
+) -> tuple[tuple[str, ...], ...]:
+    allowed: set[str] = set()
+    for sentence in prepare_reply(scenario.agent_context).sentences:
+        if lexicon.permission.intersection(sentence.tokens) and not lexicon.forbid.search(sentence.joined):
+            allowed.update(sentence.stems)
+    fresh = [target for target in targets if not all(found in user_stems or len(found) < 3 for found in target)]
+    named = [target for target in fresh if any(found in allowed and found not in user_stems for found in target)]
+    return tuple(named or fresh)
 
 
 def _phrase(phrase: ForbiddenPhrase, lexicon: Lexicon) -> tuple[re.Pattern[str], str, ForbiddenPhrase]:
