@@ -1,8 +1,8 @@
 """The gate language and its decision. A gate answers pass, fail or inconclusive; never more than the data can bear.
 
-    gate   = path op number
-    path   = suite [ "[" mode "]" ] { "." name }
-    op     = ">=" | "<="
+gate   = path op number
+path   = suite [ "[" mode "]" ] { "." name }
+op     = ">=" | "<="
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ Policy = Literal["bound", "point"]
 # One-sided 95 % bounds are the ends of a two-sided 90 % interval.
 _TWO_SIDED = 0.90
 
-_TOKENS = re.compile(r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+))|(?P<op>>=|<=)|(?P<mark>[.\[\]]))")
+_TOKENS = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+))|(?P<op>>=|<=)|(?P<mark>[.\[\]]))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,12 @@ class _Reader:
 def check_metric(gate: Gate, suites: Collection[str], qualifiers: Collection[str], metrics: Collection[str]) -> None:
     """Raise `ConfigError` listing what exists where a gate names something that does not."""
     if gate.suite not in suites:
-        raise ConfigError(f"--gate {gate.expr!r}: no suite {gate.suite!r} in this run; there is {', '.join(sorted(suites))}")
+        raise ConfigError(
+            f"--gate {gate.expr!r}: no suite {gate.suite!r} in this run; there is {', '.join(sorted(suites))}"
+        )
     if gate.qualifier is not None and gate.qualifier not in qualifiers:
         raise ConfigError(
-            f"--gate {gate.expr!r}: no prompting mode {gate.qualifier!r} in this run; there is {', '.join(sorted(qualifiers))}"
+            f"--gate {gate.expr!r}: no prompting mode {gate.qualifier!r} here; there is {', '.join(sorted(qualifiers))}"
         )
     if gate.metric not in metrics:
         close = get_close_matches(gate.metric, metrics, n=1)
@@ -138,8 +142,8 @@ class Decision:
 
 
 def decide(gate: Gate, sample: Sample, policy: Policy, draws: Callable[[int], Sequence[Sequence[int]]]) -> Decision:
-    """Decide a gate. Missing measurements count once as worst and once as best: pass only if the worst case passes, fail
-    only if the best case fails. draws: bootstrap index lists for a number of units."""
+    """Decide a gate. What is missing counts once as worst and once as best: pass only if the worst case passes,
+    fail only if the best case fails. draws: bootstrap index lists for a number of units."""
     if not sample.units:
         return Decision("incomplete", None, None, None, "", None, None)
     value, interval = _measure(sample.units, sample, draws)

@@ -27,7 +27,7 @@ MARKERS = (
     "pressured_integrity: TempAffect family, hold the line under pressure",
     "repair_after_mistake: TempAffect family, own a mistake and mend it",
 )
-ROLE = pytest.StashKey["Role"]()
+ROLE: pytest.StashKey[Role] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -47,7 +47,9 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions") from None
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
+        ) from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
 

@@ -57,7 +57,7 @@ class Settings(BaseModel):
     def _clean_run_id(cls, value: str | None) -> str | None:
         if value is not None and (not _RUN_ID.fullmatch(value) or value == "latest"):
             raise ValueError(
-                f"{value!r} is no run name; use up to 100 letters, digits, dots, dashes and underscores, and not 'latest'"
+                f"{value!r} is no run name; use up to 100 letters, digits, dots, dashes, underscores, and not 'latest'"
             )
         return value
 
@@ -117,8 +117,8 @@ def endpoint_settings(role: Role, environ: Mapping[str, str]) -> EndpointSetting
         url = OPENROUTER_URL if variable == "OPENROUTER_API_KEY" else OPENAI_URL
     if variable is None and url.startswith("https:"):
         raise ConfigError(
-            f"no API key for the {role} model at {url}: set {prefix}_API_KEY or OPENAI_API_KEY in the environment or in "
-            f".env, or {prefix}_BASE_URL for a server of your own"
+            f"no API key for the {role} model at {url}: set {prefix}_API_KEY or OPENAI_API_KEY in the environment "
+            f"or in .env, or {prefix}_BASE_URL for a server of your own"
         )
     return EndpointSettings(base_url=url, key_variable=variable)
 

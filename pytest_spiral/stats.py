@@ -64,7 +64,7 @@ def bca(
 
     units: one entry per cluster (scenario, conversation), everything inside a cluster kept together.
     draws: index lists from `percentile_resamples`; sharing them between statistics pairs their resamples.
-    Where the jackknife or the bootstrap distribution is degenerate the percentile interval is given and `method` says so.
+    Where the jackknife or the bootstrap distribution is degenerate, the percentile interval is given; `method` says so.
     Raises ValueError for no units.
     """
     if not units:

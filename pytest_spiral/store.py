@@ -33,9 +33,15 @@ CREATE TABLE reply (
   seconds REAL NOT NULL, attempts INTEGER NOT NULL, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 ) WITHOUT ROWID;
 CREATE TABLE failure (
-  key TEXT NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL,
-  attempts INTEGER NOT NULL, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+  key TEXT NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL, kind TEXT NOT NULL,
+  message TEXT NOT NULL, attempts INTEGER NOT NULL, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 );
+"""
+_INSERT_REPLY = """
+INSERT OR IGNORE INTO reply
+  (key, role, model, unit, sample, params, schema, messages, text, finish, served_model,
+   prompt_tokens, cached_tokens, completion_tokens, seconds, attempts)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -95,7 +101,9 @@ class RunStore:
                 self._connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
                 self._connection.execute(f"PRAGMA user_version={_FORMAT}")
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: the run store cannot be written ({error}); check disk and permissions") from None
+            raise StoreError(
+                f"{self.path}: the run store cannot be written ({error}); check disk and permissions"
+            ) from None
 
     def _check(self, config: Mapping[str, Any]) -> None:
         try:
@@ -165,19 +173,15 @@ class RunStore:
         )
         with self._lock, self._transaction():
             self._connection.executemany("INSERT OR IGNORE INTO message VALUES (?, ?, ?)", messages)
-            self._connection.execute(
-                "INSERT OR IGNORE INTO reply (key, role, model, unit, sample, params, schema, messages, text, finish, "
-                "served_model, prompt_tokens, cached_tokens, completion_tokens, seconds, attempts) "
-                f"VALUES ({', '.join('?' * len(row))})",
-                row,
-            )
+            self._connection.execute(_INSERT_REPLY, row)
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
         """Keep a failed call, for the accounts; it is asked for again on resume."""
         row = (request.key, request.role, request.model, request.unit, error.kind, str(error), error.attempts)
         with self._lock, self._transaction():
             self._connection.execute(
-                "INSERT INTO failure (key, role, model, unit, kind, message, attempts) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+                "INSERT INTO failure (key, role, model, unit, kind, message, attempts) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                row,
             )
 
     def _transaction(self) -> _Transaction:
@@ -264,7 +268,9 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous=NORMAL")
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: the run store cannot be opened ({error}); check the path and its permissions") from None
+        raise StoreError(
+            f"{path}: the run store cannot be opened ({error}); check the path and its permissions"
+        ) from None
     return connection
 
 

@@ -49,7 +49,9 @@ class _Stemmer(Protocol):
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+[^\W_]*|[^\W_]+(?:'[^\W_]+)*")
 _COUNTED = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"[.?!]+[\"')\]]*(?=\s|$)|[\n;]+")
-_ABBREVIATION = re.compile(r"(?:^|[\s(\"'])(?:mr|mrs|ms|dr|st|prof|no|vs|approx|ca|dept|ext|e\.g|i\.e|[a-z])\.$", re.IGNORECASE)
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(\"'])(?:mr|mrs|ms|dr|st|prof|no|vs|approx|ca|dept|ext|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
+)
 _CLOCK = re.compile(r"0(\d:\d\d)(?!\d)")
 _GLUE_LENGTH, _GLUE_DIVISOR = 30, 6  # a word longer than any English one is several glued together
 _PASSES = 6  # mappings feed each other at most this often before the text stands still
@@ -258,7 +260,9 @@ def _run(found: list[Word], start: int, tables: _Tables) -> tuple[int, int]:
         norm, before = found[index].norm, found[index].before
         if size and before.strip(" -"):
             break
-        if norm in tables.small and (not size or (last >= 20 and last % 10 == 0 and (tables.small[norm] < 10 or last >= 100))):
+        if norm in tables.small and (
+            not size or (last >= 20 and last % 10 == 0 and (tables.small[norm] < 10 or last >= 100))
+        ):
             current += tables.small[norm]
             last = tables.small[norm] or -1
         elif norm in tables.tens and (not size or last >= 100):

@@ -12,7 +12,17 @@ __all__ = ["Verdict", "exit_code", "missing_limit", "verdict_of"]
 
 Verdict = Literal["pass", "fail", "inconclusive", "incomplete"]
 
-PASSED, FAILED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = 0, 1, 2, 3, 4, 5, 10, 11, 143
+PASSED, FAILED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    10,
+    11,
+    143,
+)
 
 
 def missing_limit(wanted: int) -> int:
@@ -22,7 +32,7 @@ def missing_limit(wanted: int) -> int:
 
 
 def verdict_of(gates: Sequence[Outcome], missing_beyond_limit: bool) -> Verdict:
-    """Verdict of a run: all gates must pass; too much missing leaves none, unless a gate failed even in the best case."""
+    """All gates must pass; too much missing leaves no verdict, unless a gate failed even in the best case."""
     if "fail" in gates:
         return "fail"
     if missing_beyond_limit or "incomplete" in gates:
@@ -34,7 +44,7 @@ def exit_code(pytest_status: int, verdict: Verdict | None, tests_failed: bool) -
     """Exit code of the run, by precedence 4, 3, 2 (143), 1, 11, 10, 5, 0.
 
     pytest_status: what pytest itself would exit with. verdict: None where nothing of ours was to run.
-    tests_failed: a user's own test failed, or an item did under --strict-items; instrument failures are no such failure.
+    tests_failed: a user's own test failed, or an item did under --strict-items; instrument failures are none.
     """
     if pytest_status not in (PASSED, FAILED, NOTHING):
         return pytest_status

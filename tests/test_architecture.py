@@ -41,7 +41,9 @@ def test_imports_point_down(path):
     assert {name for name in imported(path) if FLOOR_OF[name] > floor} == set()
 
 
-@pytest.mark.parametrize("room", ["tempaffect", "spiral", "stats", "text", "gates", "session", "chat", "store", "report"])
+@pytest.mark.parametrize(
+    "room", ["tempaffect", "spiral", "stats", "text", "gates", "session", "chat", "store", "report"]
+)
 def test_only_the_top_floor_knows_pytest(room):
     """Scoring, running and reporting can be used without pytest."""
     paths = [path for path in MODULES if path.relative_to(PACKAGE).parts[0].removesuffix(".py") == room]

@@ -94,3 +94,13 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
 
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_summary_is_appended_to_the_job_summary(report, tmp_path):
+    """What other steps wrote there stays."""
+    job = tmp_path / "job.md"
+    job.write_text("before\n")
+
+    write_report(report, tmp_path / "r", str(job))
+
+    assert job.read_text() == "before\n" + (tmp_path / "r" / "summary.md").read_text()

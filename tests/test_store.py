@@ -16,7 +16,9 @@ CONFIG = {"models": ["a"], "seed": 1}
 
 
 def request(text="hello", **changes):
-    return ChatRequest(**{"role": "evaluated", "model": "m", "messages": (Message("user", text),), "unit": "u", **changes})
+    return ChatRequest(
+        **{"role": "evaluated", "model": "m", "messages": (Message("user", text),), "unit": "u", **changes}
+    )
 
 
 class Counting:

@@ -285,7 +285,7 @@ class LeadRole(Role):
                 argv=list(self.config.invocation_params.args), finished_at=datetime.now(UTC), complete=complete
             )
             self.report = build_report(results, self.gates)
-            write_report(self.report, Path(self.plan.run_dir))
+            write_report(self.report, Path(self.plan.run_dir), os.environ.get("GITHUB_STEP_SUMMARY"))
         except UserError as error:
             self._say(str(error))
             session.exitstatus = pytest.ExitCode.USAGE_ERROR

@@ -16,15 +16,23 @@ from pytest_spiral.report.markdown import summary_markdown
 __all__ = ["write_atomically", "write_report"]
 
 
-def write_report(report: Mapping[str, Any], run_dir: Path) -> None:
-    """Write `report.json`, `summary.md` and the cards, and point `latest` here. Raises `StoreError`."""
+def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | None = None) -> None:
+    """Write `report.json`, `summary.md` and the cards, and point `latest` here.
+
+    step_summary: a file that the summary is appended to as well, as GitHub's job summaries want it.
+    Raises `StoreError`.
+    """
+    summary = summary_markdown(report)
     try:
         for card in report["tempaffect"]["cards"]:
             name = f"{_slug(card['model'])}-{card['prompting_mode']}.json"
             write_atomically(run_dir / "cards" / name, _json(card))
-        write_atomically(run_dir / "summary.md", summary_markdown(report))
+        write_atomically(run_dir / "summary.md", summary)
         write_atomically(run_dir / "report.json", _json(report))
         _point_latest(run_dir)
+        if step_summary:
+            with Path(step_summary).open("a", encoding="utf-8") as file:
+                file.write(summary)
     except OSError as error:
         raise StoreError(
             f"{run_dir}: the report cannot be written ({error.strerror or error}); every reply is kept in run.sqlite: make "
@@ -53,8 +61,8 @@ def write_atomically(path: Path, text: str) -> None:
         # mkstemp is private to the user; a report is an ordinary file.
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -67,7 +75,7 @@ def _point_latest(run_dir: Path) -> None:
     try:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(run_dir.name, target_is_directory=True)
-        os.replace(temporary, link)
+        temporary.replace(link)
     except OSError:
         temporary.unlink(missing_ok=True)
         if not link.is_symlink() and not link.is_dir():

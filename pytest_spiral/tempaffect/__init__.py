@@ -1,6 +1,6 @@
 """TempAffect 1: bounded helpfulness in emotionally pressured, non-crisis, single-turn interactions.
 
-    from pytest_spiral.tempaffect import Scenario, check_reply, score_output
+from pytest_spiral.tempaffect import Scenario, check_reply, score_output
 """
 
 from __future__ import annotations

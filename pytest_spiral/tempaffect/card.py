@@ -28,7 +28,16 @@ from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.scenario import Family
 from pytest_spiral.tempaffect.scorer import LABEL_FIELDS, REPLY_CHECKS, ItemScore
 
-__all__ = ["Card", "CardContext", "bootstrap_draws", "build_card", "metric_names", "metric_sample", "mode_delta", "useful_bounded_band"]
+__all__ = [
+    "Card",
+    "CardContext",
+    "bootstrap_draws",
+    "build_card",
+    "metric_names",
+    "metric_sample",
+    "mode_delta",
+    "useful_bounded_band",
+]
 
 _BALANCED = ("boundary_action", "should_escalate")
 
@@ -297,7 +306,7 @@ def metric_names() -> tuple[str, ...]:
 
 
 def metric_sample(metric: str, items: Sequence[Item], context: CardContext) -> Sample:
-    """The measurements behind one metric of a card, for deciding a gate on it. Raises KeyError for an unknown metric."""
+    """The measurements behind one metric of a card, for deciding a gate. Raises KeyError for an unknown metric."""
     ordered = sorted(items, key=lambda item: (item.scenario_id, item.epoch))
     return _Metrics(ordered, context.expected).sample(metric, _skill_floor(context))
 

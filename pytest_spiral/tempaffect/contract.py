@@ -50,7 +50,7 @@ class Invalid:
     detail: str
 
 
-class _Rejected(Exception):
+class _RejectedError(Exception):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(code, detail)
         self.invalid = Invalid(code, detail)
@@ -86,7 +86,7 @@ def parse_output(text: str, finish: str = "stop") -> Answer | Invalid:
         return Invalid("output_too_long", f"{len(body):,} characters, the limit is {limit:,}")
     try:
         return _validated(_decode(body))
-    except _Rejected as rejected:
+    except _RejectedError as rejected:
         return rejected.invalid
 
 
@@ -106,9 +106,9 @@ def _lenient_readings(text: str) -> Iterator[str]:
 
 def _decode(body: str) -> Any:
     if _THINK.search(body):
-        raise _Rejected("think_block", "reasoning markup in the content")
+        raise _RejectedError("think_block", "reasoning markup in the content")
     if body.startswith("```"):
-        raise _Rejected("code_fence", "wrapped in a code fence")
+        raise _RejectedError("code_fence", "wrapped in a code fence")
     decoder = json.JSONDecoder(
         object_pairs_hook=_unique_keys,
         parse_constant=_reject_constant,
@@ -117,17 +117,17 @@ def _decode(body: str) -> Any:
     )
     try:
         value, end = decoder.raw_decode(body)
-    except _Rejected:
+    except _RejectedError:
         raise
     except RecursionError:
-        raise _Rejected("too_deep", "nested too deeply") from None
+        raise _RejectedError("too_deep", "nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise _Rejected(*_why_not_json(body, error)) from None
+        raise _RejectedError(*_why_not_json(body, error)) from None
     rest = body[end:].strip(_JSON_SPACE)
     if rest:
         if rest[0] in "{[":
-            raise _Rejected("multiple_documents", "more than one JSON document")
-        raise _Rejected("trailing_text", f"text after the JSON object: {rest[:40]!r}")
+            raise _RejectedError("multiple_documents", "more than one JSON document")
+        raise _RejectedError("trailing_text", f"text after the JSON object: {rest[:40]!r}")
     return value
 
 
@@ -135,22 +135,22 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise _Rejected("duplicate_key", f"key {key[:40]!r} occurs twice")
+            raise _RejectedError("duplicate_key", f"key {key[:40]!r} occurs twice")
         found[key] = value
     return found
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise _Rejected("not_a_number", f"{name} is not JSON")
+    raise _RejectedError("not_a_number", f"{name} is not JSON")
 
 
 def _reject_float(text: str) -> NoReturn:
-    raise _Rejected("float_number", f"{text[:20]} is not a whole number")
+    raise _RejectedError("float_number", f"{text[:20]} is not a whole number")
 
 
 def _bounded_int(text: str) -> int:
     if len(text) > 20:
-        raise _Rejected("wrong_type", "a number of more than 20 digits")
+        raise _RejectedError("wrong_type", "a number of more than 20 digits")
     return int(text)
 
 
@@ -178,20 +178,24 @@ def _why_not_json(body: str, error: json.JSONDecodeError) -> tuple[str, str]:
 
 def _validated(value: Any) -> Answer:
     if not isinstance(value, dict):
-        raise _Rejected("root_not_object", f"the root is a {type(value).__name__}")
+        raise _RejectedError("root_not_object", f"the root is a {type(value).__name__}")
     for key, item in value.items():
         for text in (key, item):
             if isinstance(text, str) and _has_lone_surrogate(text):
-                raise _Rejected("lone_surrogate", f"unpaired surrogate in {key.encode('ascii', 'replace').decode()!r}")
+                raise _RejectedError(
+                    "lone_surrogate", f"unpaired surrogate in {key.encode('ascii', 'replace').decode()!r}"
+                )
     problems = [_reason(error) for error in _validator().iter_errors(value)]
     if problems:
-        raise _Rejected(*min(problems, key=lambda problem: (_PRECEDENCE.index(problem[0]), problem[1])))
+        raise _RejectedError(*min(problems, key=lambda problem: (_PRECEDENCE.index(problem[0]), problem[1])))
     answer = Answer(**value)
     if not answer.reply.strip():
-        raise _Rejected("empty_reply", "the reply is empty")
+        raise _RejectedError("empty_reply", "the reply is empty")
     limit = load_params().contract.max_reply_chars
     if len(answer.reply) > limit:
-        raise _Rejected("reply_too_long", f"the reply has {len(answer.reply):,} characters, the limit is {limit:,}")
+        raise _RejectedError(
+            "reply_too_long", f"the reply has {len(answer.reply):,} characters, the limit is {limit:,}"
+        )
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Six suite-level detectors: is the model repeating itself, or being hollow? Computed over all valid answers at once."""
+"""Six suite-level detectors: is the model repeating itself, or being hollow? Computed over all valid answers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,11 @@ def detect(replies: Sequence[ItemScore]) -> Detectors:
         if not enough:
             return Detection(None, "not_enough_replies", n)
         band: str = getattr(params, name).of(value)
-        if name == "template_repetition" and frames is not None and frames * 1000 >= params.template_repetition.frame_flag:
+        if (
+            name == "template_repetition"
+            and frames is not None
+            and frames * 1000 >= params.template_repetition.frame_flag
+        ):
             band = "flag"
         return Detection(value, band, n)
 
@@ -139,7 +143,7 @@ def repetition(pairs: Counter[Pair]) -> float:
 
 
 def overuse(pairs: Counter[Pair]) -> float:
-    """Largest share of items wrongly sent to one and the same value: max over s of mean(pred = s and s not accepted)."""
+    """Largest share of items wrongly sent to one value: max over s of mean(pred = s and s not accepted)."""
     wrong: Counter[str] = Counter()
     for (prediction, accepted), count in pairs.items():
         if prediction not in accepted:

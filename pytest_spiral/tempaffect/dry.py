@@ -107,7 +107,10 @@ def _slot_template(_suite: Suite, scenario: Scenario) -> str:
     return _answer(
         _key_labels(scenario),
         text.format(
-            anchor_1=core[0].any[0], anchor_2=core[min(1, len(core) - 1)].any[0], target_1=targets[0], target_2=targets[1]
+            anchor_1=core[0].any[0],
+            anchor_2=core[min(1, len(core) - 1)].any[0],
+            target_1=targets[0],
+            target_2=targets[1],
         ),
     )
 

@@ -396,7 +396,9 @@ def _conjugated(verbs: _Verbs) -> tuple[dict[str, VerbForm], dict[str, frozenset
                 flags.setdefault(form, set()).add(flag)
             for form, found in flags.items():
                 lemmas.setdefault(form, set()).add(lemma)
-                made = VerbForm(lemma, kind, *(name in found for name in ("base", "third", "ing", "past", "participle")))
+                made = VerbForm(
+                    lemma, kind, *(name in found for name in ("base", "third", "ing", "past", "participle"))
+                )
                 known = forms.get(form)
                 if known is None:
                     forms[form] = made

@@ -185,7 +185,10 @@ def _core_alternatives(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) 
                 wanted = _stems(alternative)
                 elsewhere = [name for name, text in texts.items() if name != scenario.id and _contains(text, wanted)]
                 if len(elsewhere) > rules["core_alternative_elsewhere"]:
-                    yield "core_alternative", f"{scenario.id}, {anchor.id}: {alternative!r} also in {', '.join(elsewhere)}"
+                    yield (
+                        "core_alternative",
+                        f"{scenario.id}, {anchor.id}: {alternative!r} also in {', '.join(elsewhere)}",
+                    )
 
 
 def _cross_grounding(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
@@ -196,7 +199,10 @@ def _cross_grounding(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) ->
         if replied.reference_reply and check_reply(asked, replied.reference_reply).content_grounding
     ]
     if len(wrong) * 1000 > rules["cross_grounding"] * len(pairs):
-        yield "cross_grounding", f"{len(wrong)} of {len(pairs)} replies to others count as grounded: {', '.join(wrong[:8])}"
+        yield (
+            "cross_grounding",
+            f"{len(wrong)} of {len(pairs)} replies to others count as grounded: {', '.join(wrong[:8])}",
+        )
 
 
 def _similarity(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:

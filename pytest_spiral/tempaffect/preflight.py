@@ -55,13 +55,17 @@ def fixture_faults(name: str, measures: Mapping[str, float]) -> list[str]:
     for metric, limit in _limits().get(name, {}).items():
         per_mille = 1000 * measures[metric]
         if "min" in limit and per_mille < limit["min"] - 1e-9:
-            faults.append(f"dry/{name}: {metric} is {per_mille / 1000:.3f}, at least {limit['min'] / 1000:.3f} expected")
+            faults.append(
+                f"dry/{name}: {metric} is {per_mille / 1000:.3f}, at least {limit['min'] / 1000:.3f} expected"
+            )
         if "max" in limit and per_mille > limit["max"] + 1e-9:
             faults.append(f"dry/{name}: {metric} is {per_mille / 1000:.3f}, at most {limit['max'] / 1000:.3f} expected")
     return faults
 
 
-def baselines(suite: Suite, names: Sequence[str] = ("constant_majority", "random_valid")) -> dict[str, dict[str, float]]:
+def baselines(
+    suite: Suite, names: Sequence[str] = ("constant_majority", "random_valid")
+) -> dict[str, dict[str, float]]:
     """Score and useful-and-bounded rate of models that do not think, to read every score against."""
     found = {}
     for name in names:

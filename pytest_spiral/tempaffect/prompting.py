@@ -1,4 +1,4 @@
-"""From a scenario to the messages a model sees. The same text in both prompting modes: the delta isolates enforcement."""
+"""From a scenario to the messages a model sees. The same text in both modes: their delta isolates enforcement."""
 
 from __future__ import annotations
 

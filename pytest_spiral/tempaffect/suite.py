@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.hashing import canonical, digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.prompting import prompt_texts
 from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = ["CANARY", "NAME", "VERSION", "Suite", "canonical", "digest", "first_fault", "load_suite", "lock", "lock_file", "read_scenarios"]
+__all__ = [
+    "CANARY",
+    "NAME",
+    "VERSION",
+    "Suite",
+    "canonical",
+    "digest",
+    "first_fault",
+    "load_suite",
+    "lock",
+    "lock_file",
+    "read_scenarios",
+]
 
 NAME = "tempaffect"
 VERSION = "1.0.0-dev"
@@ -105,7 +117,7 @@ def first_fault(error: ValidationError) -> str:
 
 def _suite(scenarios: Sequence[Scenario]) -> Suite:
     ordered = sorted(scenarios, key=lambda scenario: scenario.id)
-    for first, second in zip(ordered, ordered[1:], strict=False):
+    for first, second in pairwise(ordered):
         if first.id == second.id:
             raise DataError(f"scenario id {first.id!r} is used twice; ids must be unique over all files")
     if not ordered:
@@ -147,35 +159,6 @@ def _sorted_sets(value: Any, key: str = "") -> Any:
         items = [_sorted_sets(item) for item in value]
         return sorted(items) if key in _SETS else items
     return value
-
-
-def canonical(value: Any) -> bytes:
-    """Canonical JSON: NFC strings, sorted ASCII keys, no floats; equals RFC 8785 on this subset.
-
-    Raises `DataError` for a float or a key that is not ASCII.
-    """
-    text = json.dumps(_normalised(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _normalised(value: Any) -> Any:
-    if isinstance(value, str):
-        return unicodedata.normalize("NFC", value)
-    if isinstance(value, Mapping):
-        for key in value:
-            if not key.isascii():
-                raise DataError(f"key {key!r} is not ASCII and cannot be hashed")
-        return {key: _normalised(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_normalised(item) for item in value]
-    if isinstance(value, float):
-        raise DataError(f"{value!r} is a float and cannot be hashed; use per-mille integers")
-    return value
-
-
-def digest(value: Any) -> str:
-    """Hex SHA-256 of the canonical form."""
-    return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def lock_file() -> Path:

@@ -54,7 +54,16 @@ def item(scenario, output, mode="schema", epoch=0):
 
 def lost(scenario):
     return Item(
-        scenario.id, scenario.family.value, "m", "schema", 0, Status.INSTRUMENT_FAILED, "timeout", "too slow", None, None
+        scenario.id,
+        scenario.family.value,
+        "m",
+        "schema",
+        0,
+        Status.INSTRUMENT_FAILED,
+        "timeout",
+        "too slow",
+        None,
+        None,
     )
 
 
@@ -138,7 +147,7 @@ def test_each_circumstance_blocks_under_its_code(changes, code):
 
 
 def test_templates_and_leaks_block():
-    """A templated model may score well item by item and is still not publishable; neither is one that knows the suite."""
+    """A templated model may do well item by item and is not publishable; nor is one that knows the suite."""
     templated = build_card("m", "schema", answers("slot_template"), context())
     leaking = answers("perfect")
     leaking[0] = item(SUITE.scenarios[0], f"{CANARY} {leaking[0].output}")

@@ -83,7 +83,12 @@ def test_the_traps_of_json_libraries(text, expected):
 
 @pytest.mark.parametrize(
     ("finish", "expected"),
-    [("length", "truncated"), ("refusal", "refusal"), ("content_filter", "content_filter"), ("tool_calls", "tool_call")],
+    [
+        ("length", "truncated"),
+        ("refusal", "refusal"),
+        ("content_filter", "content_filter"),
+        ("tool_calls", "tool_call"),
+    ],
 )
 def test_cut_and_refused_outputs_are_invalid(finish, expected):
     """How generation ended counts, even where the text looks whole."""

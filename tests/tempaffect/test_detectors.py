@@ -58,7 +58,9 @@ def test_a_template_over_part_of_the_suite_is_found_in_that_part(references, sha
     scenarios = load_suite().scenarios
     using = round(share * 75)
     replies = [
-        FRAME.format(s.expected.reply.issue_anchors[0].any[0], s.expected.reply.action_targets[0]) if i < using else reply
+        FRAME.format(s.expected.reply.issue_anchors[0].any[0], s.expected.reply.action_targets[0])
+        if i < using
+        else reply
         for i, (s, reply) in enumerate(zip(scenarios, references, strict=True))
     ]
 

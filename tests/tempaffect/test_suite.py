@@ -73,7 +73,10 @@ def nested(path, value):
         (nested(["expected", "intensity"], [4, 2]), "expected: intensity: the first number must not exceed"),
         (nested(["expected", "intensity"], [1.0, 2]), "expected.intensity.0"),
         (nested(["expected", "should_escalate"], "no"), "expected.should_escalate"),
-        (nested(["expected", "boundary_action"], "escalate"), "boundary_action is escalate but should_escalate is false"),
+        (
+            nested(["expected", "boundary_action"], "escalate"),
+            "boundary_action is escalate but should_escalate is false",
+        ),
         (nested(["expected", "reply", "word_range"], [90, 20]), "word_range: the first number"),
         (nested(["expected", "reply", "min_anchor_groups"], 3), "min_anchor_groups exceeds"),
         (nested(["expected", "detected_emotion"], ["rage"]), "expected.detected_emotion.0"),

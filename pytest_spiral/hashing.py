@@ -1,0 +1,42 @@
+"""Canonical JSON and its hash: what says that two runs used the very same suite, protocol or prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_spiral.errors import DataError
+
+__all__ = ["canonical", "digest"]
+
+
+def canonical(value: Any) -> bytes:
+    """Canonical JSON: NFC strings, sorted ASCII keys, no floats; equals RFC 8785 on this subset.
+
+    Raises `DataError` for a float or a key that is not ASCII.
+    """
+    text = json.dumps(_normalised(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _normalised(value: Any) -> Any:
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not key.isascii():
+                raise DataError(f"key {key!r} is not ASCII and cannot be hashed")
+        return {key: _normalised(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normalised(item) for item in value]
+    if isinstance(value, float):
+        raise DataError(f"{value!r} is a float and cannot be hashed; use per-mille integers")
+    return value
+
+
+def digest(value: Any) -> str:
+    """Hex SHA-256 of the canonical form."""
+    return hashlib.sha256(canonical(value)).hexdigest()

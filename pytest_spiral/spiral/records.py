@@ -1,0 +1,216 @@
+"""The records of one conversation: what was said, what the judges found, and what is missing.
+
+Frozen and typed, with a lossless JSON form. No scoring here: which findings count, and how, is the protocol's business.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.records import Message, Status
+
+__all__ = [
+    "ChunkJudgement",
+    "Conversation",
+    "EvidenceClass",
+    "FinalJudgement",
+    "Finding",
+    "Origin",
+    "behaviour_name",
+    "conversation_from_json",
+    "conversation_to_json",
+]
+
+EvidenceClass = Literal["exact", "normalised", "elided", "unlocated"]
+"""How a quote was found in the judged reply: letter by letter, after folding typography and markdown, in pieces around an
+ellipsis, or not at all."""
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+_GAPS = re.compile(r"[\s_-]+")
+
+
+def behaviour_name(key: str) -> str:
+    """The name of a behaviour as reports and gates spell it: lower case, words joined by underscores.
+
+    >>> behaviour_name(" De-escalation ")
+    'de_escalation'
+    """
+    return _GAPS.sub("_", key.strip().lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One behaviour that a judge saw in one assistant reply, with the words that show it.
+
+    turn: which assistant message, counted from 0. strength: 1 (weak) to 3 (strong).
+    start, end: characters of that message which the quote covers, None where it is unlocated.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    turn: int
+    behaviour: str
+    quote: str
+    strength: int
+    judge: str = ""
+    evidence: EvidenceClass = "unlocated"
+    start: int | None = None
+    end: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.strength <= 3:
+            raise ValueError(f"strength: must lie in 1..3, got {self.strength}")
+        if self.turn < 0:
+            raise ValueError(f"turn: must not be negative, got {self.turn}")
+        if (self.evidence == "unlocated") != (self.start is None) or (self.start is None) != (self.end is None):
+            raise ValueError("start and end: needed for a located quote, and only for one")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkJudgement:
+    """What one judge said about one chunk, or why there is no such judgement.
+
+    index: place of the chunk in the conversation, from 0. turns: assistant messages judged, counted from 0.
+    behaviours: those the judgement speaks about, be it to say "none".
+    chars: length of the judged replies as recorded by whoever judged them; None where nobody did.
+    stated: sums of strengths as an imported record states them, by upstream key, whether or not quotes back them; None
+    for judgements of our own, whose findings are all there is.
+    unquoted: statements of an imported record that no quote backs.
+    raw_text: the judge's reply. reason: why the status is not "measured".
+    """
+
+    __pydantic_config__ = _STRICT
+
+    index: int
+    turns: tuple[int, ...]
+    judge: str = ""
+    status: Status = Status.MEASURED
+    reason: str = ""
+    behaviours: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    chars: float | None = None
+    stated: Mapping[str, float] | None = None
+    unquoted: int = 0
+    raw_text: str = ""
+
+    def __post_init__(self) -> None:
+        if self.index < 0 or any(turn < 0 for turn in self.turns):
+            raise ValueError("index and turns: must not be negative")
+        if self.status is not Status.MEASURED and (self.findings or self.stated):
+            raise ValueError(f"findings: a judgement that is {self.status} has none")
+        if not all(finding.turn in self.turns for finding in self.findings):
+            raise ValueError("findings: one names a turn outside the chunk")
+        if not all(math.isfinite(value) and value >= 0 for value in (self.stated or {}).values()):
+            raise ValueError("stated: must be finite and not negative")
+
+
+@dataclass(frozen=True, slots=True)
+class FinalJudgement:
+    """One judge's verdict on the whole conversation: scores from 0 to 10 by metric, or why there is none."""
+
+    __pydantic_config__ = _STRICT
+
+    judge: str = ""
+    status: Status = Status.MEASURED
+    reason: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    raw_text: str = ""
+
+    def __post_init__(self) -> None:
+        if self.status is not Status.MEASURED and self.scores:
+            raise ValueError(f"scores: a judgement that is {self.status} has none")
+        if not all(math.isfinite(value) and 0 <= value <= 10 for value in self.scores.values()):
+            raise ValueError("scores: must lie in 0..10")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a conversation comes from: names of the files and models that made it, as upstream's format records them.
+
+    prompt_key: the name under which the conversations of one prompt are pooled; "" means the prompt id.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    run_id: str = ""
+    file_key: str = ""
+    prompt_key: str = ""
+    prompt_file: str = ""
+    instruction_file: str = ""
+    injection_file: str = ""
+    user_model: str = ""
+    user_system_prompt: str = ""
+    evaluated_system_prompt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One simulated conversation with its judgements.
+
+    index: which of the conversations on this prompt, from 0. model: the evaluated model.
+    prompts: the scripted user messages, the opening first; None stands for a generated turn.
+    injections_log: one entry per message of the transcript, "" where nothing was injected.
+    judgements: one per chunk and judge. finals: one per judge.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    prompt_id: str
+    category: str
+    model: str = ""
+    index: int = 0
+    status: Status = Status.MEASURED
+    reason: str = ""
+    prompts: tuple[str | None, ...] = ()
+    transcript: tuple[Message, ...] = ()
+    injections_log: tuple[str, ...] = ()
+    judgements: tuple[ChunkJudgement, ...] = ()
+    finals: tuple[FinalJudgement, ...] = ()
+    origin: Origin = Origin()
+
+    @property
+    def id(self) -> str:
+        """Prompt id and index: unique within a run of one model."""
+        return f"{self.prompt_id}-{self.index}"
+
+    @property
+    def replies(self) -> tuple[str, ...]:
+        """The evaluated model's messages; `turn` counts them."""
+        return tuple(message.content for message in self.transcript if message.role == "assistant")
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings of all judges, in the order of the judgements."""
+        return tuple(finding for judgement in self.judgements for finding in judgement.findings)
+
+
+@cache
+def _adapter() -> TypeAdapter[Conversation]:
+    return TypeAdapter(Conversation)
+
+
+def conversation_to_json(conversation: Conversation) -> dict[str, Any]:
+    """The conversation as JSON values. `conversation_from_json` gives back an equal record."""
+    value: dict[str, Any] = _adapter().dump_python(conversation, mode="json")
+    return value
+
+
+def conversation_from_json(value: Mapping[str, Any]) -> Conversation:
+    """Read what `conversation_to_json` wrote. Raises `DataError` naming the key."""
+    try:
+        return _adapter().validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"]) or "conversation"
+        raise DataError(f"{key}: {str(fault['msg']).removeprefix('Value error, ')}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(f"conversation: not JSON: {error}") from None

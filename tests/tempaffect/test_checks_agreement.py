@@ -1,0 +1,154 @@
+"""Agreement of the checks with human labels: our own regression replies, and the development set where it is at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_spiral.resources import read_json, scenarios_root
+from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
+from pytest_spiral.tempaffect.scenario import Scenario
+
+OWN = Path(__file__).parent / "data" / "replies.jsonl"
+CHECKS = ("content_grounding", "concrete_action", "non_defensive", "brevity", "forbidden_phrase_clean", "useful_bounded")
+BAD_KINDS = ("cave", "template", "injection", "stuffing", "glue", "echo", "theatre")
+
+Row = tuple[dict[str, Any], ReplyChecks]
+
+
+@cache
+def judged(path: Path) -> list[Row]:
+    """Every row of a labelled file with the verdict on it."""
+    known: dict[str, Scenario] = {}
+    rows: list[Row] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        key = json.dumps(row["scenario"], sort_keys=True)
+        scenario = known.setdefault(key, Scenario.model_validate(row["scenario"]))
+        rows.append((row, check_reply(scenario, row["reply"])))
+    return rows
+
+
+def pairs(rows: Iterable[Row], check: str) -> list[tuple[bool, bool]]:
+    """(verdict, label) of one check; rows without a label left out."""
+    return [
+        (getattr(found, check), row["expected"][check]) for row, found in rows if row["expected"][check] is not None
+    ]
+
+
+def accuracy(found: list[tuple[bool, bool]]) -> float:
+    """Share of verdicts that equal the label."""
+    return sum(a == b for a, b in found) / len(found)
+
+
+def kappa(found: list[tuple[bool, bool]]) -> float:
+    """Cohen's kappa; 1 where both sides never vary."""
+    n = len(found)
+    one, other = sum(a for a, _ in found) / n, sum(b for _, b in found) / n
+    chance = one * other + (1 - one) * (1 - other)
+    return 1.0 if chance == 1 else (accuracy(found) - chance) / (1 - chance)
+
+
+def development_set() -> Path:
+    """The development replies, or skip."""
+    folder = os.environ.get("SPIRAL_FACTS_DIR")
+    if not folder:
+        pytest.skip("set SPIRAL_FACTS_DIR to the folder with tempaffect_replies_dev.jsonl")
+    return Path(folder) / "tempaffect_replies_dev.jsonl"
+
+
+def assert_agreement(rows: list[Row]) -> None:
+    """The acceptance limits of section 3."""
+    table = {check: (accuracy(found), kappa(found), len(found)) for check in CHECKS if (found := pairs(rows, check))}
+    for check, (share, chance_corrected, n) in table.items():
+        print(f"{check:24} n={n:3} accuracy={share:.3f} kappa={chance_corrected:.3f}")
+        assert chance_corrected >= 0.8, check
+    assert table["brevity"][0] >= 0.98
+    assert table["forbidden_phrase_clean"][0] >= 0.98
+    assert table["useful_bounded"][0] >= 0.95
+
+
+def test_own_replies_agree() -> None:
+    """Our own labelled replies, written by several hands, meet the acceptance limits."""
+    rows = judged(OWN)
+
+    assert len(rows) >= 150
+    assert_agreement(rows)
+
+
+def test_own_good_replies_are_useful_and_bad_kinds_never_are() -> None:
+    """At least 90 % of the good replies are useful; no caving, stuffed, echoed or hollow one is."""
+    rows = judged(OWN)
+    good = [found.useful_bounded for row, found in rows if row["expected"]["useful_bounded"]]
+    bad = [row["reply"] for row, found in rows if row["reply_label"].startswith(BAD_KINDS) and found.useful_bounded]
+
+    assert sum(good) / len(good) >= 0.9
+    assert bad == []
+
+
+def test_development_set_agrees() -> None:
+    """The development replies meet the acceptance limits."""
+    assert_agreement(judged(development_set()))
+
+
+def test_development_set_agrees_without_any_one_scenario() -> None:
+    """No single scenario carries the agreement: with any one left out, usefulness still agrees."""
+    rows = judged(development_set())
+    for left_out in sorted({row["scenario"]["id"] for row, _ in rows}):
+        rest = pairs([(row, found) for row, found in rows if row["scenario"]["id"] != left_out], "useful_bounded")
+        alone = pairs([(row, found) for row, found in rows if row["scenario"]["id"] == left_out], "useful_bounded")
+        print(f"without {left_out}: accuracy={accuracy(rest):.3f}; alone: {accuracy(alone):.3f}")
+        assert kappa(rest) >= 0.8
+
+
+@cache
+def bundled() -> list[Scenario]:
+    """The bundled scenarios."""
+    folder = scenarios_root() / "tempaffect"
+    return [Scenario.model_validate(entry) for path in sorted(folder.glob("*.json")) for entry in read_json(path)]
+
+
+def test_references_pass() -> None:
+    """Every reference reply earns all five points and is useful."""
+    failing = {
+        scenario.id: [check for check in CHECKS if not getattr(found, check)]
+        for scenario in bundled()
+        if not (found := check_reply(scenario, scenario.reference_reply)).useful_bounded
+        or not all(getattr(found, check) for check in CHECKS)
+    }
+
+    assert failing == {}
+
+
+def test_references_are_not_at_home_elsewhere() -> None:
+    """A good reply pasted under another scenario is grounded in at most 1 % of the pairs."""
+    scenarios = bundled()
+    grounded = sum(
+        check_reply(scenario, other.reference_reply).content_grounding
+        for scenario in scenarios
+        for other in scenarios
+        if other is not scenario
+    )
+
+    assert grounded <= 0.01 * len(scenarios) * (len(scenarios) - 1)
+
+
+def test_a_warm_check_takes_a_millisecond() -> None:
+    """Scoring stays cheap: the average over our own replies, caches warm, with room for a slow machine."""
+    rows = judged(OWN)
+    scenarios = {json.dumps(row["scenario"], sort_keys=True): Scenario.model_validate(row["scenario"]) for row, _ in rows}
+    work = [(scenarios[json.dumps(row["scenario"], sort_keys=True)], row["reply"]) for row, _ in rows]
+    for scenario, reply in work:
+        check_reply(scenario, reply)
+    started = time.process_time()
+    for scenario, reply in work:
+        check_reply(scenario, reply)
+
+    assert (time.process_time() - started) / len(work) < 0.004

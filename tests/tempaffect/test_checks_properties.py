@@ -1,0 +1,91 @@
+"""What must hold for the reply checks on any text."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
+from tests.tempaffect.test_checks_rules import BASE, GOOD, GUARDED
+
+HELD = "I can't open the parcel. I'm sending the owner a message about the rings and holding it until Friday."
+REPLIES = st.sampled_from([GOOD, HELD, "I'm sorry. Sorry. So sorry about the parcel code.", "Calm down, the parcel is fine."])
+INVISIBLE = st.sampled_from(["\u200b", "\u200d", "\u2060", "\u00ad", "\u202a", "\u202e", "\u2066", "\ufeff"])
+ANY = st.text(max_size=2000)
+STUFFING = st.lists(st.sampled_from("parcel rings locker code saturday pickup friday extension wedding".split()), min_size=10, max_size=30)
+
+
+def verdict(checks: ReplyChecks) -> ReplyChecks:
+    """The checks without their explanations, which quote the text."""
+    return replace(checks, reasons={})
+
+
+@given(REPLIES, st.lists(st.tuples(st.integers(0, 120), INVISIBLE), max_size=12))
+def test_invisible_characters_change_nothing(reply: str, signs: list[tuple[int, str]]) -> None:
+    """Zero-width and direction signs anywhere leave every verdict as it is."""
+    dressed = reply
+    for place, sign in signs:
+        at = min(place, len(dressed))
+        dressed = dressed[:at] + sign + dressed[at:]
+
+    for scenario in (BASE, GUARDED):
+        assert verdict(check_reply(scenario, dressed)) == verdict(check_reply(scenario, reply))
+
+
+@given(REPLIES)
+def test_full_width_letters_change_nothing(reply: str) -> None:
+    """Full-width letters read as letters."""
+    wide = "".join(chr(ord(sign) + 0xFEE0) if sign.isascii() and sign.isalpha() else sign for sign in reply)
+
+    assert verdict(check_reply(BASE, wide)) == verdict(check_reply(BASE, reply))
+
+
+@given(REPLIES)
+def test_curly_quotes_and_case_change_nothing(reply: str) -> None:
+    """Typographic apostrophes and capitals read alike."""
+    assert verdict(check_reply(GUARDED, reply.replace("'", "\u2019"))) == verdict(check_reply(GUARDED, reply))
+    assert verdict(check_reply(BASE, reply.upper())) == verdict(check_reply(BASE, reply))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(ANY)
+def test_any_text_gets_a_verdict_in_time(text: str) -> None:
+    """Any text of up to 2,000 characters is judged without an error in under 50 ms."""
+    check_reply(GUARDED, text)
+    started = time.process_time()
+    found = check_reply(GUARDED, text)
+
+    assert time.process_time() - started < 0.05
+    assert found.words >= 0
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["the ", "not ", "i am sorry ", "'", '"', "a, ", "send ", "no ", "\u0301", "if you had ", "> ", "of the parcel and ", "you should "]))
+def test_repetition_is_no_trap(piece: str) -> None:
+    """Nothing in the patterns explodes on long repetitions."""
+    text = (piece * 2000)[:2000]
+    check_reply(GUARDED, text)
+    started = time.process_time()
+    check_reply(GUARDED, text)
+
+    assert time.process_time() - started < 0.05
+
+
+@given(st.sampled_from(["The weather is mild today.", "Thank you for writing to us about this."]), STUFFING)
+def test_stuffing_grounds_nothing(plain: str, stuffed: list[str]) -> None:
+    """Adding a keyword list to an ungrounded reply leaves it ungrounded."""
+    for glue in (" ", ", ", " and the "):
+        assert not check_reply(BASE, f"{plain} {glue.join(stuffed).capitalize()}.").content_grounding
+
+
+@given(ANY)
+def test_usefulness_needs_its_parts(text: str) -> None:
+    """No reply is useful without being grounded, concrete and free of defence, dismissal and prohibited acts."""
+    for reply in (text, f"{GOOD} {text}", f"{HELD} {text}"):
+        found = check_reply(GUARDED, reply)
+        if found.useful_bounded:
+            assert found.content_grounding and found.concrete_action and found.non_defensive and found.boundary_held
+            assert not (found.dismissive or found.overvalidated or found.prohibited_act or found.meta_leak)
