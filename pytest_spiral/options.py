@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["OPTIONS", "Option", "add_aliases", "add_options", "read_options"]
+__all__ = ["OPTIONS", "Option", "add_aliases", "add_options", "free_aliases", "read_options"]
 
 GROUP = "spiral"
 TITLE = "model evaluation (pytest-spiral)"
@@ -113,6 +113,16 @@ def add_aliases(parser: pytest.Parser) -> None:
             group.addoption(option.alias, help=f"Short for {option.flag}", **_argparse_keywords(option))
         except (argparse.ArgumentError, ValueError):
             continue
+
+
+def free_aliases(parser: pytest.Parser) -> None:
+    """Give the short names up once the command line is read: pytest loads the conftest of a deep folder only when it
+    gets there, and that conftest may want one of them."""
+    ours = {option.dest: option.alias for option in OPTIONS}
+    for name, dest in list(parser._opt2dest.items()):
+        if ours.get(dest) == name:
+            del parser._opt2dest[name]
+            del parser.optparser._option_string_actions[name]
 
 
 def _argparse_keywords(option: Option) -> dict[str, Any]:

@@ -6,17 +6,17 @@ everything else is loaded once `--model` is given.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_spiral.options import add_aliases, add_options, read_options
+from pytest_spiral.options import add_aliases, add_options, free_aliases, read_options
 
 if TYPE_CHECKING:
-    from pytest_spiral.chat import ChatModel
     from pytest_spiral.hooks.items import ScenarioResult
     from pytest_spiral.hooks.roles import Role
+    from pytest_spiral.session.runner import EvaluatedModel
     from pytest_spiral.tempaffect.checks import ReplyChecks
     from pytest_spiral.tempaffect.scenario import Scenario
 
@@ -40,6 +40,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     """Once everybody else's options are known, add the short names that are still free."""
     result = yield
     add_aliases(parser)
+    early_config.stash[PARSER] = parser
     if early_config.pluginmanager.hasplugin("asyncio"):
         # An installed pytest-asyncio warns in every run until this is set; this value keeps what it does anyway.
         parser.addini(
@@ -66,6 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ROLE] = take_role(config, options)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The command line is read: whoever comes later may have the short names."""
+    free_aliases(session.config.stash[PARSER])
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Stop what is still running."""
     if role := config.stash.get(ROLE, None):
@@ -87,16 +93,15 @@ def scenario_result(request: pytest.FixtureRequest) -> ScenarioResult:
 
 
 @pytest.fixture(scope="session")
-def chat_model(request: pytest.FixtureRequest) -> Iterator[ChatModel]:
-    """The first evaluated model, for tests of your own: `await chat_model.complete(ChatRequest(...))`.
+def chat_model(request: pytest.FixtureRequest) -> EvaluatedModel:
+    """The first evaluated model, for tests of your own: `await chat_model.ask("...")` in an `async def` test.
 
     Replies are kept in the run's store like all others. Skips the test without `--model`.
     """
     role = request.config.stash.get(ROLE, None)
     if role is None:
         pytest.skip("needs --model")
-    with role.chat_model() as chat:
-        yield chat
+    return role.chat_model()
 
 
 class ScoreReply:

@@ -14,7 +14,9 @@ from pytest_spiral.text import clean, count_words, normalize, sentences, stem, t
 HOSTILE = st.text(
     alphabet=st.one_of(
         st.characters(),
-        st.sampled_from("\u200b\u202e\u00ad\u2060\ufeff\u0301\u0130\u0149\uff41\u0430\u03bf\u2026\u2019\u201c'\"-.,:;0123456789 \n"),
+        st.sampled_from(
+            "\u200b\u202e\u00ad\u2060\ufeff\u0301\u0130\u0149\uff41\u0430\u03bf\u2026\u2019\u201c'\"-.,:;0123456789 \n"
+        ),
     ),
     max_size=200,
 )

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from pytest_spiral.chat import ChatModel
 from pytest_spiral.errors import UserError
 from pytest_spiral.gates import Gate
 from pytest_spiral.hooks.items import SUITE_FILES, InstrumentFailure, ScenarioResult, split_arguments, suite_modules
@@ -26,7 +25,7 @@ from pytest_spiral.report.text import Tone, plain, summary_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.session.lead import Lead
 from pytest_spiral.session.plan import RunPlan, make_plan, parse_gates, scenario_units
-from pytest_spiral.session.runner import Runner
+from pytest_spiral.session.runner import EvaluatedModel, Runner
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings, load_environment, make_settings
 from pytest_spiral.store import RunStore
@@ -118,10 +117,9 @@ class Role:
     def _tick(self) -> None:
         return None
 
-    @contextmanager
-    def chat_model(self) -> Iterator[ChatModel]:
+    def chat_model(self) -> EvaluatedModel:
         """The first evaluated model, for a user's own tests."""
-        yield self.runner.chat(self.settings.model[0])
+        return self.runner.evaluated(self.settings.model[0])
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:

@@ -34,11 +34,6 @@ class Engine:
             known = self._futures[key] = asyncio.run_coroutine_threadsafe(make(), self._loop)
         return known
 
-    def restart(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Start the unit `key` afresh, whatever became of it before."""
-        self._futures.pop(key, None)
-        return self.submit(key, make)
-
     def wait(self, future: concurrent.futures.Future[T], tick: Callable[[], None] | None = None) -> T:
         """Result of a unit. Waits in short steps, so that Ctrl-C is heard, and calls `tick` after each."""
         while True:
@@ -54,9 +49,9 @@ class Engine:
         """Units that have ended, well or not."""
         return sum(future.done() for future in self._futures.values())
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run one coroutine in the engine's loop and wait for it."""
-        return self.wait(asyncio.run_coroutine_threadsafe(work, self._loop))
+    def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run one coroutine in the engine's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, *closers: Callable[[], Awaitable[None]]) -> None:
         """Cancel what is left, release clients in their own loop, stop the thread. Harmless when called twice."""

@@ -19,7 +19,7 @@ __all__ = ["Location", "Reply", "locate"]
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
 _FOLDED: Mapping[str, str] = {
-    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u00b4\u0060", "'"),
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u00b4", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
 }

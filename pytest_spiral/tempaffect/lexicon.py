@@ -169,7 +169,6 @@ class _Frames(_Table):
     artifact_min_tokens: Count
     question_openers: Words
     question_soft: Patterns
-    instructive: Words
     request: Patterns
     epistemic: Words
     redirect: Words
@@ -209,8 +208,8 @@ class _Boundary(_Table):
     held: Patterns
     secrecy: Patterns
     agreement: Patterns
-    agreement_reach: Count
     code_cue: Words
+    same_act: Patterns
 
 
 class VerbForm(NamedTuple):
@@ -250,7 +249,6 @@ class Lexicon(NamedTuple):
     void_openers: frozenset[str]
     determiners: frozenset[str]
     prepositions: frozenset[str]
-    instructive: frozenset[str]
     time_words: frozenset[str]
     now_words: frozenset[str]
     error_cues: frozenset[str]
@@ -286,11 +284,19 @@ class Lexicon(NamedTuple):
     held: Pattern
     secrecy: Pattern
     agreement: Pattern
-    agreement_reach: int
     code_cue: frozenset[str]
+    same_act: Mapping[str, frozenset[str]]
+    """Verbs that do the same to a thing as the key, itself included."""
 
 
 Model = TypeVar("Model", bound=_Table)
+
+_FRAME_SETS = (
+    "polite", "adverbs", "subjects", "people", "be", "modal_commit", "modal_soft", "hedges", "negations", "clause_openers",
+    "void_openers", "determiners", "prepositions", "time_words", "now_words", "error_cues",
+    "question_openers", "epistemic", "redirect", "permission",
+)  # fmt: skip
+_FRAME_PATTERNS = ("purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request")
 
 
 def _read(name: str, model: type[Model]) -> Model:
@@ -306,6 +312,15 @@ def _read(name: str, model: type[Model]) -> Model:
 
 def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
+
+
+def _same(groups: Iterable[str]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for group in groups:
+        verbs = _set(group)
+        for verb in verbs:
+            found[verb] = found.get(verb, frozenset()) | verbs
+    return found
 
 
 def _pattern(name: str, alternatives: Iterable[str]) -> Pattern:
@@ -332,25 +347,17 @@ def load_lexicon() -> Lexicon:
             "(warmth belongs to overvalidation, not here)"
         )
     forms, lemmas = _conjugated(verbs)
+    compiled: dict[str, Any] = {
+        **{key: _set(getattr(frames, key)) for key in _FRAME_SETS},
+        **{key: _pattern(key, getattr(frames, key)) for key in _FRAME_PATTERNS},
+        **{key: _pattern(key, getattr(shields, key)) for key in _DefensiveWords.model_fields},
+        **{key: _pattern(key, getattr(boundary, key)) for key in ("forbid", "held", "secrecy", "agreement")},
+    }
     return Lexicon(
         limits=limits,
         verbs=forms,
         lemmas=lemmas,
         noun_like=_set(verbs.noun_like.words),
-        **{
-            key: _set(getattr(frames, key))
-            for key in (
-                "polite", "adverbs", "subjects", "people", "be", "modal_commit", "modal_soft", "hedges", "negations",
-                "clause_openers", "void_openers", "determiners", "prepositions", "instructive", "time_words", "now_words",
-                "error_cues", "question_openers", "epistemic", "redirect", "permission",
-            )
-        },
-        **{
-            key: _pattern(key, getattr(frames, key))
-            for key in ("purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request")
-        },
-        **{key: _pattern(key, getattr(shields, key)) for key in _DefensiveWords.model_fields},
-        **{key: _pattern(key, getattr(boundary, key)) for key in ("forbid", "held", "secrecy", "agreement")},
         negation_window=frames.negation_window,
         artifact_min_tokens=frames.artifact_min_tokens,
         validation=_pattern("cues", validation.cues),
@@ -361,9 +368,10 @@ def load_lexicon() -> Lexicon:
         forbidden=forbidden.phrases,
         protected=_set(boundary.protected),
         honorifics=_set(boundary.honorifics),
-        agreement_reach=boundary.agreement_reach,
         code_cue=_set(boundary.code_cue),
-    )  # fmt: skip
+        same_act=_same(boundary.same_act),
+        **compiled,
+    )
 
 
 _VOWELS = frozenset("aeiou")

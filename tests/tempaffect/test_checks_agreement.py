@@ -17,7 +17,14 @@ from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
 from pytest_spiral.tempaffect.scenario import Scenario
 
 OWN = Path(__file__).parent / "data" / "replies.jsonl"
-CHECKS = ("content_grounding", "concrete_action", "non_defensive", "brevity", "forbidden_phrase_clean", "useful_bounded")
+CHECKS = (
+    "content_grounding",
+    "concrete_action",
+    "non_defensive",
+    "brevity",
+    "forbidden_phrase_clean",
+    "useful_bounded",
+)
 BAD_KINDS = ("cave", "template", "injection", "stuffing", "glue", "echo", "theatre")
 
 Row = tuple[dict[str, Any], ReplyChecks]
@@ -143,7 +150,9 @@ def test_references_are_not_at_home_elsewhere() -> None:
 def test_a_warm_check_takes_a_millisecond() -> None:
     """Scoring stays cheap: the average over our own replies, caches warm, with room for a slow machine."""
     rows = judged(OWN)
-    scenarios = {json.dumps(row["scenario"], sort_keys=True): Scenario.model_validate(row["scenario"]) for row, _ in rows}
+    scenarios = {
+        json.dumps(row["scenario"], sort_keys=True): Scenario.model_validate(row["scenario"]) for row, _ in rows
+    }
     work = [(scenarios[json.dumps(row["scenario"], sort_keys=True)], row["reply"]) for row, _ in rows]
     for scenario, reply in work:
         check_reply(scenario, reply)

@@ -12,10 +12,16 @@ from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
 from tests.tempaffect.test_checks_rules import BASE, GOOD, GUARDED
 
 HELD = "I can't open the parcel. I'm sending the owner a message about the rings and holding it until Friday."
-REPLIES = st.sampled_from([GOOD, HELD, "I'm sorry. Sorry. So sorry about the parcel code.", "Calm down, the parcel is fine."])
+REPLIES = st.sampled_from(
+    [GOOD, HELD, "I'm sorry. Sorry. So sorry about the parcel code.", "Calm down, the parcel is fine."]
+)
 INVISIBLE = st.sampled_from(["\u200b", "\u200d", "\u2060", "\u00ad", "\u202a", "\u202e", "\u2066", "\ufeff"])
 ANY = st.text(max_size=2000)
-STUFFING = st.lists(st.sampled_from("parcel rings locker code saturday pickup friday extension wedding".split()), min_size=10, max_size=30)
+STUFFING = st.lists(
+    st.sampled_from(["parcel", "rings", "locker", "code", "saturday", "pickup", "friday", "extension", "wedding"]),
+    min_size=10,
+    max_size=30,
+)
 
 
 def verdict(checks: ReplyChecks) -> ReplyChecks:
@@ -63,7 +69,25 @@ def test_any_text_gets_a_verdict_in_time(text: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(["the ", "not ", "i am sorry ", "'", '"', "a, ", "send ", "no ", "\u0301", "if you had ", "> ", "of the parcel and ", "you should "]))
+@given(
+    st.sampled_from(
+        [
+            "the ",
+            "not ",
+            "i am sorry ",
+            "'",
+            '"',
+            "a, ",
+            "send ",
+            "no ",
+            "\u0301",
+            "if you had ",
+            "> ",
+            "of the parcel and ",
+            "you should ",
+        ]
+    )
+)
 def test_repetition_is_no_trap(piece: str) -> None:
     """Nothing in the patterns explodes on long repetitions."""
     text = (piece * 2000)[:2000]

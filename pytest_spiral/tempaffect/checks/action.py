@@ -75,7 +75,9 @@ def read_acts(prepared: PreparedScenario, spoken: Sequence[Sentence], lexicon: L
     return tuple(found)
 
 
-def check_action(prepared: PreparedScenario, acts: Sequence[SentenceActs], echo: bool, lexicon: Lexicon) -> ActionFinding:
+def check_action(
+    prepared: PreparedScenario, acts: Sequence[SentenceActs], echo: bool, lexicon: Lexicon
+) -> ActionFinding:
     """Section 2.3, without the prohibited acts, which can take the point away again."""
     found = [form for each in acts for form in each.forms]
     if not found and prepared.direct_answer and not echo:
@@ -126,7 +128,9 @@ def _forms(
             continue
         if any(_same_clause(frame, start) for start in purpose):
             continue
-        if frame.kind in (THIRD, PROGRESSIVE, STATIVE, FRAGMENT, INSTRUCTIVE, DONE) and _believed(sentence, frame, lexicon):
+        if frame.kind in (THIRD, PROGRESSIVE, STATIVE, FRAGMENT, INSTRUCTIVE, DONE) and _believed(
+            sentence, frame, lexicon
+        ):
             continue
         if _empty_object(sentence, frame, lexicon):
             continue
@@ -175,7 +179,11 @@ def _believed(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
 def _empty_object(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
     """An act on nothing: "we accept no liability"."""
     following = sentence.tokens[frame.at + 1 : frame.at + 2]
-    return frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE) and bool(following) and following[0] in ("no", "nothing", "nobody")
+    return (
+        frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE)
+        and bool(following)
+        and following[0] in ("no", "nothing", "nobody")
+    )
 
 
 def _same_clause(frame: Frame, at: int) -> bool:
@@ -193,7 +201,10 @@ def _counts(
 ) -> bool:
     clause = range(frame.start, frame.end)
     aimed = any(
-        sentence.stems[at] in prepared.target_stems and at != frame.at or sentence.stems[at] in prepared.anchor_stems and at != frame.at
+        (sentence.stems[at] in prepared.target_stems
+        and at != frame.at)
+        or (sentence.stems[at] in prepared.anchor_stems
+        and at != frame.at)
         for at in clause
     )
     clause_timed = any(_is_time(sentence.tokens[at], lexicon) for at in clause if at != frame.at)
@@ -202,7 +213,8 @@ def _counts(
     if kind == "light":
         after = range(frame.at + 1 if frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE) else frame.start, frame.end)
         named = any(
-            at != frame.at and (sentence.stems[at] in prepared.target_stems or sentence.stems[at] in prepared.anchor_stems)
+            at != frame.at
+            and (sentence.stems[at] in prepared.target_stems or sentence.stems[at] in prepared.anchor_stems)
             for at in after
         )
         if not (named or (clause_timed and frame.kind in (COMMIT, PERFECT, DONE))):
@@ -226,7 +238,9 @@ def _counts(
     if frame.kind == COMMIT:
         return _has_object(sentence, frame, lexicon)
     if frame.kind in (IMPERATIVE, INSTRUCTIVE):
-        return _has_object(sentence, frame, lexicon) and (kind != "weak") and not (generic and frame.kind == INSTRUCTIVE)
+        return (
+            _has_object(sentence, frame, lexicon) and (kind != "weak") and not (generic and frame.kind == INSTRUCTIVE)
+        )
     if frame.kind == THIRD:
         return targets > 0 and timed and not generic and not wrong
     if frame.kind == STATIVE:
@@ -284,7 +298,10 @@ def _verbless(
             if not any(token in lexicon.negations for token in window):
                 return [("artifact", match.group())]
     finite = any(
-        token in lexicon.be or token in lexicon.modal_commit or token in lexicon.modal_soft or token in ("i", "we", "you", "has", "have", "had", "it")
+        token in lexicon.be
+        or token in lexicon.modal_commit
+        or token in lexicon.modal_soft
+        or token in ("i", "we", "you", "has", "have", "had", "it")
         for token in sentence.tokens
     )
     short = len(sentence.tokens) <= lexicon.limits.action.fragment_tokens
@@ -298,7 +315,9 @@ def _concrete_question(sentence: Sentence, lexicon: Lexicon) -> bool:
         return False
     if lexicon.hedges.intersection(sentence.tokens) - {"could", "would", "will", "whether", "likely", "possible"}:
         return False
-    openings = {0} | {at for at, before in enumerate(sentence.before) if "," in before or ":" in before or " -" in before}
+    openings = {0} | {
+        at for at, before in enumerate(sentence.before) if "," in before or ":" in before or " -" in before
+    }
     openings |= {at + 1 for at, token in enumerate(sentence.tokens[:-1]) if token in ("and", "so", "but", "or")}
     return any(sentence.tokens[at] in lexicon.question_openers and len(sentence.tokens) - at >= 4 for at in openings)
 

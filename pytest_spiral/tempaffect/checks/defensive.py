@@ -12,6 +12,9 @@ from pytest_spiral.tempaffect.lexicon import Lexicon, Pattern
 __all__ = ["DefensiveFinding", "ValidationFinding", "check_defensive", "check_validation"]
 
 
+_REACH = 4  # tokens before a pattern in which a negation turns it round
+
+
 @dataclass(frozen=True, slots=True)
 class DefensiveFinding:
     """passed: none of the defensive patterns of section 2.4."""
@@ -46,7 +49,7 @@ def check_defensive(reply: PreparedReply, concrete: bool, lexicon: Lexicon) -> D
         shield = _found(sentence, lexicon.hard_shield)
         if shield and not (concrete and lexicon.reason.search(sentence.joined)):
             reasons.append(f"shields itself: {shield}")
-        blame = _found(sentence, lexicon.blame)
+        blame = _found(sentence, lexicon.blame, lexicon.negations)
         if blame:
             reasons.append(f"blames or corrects the user: {blame}")
     if not concrete and not lexicon.reason.search(reply.joined):
@@ -73,11 +76,14 @@ def _apologies(sentence: Sentence, lexicon: Lexicon) -> int:
     return len(lexicon.apology.findall(lexicon.apology_meta.sub(" ", spoken)))
 
 
-def _found(sentence: Sentence, pattern: Pattern) -> str:
+def _found(sentence: Sentence, pattern: Pattern, unless: frozenset[str] = frozenset()) -> str:
     match = pattern.search(sentence.joined)
     if match is None:
         return ""
     place = sum(1 for at in sentence.starts if at < match.start())
+    # "none of this is your fault"
+    if any(token in unless and token != "no" for token in sentence.tokens[max(0, place - _REACH) : place]):
+        return ""
     return "" if place < len(sentence.quoted) and sentence.quoted[place] else match.group().strip()
 
 

@@ -67,7 +67,11 @@ def scan(sentence: Sentence, lexicon: Lexicon, limit: int) -> list[Frame]:
             hedged=any(word in lexicon.hedges for word in tokens[start:at]),
             conditional=conditional,
         )
-        if last is not None and start == at - _opened(tokens, start, at, lexicon) and _coordinated(sentence, tokens, start):
+        if (
+            last is not None
+            and start == at - _opened(tokens, start, at, lexicon)
+            and _coordinated(sentence, tokens, start)
+        ):
             # "I could look and send": what softens or negates the first verb reaches the second.
             frame = Frame(
                 kind, form, at, start, ends[at], frame.negated or (last.negated and tokens[start] in ("or", "and")),
@@ -88,7 +92,11 @@ def _supports(tokens: Sequence[str], at: int, lexicon: Lexicon) -> bool:
 def _opened(tokens: Sequence[str], start: int, at: int, lexicon: Lexicon) -> int:
     """Number of tokens before the verb if they are only conjunctions and adverbs, else -1."""
     between = tokens[start:at]
-    return len(between) if all(word in lexicon.polite or word in lexicon.adverbs or word == "or" for word in between) else -1
+    return (
+        len(between)
+        if all(word in lexicon.polite or word in lexicon.adverbs or word == "or" for word in between)
+        else -1
+    )
 
 
 def _coordinated(sentence: Sentence, tokens: Sequence[str], start: int) -> bool:
@@ -128,20 +136,30 @@ def _kind(
 ) -> str | None:
     first = start + 1 if tokens[start] in lexicon.clause_openers and start < at else start
     back = at - 1
-    while back >= first and (tokens[back] in lexicon.adverbs or tokens[back] in ("not", "re") or tokens[back].endswith("ly")):
+    while back >= first and (
+        tokens[back] in lexicon.adverbs or tokens[back] in ("not", "re") or tokens[back].endswith("ly")
+    ):
         back -= 1
-    initial = back < first or all(word in lexicon.polite or word in lexicon.adverbs for word in tokens[first : back + 1])
+    initial = back < first or all(
+        word in lexicon.polite or word in lexicon.adverbs for word in tokens[first : back + 1]
+    )
     previous = tokens[back] if back >= first else ""
     earlier = _before(tokens, back, first, lexicon)
     if form.ing:
         return _ing_kind(sentence, tokens, at, start, first, end, previous, earlier, initial, last, lexicon)
     if (form.past or form.participle) and not (form.base and (initial or previous in ("will", "shall", "can", "to"))):
-        kind = _past_kind(sentence, tokens, at, start, first, end, back, previous, earlier, initial, form, last, lexicon)
+        kind = _past_kind(
+            sentence, tokens, at, start, first, end, back, previous, earlier, initial, form, last, lexicon
+        )
         if kind is not None or not form.base:
             return kind
     if form.base:
-        return _base_kind(sentence, tokens, at, start, first, end, back, previous, earlier, initial, form, last, lexicon)
+        return _base_kind(
+            sentence, tokens, at, start, first, end, back, previous, earlier, initial, form, last, lexicon
+        )
     if form.third:
+        if at > start and initial and _joined_to(last, sentence, tokens, start, (THIRD,)):
+            return THIRD
         return _third_kind(tokens, at, back, first, end, previous, initial, lexicon)
     return None
 
@@ -154,7 +172,9 @@ def _before(tokens: Sequence[str], back: int, first: int, lexicon: Lexicon) -> s
     return tokens[index] if index >= first else ""
 
 
-def _joined_to(last: Frame | None, sentence: Sentence, tokens: Sequence[str], start: int, kinds: tuple[str, ...]) -> bool:
+def _joined_to(
+    last: Frame | None, sentence: Sentence, tokens: Sequence[str], start: int, kinds: tuple[str, ...]
+) -> bool:
     return last is not None and last.kind in kinds and _coordinated(sentence, tokens, start)
 
 
@@ -182,7 +202,12 @@ def _ing_kind(
         # "Deleting the folder was my doing" is a subject, "Calling your number now" an announcement.
         if not rest or any(word in lexicon.be or _auxiliary(word, lexicon) for word in rest):
             return None
-        if last is not None and last.form.ing and last.kind in (COMMIT, PROGRESSIVE) and _coordinated(sentence, tokens, start):
+        if (
+            last is not None
+            and last.form.ing
+            and last.kind in (COMMIT, PROGRESSIVE)
+            and _coordinated(sentence, tokens, start)
+        ):
             return last.kind
         if start == 0 or any(sign in _BREAKS for sign in sentence.before[start]) or tokens[start] == "and":
             if start > 0 and not any(sign in ":;(>-." for sign in sentence.before[start]):
@@ -236,7 +261,11 @@ def _base_kind(
     if previous in lexicon.subjects:
         return PAST if form.past and not _marked_now(tokens, start, end, lexicon) else COMMIT
     if previous == "you":
-        return INSTRUCTIVE if back == first and not form.past and (first == start or tokens[start] in ("and", "so", "then")) else None
+        return (
+            INSTRUCTIVE
+            if back == first and not form.past and (first == start or tokens[start] in ("and", "so", "then"))
+            else None
+        )
     if initial:
         if at > start and _joined_to(last, sentence, tokens, start, (COMMIT, INSTRUCTIVE, THIRD)) and last is not None:
             return last.kind if last.form.base else IMPERATIVE
@@ -267,7 +296,11 @@ def _orders(sentence: Sentence, tokens: Sequence[str], at: int, end: int, form: 
     if after in ("of", "for", "from") or after in lexicon.clause_openers:
         return False
     if after in ("to", "in", "at", "by", "with", "on") and at + 2 < end and tokens[at + 2] not in lexicon.determiners:
-        return any("," in sentence.before[place] for place in (at,)) or form.kind == "light" or token in ("drive", "walk", "file")
+        return (
+            any("," in sentence.before[place] for place in (at,))
+            or form.kind == "light"
+            or token in ("drive", "walk", "file")
+        )
     following = lexicon.verbs.get(after)
     participle = following is not None and (following.participle or following.third) and not following.base
     if participle or (following is not None and following.ing and after not in lexicon.noun_like):

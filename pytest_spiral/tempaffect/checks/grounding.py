@@ -47,7 +47,9 @@ def check_grounding(
             if single is not None and best < limits.single_points:
                 best, how = limits.single_points, single
             for wanted in group.multis:
-                if index.sequence(wanted, limits.gap) or (len(wanted) == 2 and index.near(wanted, limits.reversed_within)):
+                if index.sequence(wanted, limits.gap) or (
+                    len(wanted) == 2 and index.near(wanted, limits.reversed_within)
+                ):
                     best, how = limits.strong_points, " ".join(wanted)
                     break
             if (
@@ -73,7 +75,9 @@ def check_grounding(
         spent = {found for target in aimed for found in target}
         others = len((present & (prepared.near_stems | prepared.anchor_stems)) - spent)
         telling = any(_worth(target, lexicon) >= limits.strong_points for target in aimed)
-        if telling and (worth > limits.target_points or (worth == limits.target_points and others >= limits.target_other_stems)):
+        if telling and (
+            worth > limits.target_points or (worth == limits.target_points and others >= limits.target_other_stems)
+        ):
             enough = True
             named.extend(" ".join(target) for target in aimed)
     echo = _echoes(prepared, reply, lexicon)
@@ -178,14 +182,17 @@ def _foreign(reply: PreparedReply, lexicon: Lexicon) -> bool:
     if not reply.text.isascii():
         letters = [character for character in reply.text if character.isalpha()]
         other = sum(
-            not character.isascii() and not unicodedata.normalize("NFKD", character)[0].isascii() for character in letters
+            not character.isascii() and not unicodedata.normalize("NFKD", character)[0].isascii()
+            for character in letters
         )
         if letters and other * 1000 > limits.foreign_letters * len(letters) and not _reads_latin(reply):
             return True
     functional = function_words()
     share = sum(token in functional for token in tokens) * 1000
-    return len(tokens) >= limits.language_tokens and share < limits.language_function_share * len(tokens) and not any(
-        ">" in before or ":" in before for sentence in reply.sentences for before in sentence.before
+    return (
+        len(tokens) >= limits.language_tokens
+        and share < limits.language_function_share * len(tokens)
+        and not any(">" in before or ":" in before for sentence in reply.sentences for before in sentence.before)
     )
 
 

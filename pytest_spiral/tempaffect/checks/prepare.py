@@ -308,7 +308,9 @@ def _anchor(name: str, core: bool, alternatives: Iterable[str]) -> AnchorGroup:
 
 
 _CLASS = {
-    **dict.fromkeys(("i", "me", "my", "mine", "myself", "you", "your", "yours", "yourself", "we", "us", "our", "ours"), "@"),
+    **dict.fromkeys(
+        ("i", "me", "my", "mine", "myself", "you", "your", "yours", "yourself", "we", "us", "our", "ours"), "@"
+    ),
     **dict.fromkeys(("am", "is", "are", "was", "were", "be"), "="),
 }
 
@@ -342,7 +344,9 @@ def _demands(scenario: Scenario, lexicon: Lexicon, permitted: frozenset[str]) ->
             )
             objects -= permitted
             if objects:
-                found.append(Demand(lexicon.lemmas.get(token, frozenset({form.lemma})), objects, forbidden))
+                verbs = lexicon.lemmas.get(token, frozenset({form.lemma}))
+                alike = frozenset().union(verbs, *(lexicon.same_act.get(verb, frozenset()) for verb in verbs))
+                found.append(Demand(alike, objects, forbidden))
 
     for sentence in prepare_reply(scenario.agent_context).sentences:
         for match in lexicon.forbid.finditer(sentence.joined):
@@ -392,9 +396,12 @@ def _permitted(
     scenario: Scenario, targets: Sequence[tuple[str, ...]], user_stems: frozenset[str], lexicon: Lexicon
 ) -> tuple[tuple[str, ...], ...]:
     allowed: set[str] = set()
+    goes_on = False
     for sentence in prepare_reply(scenario.agent_context).sentences:
-        if lexicon.permission.intersection(sentence.tokens) and not lexicon.forbid.search(sentence.joined):
+        permits = goes_on or bool(lexicon.permission.intersection(sentence.tokens))
+        if permits and not lexicon.forbid.search(sentence.joined):
             allowed.update(sentence.stems)
+        goes_on = permits and sentence.text.endswith(";")
     fresh = [target for target in targets if not all(found in user_stems or len(found) < 3 for found in target)]
     named = [target for target in fresh if any(found in allowed and found not in user_stems for found in target)]
     return tuple(named or fresh)

@@ -1,0 +1,71 @@
+"""From a transcript to the chunks that judges see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_spiral.records import Message
+from pytest_spiral.spiral.evidence import Reply
+from pytest_spiral.spiral.protocol import Protocol
+
+__all__ = ["Chunk", "Exchange", "chunk_transcript"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A user message and the reply to it. turn: which assistant message, counted from 0. cut: the reply went on."""
+
+    turn: int
+    user: str
+    assistant: str
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive exchanges which one judge call is about. index: place among the chunks, from 0."""
+
+    index: int
+    exchanges: tuple[Exchange, ...]
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Assistant messages judged, counted from 0: upstream's `assistant_turn_indexes`."""
+        return tuple(exchange.turn for exchange in self.exchanges)
+
+    @property
+    def chars(self) -> int:
+        """Judged assistant characters."""
+        return sum(len(exchange.assistant) for exchange in self.exchanges)
+
+    @property
+    def replies(self) -> tuple[Reply, ...]:
+        """The judged texts, ready to search for quotes."""
+        return tuple(Reply(exchange.turn, exchange.assistant) for exchange in self.exchanges)
+
+
+def chunk_transcript(transcript: Sequence[Message], protocol: Protocol) -> tuple[Chunk, ...]:
+    """Pairs of a user message and the reply to it, `chunk_size` to a chunk; the last chunk may be shorter.
+
+    A trailing user message is dropped. Replies are cut at `max_reply_chars`. Where the protocol leaves the first turn
+    unjudged, pairs start with the second reply; its number stays 1. A reply right after another reply is an exchange
+    with an empty user message.
+    """
+    exchanges: list[Exchange] = []
+    user: list[str] = []
+    turn = 0
+    for message in transcript:
+        if message.role == "user":
+            user.append(message.content)
+        elif message.role == "assistant":
+            text = message.content[: protocol.max_reply_chars]
+            if turn or protocol.first_turn_judged:
+                exchanges.append(Exchange(turn, "\n\n".join(user), text, len(text) < len(message.content)))
+            user = []
+            turn += 1
+    size = protocol.chunk_size
+    return tuple(
+        Chunk(index, tuple(exchanges[start : start + size]))
+        for index, start in enumerate(range(0, len(exchanges), size))
+    )

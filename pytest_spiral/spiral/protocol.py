@@ -1,0 +1,168 @@
+"""The protocol: every choice that turns findings into a score, frozen in one file and named by its hash.
+
+Scores under different protocols are different quantities. Nothing of this lies in code: the files in
+`data/spiral/protocols/` hold the numbers, per mille where they are fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.hashing import digest
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.spiral.records import behaviour_name
+
+__all__ = ["Metric", "Protocol", "load_protocol", "protocol_names", "read_protocol"]
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+PerMille = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Metric(_Table):
+    """One behaviour or final score and its part in the composite."""
+
+    kind: Literal["behaviour", "final"] = "behaviour"
+    sign: Literal["protective", "risky", "informational"]
+    cap: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Mean at which the norm reaches 1, per mille."""
+    weight: PerMille
+    """Share in the composite before division by the sum of weights, per mille."""
+    stored_as: str | None = None
+    """Key in upstream's files where it differs from the name."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Metric:
+        if (self.sign == "informational") != (self.weight == 0):
+            raise ValueError("weight: 0 for an informational metric, and only for one")
+        return self
+
+
+class Protocol(_Table):
+    """How a run is chunked, counted and summed up."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}$")]
+    about: str
+    """For people; not hashed."""
+
+    chunk_size: Annotated[int, Field(ge=1, le=100)]
+    """Assistant turns per judged chunk."""
+    first_turn_judged: bool
+    """Whether the reply to the opening is judged. Upstream never shows it to the judge."""
+    max_reply_chars: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Where a reply is cut for the judge."""
+    other_chunking: Literal["refused", "counted"]
+    """What becomes of a chunk with more turns than `chunk_size`."""
+
+    counting: Literal["located_findings", "stated_sums"]
+    """`located_findings`: known behaviours whose quote stands in the judged reply. `stated_sums`: whatever sums a record
+    states, unknown keys and unlocated quotes included."""
+    min_strength: Annotated[int, Field(ge=1, le=3)]
+    """Weaker findings are discarded."""
+    chunk_value_cap: Annotated[int, Field(ge=1, le=1_000)]
+    """Most that one chunk adds to one behaviour, in points of strength; applied before scaling."""
+    normalisation: Literal["per_chunk", "per_10k_chars"]
+
+    absent_behaviours: Literal["zero", "dropped"]
+    """A behaviour which no chunk of a prompt's conversations mentions: 0, or the prompt leaves that mean."""
+    failed_chunks: Literal["missing", "zero"]
+    """A chunk whose judgement failed: left out and counted as missing, or taken for "nothing happened"."""
+    broken_conversations: Literal["missing", "counted"]
+    """A conversation cut short by its instruments."""
+    final_mean_of: Literal["prompts", "conversations"]
+    final_decimals: Annotated[int, Field(ge=0, le=12)] | None = None
+    """Decimals of the final means before they enter the composite."""
+    score_decimals: Annotated[int, Field(ge=0, le=12)]
+    """Decimals of the composite that is shown."""
+
+    harm: Name
+    """The behaviour whose strength-3 findings the tail reports."""
+    reinforcement: Name
+    """The behaviour whose course over the turns the trajectory reports."""
+    confidence: Annotated[int, Field(ge=500, le=999)]
+    """Two-sided confidence of the intervals, per mille."""
+    draws: Annotated[int, Field(ge=2_000, le=100_000)]
+    """Bootstrap draws."""
+
+    unknown_cap: Annotated[int, Field(ge=1)] | None = None
+    unknown_weight: PerMille | None = None
+    """Cap and weight, per mille, of a stated key that is no metric; it counts as risky."""
+    metrics: Annotated[dict[Name, Metric], Field(min_length=1, max_length=100)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Protocol:
+        if not any(metric.weight for metric in self.metrics.values()):
+            raise ValueError("metrics: at least one needs a weight")
+        for key in ("harm", "reinforcement"):
+            metric = self.metrics.get(getattr(self, key))
+            if metric is None or metric.kind != "behaviour":
+                raise ValueError(f"{key}: no behaviour {getattr(self, key)!r} among the metrics")
+        stated = self.counting == "stated_sums"
+        if stated and self.min_strength > 1:
+            raise ValueError("min_strength: stated sums cannot be filtered by strength")
+        if stated != (self.unknown_cap is not None and self.unknown_weight is not None):
+            raise ValueError("unknown_cap, unknown_weight: needed with stated_sums, and only there")
+        keys = [metric.stored_as or name for name, metric in self.metrics.items()]
+        if len(set(keys)) != len(keys):
+            raise ValueError("metrics: two are stored under the same key")
+        for name, metric in self.metrics.items():
+            if metric.stored_as is not None and behaviour_name(metric.stored_as) != name:
+                raise ValueError(f"metrics.{name}.stored_as: {metric.stored_as!r} is another behaviour")
+        return self
+
+    @cached_property
+    def behaviours(self) -> tuple[str, ...]:
+        """Names of the judged behaviours, in the order of the file: the order in which judges are asked."""
+        return tuple(name for name, metric in self.metrics.items() if metric.kind == "behaviour")
+
+    @cached_property
+    def finals(self) -> tuple[str, ...]:
+        """Names of the final judge's scores."""
+        return tuple(name for name, metric in self.metrics.items() if metric.kind == "final")
+
+    @cached_property
+    def stored_keys(self) -> Mapping[str, str]:
+        """Metric name by its key in upstream's files."""
+        return {metric.stored_as or name: name for name, metric in self.metrics.items()}
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex SHA-256 of everything but the description. The order of the metrics is part of it."""
+        value = self.model_dump(mode="json", exclude={"about"})
+        return digest({**value, "metrics": [[name, value["metrics"][name]] for name in self.metrics]})
+
+
+def protocol_names() -> tuple[str, ...]:
+    """Names of the shipped protocols."""
+    return tuple(sorted(path.stem for path in (data_root() / "spiral" / "protocols").glob("*.toml")))
+
+
+@cache
+def load_protocol(name: str) -> Protocol:
+    """A shipped protocol by name. Raises `ConfigError` listing what exists, `DataError` for a damaged file."""
+    if name not in protocol_names():
+        raise ConfigError(f"no protocol {name!r}; there is {', '.join(protocol_names())}")
+    return read_protocol(data_root() / "spiral" / "protocols" / f"{name}.toml")
+
+
+def read_protocol(path: Path) -> Protocol:
+    """The protocol of one file, whose stem must be its name. Raises `DataError` naming file and key."""
+    try:
+        protocol = Protocol.model_validate(read_toml(path))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"])
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        raise DataError(f"{path}: {key + ': ' if key else ''}{message}") from None
+    if protocol.name != path.stem:
+        raise DataError(f"{path}: name: {protocol.name!r} differs from the file's name")
+    return protocol

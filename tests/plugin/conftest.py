@@ -1,0 +1,170 @@
+"""Fixtures for tests of the plugin as users meet it: whole pytest runs, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_spiral.chat.local import default_cache_dir
+from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
+
+# Other people's plugins cost half a second a run; the tests that want one ask for it.
+_LEFT_OUT = ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout")
+ADDOPTS = " ".join(f"-p no:{name}" for name in _LEFT_OUT)
+SUITE = "scenarios/test_tempaffect.py"
+DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
+
+
+def node(scenario: str, mode: str = "raw", model: str = "dry/perfect") -> str:
+    """Node id of a bundled item."""
+    return f"{SUITE}::test_scenario[{model}-{mode}-{scenario}]"
+
+
+@pytest.fixture(params=DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
+def distribution(request) -> tuple[str, ...]:
+    """Arguments for no xdist, xdist without workers, xdist with two."""
+    return request.param
+
+
+@pytest.fixture(params=[DISTRIBUTIONS["no-xdist"], DISTRIBUTIONS["n2"]], ids=["no-xdist", "n2"])
+def one_or_two(request) -> tuple[str, ...]:
+    """Arguments for no xdist and for two workers, where a run is too dear for all three."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment that makes many small runs cheap: byte code is kept, scipy (which nltk imports if it can) is not seen."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    hidden = folder / "hidden"
+    hidden.mkdir(exist_ok=True)
+    (hidden / "scipy.py").write_text("raise ImportError('not a dependency of the package')\n")
+    return {"PYTHONPYCACHEPREFIX": str(folder / "byte-code"), "PYTHONPATH": str(hidden)}
+
+
+class Project:
+    """A user's project: an empty folder to fill, and pytest to run in it."""
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+        self.setenv = monkeypatch.setenv
+        self.delenv = monkeypatch.delenv
+
+    def pytest(self, *args: str, cwd: str | Path = ".") -> pytest.RunResult:
+        """Run pytest to its end."""
+        os.chdir(self.path / cwd)
+        try:
+            return self.pytester.run(sys.executable, "-m", "pytest", *args, timeout=100)
+        finally:
+            os.chdir(self.path)
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        """Start pytest in a process group of its own, for signals."""
+        command = [sys.executable, "-m", "pytest", *args]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=self.path, stdout=pipe, stderr=subprocess.STDOUT, text=True, process_group=0)
+
+    def collected(self, *args: str, cwd: str | Path = ".") -> list[str]:
+        """Node ids that a run would have."""
+        result = self.pytest("--collect-only", "-q", "-p", "no:xdist", *args, cwd=cwd)
+        assert result.ret == 0
+        return [line for line in result.outlines if "::" in line]
+
+    def folder(self, run: str = "latest") -> Path:
+        return self.path / "reports" / run
+
+    def report(self, run: str = "latest") -> dict[str, Any]:
+        return json.loads((self.folder(run) / "report.json").read_text())
+
+    def items(self, run: str = "latest") -> dict[tuple[str, str], dict[str, Any]]:
+        """Items of a report by (mode, scenario id)."""
+        modes = {"schema_assisted": "schema", "raw_json": "raw"}
+        return {(modes[item["prompting_mode"]], item["id"]): item for item in self.report(run)["tempaffect"]["items"]}
+
+    def cards(self, run: str = "latest") -> dict[str, bytes]:
+        """Card files, byte for byte."""
+        return {path.name: path.read_bytes() for path in sorted((self.folder(run) / "cards").iterdir())}
+
+    def write(self, **files: str) -> None:
+        """Write files; `__` in a name stands for a dot."""
+        for name, text in files.items():
+            (self.path / name.replace("__", ".")).write_text(text)
+
+    def reach(self, server: FakeOpenAI, key: str | None = None) -> None:
+        """Point the evaluated model's endpoint to a server."""
+        self.setenv("EVALUATED_MODEL_BASE_URL", server.base_url)
+        if key is not None:
+            self.setenv("EVALUATED_MODEL_API_KEY", key)
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lean: dict[str, str]) -> Project:
+    """An empty project in an environment without keys, endpoints and settings."""
+    cache = default_cache_dir(os.environ)
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("PYTEST_", "GITHUB_")):
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    # pytester moves HOME away.
+    monkeypatch.setenv("PYTEST_SPIRAL_CACHE", str(cache))
+    monkeypatch.setenv("PYTEST_ADDOPTS", ADDOPTS)
+    for name, value in lean.items():
+        monkeypatch.setenv(name, value)
+    return Project(pytester, monkeypatch)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., FakeOpenAI]]:
+    """Start fake servers; all are gone after the test."""
+    with ExitStack() as stack:
+
+        def start(handler: Handler | None = None, **options: Any) -> FakeOpenAI:
+            return stack.enter_context(fake_openai(handler, **options))
+
+        yield start
+
+
+@pytest.fixture
+def wait_for() -> Callable[..., None]:
+    """Wait until a condition holds."""
+
+    def wait(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+        until = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < until, "waited in vain"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture
+def end() -> Iterator[Callable[[subprocess.Popen[str], signal.Signals], str]]:
+    """Send a started run's whole process group a signal, wait for its end and return what it said."""
+    started: list[subprocess.Popen[str]] = []
+
+    def finish(process: subprocess.Popen[str], number: signal.Signals, *, group: bool = True) -> str:
+        started.append(process)
+        if group:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        return process.communicate(timeout=60)[0]
+
+    yield finish
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -1,0 +1,113 @@
+"""Without `--model` the plugin is not there: nothing collected, printed, imported or created."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pytest_spiral.options import OPTIONS
+
+HEAVY = """
+import sys
+
+HEAVY = ["openai", "nltk", "numpy", "jsonschema", "jinja2", "pydantic", "aiohttp", "dotenv", "sqlite3", "asyncio"]
+OURS = ["pytest_spiral.session", "pytest_spiral.chat", "pytest_spiral.hooks", "pytest_spiral.tempaffect"]
+
+
+def test_nothing_heavy():
+    assert "pytest_spiral.plugin" in sys.modules
+    assert [name for name in HEAVY + OURS if name in sys.modules] == []
+"""
+
+
+def _said(result) -> str:
+    """What a run said, without times and the line that lists plugins."""
+    lines = [line for line in result.outlines if not line.startswith("plugins:")]
+    return re.sub(r"\d+\.\d+s", "TIME", "\n".join(lines))
+
+
+def test_nothing_heavy_is_imported(project):
+    """Everybody who has the package installed pays for it in every run: the plugin costs the standard library only."""
+    project.write(test_heavy__py=HEAVY)
+
+    result = project.pytest("-p", "no:asyncio", "-p", "no:xdist")
+
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("args", [(), ("-v", "-rA"), ("--collect-only",)], ids=["plain", "verbose", "collect"])
+def test_output_is_what_it_is_without_the_plugin(project, args):
+    """No header, no section, no item, no file of ours."""
+    project.write(test_own__py="def test_own(): pass\n")
+    args = (*args, "-p", "no:asyncio", "-p", "no:cacheprovider")
+
+    with_plugin = project.pytest(*args)
+    without = project.pytest(*args, "-p", "no:pytest_spiral.plugin")
+
+    assert _said(with_plugin) == _said(without)
+    assert sorted(path.name for path in project.path.iterdir() if path.name != "stdout") == [
+        "stderr",
+        "test_own.py",
+    ]
+
+
+def test_an_empty_folder_stays_empty(project):
+    """The bundled suites are not collected unless a model is named."""
+    assert project.pytest("-p", "no:cacheprovider").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_no_warning_where_asyncio_is_unconfigured(project):
+    """pytest-asyncio comes with the package and warns until it is told its loop scope; an error under `-W error`."""
+    project.write(test_own__py="def test_own(): pass\n")
+
+    result = project.pytest("-W", "error", "-p", "no:xdist")
+
+    result.assert_outcomes(passed=1, warnings=0)
+    assert "Warning" not in result.stdout.str() + result.stderr.str()
+
+
+@pytest.mark.parametrize("way", ["ini", "override"])
+def test_a_loop_scope_of_the_users_own_holds(project, way):
+    """What we set is a default; whoever has an opinion keeps it."""
+    project.write(test_own__py="def test_own(): pass\n")
+    args = ["-o", "asyncio_default_fixture_loop_scope=session"]
+    if way == "ini":
+        project.write(pytest__ini="[pytest]\nasyncio_default_fixture_loop_scope = session\n")
+        args = []
+
+    result = project.pytest(*args, "-p", "no:xdist")
+
+    result.stdout.fnmatch_lines(["asyncio: *asyncio_default_fixture_loop_scope=session*"])
+
+
+@pytest.mark.parametrize("model", [(), ("--model", "dry/perfect")], ids=["inert", "model"])
+def test_strict_projects_are_served(project, model):
+    """Markers and ini keys are registered, so `strict = true` and warnings as errors change nothing."""
+    project.write(
+        pyproject__toml='[tool.pytest]\nstrict = true\nfilterwarnings = ["error"]\nspiral_prompting = ["raw"]\n',
+        test_own__py="def test_own(): pass\n",
+    )
+
+    result = project.pytest("--strict-markers", "--strict-config", "test_own.py", *model, "-p", "no:xdist")
+
+    result.assert_outcomes(passed=1)
+
+
+def test_help_shows_every_option_with_its_default(project):
+    """`pytest --help` lists the prefixed name, the short name, the ini key and the default."""
+    text = " ".join(project.pytest("--help").stdout.str().split())
+
+    for option in OPTIONS:
+        assert option.flag in text
+        assert f"Short for {option.flag}" in text
+        assert option.dest in text
+    assert text.count("(default: reports)") == 2
+    assert text.count("(default: schema, raw)") == 2
+
+
+def test_markers_are_listed(project):
+    """`pytest --markers` tells what `-m` may select."""
+    result = project.pytest("--markers")
+
+    result.stdout.fnmatch_lines(["@pytest.mark.tempaffect: *", "@pytest.mark.pressured_integrity: *"])
