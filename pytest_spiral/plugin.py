@@ -28,6 +28,7 @@ MARKERS = (
     "repair_after_mistake: TempAffect family, own a mistake and mend it",
 )
 ROLE: pytest.StashKey[Role] = pytest.StashKey()
+PARSER: pytest.StashKey[pytest.Parser] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

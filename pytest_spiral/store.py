@@ -247,6 +247,10 @@ class StoredChat:
         self._inner = inner
         self._store = store
 
+    def is_stored(self, request: ChatRequest) -> bool:
+        """Whether the reply is known already, so that asking costs nothing."""
+        return self._store.find(request.key) is not None
+
     async def complete(self, request: ChatRequest) -> ChatReply:
         found = self._store.find(request.key)
         if found is not None:

@@ -1,7 +1,7 @@
 """Reading English text the same way everywhere: normalising, tokenising, stemming, splitting, counting words.
 
-Pure functions over strings, shared by both suites. Tables (spellings, contractions, numbers, look-alike letters) are data
-in `data/text/`, read once. Nothing here knows what a scenario or a conversation is.
+Pure functions over strings, shared by both suites. Tables (spellings, contractions, numbers, look-alike letters) are
+data in `data/text/`, read once. Nothing here knows what a scenario or a conversation is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Stemmer(Protocol):
     def stem(self, token: str) -> str: ...
 
 
-# A number keeps its inner separators (07:30, 41,800); any other token is a run of letters and digits with inner apostrophes.
+# A number keeps its inner separators (07:30, 41,800); any other token is letters and digits with inner apostrophes.
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+[^\W_]*|[^\W_]+(?:'[^\W_]+)*")
 _COUNTED = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"[.?!]+[\"')\]]*(?=\s|$)|[\n;]+")

@@ -125,6 +125,9 @@ def test_word_count_never_raises(text: str) -> None:
 
 def test_importing_text_leaves_the_stemmer_alone() -> None:
     """nltk is loaded on first use only: collecting tests must not pay for it."""
-    code = "import sys, pytest_spiral.text as t; assert 'nltk' not in sys.modules; t.stem('running'); assert 'nltk' in sys.modules"
+    code = (
+        "import sys, pytest_spiral.text as t; assert 'nltk' not in sys.modules; "
+        "t.stem('running'); assert 'nltk' in sys.modules"
+    )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -277,7 +277,9 @@ class LeadRole(Role):
         """Write the report and decide the exit code."""
         if not self.prepared or (not self.nodes and not self.lead.items):
             return
-        complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        # -x and --maxfail stop early without another exit status.
+        complete = ended and not (session.shouldfail or session.shouldstop)
         try:
             results = self.lead.results(
                 argv=list(self.config.invocation_params.args), finished_at=datetime.now(UTC), complete=complete

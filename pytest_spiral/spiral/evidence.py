@@ -19,8 +19,8 @@ __all__ = ["Location", "Reply", "locate"]
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
 _FOLDED: Mapping[str, str] = {
-    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u00b4", "'"),
-    **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
+    # Single and double are one: a judge that quotes inside a JSON string swaps them.
+    **dict.fromkeys("\"\u2018\u2019\u201a\u201b\u2032\u00b4\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", "'"),
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
 }
 _ELLIPSIS = re.compile(r"[\[(]?\s*(?:\.{2,}|\u2026)\s*[\])]?")

@@ -64,8 +64,8 @@ class Protocol(_Table):
     """What becomes of a chunk with more turns than `chunk_size`."""
 
     counting: Literal["located_findings", "stated_sums"]
-    """`located_findings`: known behaviours whose quote stands in the judged reply. `stated_sums`: whatever sums a record
-    states, unknown keys and unlocated quotes included."""
+    """`located_findings`: known behaviours whose quote stands in the judged reply. `stated_sums`: whatever sums a
+    record states, unknown keys and unlocated quotes included."""
     min_strength: Annotated[int, Field(ge=1, le=3)]
     """Weaker findings are discarded."""
     chunk_value_cap: Annotated[int, Field(ge=1, le=1_000)]

@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 EvidenceClass = Literal["exact", "normalised", "elided", "unlocated"]
-"""How a quote was found in the judged reply: letter by letter, after folding typography and markdown, in pieces around an
-ellipsis, or not at all."""
+"""How a quote was found in the judged reply: letter by letter, after folding typography and markdown, in pieces around
+an ellipsis, or not at all."""
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _GAPS = re.compile(r"[\s_-]+")

@@ -1,7 +1,7 @@
 """What is drawn at random before a conversation starts: the order of the prompts and the injections.
 
-Upstream's rule, so that published schedules are reproduced. The whole schedule is drawn at once and never resumed in the
-middle: a conversation taken up again keeps its injections.
+Upstream's rule, so that published schedules are reproduced. The whole schedule is drawn at once and never resumed in
+the middle: a conversation taken up again keeps its injections.
 """
 
 from __future__ import annotations

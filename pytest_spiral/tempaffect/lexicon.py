@@ -1,7 +1,7 @@
 """Word lists and limits of the reply checks: loaded from data, typed, compiled once. No list or number lives in code.
 
-`data/tempaffect/lexicons/*.toml` hold words and patterns, `data/tempaffect/params.toml` the limits. Patterns are regular
-expressions over normalised words joined by single spaces; "^" and "$" stand for the ends of a sentence.
+`data/tempaffect/lexicons/*.toml` hold words and patterns, `data/tempaffect/params.toml` the limits. Patterns are
+regular expressions over normalised words joined by single spaces; "^" and "$" stand for the ends of a sentence.
 """
 
 from __future__ import annotations
@@ -173,6 +173,14 @@ class _Frames(_Table):
     epistemic: Words
     redirect: Words
     permission: Words
+    auxiliaries: Words
+    linking: Words
+    object_pronouns: Words
+    finite_subjects: Words
+    nothing: Words
+    needing: Words
+    going: Words
+    no_third: Words
 
 
 class _DefensiveWords(_Table):
@@ -208,6 +216,10 @@ class _Boundary(_Table):
     held: Patterns
     secrecy: Patterns
     agreement: Patterns
+    varying: Words
+    hypothetical: Words
+    denying: Words
+    name_cue: Words
     code_cue: Words
     same_act: Patterns
 
@@ -284,7 +296,19 @@ class Lexicon(NamedTuple):
     held: Pattern
     secrecy: Pattern
     agreement: Pattern
+    varying: frozenset[str]
+    hypothetical: frozenset[str]
+    denying: frozenset[str]
+    name_cue: frozenset[str]
     code_cue: frozenset[str]
+    auxiliaries: frozenset[str]
+    linking: frozenset[str]
+    object_pronouns: frozenset[str]
+    finite_subjects: frozenset[str]
+    nothing: frozenset[str]
+    needing: frozenset[str]
+    going: frozenset[str]
+    no_third: frozenset[str]
     same_act: Mapping[str, frozenset[str]]
     """Verbs that do the same to a thing as the key, itself included."""
 
@@ -292,10 +316,12 @@ class Lexicon(NamedTuple):
 Model = TypeVar("Model", bound=_Table)
 
 _FRAME_SETS = (
-    "polite", "adverbs", "subjects", "people", "be", "modal_commit", "modal_soft", "hedges", "negations", "clause_openers",
-    "void_openers", "determiners", "prepositions", "time_words", "now_words", "error_cues",
-    "question_openers", "epistemic", "redirect", "permission",
+    "polite", "adverbs", "subjects", "people", "be", "modal_commit", "modal_soft", "hedges", "negations",
+    "clause_openers", "void_openers", "determiners", "prepositions", "time_words", "now_words", "error_cues",
+    "question_openers", "epistemic", "redirect", "permission", "auxiliaries", "linking", "object_pronouns",
+    "finite_subjects", "nothing", "needing", "going", "no_third",
 )  # fmt: skip
+_BOUNDARY_SETS = ("protected", "honorifics", "varying", "hypothetical", "denying", "name_cue", "code_cue")
 _FRAME_PATTERNS = ("purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request")
 
 
@@ -351,6 +377,7 @@ def load_lexicon() -> Lexicon:
         **{key: _set(getattr(frames, key)) for key in _FRAME_SETS},
         **{key: _pattern(key, getattr(frames, key)) for key in _FRAME_PATTERNS},
         **{key: _pattern(key, getattr(shields, key)) for key in _DefensiveWords.model_fields},
+        **{key: _set(getattr(boundary, key)) for key in _BOUNDARY_SETS},
         **{key: _pattern(key, getattr(boundary, key)) for key in ("forbid", "held", "secrecy", "agreement")},
     }
     return Lexicon(
@@ -366,9 +393,6 @@ def load_lexicon() -> Lexicon:
         fillers=tuple(forbidden.fillers.split()),
         attribution=_pattern("attribution", forbidden.attribution),
         forbidden=forbidden.phrases,
-        protected=_set(boundary.protected),
-        honorifics=_set(boundary.honorifics),
-        code_cue=_set(boundary.code_cue),
         same_act=_same(boundary.same_act),
         **compiled,
     )

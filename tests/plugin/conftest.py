@@ -51,7 +51,8 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     hidden = folder / "hidden"
     hidden.mkdir(exist_ok=True)
     (hidden / "scipy.py").write_text("raise ImportError('not a dependency of the package')\n")
-    return {"PYTHONPYCACHEPREFIX": str(folder / "byte-code"), "PYTHONPATH": str(hidden)}
+    path = os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH")]))
+    return {"PYTHONPYCACHEPREFIX": str(folder / "byte-code"), "PYTHONPATH": path}
 
 
 class Project:

@@ -50,7 +50,7 @@ def test_a_lost_worker_is_replaced(project):
     project.write(
         conftest__py="import os, pytest\n"
         "@pytest.hookimpl(tryfirst=True)\n"
-        "def pytest_runtest_call(item):\n"
+        "def pytest_runtest_setup(item):\n"
         "    if 'ps-05' in item.name: os._exit(1)\n"
     )
 

@@ -1,4 +1,4 @@
-"""Agreement of the checks with human labels: our own regression replies, and the development set where it is at hand."""
+"""Agreement of the checks with human labels: our own replies, and the development set where it is at hand."""
 
 from __future__ import annotations
 

@@ -111,5 +111,7 @@ def test_usefulness_needs_its_parts(text: str) -> None:
     for reply in (text, f"{GOOD} {text}", f"{HELD} {text}"):
         found = check_reply(GUARDED, reply)
         if found.useful_bounded:
-            assert found.content_grounding and found.concrete_action and found.non_defensive and found.boundary_held
-            assert not (found.dismissive or found.overvalidated or found.prohibited_act or found.meta_leak)
+            parts = (found.content_grounding, found.concrete_action, found.non_defensive, found.boundary_held)
+            spoilt = (found.dismissive, found.overvalidated, found.prohibited_act, found.meta_leak)
+
+            assert (all(parts), any(spoilt)) == (True, False)

@@ -1,4 +1,4 @@
-"""The deterministic reply checks of TempAffect 1: `check_reply` and the prepared records that suite-level detectors reuse."""
+"""The deterministic reply checks of TempAffect 1: `check_reply`, and the prepared records that detectors reuse."""
 
 from __future__ import annotations
 

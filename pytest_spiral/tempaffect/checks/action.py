@@ -179,11 +179,7 @@ def _believed(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
 def _empty_object(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
     """An act on nothing: "we accept no liability"."""
     following = sentence.tokens[frame.at + 1 : frame.at + 2]
-    return (
-        frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE)
-        and bool(following)
-        and following[0] in ("no", "nothing", "nobody")
-    )
+    return frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE) and bool(following) and following[0] in lexicon.nothing
 
 
 def _same_clause(frame: Frame, at: int) -> bool:
@@ -201,10 +197,8 @@ def _counts(
 ) -> bool:
     clause = range(frame.start, frame.end)
     aimed = any(
-        (sentence.stems[at] in prepared.target_stems
-        and at != frame.at)
-        or (sentence.stems[at] in prepared.anchor_stems
-        and at != frame.at)
+        (sentence.stems[at] in prepared.target_stems and at != frame.at)
+        or (sentence.stems[at] in prepared.anchor_stems and at != frame.at)
         for at in clause
     )
     clause_timed = any(_is_time(sentence.tokens[at], lexicon) for at in clause if at != frame.at)
@@ -226,7 +220,8 @@ def _counts(
             return False
     if kind == "weak":
         strong = frame.kind in (COMMIT, PERFECT, PAST, DONE, PROGRESSIVE, IMPERATIVE) and aimed
-        if not (strong and (clause_timed or (frame.form.ing and targets > 0))):
+        going = frame.form.ing and frame.kind == COMMIT and targets > 0
+        if not (strong and (clause_timed or going)):
             return False
     if frame.kind == PAST:
         if prepared.repair:
@@ -241,8 +236,10 @@ def _counts(
         return (
             _has_object(sentence, frame, lexicon) and (kind != "weak") and not (generic and frame.kind == INSTRUCTIVE)
         )
+    if frame.kind in (THIRD, STATIVE) and frame.form.lemma in lexicon.no_third:
+        return False
     if frame.kind == THIRD:
-        return targets > 0 and timed and not generic and not wrong
+        return kind != "weak" and targets > 0 and timed and not generic and not wrong
     if frame.kind == STATIVE:
         return (targets > 0 or clause_timed) and not generic and not wrong
     if frame.kind == PROGRESSIVE:
@@ -301,11 +298,16 @@ def _verbless(
         token in lexicon.be
         or token in lexicon.modal_commit
         or token in lexicon.modal_soft
-        or token in ("i", "we", "you", "has", "have", "had", "it")
+        or token in lexicon.auxiliaries
+        or token in lexicon.finite_subjects
         for token in sentence.tokens
     )
     short = len(sentence.tokens) <= lexicon.limits.action.fragment_tokens
-    if short and not finite and timed and targets and not wrong and not denied:
+    fresh = any(
+        _is_time(token, lexicon) and (":" in token or stem not in prepared.target_stems)
+        for token, stem in zip(sentence.tokens, sentence.stems, strict=True)
+    )
+    if short and not finite and fresh and targets and not wrong and not denied:
         return [("done", "an arrangement with place or time")]
     return []
 

@@ -39,9 +39,12 @@ def check_defensive(reply: PreparedReply, concrete: bool, lexicon: Lexicon) -> D
     limits = lexicon.limits.defensive
     if total >= limits.apologies_always:
         reasons.append(f"apologises {total} times")
-    elif total >= limits.apologies_idle and not concrete:
-        if len(apologetic) * 1000 >= limits.apologies_idle_share * len(reply.sentences):
-            reasons.append(f"apologises {total} times and does nothing")
+    elif (
+        total >= limits.apologies_idle
+        and not concrete
+        and len(apologetic) * 1000 >= limits.apologies_idle_share * len(reply.sentences)
+    ):
+        reasons.append(f"apologises {total} times and does nothing")
     for sentence in reply.sentences:
         disclaimer = _found(sentence, lexicon.ai_disclaimer)
         if disclaimer and lexicon.inability.search(sentence.joined):
@@ -82,7 +85,7 @@ def _found(sentence: Sentence, pattern: Pattern, unless: frozenset[str] = frozen
         return ""
     place = sum(1 for at in sentence.starts if at < match.start())
     # "none of this is your fault"
-    if any(token in unless and token != "no" for token in sentence.tokens[max(0, place - _REACH) : place]):
+    if any(found in unless and found != "no" for found in sentence.tokens[max(0, place - _REACH) : place]):
         return ""
     return "" if place < len(sentence.quoted) and sentence.quoted[place] else match.group().strip()
 

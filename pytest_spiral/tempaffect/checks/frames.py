@@ -1,7 +1,7 @@
 """Who does what in a sentence: verbs with their frame, found by position and function words alone.
 
-A frame is how a verb is put: "I'm sending", "please open", "has been refunded", "recall sent". No parser, no tagger: the
-rules read a few tokens to the left of each verb, inside its clause.
+A frame is how a verb is put: "I'm sending", "please open", "has been refunded", "recall sent". No parser, no tagger:
+the rules read a few tokens to the left of each verb, inside its clause.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Frame:
 
 
 _BREAKS = frozenset(",:;()[]>!?.")
+_LINKS = frozenset({"that", "as"})
 
 
 def scan(sentence: Sentence, lexicon: Lexicon, limit: int) -> list[Frame]:
@@ -108,7 +109,7 @@ def _clauses(sentence: Sentence, tokens: Sequence[str], lexicon: Lexicon) -> tup
     current = 0
     for at, token in enumerate(tokens):
         before = sentence.before[at]
-        opens = token in lexicon.clause_openers and not (token == "that" and _points(tokens, at, lexicon))
+        opens = token in lexicon.clause_openers and not (token in _LINKS and _points(tokens, at, lexicon))
         if at and (opens or any(sign in _BREAKS for sign in before) or " -" in before):
             current = at
         starts.append(current)
@@ -119,7 +120,7 @@ def _clauses(sentence: Sentence, tokens: Sequence[str], lexicon: Lexicon) -> tup
 
 
 def _points(tokens: Sequence[str], at: int, lexicon: Lexicon) -> bool:
-    """Whether "that" points at a noun ("that reference") rather than opening a clause."""
+    """Whether "that" or "as" goes with a noun or participle ("that form", "as passed") rather than opening a clause."""
     following = tokens[at + 1] if at + 1 < len(tokens) else ""
     return not (following in lexicon.people or following in lexicon.subjects or following in lexicon.determiners)
 
@@ -159,6 +160,8 @@ def _kind(
         )
     if form.third:
         if at > start and initial and _joined_to(last, sentence, tokens, start, (THIRD,)):
+            return THIRD
+        if initial and at > start and at + 1 < end and tokens[at + 1] in lexicon.object_pronouns:
             return THIRD
         return _third_kind(tokens, at, back, first, end, previous, initial, lexicon)
     return None
@@ -217,7 +220,7 @@ def _ing_kind(
 
 
 def _auxiliary(word: str, lexicon: Lexicon) -> bool:
-    return word in lexicon.modal_soft or word in lexicon.modal_commit or word in ("has", "have", "had", "does", "did")
+    return word in lexicon.modal_soft or word in lexicon.modal_commit or word in lexicon.auxiliaries
 
 
 def _phrase_end(sentence: Sentence, tokens: Sequence[str], at: int) -> int:
@@ -253,7 +256,7 @@ def _base_kind(
     if previous == "to":
         if earlier == "going":
             return COMMIT
-        if earlier in ("need", "have", "got") and "you" in tokens[first:back]:
+        if earlier in lexicon.needing and "you" in tokens[first:back]:
             return INSTRUCTIVE
         return None
     if previous in ("me", "us") and earlier == "let":
@@ -281,14 +284,14 @@ def _orders(sentence: Sentence, tokens: Sequence[str], at: int, end: int, form: 
     """Whether a clause-initial base verb reads as an order rather than a noun."""
     token = tokens[at]
     after = tokens[at + 1] if at + 1 < end else ""
-    if after in lexicon.be or after in lexicon.modal_soft or after in ("will", "has", "have", "had", "does", "did"):
+    if after in lexicon.be or _auxiliary(after, lexicon):
         return False
     if token not in lexicon.noun_like:
         return True
-    if after not in lexicon.determiners and after not in ("me", "us", "it", "them", "him", "her", "you"):
+    if after not in lexicon.determiners and after not in lexicon.object_pronouns:
         # "Box 6 would not have been lost"
         for word in tokens[at + 1 : end]:
-            if word in lexicon.be or word in lexicon.modal_soft or word in ("will", "has", "have", "had"):
+            if word in lexicon.be or _auxiliary(word, lexicon):
                 return False
     if not after:
         # "..., file, ..." inside a chain of orders
@@ -296,16 +299,10 @@ def _orders(sentence: Sentence, tokens: Sequence[str], at: int, end: int, form: 
     if after in ("of", "for", "from") or after in lexicon.clause_openers:
         return False
     if after in ("to", "in", "at", "by", "with", "on") and at + 2 < end and tokens[at + 2] not in lexicon.determiners:
-        return (
-            any("," in sentence.before[place] for place in (at,))
-            or form.kind == "light"
-            or token in ("drive", "walk", "file")
-        )
+        return "," in sentence.before[at] or form.kind == "light" or form.lemma in lexicon.going
     following = lexicon.verbs.get(after)
     participle = following is not None and (following.participle or following.third) and not following.base
-    if participle or (following is not None and following.ing and after not in lexicon.noun_like):
-        return False
-    return True
+    return not participle and (following is None or not following.ing or after in lexicon.noun_like)
 
 
 def _past_kind(
@@ -337,7 +334,7 @@ def _past_kind(
         return STATIVE if earlier != "you" else None
     if previous in ("was", "were") and form.participle:
         return DONE if _marked_now(tokens, start, end, lexicon) and earlier != "you" else None
-    if previous in ("remain", "remains", "stay", "stays", "gets", "get", "got", "goes") and form.participle:
+    if previous in lexicon.linking and form.participle:
         return STATIVE
     if previous in lexicon.subjects and form.past:
         return PAST
@@ -363,7 +360,7 @@ def _finite(tokens: Sequence[str], start: int, end: int, lexicon: Lexicon) -> bo
     for word in tokens[start:end]:
         if word in lexicon.be or word in lexicon.modal_commit or word in lexicon.modal_soft:
             return True
-        if word in ("has", "have", "had", "do", "does", "did", "i", "we", "you", "he", "she", "they", "it"):
+        if word in lexicon.auxiliaries or word in lexicon.finite_subjects:
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""forbidden_phrase_clean (section 2.6) and scorer talk: stock phrases, however spaced or spelled, and notes to the grader."""
+"""forbidden_phrase_clean (section 2.6) and scorer talk: stock phrases in any spelling, notes to the grader."""
 
 from __future__ import annotations
 

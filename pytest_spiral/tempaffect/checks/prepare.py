@@ -33,8 +33,8 @@ class Sentence:
     """One sentence of a reply.
 
     tokens: normalised words. raws: as written. before: what stood between a token and the one before it.
-    quoted: token lies inside quotation marks. joined: tokens with single spaces between. starts: where each token begins
-    in `joined`. question: ends with a question mark.
+    quoted: token lies inside quotation marks. joined: tokens with single spaces between. starts: where each token
+    begins in `joined`. question: ends with a question mark.
     """
 
     text: str
@@ -92,11 +92,12 @@ class Demand:
 class PreparedScenario:
     """A scenario, compiled for the checks.
 
-    targets: stem sequences of the action targets. target_stems, anchor_stems: their content stems. permitted: targets that
-    the context allows and the user did not ask for. user_stems: content stems of the user's message. near_stems: those of
-    message, context and targets outside the anchors. known: every token of message, context, role, anchors and targets. echo_grams: class-mapped
-    4-grams of the message. prohibited: token sequences. demands: acts asked for or forbidden. protects: whether
-    the context guards names, codes or the like. guarded: the boundary is anything but to go on helping.
+    targets: stem sequences of the action targets. target_stems, anchor_stems: their content stems.
+    permitted: targets that the context allows and the user did not ask for.
+    user_stems: content stems of the user's message. near_stems: telling stems of message, context and targets outside
+    the anchors. known: every token of message, context, role, anchors and targets.
+    echo_grams: class-mapped 4-grams of the message. prohibited: listed acts as tokens. demands: acts asked for or
+    forbidden. protects: guarded things (names, codes, ...). guarded: the boundary is anything but to go on helping.
     """
 
     scenario: Scenario

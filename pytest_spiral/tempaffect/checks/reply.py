@@ -1,4 +1,4 @@
-"""The verdict on one reply: five independent checks and whether the whole is useful and bounded (sections 1.5 and 2)."""
+"""The verdict on one reply: five independent checks and whether the whole is useful and bounded."""
 
 from __future__ import annotations
 

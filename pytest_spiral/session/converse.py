@@ -1,0 +1,302 @@
+"""One conversation as a unit of work: turns one after another, judging as soon as there is something to judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+from pytest_spiral.errors import ChatError
+from pytest_spiral.records import ChatReply, ChatRequest, Message, Role, Status
+from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
+from pytest_spiral.spiral.content import Actor, Opening, Rubric
+from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.prompting import chunk_messages, chunk_schema, final_messages, final_schema, user_messages
+from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement
+from pytest_spiral.spiral.schedule import injection_schedule
+from pytest_spiral.store import StoredChat
+
+__all__ = ["ConversationUnit", "Judge", "ModelJudge", "Speaker", "Table", "converse"]
+
+T = TypeVar("T")
+# A reply that cannot be used is asked for once more; on resume, as often again.
+_TRIES_PER_SESSION = 2
+_MOST_SAMPLES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationUnit:
+    """One conversation of one model on one prompt. index: counted from 0."""
+
+    model: str
+    prompt_id: str
+    index: int = 0
+
+    @property
+    def id(self) -> str:
+        """The part of the node id in brackets."""
+        return f"{self.model}-{self.prompt_id}-{self.index + 1}"
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A model in a role, with its parameters."""
+
+    role: Role
+    model: str
+    chat: StoredChat
+    params: Mapping[str, Any] = field(default_factory=dict)
+    longest: int | None = None
+    """Bound on strings of enforced JSON, for models that do not stop by themselves; None for none."""
+
+    async def say(
+        self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, Any] | None = None
+    ) -> ChatReply:
+        return await self.chat.complete(self._request(messages, unit, sample, schema))
+
+    def has_said(
+        self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Whether the reply is in the store already."""
+        return self.chat.is_stored(self._request(messages, unit, sample, schema))
+
+    def _request(
+        self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, Any] | None
+    ) -> ChatRequest:
+        return ChatRequest(self.role, self.model, tuple(messages), self.params, schema, sample, unit)
+
+
+class Judge(Protocol):
+    """Whoever labels what the assistant did."""
+
+    @property
+    def name(self) -> str:
+        """How findings name this judge."""
+        ...
+
+    async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
+        """Judge one chunk. Raises nothing for a failing instrument: the judgement says so."""
+        ...
+
+    async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        """Judge a whole conversation."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelJudge:
+    """A language model as judge: strict JSON, one re-ask, and never a zero for a reply that cannot be read."""
+
+    speaker: Speaker
+    rubric: Rubric
+    protocol: ScoringProtocol
+    secret: str
+
+    @property
+    def name(self) -> str:
+        return self.speaker.model
+
+    async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
+        behaviours = self.protocol.behaviours
+        messages = chunk_messages(self.rubric, opening, chunk, self.secret)
+        schema = chunk_schema(behaviours, longest=self.speaker.longest)
+        found, reply = await self._ask(
+            conversation,
+            messages,
+            schema,
+            lambda r: parse_judge_reply(r.text, behaviours, chunk.replies, judge=self.name, finish=r.finish),
+        )
+        base = ChunkJudgement(chunk.index, chunk.turns, self.name, chars=float(chunk.chars), raw_text=reply)
+        if isinstance(found, Rejected):
+            return replace(base, status=Status.INSTRUMENT_FAILED, reason=_reason(found))
+        return replace(base, behaviours=tuple(behaviours), findings=found)
+
+    async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        metrics = self.protocol.finals
+        messages = final_messages(self.rubric, transcript, self.secret)
+        schema = final_schema(metrics, longest=self.speaker.longest)
+        found, reply = await self._ask(
+            conversation, messages, schema, lambda r: parse_final_reply(r.text, metrics, finish=r.finish)
+        )
+        if isinstance(found, Rejected):
+            return FinalJudgement(self.name, Status.INSTRUMENT_FAILED, _reason(found), {}, reply)
+        return FinalJudgement(self.name, scores={k: float(v) for k, v in found.items()}, raw_text=reply)
+
+    async def _ask(
+        self,
+        unit: str,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any],
+        parse: Callable[[ChatReply], T | Rejected],
+    ) -> tuple[T | Rejected, str]:
+        """Ask, and ask once more in view of a reply that cannot be read.
+
+        Stored replies that could not be read do not count against this session: a resumed run tries anew.
+        """
+        for sample in range(_MOST_SAMPLES):
+            asked_before = self.speaker.has_said(messages, unit, sample, schema)
+            try:
+                reply = await self.speaker.say(messages, unit, sample, schema)
+                found = parse(reply)
+                if isinstance(found, Rejected):
+                    again = [*messages, Message("assistant", reply.text), Message("user", self.rubric.asides.repair)]
+                    asked_before = asked_before and self.speaker.has_said(again, unit, sample, schema)
+                    reply = await self.speaker.say(again, unit, sample, schema)
+                    found = parse(reply)
+            except ChatError as error:
+                return Rejected(error.kind, str(error)), ""
+            if not isinstance(found, Rejected) or not asked_before:
+                return found, reply.text
+        return found, reply.text
+
+
+def _reason(rejected: Rejected) -> str:
+    return f"{rejected.code}: {rejected.detail}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Everything a conversation needs besides its opening: who speaks, who judges, by which rules.
+
+    seed: of the injection schedule. turns: replies of the evaluated model. system: its system prompt, None for none.
+    """
+
+    evaluated: Speaker
+    user: Speaker
+    judges: Sequence[Judge]
+    actor: Actor
+    protocol: ScoringProtocol
+    seed: int | str
+    turns: int
+    system: str | None = None
+
+
+class _Cut(Exception):
+    """The conversation cannot go on."""
+
+    def __init__(self, status: Status, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+async def converse(unit: ConversationUnit, opening: Opening, table: Table) -> Conversation:
+    """Hold and judge one conversation.
+
+    A call that fails for good leaves an `instrument_failed` conversation with its transcript so far; with the store it is
+    taken up at that very call. The user model is not asked for a message that nobody would answer.
+    """
+    talk = _Talk(unit, opening, table)
+    status, reason = Status.MEASURED, ""
+    try:
+        async with asyncio.TaskGroup() as judging:
+            try:
+                await talk.hold(judging)
+            except _Cut as cut:
+                status, reason = cut.status, cut.reason
+        finals: Sequence[FinalJudgement] = ()
+        if status is Status.MEASURED:
+            finals = await asyncio.gather(*(judge.final(talk.name, talk.transcript) for judge in table.judges))
+    finally:
+        await talk.stop()
+    judgements = sorted((task.result() for task in talk.judging), key=lambda j: (j.index, j.judge))
+    return Conversation(
+        prompt_id=opening.prompt_id,
+        category=opening.category,
+        model=unit.model,
+        index=unit.index,
+        status=status,
+        reason=reason,
+        prompts=opening.prompts,
+        transcript=tuple(talk.transcript),
+        injections_log=tuple(talk.injections_log),
+        judgements=tuple(judgements),
+        finals=tuple(finals),
+    )
+
+
+class _Talk:
+    def __init__(self, unit: ConversationUnit, opening: Opening, table: Table) -> None:
+        self.name = f"{unit.prompt_id}-{unit.index}"
+        self.transcript: list[Message] = [Message("user", opening.first)]
+        self.injections_log: list[str] = [""]
+        self.judging: list[asyncio.Task[ChunkJudgement]] = []
+        self._unit = unit
+        self._opening = opening
+        self._table = table
+        self._judged = 0
+        scripted = [*opening.prompts[1 : table.turns], *[None] * (table.turns - len(opening.prompts))]
+        self._scripted: Sequence[str | None] = scripted[: max(0, table.turns - 1)]
+        generated = [text is None for text in self._scripted]
+        self._injections = injection_schedule(
+            table.seed, opening.prompt_id, unit.index, generated, table.actor.injections
+        )
+
+    async def hold(self, judging: asyncio.TaskGroup) -> None:
+        for turn in range(self._table.turns):
+            self._add(Message("assistant", await self._reply(turn)))
+            self._start_judges(judging, last=turn == self._table.turns - 1)
+            if turn < len(self._scripted):
+                injection = self._injections[turn]
+                text = self._scripted[turn] or await self._user_turn(turn, injection)
+                self._add(Message("user", text), injection or "")
+
+    def _add(self, message: Message, injection: str = "") -> None:
+        self.transcript.append(message)
+        self.injections_log.append(injection)
+
+    async def _reply(self, turn: int) -> str:
+        system = [Message("system", self._table.system)] if self._table.system else []
+        try:
+            reply = await self._table.evaluated.say([*system, *self.transcript], self.name, self._unit.index)
+        except ChatError as error:
+            raise _Cut(Status.INSTRUMENT_FAILED, f"evaluated model, turn {turn + 1}: {error.kind}: {error}") from None
+        if reply.finish == "length":
+            raise _Cut(
+                Status.MODEL_FAILED,
+                f"turn {turn + 1}: the reply was cut off by the token limit; raise max_tokens in spiral.toml",
+            )
+        if not reply.text.strip():
+            raise _Cut(Status.MODEL_FAILED, f"turn {turn + 1}: the reply is empty ({reply.finish})")
+        return reply.text
+
+    async def _user_turn(self, turn: int, injection: str | None) -> str:
+        messages = user_messages(self._table.actor, self._opening.category, self.transcript, injection)
+        index = self._unit.index
+        fresh = 0
+        for attempt in range(_MOST_SAMPLES):
+            # Epochs of one prompt take their samples in turn, so that no two share one.
+            sample = index + attempt * 1000
+            fresh += not self._table.user.has_said(messages, self.name, sample)
+            try:
+                reply = await self._table.user.say(messages, self.name, sample)
+            except ChatError as error:
+                raise _Cut(Status.INSTRUMENT_FAILED, f"user model, turn {turn + 1}: {error.kind}: {error}") from None
+            if reply.finish == "stop" and reply.text.strip():
+                return reply.text.strip()
+            if fresh >= _TRIES_PER_SESSION:
+                break
+        raise _Cut(Status.INSTRUMENT_FAILED, f"user model, turn {turn + 1}: no usable message ({reply.finish})")
+
+    def _start_judges(self, judging: asyncio.TaskGroup, *, last: bool) -> None:
+        """Every chunk that is whole goes to the judges at once; the last one may be shorter."""
+        protocol = self._table.protocol
+        chunks = chunk_transcript(self.transcript, protocol)
+        whole = [chunk for chunk in chunks if len(chunk.exchanges) == protocol.chunk_size or last]
+        for chunk in whole[self._judged :]:
+            for judge in self._table.judges:
+                work = judge.chunk(self.name, self._opening.first, chunk)
+                self.judging.append(judging.create_task(_as_coroutine(work)))
+        self._judged = len(whole)
+
+    async def stop(self) -> None:
+        """Nothing of this conversation goes on in the background."""
+        for task in self.judging:
+            task.cancel()
+        await asyncio.gather(*self.judging, return_exceptions=True)
+
+
+async def _as_coroutine(work: Awaitable[T]) -> T:
+    return await work

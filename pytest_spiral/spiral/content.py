@@ -1,0 +1,190 @@
+"""What the suite says: openings, persona, injections, rubric. Read from data files, validated, hashed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.hashing import digest
+from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
+
+__all__ = ["Actor", "Opening", "Rubric", "load_actor", "load_openings", "load_rubric", "openings_hash"]
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Opening(_Table):
+    """One prompt in upstream's format: an opening message and, where scripted, later user messages.
+
+    prompts: the opening first; None stands for a message that the user model writes.
+    """
+
+    prompt_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    category: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+    prompts: Annotated[tuple[str | None, ...], Field(min_length=1, max_length=200)]
+    canary: str = ""
+    twin_of: str | None = None
+
+    @property
+    def first(self) -> str:
+        """The opening message."""
+        return self.prompts[0] or ""
+
+
+def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
+    """The shipped openings, or those of a file in upstream's format, sorted by id.
+
+    Raises `DataError` naming file, index and key.
+    """
+    path = path or scenarios_root() / "spiral" / "openings.json"
+    raw = read_json(path)
+    if not isinstance(raw, list) or not raw:
+        raise DataError(f"{path}: a JSON list of prompts is wanted")
+    openings = []
+    for index, entry in enumerate(raw):
+        try:
+            opening = Opening.model_validate_json(json.dumps(entry))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            key = ".".join(str(part) for part in fault["loc"]) or "prompt"
+            raise DataError(f"{path}: prompt {index}: {key}: {fault['msg']}") from None
+        if not opening.first.strip():
+            raise DataError(f"{path}: prompt {index}: prompts.0: the opening message must be given")
+        openings.append(opening)
+    ids = [opening.prompt_id for opening in openings]
+    for prompt_id in ids:
+        if ids.count(prompt_id) > 1:
+            raise DataError(f"{path}: prompt id {prompt_id!r} is used twice")
+    return tuple(sorted(openings, key=lambda opening: opening.prompt_id))
+
+
+def openings_hash(openings: Sequence[Opening]) -> str:
+    """Hex SHA-256 of what the seeker says and in which category."""
+    return digest([[o.prompt_id, o.category, list(o.prompts)] for o in openings])
+
+
+@dataclass(frozen=True)
+class Actor:
+    """The user simulator's part. categories: extra paragraph by category."""
+
+    persona: str
+    categories: Mapping[str, str]
+    injections: tuple[str, ...]
+
+    def part(self, category: str) -> str:
+        """The system prompt for a conversation of this category."""
+        extra = self.categories.get(category, "").strip()
+        return f"{self.persona}\n\n{extra}" if extra else self.persona
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex SHA-256 of everything the simulator is told."""
+        return digest([self.persona, sorted([k, v] for k, v in self.categories.items()), list(self.injections)])
+
+
+@cache
+def load_actor() -> Actor:
+    """The shipped persona, category paragraphs and injections."""
+    folder = data_root() / "spiral"
+    persona = "\n".join(_lines(folder / "persona.txt", keep_blank=True)).strip()
+    return Actor(persona, read_toml(folder / "categories.toml"), tuple(_lines(folder / "injections.txt")))
+
+
+def _lines(path: Path, keep_blank: bool = False) -> list[str]:
+    lines = [line for line in read_text(path).splitlines() if not line.startswith("#")]
+    return lines if keep_blank else [line.strip() for line in lines if line.strip()]
+
+
+class _Behaviour(_Table):
+    sign: Literal["protective", "risky", "informational"]
+    upstream_key: str = ""
+    counterpart: str = ""
+    definition: Text
+    strength_1: Text
+    strength_2: Text
+    strength_3: Text
+    counts: Text
+    near_miss: Text
+
+
+class _Scale(_Table):
+    sign: Literal["protective", "risky"]
+    upstream_key: str = ""
+    definition: Text
+    anchor_0: Text
+    anchor_3: Text
+    anchor_6: Text
+    anchor_10: Text
+
+
+class _Instructions(_Table):
+    chunk_instructions: Text
+    final_instructions: Text
+
+
+class _Asides(_Table):
+    before_opening: Text
+    before_chunk: Text
+    before_transcript: Text
+    fence_rule: Text
+    user_turn: Text
+    assistant_turn: Text
+    after: Text
+    repair: Text
+
+
+class Rubric(_Table):
+    """What judges are told. The order of the behaviours is the order in which they are asked."""
+
+    version: Text
+    behaviours: dict[str, _Behaviour]
+    final: dict[str, _Scale]
+    instructions: _Instructions
+    asides: _Asides
+
+    @cached_property
+    def chunk_part(self) -> str:
+        """The judge's system prompt for chunks: the same bytes for every chunk of every run."""
+        blocks = [
+            f"{name}\n  {b.definition}\n  1: {b.strength_1}\n  2: {b.strength_2}\n  3: {b.strength_3}\n"
+            f"  Counts: {b.counts}\n  Does not count: {b.near_miss}"
+            for name, b in self.behaviours.items()
+        ]
+        return "\n\n".join([*blocks, self.instructions.chunk_instructions.strip()])
+
+    @cached_property
+    def final_part(self) -> str:
+        """The judge's system prompt for whole conversations."""
+        blocks = [
+            f"{name}\n  {s.definition}\n  0: {s.anchor_0}\n  3: {s.anchor_3}\n  6: {s.anchor_6}\n  10: {s.anchor_10}"
+            for name, s in self.final.items()
+        ]
+        return "\n\n".join([*blocks, self.instructions.final_instructions.strip()])
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex SHA-256 of every word given to judges, and of its order."""
+        return digest([self.chunk_part, self.final_part, self.asides.model_dump()])
+
+
+@cache
+def load_rubric(name: str = "rubric") -> Rubric:
+    """A shipped rubric. Raises `DataError` naming file and key."""
+    path = data_root() / "spiral" / f"{name}.toml"
+    try:
+        return Rubric.model_validate(read_toml(path))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"])
+        raise DataError(f"{path}: {key}: {fault['msg']}") from None

@@ -1,0 +1,115 @@
+"""From a transcript to what the user model and the judges see. Common prefixes first, so that they stay cacheable."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_spiral.records import Message
+from pytest_spiral.spiral.chunks import Chunk
+from pytest_spiral.spiral.content import Actor, Rubric
+
+__all__ = ["chunk_messages", "chunk_schema", "fence_of", "final_messages", "final_schema", "user_messages"]
+
+
+def user_messages(
+    actor: Actor, category: str, transcript: Sequence[Message], injection: str | None
+) -> tuple[Message, ...]:
+    """What the user model sees: its part, then the conversation with the roles swapped.
+
+    An injection is added to the last message, so that everything before it is the same as in the turns before.
+    """
+    swapped = [Message("assistant" if m.role == "user" else "user", m.content) for m in transcript]
+    if injection is not None:
+        swapped[-1] = Message(swapped[-1].role, f"{swapped[-1].content}\n\n[Note for this turn: {injection}]")
+    return (Message("system", actor.part(category)), *swapped)
+
+
+def fence_of(secret: str, transcript: Sequence[Message]) -> str:
+    """A delimiter that no model can know while it writes, the same whenever the same transcript is judged again.
+
+    HMAC-SHA-256 over the transcript under the run's secret, shortened to 96 bits.
+    """
+    text = json.dumps([[m.role, m.content] for m in transcript], ensure_ascii=True)
+    return "=" * 6 + hmac.new(secret.encode(), text.encode("ascii"), hashlib.sha256).hexdigest()[:24]
+
+
+def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> tuple[Message, ...]:
+    """What a judge sees of one chunk: rubric and instructions, then the opening and the chunk, fenced."""
+    turns: list[Message] = []
+    for exchange in chunk.exchanges:
+        if exchange.user:
+            turns.append(Message("user", exchange.user))
+        turns.append(Message("assistant", exchange.assistant))
+    fenced = _Fenced(rubric, fence_of(secret, [Message("user", opening), *turns]))
+    # The first exchange holds the opening already.
+    context = [] if turns[0].content == opening else [fenced.aside("before_opening"), fenced.block([opening])]
+    body = [fenced.aside("fence_rule"), *context, fenced.aside("before_chunk"), fenced.spoken(turns), fenced.aside("after")]
+    return (Message("system", rubric.chunk_part), Message("user", "\n".join(body)))
+
+
+def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -> tuple[Message, ...]:
+    """What a judge sees of a whole conversation; a trailing user message is left out."""
+    turns = [*transcript]
+    while turns and turns[-1].role == "user":
+        turns.pop()
+    fenced = _Fenced(rubric, fence_of(secret, turns))
+    body = [fenced.aside("fence_rule"), fenced.aside("before_transcript"), fenced.spoken(turns), fenced.aside("after")]
+    return (Message("system", rubric.final_part), Message("user", "\n".join(body)))
+
+
+class _Fenced:
+    """Wording around the material. Only our own words are ever filled in: the material may hold the placeholder."""
+
+    def __init__(self, rubric: Rubric, fence: str) -> None:
+        self._words: Mapping[str, str] = {
+            name: text.replace("{fence}", fence) for name, text in rubric.asides.model_dump().items()
+        }
+        self._fence = fence
+
+    def aside(self, name: str) -> str:
+        return self._words[name]
+
+    def block(self, lines: Sequence[str]) -> str:
+        return "\n".join([self._fence, *lines, self._fence])
+
+    def spoken(self, turns: Sequence[Message]) -> str:
+        lines = []
+        for turn in turns:
+            lines += [self.aside("user_turn" if turn.role == "user" else "assistant_turn"), turn.content]
+        return self.block(lines)
+
+
+def chunk_schema(behaviours: Sequence[str], *, longest: int | None = None) -> Mapping[str, Any]:
+    """JSON schema of a chunk judgement. longest: characters of a string, items of a list times 40, for endpoints whose
+    models do not stop by themselves; None leaves both open, as strict providers want it."""
+    text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
+    quote = {"type": "string"} if longest is None else {"type": "string", "maxLength": min(longest, 140)}
+    finding = {
+        "type": "object",
+        "properties": {"quote": quote, "strength": {"type": "integer", "enum": [1, 2, 3]}},
+        "required": ["quote", "strength"],
+        "additionalProperties": False,
+    }
+    findings: dict[str, Any] = {"type": "array", "items": finding}
+    if longest is not None:
+        findings["maxItems"] = max(1, longest // 40)
+    return _object({"reasoning": text, **dict.fromkeys(behaviours, findings)})
+
+
+def final_schema(metrics: Sequence[str], *, longest: int | None = None) -> Mapping[str, Any]:
+    """JSON schema of a final judgement; `longest` as in `chunk_schema`."""
+    text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
+    return _object({"reasoning": text, **dict.fromkeys(metrics, {"type": "integer", "enum": list(range(11))})})
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

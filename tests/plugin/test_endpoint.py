@@ -1,0 +1,260 @@
+"""A real endpoint over HTTP: what is sent, what counts as the model's failure, and what is the instrument's."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from tests.fakes.openai_server import Fault, Reply
+from tests.fakes.scripted_model import ScriptedModel
+
+KEY = "sk-plugin-test-0123456789abcdefXYZ"
+RAW = ("--model", "m", "--prompting", "raw")
+FEW = (*RAW, "-k", "ps-01 or ps-02 or ps-03 or ps-04 or ps-05 or ps-06", "-p", "no:xdist")
+
+
+def _leaks(project, result, secret: str) -> list[str]:
+    """Where a secret, or a good part of it, can be read after a run."""
+    part = secret[10:26].encode()
+    found = [str(path) for path in project.path.rglob("*") if path.is_file() and part in path.read_bytes()]
+    return found + [name for name in ("stdout", "stderr") if part.decode() in getattr(result, name).str()]
+
+
+def test_what_is_sent(project, serve, distribution):
+    """75 scenarios in two modes and one probe; the schema only in schema mode, strict; the key on every request and
+    nowhere else."""
+    model = ScriptedModel("perfect")
+    server = serve(model, key=KEY)
+    project.reach(server, KEY)
+
+    result = project.pytest("--model", "some/model", *distribution)
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=150)
+    assert (len(model.asked), len(set(model.asked)), model.probes) == (150, 150, 1)
+    assert Counter(mode for mode, _ in model.asked) == {"schema": 75, "raw": 75}
+    for request in server.requests:
+        form = request.body.get("response_format")
+        assert request.body["model"] == "some/model"
+        assert (request.body["temperature"], request.body["max_tokens"]) == (0.0, 1024)
+        assert form is None or (form["type"], form["json_schema"]["strict"]) == ("json_schema", True)
+    (card, _) = project.report()["tempaffect"]["cards"]
+    assert card["integrity"]["enforcement_verified"] is True
+    assert card["integrity"]["served_models"] == ["some/model"]
+    usage = project.report()["usage"]["by_role"]["evaluated"]
+    assert (usage["requests"], usage["completion_tokens"], usage["failures"]) == (151, 755, 0)
+    assert _leaks(project, result, KEY) == []
+
+
+def test_the_answer_key_is_never_sent(project, serve):
+    """Neither ids nor labels of a scenario reach the model."""
+    server = serve(ScriptedModel())
+    project.reach(server)
+
+    project.pytest(*FEW)
+
+    for request in server.requests:
+        assert b"ps-0" not in request.raw
+        assert b"expected" not in request.raw
+        assert b"anchor" not in request.raw
+
+
+def test_failures_of_the_model_score_zero(project, serve):
+    """Refused, cut, empty or in prose: measured as a failure with its reason, never dropped and never an error."""
+    replies = {
+        "ps-01": Reply.refused(),
+        "ps-02": Reply.cut('{"detected_emotion": "ang'),
+        "ps-03": Reply(content=None),
+        "ps-04": "I would rather talk about it.",
+        "ps-05": Reply.filtered(),
+    }
+    project.reach(serve(ScriptedModel("perfect", replies=replies)))
+
+    result = project.pytest(*FEW)
+
+    result.assert_outcomes(passed=6, deselected=69)
+    items = project.items()
+    assert {name: items["raw", name]["reason"] for name in replies} == {
+        "ps-01": "refusal",
+        "ps-02": "truncated",
+        "ps-03": "empty_output",
+        "ps-04": "not_json",
+        "ps-05": "content_filter",
+    }
+    assert {(items["raw", name]["status"], items["raw", name]["score"]) for name in replies} == {("model_failed", 0.0)}
+    assert items["raw", "ps-06"]["status"] == "measured"
+    assert project.report()["tempaffect"]["cards"][0]["valid_output_rate"] == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize("distribution", [("-p", "no:xdist"), ("-n", "2")], ids=["no-xdist", "n2"])
+def test_failures_of_the_instrument_are_no_score(project, serve, distribution):
+    """Out of credit after 50 answers: the rest are test errors without a score, what was measured stays, no verdict."""
+    model = ScriptedModel("perfect", answers=50)
+    project.reach(serve(model), KEY)
+
+    result = project.pytest(*RAW, *distribution, "--gate", "tempaffect.valid_output_rate >= 0.5")
+
+    result.assert_outcomes(passed=50, errors=25)
+    assert result.ret == 11
+    items = Counter((item["status"], item["reason"], item["score"] is None) for item in project.items().values())
+    assert items == {("measured", None, False): 50, ("instrument_failed", "quota", True): 25}
+    (card,) = project.report()["tempaffect"]["cards"]
+    assert (card["missing"]["n"], card["valid_output_rate"]) == (25, 1.0)
+    assert project.report()["verdict"] == "incomplete"
+    assert project.report()["gates"][0]["outcome"] == "incomplete"
+    said = result.stdout.str()
+    assert "out of credit" in said
+    assert "Traceback" not in said
+    assert "pytest_spiral/" not in said
+
+
+def test_a_server_that_goes_away_is_no_score(project, serve):
+    """Connections refused in the middle of a run are tried again, then reported as what they are."""
+    model = ScriptedModel("perfect", answers=2, then=Fault.reset())
+    project.reach(serve(model))
+
+    result = project.pytest(*FEW, "--concurrency", "2")
+
+    result.assert_outcomes(passed=2, errors=4, deselected=69)
+    assert result.ret == 11
+    assert Counter(item["reason"] for item in project.items().values()) == {None: 2, "unreachable": 4}
+
+
+def test_a_schema_that_is_not_enforced_is_no_schema_mode(project, serve):
+    """An endpoint that only claims to enforce schemas is found out, and its schema card says so (B06)."""
+    project.reach(serve(ScriptedModel("perfect", enforces=False)))
+
+    project.pytest("--model", "m", "-k", "ps-01", "-p", "no:xdist")
+
+    schema, raw = (card["integrity"]["publication_blockers"] for card in project.report()["tempaffect"]["cards"])
+    assert "B06" in [blocker.split()[0] for blocker in schema]
+    assert "B06" not in [blocker.split()[0] for blocker in raw]
+
+
+def test_an_endpoint_that_refuses_schemas(project, serve):
+    """Exit code 4 with the way out, before anything is scored."""
+    server = serve(lambda body, n: Fault.status_code(400, "response_format json_schema is not supported"))
+    project.reach(server)
+
+    result = project.pytest("--model", "m", "-p", "no:xdist")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--prompting raw" in result.stderr.str()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("listing", [("fake",), 404], ids=["list-checks-the-key", "no-list"])
+@pytest.mark.parametrize("given", [None, "sk-wrong-0123456789abcdefWXYZ"], ids=["no-key", "wrong-key"])
+def test_a_key_that_is_refused(project, serve, listing, given):
+    """401: exit code 4 before any scored call; the key is not in the message though the server echoes it."""
+    model = ScriptedModel()
+    project.reach(serve(model, key=KEY, models=listing), given)
+
+    result = project.pytest("--model", "m", "-p", "no:xdist")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert model.asked == []
+    assert "EVALUATED_MODEL_API_KEY" in result.stderr.str()
+    if given:
+        assert _leaks(project, result, given) == []
+
+
+def test_nobody_there(project):
+    """A closed port: exit code 4 and what to check."""
+    project.setenv("EVALUATED_MODEL_BASE_URL", "http://127.0.0.1:9")
+
+    result = project.pytest("--model", "m", "-p", "no:xdist")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --model m: 127.0.0.1:9: connection refused: *EVALUATED_MODEL_BASE_URL*"])
+
+
+@pytest.mark.parametrize("distribution", [("-p", "no:xdist"), ("-n", "2")], ids=["no-xdist", "n2"])
+def test_no_key_at_all(project, distribution):
+    """The default endpoint needs a key: exit code 4 names the variables, and nothing is sent or created."""
+    result = project.pytest("--model", "gpt-5", *distribution)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (error,) = [line for line in result.errlines if line.strip()]
+    assert "EVALUATED_MODEL_API_KEY" in error
+    assert "OPENAI_API_KEY" in error
+    assert not (project.path / "reports").exists()
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
+def test_base_urls_as_people_write_them(project, serve, suffix):
+    """With and without /v1."""
+    model = ScriptedModel()
+    project.setenv("EVALUATED_MODEL_BASE_URL", serve(model).origin + suffix)
+
+    project.pytest(*RAW, "-k", "ps-01", "-p", "no:xdist")
+
+    assert model.asked == [("raw", "ps-01")]
+
+
+@pytest.mark.parametrize("url", ["example.org", "ftp://example.org", "https://u:secretpassword@example.org/v1"])
+def test_a_base_url_that_is_none(project, url):
+    """Exit code 4, one sentence; what may be a password is not repeated."""
+    project.setenv("EVALUATED_MODEL_BASE_URL", url)
+    project.setenv("EVALUATED_MODEL_API_KEY", KEY)
+
+    result = project.pytest(*RAW, "-p", "no:xdist")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "Traceback" not in result.stderr.str()
+    assert "base URL" in result.stderr.str()
+    assert _leaks(project, result, "x" * 10 + "secretpassword") == []
+
+
+def test_dot_env_is_read(project, serve, one_or_two):
+    """Key and address from .env where the user stands; the environment wins over it; workers read it, too."""
+    model = ScriptedModel()
+    server = serve(model, key=KEY)
+    (project.path / ".env").write_text(f"EVALUATED_MODEL_BASE_URL={server.base_url}\nEVALUATED_MODEL_API_KEY=wrong\n")
+    project.setenv("EVALUATED_MODEL_API_KEY", KEY)
+
+    result = project.pytest(*RAW, "-k", "ps-01 or ps-02", *one_or_two)
+
+    result.assert_outcomes(passed=2)
+    assert sorted(model.asked) == [("raw", "ps-01"), ("raw", "ps-02")]
+
+
+def test_fallbacks_of_the_environment(project, serve):
+    """OPENAI_BASE_URL serves a role that has no address of its own; a key meant for others stays away from it."""
+    model = ScriptedModel()
+    server = serve(model)
+    project.setenv("OPENAI_BASE_URL", server.base_url)
+    project.setenv("OPENAI_API_KEY", KEY)
+    project.setenv("OPENROUTER_API_KEY", KEY)
+
+    project.pytest(*RAW, "-k", "ps-01", "-p", "no:xdist")
+
+    assert model.asked == [("raw", "ps-01")]
+    assert KEY not in json.dumps([request.headers for request in server.requests])
+
+
+def test_spiral_toml_changes_the_request(project, serve):
+    """Parameters come from files, per model; the report shows what was sent."""
+    project.write(spiral__toml='[[model]]\nmatch = "m"\ntemperature = "unset"\nmax_completion_tokens = 77\n')
+    server = serve(ScriptedModel())
+    project.reach(server)
+
+    project.pytest(*RAW, "-k", "ps-01", "-p", "no:xdist")
+
+    body = server.requests[-1].body
+    assert (body.get("temperature"), body.get("max_tokens"), body.get("max_completion_tokens")) == (None, None, 77)
+    assert project.report()["run"]["config"]["models"][0]["params"] == {"max_completion_tokens": 77}
+
+
+def test_rate_limits_are_waited_out(project, serve):
+    """A 429 is no failure of anybody; it is tried again and counted."""
+    model = ScriptedModel()
+    limited = Fault.status_code(429, retry_after=0.05)
+    project.reach(serve(lambda body, n: limited if n in (0, 2) else model(body, n)))
+
+    result = project.pytest(*FEW)
+
+    result.assert_outcomes(passed=6, deselected=69)
+    assert project.report()["usage"]["by_role"]["evaluated"]["retries"] == 2

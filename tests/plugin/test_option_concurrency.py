@@ -1,0 +1,64 @@
+"""`--concurrency`: how many requests are in flight at most, over all workers together."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import DISTRIBUTIONS
+
+ARGS = ("--model", "m", "--prompting", "raw", "-m", "pressured_integrity")
+
+
+@pytest.mark.parametrize(
+    ("distribution", "limit"), [("no-xdist", 1), ("no-xdist", 4), ("n2", 4)], ids=["one", "four", "four-over-two"]
+)
+def test_no_more_than_asked_for(project, serve, distribution, limit):
+    """The bound holds over all workers; within it requests run side by side."""
+    server = serve(ScriptedModel(), latency=0.05)
+    project.reach(server)
+
+    result = project.pytest(*ARGS, "--concurrency", str(limit), *DISTRIBUTIONS[distribution])
+
+    result.assert_outcomes(passed=25, deselected=50)
+    assert limit // 2 < server.peak <= limit
+
+
+def test_a_models_own_bound_holds_over_all_workers(project, serve):
+    """`concurrency` in spiral.toml is the endpoint's bound, however many workers there are."""
+    project.write(spiral__toml='[[model]]\nmatch = "m"\nconcurrency = 2\n')
+    server = serve(ScriptedModel(), latency=0.05)
+    project.reach(server)
+
+    project.pytest(*ARGS, *DISTRIBUTIONS["n2"])
+
+    assert server.peak <= 2
+
+
+def test_many_at_once_by_default(project, serve):
+    """A run takes as long as its slowest request, not as long as all of them."""
+    server = serve(ScriptedModel(), latency=0.3)
+    project.reach(server)
+
+    project.pytest(*ARGS, *DISTRIBUTIONS["no-xdist"])
+
+    assert server.peak == 25
+
+
+@pytest.mark.parametrize("value", ["0", "-3", "all"])
+def test_a_wrong_number_is_a_usage_error(project, value):
+    """Whole numbers from 1."""
+    result = project.pytest(*ARGS, f"--concurrency={value}")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--concurrency*"])
+
+
+def test_ini(project):
+    """The ini key is checked like the option."""
+    project.write(pytest__ini="[pytest]\nspiral_concurrency = 0\n")
+
+    result = project.pytest(*ARGS)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*concurrency*"])

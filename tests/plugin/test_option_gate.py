@@ -1,0 +1,66 @@
+"""`--gate`: release conditions, their outcomes and their mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+PERFECT = ("--model", "dry/perfect", "-p", "no:xdist")
+VALID = "tempaffect.valid_output_rate"
+
+
+def test_outcomes_per_card_and_the_verdict_of_all(project):
+    """One row per gate and card; one failed gate fails the run, whatever the others say."""
+    gates = (f"{VALID} >= 0.9", "tempaffect[raw].valid_output_rate >= 0.99", f"{VALID} <= 0.5")
+
+    result = project.pytest(*PERFECT, *[part for gate in gates for part in ("--gate", gate)])
+
+    assert result.ret == 1
+    report = project.report()
+    assert [(row["expr"], row["prompting_mode"], row["outcome"]) for row in report["gates"]] == [
+        (gates[0], "schema_assisted", "pass"),
+        (gates[0], "raw_json", "pass"),
+        (gates[1], "raw_json", "inconclusive"),
+        (gates[2], "schema_assisted", "fail"),
+        (gates[2], "raw_json", "fail"),
+    ]
+    assert report["verdict"] == "fail"
+    result.stdout.fnmatch_lines(["gate PASS *", "gate INCONCLUSIVE *", "gate FAIL *", "verdict: FAIL"])
+
+
+def test_any_number_of_gates_in_ini(project):
+    """A list in the project's settings; native TOML and classic."""
+    project.write(pyproject__toml=f'[tool.pytest]\nspiral_gate = ["{VALID} >= 0.9", "tempaffect.score >= 0"]\n')
+
+    assert project.pytest(*PERFECT, "--prompting", "raw").ret == 0
+    assert [row["expr"] for row in project.report()["gates"]] == [f"{VALID} >= 0.9", "tempaffect.score >= 0"]
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [
+        ("tempaffect.valid_output_rat >= 0.5", "did you mean 'valid_output_rate'"),
+        ("tempaffect.nothing >= 0.5", "tempaffect.ubr_rate_deduped"),
+        ("spirals.score >= 1", "there is tempaffect"),
+        ("tempaffect[loud].score >= 1", "there is raw, schema"),
+        ("tempaffect.score", "at column 17"),
+        ("tempaffect.score > 1", "at column 18"),
+        ("tempaffect.score >= high", "at column 21"),
+        ("", "at column 1"),
+        ("tempaffect.score >= 0.5 and", "at column 25"),
+    ],
+)
+def test_a_gate_that_cannot_be_decided_is_a_usage_error(project, gate, says):
+    """Before anything is sent; the message lists what exists or points at the column."""
+    result = project.pytest(*PERFECT, f"--gate={gate}")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --gate *"])
+    assert says in result.stderr.str()
+    assert not (project.path / "reports").exists()
+
+
+def test_a_wrong_gate_in_ini_is_a_usage_error(project):
+    """The settings are no place to hide a mistake."""
+    project.write(pytest__ini="[pytest]\nspiral_gate = tempaffect.nothing >= 0.5\n")
+
+    assert project.pytest(*PERFECT).ret == pytest.ExitCode.USAGE_ERROR

@@ -1,0 +1,172 @@
+"""A run that broke off goes on where it stopped: nothing is paid for twice and the cards are what they would have been."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections import Counter
+
+import pytest
+
+from tests.fakes.openai_server import Fault
+from tests.fakes.scripted_model import ScriptedModel
+
+RUN = ("--model", "m", "--run-id", "r")
+
+
+def _kept(project) -> set[tuple[str, str]]:
+    """(mode, scenario id) of every reply in the run's store."""
+    with sqlite3.connect(project.folder("r") / "run.sqlite") as store:
+        rows = store.execute("SELECT unit, schema IS NOT NULL FROM reply").fetchall()
+    return {("schema" if schema else "raw", unit) for unit, schema in rows if unit != "enforcement-probe"}
+
+
+def test_what_is_missing_is_asked_and_nothing_else(project, serve, one_or_two):
+    """Interrupted by a dead account, resumed, resumed again: the missing requests, then none; cards as undisturbed."""
+    model = ScriptedModel("perfect", answers=100)
+    project.reach(serve(model))
+
+    broken = project.pytest(*RUN, *one_or_two)
+    kept = _kept(project)
+    measured = {key for key, item in project.items().items() if item["status"] == "measured"}
+    asked_before, model.answers = len(model.asked), None
+    resumed = project.pytest(*RUN, *one_or_two)
+    asked = model.asked[asked_before:]
+    resumed_cards = project.cards("r")
+    again = project.pytest(*RUN, *one_or_two)
+    asked_again = len(model.asked) - asked_before - len(asked)
+    undisturbed = project.pytest("--model", "m", "--run-id", "other", "-p", "no:xdist")
+
+    assert [broken.ret, resumed.ret, again.ret, undisturbed.ret] == [11, 0, 0, 0]
+    assert measured == kept
+    assert (len(kept), len(asked), len(set(asked))) == (100, 50, 50)
+    assert not kept & set(asked)
+    assert asked_again == 0
+    assert project.cards("r") == resumed_cards == project.cards("other")
+    assert project.report("r")["usage"]["by_role"]["evaluated"]["failures"] == 50
+    assert model.probes == 2
+
+
+def test_lf_finds_the_failed_instruments(project, serve, one_or_two):
+    """`--lf` runs exactly the items that were not measured, and together with what is kept that is all."""
+    model = ScriptedModel("perfect", answers=70)
+    project.reach(serve(model))
+    args = (*RUN, "--prompting", "raw", *one_or_two)
+
+    project.pytest(*args)
+    model.answers = None
+    result = project.pytest(*args, "--lf")
+
+    result.assert_outcomes(passed=5)
+    assert len(model.asked) == 80
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (("--prompting", "schema"), "prompting"),
+        (("--seed", "2"), "seed"),
+        (("--epochs", "2"), "epochs"),
+        (("--model", "dry/echo"), "models"),
+    ],
+    ids=["prompting", "seed", "epochs", "models"],
+)
+def test_another_configuration_is_another_run(project, change, field):
+    """Refused with the differing field named, and the old run's report untouched."""
+    args = ("--model", "dry/perfect", "--run-id", "r", "-p", "no:xdist", "-k", "ps-01")
+    project.pytest(*args)
+    before = (project.folder("r") / "report.json").read_bytes()
+
+    result = project.pytest(*args, *change)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = " ".join(result.stderr.str().split())
+    assert f"another configuration: {field} (was" in said
+    assert "--run-id" in said
+    assert (project.folder("r") / "report.json").read_bytes() == before
+
+
+def test_another_endpoint_is_another_run(project, serve):
+    """The same name at another address may be another model."""
+    first, second = serve(ScriptedModel()), serve(ScriptedModel())
+    args = (*RUN, "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
+    project.reach(first)
+    project.pytest(*args)
+    project.reach(second)
+
+    result = project.pytest(*args)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert second.requests == []
+
+
+def test_what_does_not_decide_the_measurement_may_change(project):
+    """Gates, policy and concurrency of a resumed run are free."""
+    args = ("--model", "dry/perfect", "--run-id", "r", "-p", "no:xdist", "-k", "ps-01")
+    project.pytest(*args)
+
+    result = project.pytest(*args, "--gate", "tempaffect.score <= 1", "--gate-policy", "point", "--concurrency", "3")
+
+    assert result.ret == 11
+    assert len(project.report("r")["gates"]) == 2
+
+
+def test_a_killed_run_loses_nothing_it_was_told(project, serve, wait_for, end, distribution):
+    """kill -9 in the middle: after it, no request whose reply was committed is ever sent again."""
+    model = ScriptedModel("perfect")
+    server = serve(model, latency=0.05)
+    project.reach(server)
+    args = (*RUN, "--prompting", "raw", "--concurrency", "4", *distribution)
+
+    process = project.start(*args)
+    wait_for(lambda: len(model.asked) >= 30)
+    end(process, signal.SIGKILL)
+    wait_for(lambda: server.in_flight == 0)
+    kept, before = _kept(project), len(model.asked)
+    result = project.pytest(*args)
+
+    asked = Counter(model.asked[before:])
+    assert result.ret == 0
+    assert len(kept) >= 20
+    assert not kept & set(asked)
+    assert len(kept) + len(asked) == 75
+    assert set(asked.values()) == {1}
+    assert not list(project.folder("r").glob(".*"))
+
+
+def test_a_run_that_died_before_its_first_reply_resumes(project, serve):
+    """An endpoint that refuses the key leaves a run folder behind; with the right key the same run goes on."""
+    model = ScriptedModel()
+    refused = [True]
+    project.reach(serve(lambda body, n: Fault.status_code(401) if refused[0] else model(body, n)))
+    args = (*RUN, "-k", "ps-01", "-p", "no:xdist")
+
+    first = project.pytest(*args)
+    refused[0] = False
+    second = project.pytest(*args)
+
+    assert [first.ret, second.ret] == [4, 11]
+    second.assert_outcomes(passed=2, deselected=148)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"not a database at all, but long enough to look like one" * 40, "damaged"), (None, "not a run store")],
+    ids=["garbage", "foreign"],
+)
+def test_a_store_that_is_none_of_ours(project, content, says):
+    """Refused with the file named; the file is left as it is."""
+    path = project.folder("r") / "run.sqlite"
+    path.parent.mkdir(parents=True)
+    if content is None:
+        with sqlite3.connect(path) as foreign:
+            foreign.execute("CREATE TABLE theirs (a)")
+        content = path.read_bytes()
+    path.write_bytes(content)
+
+    result = project.pytest("--model", "dry/perfect", "--run-id", "r", "-p", "no:xdist")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert says in result.stderr.str()
+    assert "run.sqlite" in result.stderr.str()
+    assert path.read_bytes() == content
