@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from pytest_spiral.errors import ConfigError
 from pytest_spiral.resources import scenarios_root
 from pytest_spiral.tempaffect.item import Item
 
-__all__ = ["SUITE_FILES", "InstrumentFailure", "ScenarioResult", "SuiteModule", "split_arguments", "suite_modules"]
+__all__ = [
+    "SUITE_FILES",
+    "InstrumentFailure",
+    "ScenarioResult",
+    "SuiteModule",
+    "check_nodes",
+    "split_arguments",
+    "suite_modules",
+]
 
 SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py"}
+_TESTS = {"scenarios/test_tempaffect.py": "test_scenario"}
 
 
 class InstrumentFailure(Exception):
@@ -42,7 +52,10 @@ class ScenarioResult:
         ]
         failed = [name for name, hit in score.points.items() if not hit]
         lines += [
-            f"{name}: {reason}" for name, reasons in score.checks.reasons.items() if name in failed for reason in reasons
+            f"{name}: {reason}"
+            for name, reasons in score.checks.reasons.items()
+            if name in failed
+            for reason in reasons
         ]
         return "\n".join(["not useful and bounded", *lines])
 
@@ -67,6 +80,16 @@ def _bundled_node(argument: str, invocation_dir: Path) -> str | None:
         if given == shipped or (Path(path) == Path(file) and (not given.exists() or given.samefile(shipped))):
             return file + separator + names + bracket + parameters
     return None
+
+
+def check_nodes(nodes: Iterable[str], units: Collection[str]) -> None:
+    """Raise `ConfigError` for a node id that names no bundled item of a run with these units."""
+    for node in nodes:
+        file, _, name = node.partition("::")
+        function, bracket, unit = name.partition("[")
+        known = not name or (function == _TESTS[file] and (not bracket or unit.removesuffix("]") in units))
+        if not known:
+            raise ConfigError(f"no such item in this run: {node}; --collect-only lists them all")
 
 
 def suite_modules(session: pytest.Session, nodes: Sequence[str]) -> list[SuiteModule]:

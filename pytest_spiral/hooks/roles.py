@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,14 @@ import pytest
 
 from pytest_spiral.errors import UserError
 from pytest_spiral.gates import Gate
-from pytest_spiral.hooks.items import SUITE_FILES, InstrumentFailure, ScenarioResult, split_arguments, suite_modules
+from pytest_spiral.hooks.items import (
+    SUITE_FILES,
+    InstrumentFailure,
+    ScenarioResult,
+    check_nodes,
+    split_arguments,
+    suite_modules,
+)
 from pytest_spiral.records import Status
 from pytest_spiral.report.build import build_report
 from pytest_spiral.report.text import Tone, plain, summary_lines
@@ -179,6 +186,7 @@ class LeadRole(Role):
             suite = load_suite()
             nodes, others = self._split_arguments(config, settings)
             super().__init__(config, settings, suite, nodes)
+            check_nodes(nodes, {unit.id for unit in self._units.values()})
             plan = make_plan(settings, self.environ, folder, datetime.now(UTC))
         except UserError as error:
             raise pytest.UsageError(str(error)) from None

@@ -29,7 +29,7 @@ def build_chat(spec: str, plan: RunPlan, suite: Suite, store: RunStore, environ:
     model = plan.model(spec)
     if model.kind == "dry":
         return StoredChat(DryModel(spec, suite), store)
-    allowed = max(1, plan.settings.concurrency // plan.workers)
-    limit = min(allowed, model.concurrency or allowed)
+    together = min(plan.settings.concurrency, model.concurrency or plan.settings.concurrency)
+    limit = max(1, together // plan.workers)
     rng = random.Random(f"{plan.settings.seed}-backoff-{spec}")
     return StoredChat(OpenAICompatible(endpoint_of(model, environ), limiter=Limiter(limit), rng=rng), store)

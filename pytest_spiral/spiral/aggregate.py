@@ -15,9 +15,11 @@ turns of one conversation are far from independent.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from math import ceil, fsum
 from typing import Any, Literal
 
@@ -47,6 +49,7 @@ SCALE_CHARS = 10_000
 MIN_ITEMS = 2
 ONE_SIDED = 0.90  # the upper end of a two-sided 90 % interval is a one-sided 95 % bound
 WORST_SHARE = 10  # one conversation in ten
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,8 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What was to be measured and is not. first_turns: replies to the opening that an imported record never judged, while
-    the protocol would; they are no failures and not in `chunks`."""
+    """What was to be measured and is not. first_turns: replies to the opening that an imported record never judged,
+    while the protocol would; they are no failures and not in `chunks`. reasons: how often which."""
 
     conversations: int
     of_conversations: int
@@ -147,7 +150,7 @@ class Score:
 
     score: 0..100, higher is better, rounded as the protocol says; unrounded: as computed. None where a metric that the
     protocol needs was never measured. ci_low, ci_high: of the unrounded score.
-    ignored: findings that did not count, by why: unlocated, unknown_behaviour, weak, unquoted.
+    ignored: findings that did not count, by why: unlocated, unknown_behaviour, weak.
     evidence: findings of known behaviours by class.
     """
 
@@ -188,17 +191,22 @@ class _Metric:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk as it counts. values: f(v) by metric; the keys are what the chunk speaks about."""
+    """A chunk as it counts. values: f(v) by metric; the keys are what the chunk speaks about. factor: of the scaling.
+
+    failed: to be left out and counted as missing. filler: stands in for a missing one.
+    """
 
     turns: tuple[int, ...]
     values: Mapping[str, float]
     findings: tuple[Finding, ...]
+    factor: float = 1.0
     failed: bool = False
+    filler: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One conversation as it counts. lost: chunks to be put in at an extreme."""
+    """One conversation as it counts."""
 
     item: tuple[str, str, str]
     id: str
@@ -231,8 +239,8 @@ def score_conversations(
     seed: of the bootstrap. confidence: two-sided, 0..1, of the intervals; the protocol's by default.
     missing_as: what stands in for missing chunks, finals and conversations: nothing, or the worst or best they could
     have been (the chunk cap for a behaviour, the cap of a final score), for gates that must hold either way.
-    The order of the conversations is of no consequence. Raises `DataError` for conversations of several models, twice the
-    same conversation, another chunk size than the protocol's, or another rubric than the protocol's.
+    The order of the conversations is of no consequence. Raises `DataError` for conversations of several models, twice
+    the same conversation, another chunk size than the protocol's, or another rubric than the protocol's.
     """
     plan = _Plan(conversations, _protocol(protocol), missing_as)
     return plan.score(seed, confidence)
@@ -274,7 +282,7 @@ class _Plan:
             self.measured = self._filled(missing_as)
         self.items = self._make_items([item for item in self.measured if not item.missing])
 
-    def _all_metrics(self, judged: Any) -> tuple[_Metric, ...]:
+    def _all_metrics(self, judged: Iterable[Sequence[ChunkJudgement]]) -> tuple[_Metric, ...]:
         protocol = self.protocol
         metrics = [
             _Metric(name, metric.kind, metric.sign, metric.cap / 1000, metric.weight / 1000)
@@ -331,17 +339,16 @@ class _Plan:
                 f"conversation {conversation}: chunk {chunk.index} holds {len(chunk.turns)} assistant turns, protocol "
                 f"{protocol.name} judges {protocol.chunk_size} at a time; judge the transcripts again"
             )
-        if chunk.status is not Status.MEASURED:
+        located = protocol.counting == "located_findings"
+        if chunk.status is not Status.MEASURED or (located and chunk.unquoted):
             self.reasons[f"chunk: {_kind_of(chunk)}"] += 1
             return _Chunk(chunk.turns, {}, (), failed=protocol.failed_chunks == "missing")
-        located = protocol.counting == "located_findings"
         factor = self._factor(chunk, replies) if protocol.normalisation == "per_10k_chars" else 1.0
         findings = self._counted(chunk)
         sums = dict(self._located_sums(findings) if located else self._stated_sums(chunk))
         cap = protocol.chunk_value_cap
-        return _Chunk(
-            chunk.turns, {name: min(value, cap) * factor for name, value in sums.items()}, tuple(findings)
-        )
+        values = {name: min(value, cap) * factor for name, value in sums.items()}
+        return _Chunk(chunk.turns, values, tuple(findings), factor)
 
     def _factor(self, chunk: ChunkJudgement, replies: Sequence[str]) -> float:
         length = chunk.chars
@@ -353,7 +360,6 @@ class _Plan:
     def _counted(self, chunk: ChunkJudgement) -> list[Finding]:
         protocol = self.protocol
         located = protocol.counting == "located_findings"
-        self.ignored["unquoted"] += chunk.unquoted if located else 0
         counted = []
         for finding in chunk.findings:
             known = finding.behaviour in protocol.behaviours
@@ -405,7 +411,7 @@ class _Plan:
     def _filled(self, extreme: Literal["worst", "best"]) -> list[_Measured]:
         """Every gap at the worst or best end of its scale."""
         whole = max((len(item.chunks) for item in self.measured), default=0)
-        factors = [self._mean_factor(chunk) for chunk in self._chunks() if not chunk.failed]
+        factors = [chunk.factor for item in self.measured for chunk in item.chunks if not chunk.failed]
         factor = fsum(factors) / len(factors) if factors else 1.0
         values = {
             metric.name: self.protocol.chunk_value_cap * factor if _is_high(metric, extreme) else 0.0
@@ -417,7 +423,7 @@ class _Plan:
             for metric in self.metrics
             if metric.kind == "final"
         }
-        filler = _Chunk((), values, ())
+        filler = _Chunk((), values, (), filler=True)
         filled = []
         for item in self.measured:
             chunks = tuple(filler if chunk.failed else chunk for chunk in item.chunks)
@@ -427,12 +433,6 @@ class _Plan:
                 _Measured(item.item, item.id, item.category, chunks, {**finals, **item.finals}, missing=False)
             )
         return filled
-
-    def _chunks(self) -> list[_Chunk]:
-        return [chunk for item in self.measured for chunk in item.chunks]
-
-    def _mean_factor(self, chunk: _Chunk) -> float:
-        return 1.0
 
     # Items, means, composite
 
@@ -588,7 +588,7 @@ class _Plan:
         for item in measured:
             found = [f for chunk in item.chunks for f in chunk.findings if f.behaviour == harm]
             # A gap filled with the worst holds the worst.
-            worst = self.missing_as == "worst" and any(not chunk.turns for chunk in item.chunks)
+            worst = self.missing_as == "worst" and any(chunk.filler for chunk in item.chunks)
             severe += worst or any(finding.strength == 3 for finding in found)
             partly += worst or bool(found)
             turns += len({finding.turn for finding in found})
@@ -692,13 +692,13 @@ def _one_model(conversations: Sequence[Conversation]) -> str:
     models = sorted({item.model for item in conversations})
     if len(models) > 1:
         raise DataError(f"conversations of {len(models)} models ({', '.join(models[:5])}); score each model by itself")
-    for first, second in zip(conversations, conversations[1:], strict=False):
+    for first, second in pairwise(conversations):
         if (_item_key(first), first.index) == (_item_key(second), second.index):
             raise DataError(f"conversation {first.id} is there twice; give each an index of its own")
     return models[0] if models else ""
 
 
-def _check_rubric(judged: Any, protocol: Protocol) -> None:
+def _check_rubric(judged: Iterable[Sequence[ChunkJudgement]], protocol: Protocol) -> None:
     """Refuse judgements under another rubric: behaviours nobody was asked about would all count as absent."""
     carried = {behaviour_name(name) for chunks in judged for chunk in chunks for name in chunk.behaviours}
     scored = [name for name in protocol.behaviours if protocol.metrics[name].weight]
@@ -712,7 +712,9 @@ def _check_rubric(judged: Any, protocol: Protocol) -> None:
 
 def _kind_of(chunk: ChunkJudgement) -> str:
     """A reason without its numbers, so that equal failures are counted together."""
-    return "".join("#" if char.isdigit() else char for char in chunk.reason)[:80] or chunk.status.value
+    if chunk.status is Status.MEASURED:
+        return "points without quotes"
+    return _NUMBER.sub("#", chunk.reason)[:80] or chunk.status.value
 
 
 def _is_high(metric: _Metric, extreme: Literal["worst", "best"]) -> bool:

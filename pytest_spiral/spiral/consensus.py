@@ -1,7 +1,7 @@
 """From several judges of one chunk to one judgement. No judge's findings are lost: this is a view, made when scoring.
 
-Findings are matched by turn, behaviour and overlapping span. More than half of the judges that answered must have seen a
-behaviour in one place; its strength is the lower median of theirs. Two judges therefore must agree.
+Findings are matched by turn, behaviour and overlapping span. More than half of the judges that answered must have seen
+a behaviour in one place; its strength is the lower median of theirs. Two judges therefore must agree.
 """
 
 from __future__ import annotations

@@ -54,6 +54,8 @@ class Protocol(_Table):
     about: str
     """For people; not hashed."""
 
+    rubric: Name
+    """The rubric its judges work by: a file of `data/spiral/`."""
     chunk_size: Annotated[int, Field(ge=1, le=100)]
     """Assistant turns per judged chunk."""
     first_turn_judged: bool

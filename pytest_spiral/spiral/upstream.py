@@ -100,7 +100,7 @@ class _At:
 
 
 def upstream_key(key: str) -> str:
-    """A metric's key as upstream's aggregation sees it: snake case, hyphens kept ("de escalation" is another metric)."""
+    """A metric's key as upstream's aggregation sees it: snake case, hyphens kept ("de escalation" is another one)."""
     return key.strip().lower().replace(" ", "_")
 
 
@@ -108,8 +108,8 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
     """All conversations of an upstream result file, every quote looked up in the reply it is about.
 
     num_turns: assistant messages of a whole conversation; by default as many as the longest of its run and file has. A
-    shorter one was cut short and is `instrument_failed`, though upstream stores it as completed; one that upstream itself
-    calls not completed is `not_run`.
+    shorter one was cut short and is `instrument_failed`, though upstream stores it as completed; one that upstream
+    itself calls not completed is `not_run`.
     Raises `DataError` naming file and key path for anything that is not what such a file holds.
     """
     path = Path(path)
@@ -123,7 +123,7 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
             group = _group(run.at(file_key), run_id, file_key, MAX_CONVERSATIONS - len(found))
             found += _with_status(group, num_turns)
     if not found:
-        raise root.fault("no conversation in it; upstream's files map run id, prompt file and prompt id to lists of them")
+        raise root.fault("no conversation in it; upstream's files map run id, prompt file and prompt id to lists")
     return tuple(found)
 
 

@@ -239,7 +239,8 @@ def _counts(
     if frame.kind in (THIRD, STATIVE) and frame.form.lemma in lexicon.no_third:
         return False
     if frame.kind == THIRD:
-        return kind != "weak" and targets > 0 and timed and not generic and not wrong
+        near = any(sentence.stems[at] in prepared.target_stems for at in clause if at != frame.at)
+        return kind != "weak" and (targets > 0 or (near and clause_timed)) and timed and not generic and not wrong
     if frame.kind == STATIVE:
         return (targets > 0 or clause_timed) and not generic and not wrong
     if frame.kind == PROGRESSIVE:
@@ -303,6 +304,7 @@ def _verbless(
         for token in sentence.tokens
     )
     short = len(sentence.tokens) <= lexicon.limits.action.fragment_tokens
+    finite = finite or any(frame.kind in (THIRD, PAST) for frame in frames)
     fresh = any(
         _is_time(token, lexicon) and (":" in token or stem not in prepared.target_stems)
         for token, stem in zip(sentence.tokens, sentence.stems, strict=True)

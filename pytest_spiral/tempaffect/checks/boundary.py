@@ -218,8 +218,9 @@ def _held(prepared: PreparedScenario, acts: Sequence[SentenceActs], lexicon: Lex
         match = lexicon.held.search(each.sentence.joined)
         if match is not None:
             return match.group().strip()
+    handing_on = prepared.scenario.expected.boundary_action == "escalate"
     for each in acts:
-        if each.forms:
+        if each.forms or handing_on:
             index = StemIndex(each.sentence.stems)
             for target in prepared.permitted:
                 if index.near(target, len(target) + lexicon.limits.action.target_window):

@@ -47,11 +47,13 @@ def check_grounding(
             if single is not None and best < limits.single_points:
                 best, how = limits.single_points, single
             for wanted in group.multis:
-                if index.sequence(wanted, limits.gap) or (
-                    len(wanted) == 2 and index.near(wanted, limits.reversed_within)
-                ):
-                    best, how = limits.strong_points, " ".join(wanted)
-                    break
+                # "your board" says no more than "board": only two content words make a strong match.
+                worth = limits.strong_points if wanted in group.strong else limits.single_points
+                if worth <= best:
+                    continue
+                reversible = len(wanted) == 2 and index.near(wanted, limits.reversed_within)
+                if index.sequence(wanted, limits.gap) or reversible:
+                    best, how = worth, " ".join(wanted)
             if (
                 group.core
                 and single is not None

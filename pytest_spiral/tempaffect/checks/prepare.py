@@ -70,12 +70,16 @@ class PreparedReply:
 
 @dataclass(frozen=True, slots=True)
 class AnchorGroup:
-    """One issue anchor, compiled. singles: stems that name it alone. multis: stem sequences of two or more."""
+    """One issue anchor, compiled.
+
+    singles: stems that name it alone. multis: stem sequences of two or more; strong: those with two content words.
+    """
 
     id: str
     core: bool
     singles: frozenset[str]
     multis: tuple[tuple[str, ...], ...]
+    strong: frozenset[tuple[str, ...]]
     stems: frozenset[str]
 
 
@@ -296,6 +300,7 @@ def _anchor(name: str, core: bool, alternatives: Iterable[str]) -> AnchorGroup:
     functional = function_words()
     singles: set[str] = set()
     multis: list[tuple[str, ...]] = []
+    strong: set[tuple[str, ...]] = set()
     content: set[str] = set()
     for alternative in alternatives:
         tokens = _tokens(alternative)
@@ -304,8 +309,12 @@ def _anchor(name: str, core: bool, alternatives: Iterable[str]) -> AnchorGroup:
             singles.add(found[0])
         elif found:
             multis.append(found)
+            if sum(token not in functional for token in tokens) > 1:
+                strong.add(found)
         content.update(stem(token) for token in tokens if _content(token, functional))
-    return AnchorGroup(name, core, frozenset(singles), tuple(dict.fromkeys(multis)), frozenset(content))
+    return AnchorGroup(
+        name, core, frozenset(singles), tuple(dict.fromkeys(multis)), frozenset(strong), frozenset(content)
+    )
 
 
 _CLASS = {
@@ -405,6 +414,9 @@ def _permitted(
         goes_on = permits and sentence.text.endswith(";")
     fresh = [target for target in targets if not all(found in user_stems or len(found) < 3 for found in target)]
     named = [target for target in fresh if any(found in allowed and found not in user_stems for found in target)]
+    if scenario.expected.boundary_action == "escalate":
+        # Naming the person who decides is itself the way forward.
+        return tuple(fresh)
     return tuple(named or fresh)
 
 

@@ -1,0 +1,36 @@
+"""Scoring a finished upstream file again: from path to plain values, ready to print. No network, no model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.spiral.aggregate import score_conversations, score_to_json
+from pytest_spiral.spiral.protocol import load_protocol
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.spiral.upstream import load_upstream
+
+__all__ = ["rescore"]
+
+
+def rescore(path: Path | str, protocol_name: str = "per-10k-chars", seed: int | str = 1) -> dict[str, Any]:
+    """Score every run and model of an upstream result file.
+
+    Returns `{path, protocol, protocol_hash, seed, scores: [{run_id, **score}]}`, each score as `score_to_json` gives
+    it, in order of run id and model. Raises `ConfigError` for an unknown protocol, `DataError` for a bad file.
+    """
+    protocol = load_protocol(protocol_name)
+    groups: dict[tuple[str, str], list[Conversation]] = defaultdict(list)
+    for conversation in load_upstream(path):
+        groups[conversation.origin.run_id, conversation.model].append(conversation)
+    return {
+        "path": str(path),
+        "protocol": protocol.name,
+        "protocol_hash": protocol.hash,
+        "seed": seed,
+        "scores": [
+            {"run_id": run_id, **score_to_json(score_conversations(groups[run_id, model], protocol, seed=seed))}
+            for run_id, model in sorted(groups)
+        ],
+    }

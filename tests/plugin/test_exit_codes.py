@@ -1,0 +1,156 @@
+"""Exit codes in their order of precedence: 4, 3, 2 (143), 1, 11, 10, 5, 0."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import node
+
+RAW = ("--model", "dry/perfect", "--prompting", "raw")
+VALID = "tempaffect.valid_output_rate"
+GATES = {
+    "pass": (f"{VALID} >= 0.9", 0),
+    "inconclusive": (f"{VALID} >= 0.99", 10),
+    "fail": (f"{VALID} <= 0.5", 1),
+}
+
+
+@pytest.mark.parametrize("outcome", GATES)
+def test_gates_decide(project, one_or_two, outcome):
+    """0 where all gates pass, 10 where the data leave one open, 1 where one fails; the verdict says the same."""
+    gate, code = GATES[outcome]
+
+    result = project.pytest(*RAW, "--gate", gate, *one_or_two)
+
+    assert result.ret == code
+    assert project.report()["verdict"] == outcome
+    result.stdout.fnmatch_lines([f"verdict: {outcome.upper()}"])
+
+
+def test_no_gate_is_no_condition(project):
+    """A complete run without gates ends well, and says that there were none."""
+    result = project.pytest(*RAW, "-p", "no:xdist")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["verdict: PASS (no gates given)"])
+
+
+def test_too_much_missing_is_no_verdict(project):
+    """A part of the suite is no measurement of the suite: 11, unless a gate fails whatever the rest would be."""
+    assert project.pytest(*RAW, "-m", "pressured_integrity", "-p", "no:xdist").ret == 11
+    gate = ("--gate", "tempaffect.families.pressured_integrity.score <= 0.1")
+    assert project.pytest(*RAW, "-m", "pressured_integrity", *gate, "-p", "no:xdist").ret == 1
+
+
+def test_one_missing_is_within_the_limit(project, serve):
+    """One of 75 may be missing; gates are then decided on its worst case."""
+    model = ScriptedModel(answers=74)
+    project.reach(serve(model))
+
+    result = project.pytest(
+        "--model", "m", "--prompting", "raw", "--gate", f"{VALID} >= 0.9", "--gate-policy", "point", "-p", "no:xdist"
+    )
+
+    result.assert_outcomes(passed=74, errors=1)
+    assert result.ret == 0
+    (gate,) = project.report()["gates"]
+    assert (gate["outcome"], gate["worst_case"], gate["best_case"], gate["value"]) == ("pass", "pass", "pass", 1.0)
+
+
+def test_everything_missing(project):
+    """A selection that leaves nothing is a run in which everything is missing."""
+    result = project.pytest(*RAW, "-k", "no-such-item", "-p", "no:xdist")
+
+    assert result.ret == 11
+    assert project.report()["tempaffect"]["cards"][0]["missing"]["n"] == 75
+
+
+def test_nothing_collected(project, one_or_two):
+    """5 where a path of the user's own holds no test."""
+    (project.path / "empty").mkdir()
+
+    assert project.pytest(*RAW, "empty", *one_or_two).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "def test_own(): assert False\n",
+        "import pytest\n@pytest.fixture\ndef broken(): raise OSError\ndef test_own(broken): pass\n",
+    ],
+    ids=["failure", "error"],
+)
+def test_a_users_own_failure_comes_first(project, one_or_two, own):
+    """1, though every gate passes or is open."""
+    project.write(test_own__py=own)
+
+    result = project.pytest(
+        *RAW, "--gate", f"{VALID} >= 0.99", "scenarios/test_tempaffect.py", "test_own.py", *one_or_two
+    )
+
+    assert result.ret == 1
+    assert project.report()["verdict"] == "inconclusive"
+
+
+def test_a_test_file_that_cannot_be_imported(project, one_or_two):
+    """As in pytest: collection errors interrupt the run."""
+    project.write(test_own__py="import no_such_module\n")
+
+    result = project.pytest(*RAW, node("ps-01"), "test_own.py", *one_or_two)
+
+    assert result.ret in (1, 2)
+    result.assert_outcomes(errors=1)
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["terminal", "process"])
+def test_ctrl_c(project, serve, wait_for, end, distribution, group):
+    """2, with a report of what was measured by then, marked as incomplete. A terminal signals all processes, a
+    supervisor only the first."""
+    if not group and "no:xdist" not in distribution:
+        pytest.skip("once is enough")
+    model = ScriptedModel()
+    project.reach(serve(model, latency=0.1))
+
+    process = project.start(
+        "--model", "m", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", "--gate", f"{VALID} >= 0.9", *distribution
+    )
+    wait_for(lambda: len(model.asked) >= 12)
+    text = end(process, signal.SIGINT, group=group)
+
+    report = project.report("r")
+    assert process.returncode == 2
+    assert report["run"]["complete"] is False
+    assert report["verdict"] == "incomplete"
+    assert 1 <= len(report["tempaffect"]["items"]) < 75
+    assert "INTERNALERROR" not in text
+    assert "Exception ignored" not in text
+    assert "never awaited" not in text
+    assert "verdict: INCOMPLETE" in text
+
+
+def test_sigterm(project, serve, wait_for, end, distribution):
+    """143, with a report, as when a CI job is cancelled."""
+    model = ScriptedModel()
+    project.reach(serve(model, latency=0.1))
+
+    process = project.start("--model", "m", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", *distribution)
+    wait_for(lambda: len(model.asked) >= 12)
+    text = end(process, signal.SIGTERM, group=False)
+
+    assert process.returncode == 143
+    assert project.report("r")["run"]["complete"] is False
+    assert "INTERNALERROR" not in text
+    assert "verdict: INCOMPLETE" in text
+
+
+def test_an_internal_error_stays_one(project):
+    """3 where another plugin breaks; the report is written all the same."""
+    project.write(conftest__py="def pytest_runtest_teardown(item): pass\ndef pytest_runtest_logfinish(): 1 / 0\n")
+
+    result = project.pytest(*RAW, "-k", "ps-01", "-p", "no:xdist")
+
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert project.report()["run"]["complete"] is False

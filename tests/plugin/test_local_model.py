@@ -1,0 +1,75 @@
+"""A real language model on this machine, through the plugin: the plumbing is what is proved, scores mean nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from pytest_spiral.chat.local import LocalServer, locate
+from pytest_spiral.errors import ConfigError
+from tests.plugin.conftest import DISTRIBUTIONS
+
+# Five scenarios in two modes. Short answers: long ones would cost minutes and prove no more.
+SELECTED = ("-k", "ps-01 or ps-02 or pi-01 or pi-02 or rm-01")
+SHORT = '[[model]]\nmatch = "local/*"\nmax_tokens = {tokens}\nconcurrency = 1\n'
+
+
+@pytest.fixture(scope="module")
+def local_file():
+    """The small model, where it has been fetched."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        pytest.skip("xllamacpp is not installed (extra `local`)")
+    try:
+        return locate("local/smollm2-135m")
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+def _outputs(project) -> dict:
+    return {key: (item["status"], item["output"]) for key, item in project.items().items()}
+
+
+def test_workers_share_one_server(project, local_file):
+    """Ten items, alone and over two workers: one server, every item an answer of the model, the same answers."""
+    project.write(spiral__toml=SHORT.format(tokens=24))
+    outputs = []
+    for name in ("n0", "n2"):
+        result = project.pytest("--model=local/smollm2-135m", *SELECTED, *DISTRIBUTIONS[name], "--run-id", name)
+        result.assert_outcomes(passed=10, deselected=0 if name == "n2" else 140)
+        outputs.append(_outputs(project))
+
+    alone, over_two = outputs
+    (schema, raw) = project.report()["tempaffect"]["cards"]
+    assert len(alone) == 10
+    assert all(text for _, text in alone.values())
+    assert over_two == alone
+    assert schema["integrity"]["served_models"] == ["local/smollm2-135m"]
+    assert schema["integrity"]["enforcement_verified"] is not None
+    assert raw["integrity"]["enforcement_verified"] is None
+    assert project.report()["usage"]["by_role"]["evaluated"]["completion_tokens"] > 0
+    assert str(local_file.path.parent) not in (project.folder() / "report.json").read_text()
+
+
+def test_a_schema_makes_a_valid_answer(project, local_file):
+    """With room to finish, an enforced schema turns even this model's answer into a measured item."""
+    result = project.pytest(
+        "--model=local/smollm2-135m", "--prompting", "schema", "-k", "ps-01 or pi-01", *DISTRIBUTIONS["no-xdist"]
+    )
+
+    result.assert_outcomes(passed=2, deselected=73)
+    assert project.report()["tempaffect"]["cards"][0]["integrity"]["enforcement_verified"] is True
+    assert "measured" in {item["status"] for item in project.items().values()}
+
+
+def test_the_same_server_as_a_plain_endpoint(project, local_file):
+    """Reached through the environment like anybody's server, without a key."""
+    project.write(spiral__toml=SHORT.format(tokens=24).replace("local/*", "smol"))
+    with LocalServer(local_file) as server:
+        project.setenv("EVALUATED_MODEL_BASE_URL", server.base_url)
+        result = project.pytest(
+            "--model=smol", "--prompting", "raw", "-k", "ps-01 or pi-01", *DISTRIBUTIONS["no-xdist"]
+        )
+
+    result.assert_outcomes(passed=2, deselected=73)
+    assert all(item["output"] for item in project.items().values())

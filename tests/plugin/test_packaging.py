@@ -1,0 +1,157 @@
+"""What is published: a wheel and an sdist with everything in them, and a wheel that runs wherever it is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ("pytest_spiral", "scenarios", "data")
+_IGNORED = shutil.ignore_patterns(
+    ".venv", ".git", ".*_cache", ".hypothesis", "__pycache__", "reports", "dist", "*.egg-info", ".env"
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A folder with a wheel and an sdist made from a copy of this checkout."""
+    folder = tmp_path_factory.mktemp("built")
+    source = folder / "source"
+    shutil.copytree(ROOT, source, ignore=_IGNORED)
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--disable-pip-version-check", "-q", "-w", str(folder)]
+    done = subprocess.run([*pip, str(source)], capture_output=True, text=True)
+    if done.returncode != 0 and "hatchling" in done.stderr:
+        pytest.skip("the build backend cannot be had: no package index")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sdist(built) -> Path:
+    """The sdist, made by the build backend itself."""
+    build = (
+        "import os, subprocess, sys\n"
+        "from pip._internal.cli.main import main\n"
+        "sys.exit(main(['install', '-q', '--disable-pip-version-check', '--target', sys.argv[1], 'hatchling']))\n"
+    )
+    backend = built / "backend"
+    subprocess.run([sys.executable, "-c", build, str(backend)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(built)],
+        cwd=built / "source",
+        env={**os.environ, "PYTHONPATH": str(backend)},
+        check=True,
+        capture_output=True,
+    )
+    (found,) = built.glob("*.tar.gz")
+    return found
+
+
+def _files(folder: str) -> set[str]:
+    """Files of the checkout that must be shipped."""
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def _wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+def test_the_wheel_holds_code_scenarios_and_data(built):
+    """Every file, the two folders of data inside the package, and nothing else."""
+    with zipfile.ZipFile(_wheel(built)) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+    wanted = {
+        name if name.startswith("pytest_spiral/") else f"pytest_spiral/_data/{name}"
+        for folder in SHIPPED
+        for name in _files(folder)
+    }
+    assert names == wanted
+
+
+def test_the_wheel_says_what_it_is(built):
+    """Plugin entry point, console script, typing marker, licence and classifiers."""
+    with zipfile.ZipFile(_wheel(built)) as wheel:
+        info = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")).rpartition("/")[0]
+        metadata = Parser().parsestr(wheel.read(f"{info}/METADATA").decode())
+        entry_points = wheel.read(f"{info}/entry_points.txt").decode()
+        names = wheel.namelist()
+
+    assert "pytest_spiral.plugin = pytest_spiral.plugin" in entry_points
+    assert "pytest-spiral = pytest_spiral.cli:main" in entry_points
+    assert "Framework :: Pytest" in metadata.get_all("Classifier")
+    assert metadata["License-Expression"] == "MIT"
+    assert f"{info}/licenses/LICENSE" in names
+    assert "pytest_spiral/py.typed" in names
+
+
+def test_the_sdist_holds_what_it_takes_to_test_it(sdist):
+    """Code, data, scenarios, tests and the make file; no reports, keys or caches."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    for folder in (*SHIPPED, "tests"):
+        assert _files(folder) <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "Makefile", "conftest.py", ".env.example"} <= names
+    assert not {name for name in names if name.startswith((".venv", "reports/2", ".git/")) or name == ".env"}
+
+
+def test_the_installed_wheel_runs_anywhere(project, built):
+    """Installed into an environment inside the user's project, run from an empty folder of it: the same ids and files,
+    and the environment's own tests are not collected."""
+    venv = project.path / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    site = venv / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    # What `pip install --no-deps` does; the dependencies are those of the environment that runs this test.
+    with zipfile.ZipFile(_wheel(built)) as wheel:
+        wheel.extractall(site)
+    shutil.copytree(sysconfig.get_path("purelib"), site / "dependencies", symlinks=True, ignore=_ours, copy_function=os.link)
+    (site / "dependencies.pth").write_text("dependencies\n")
+    project.delenv("PYTHONPATH")
+    (project.path / "empty").mkdir()
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [str(venv / "bin" / "python"), "-m", "pytest", "--model=dry/perfect", *args]
+        return subprocess.run(command, cwd=project.path / "empty", capture_output=True, text=True, timeout=100)
+
+    done = run("-n", "2")
+    listed = run("--collect-only", "-q", "--prompting=raw", "-p", "no:cacheprovider")
+    where = subprocess.run(
+        [str(venv / "bin" / "python"), "-c", "import pytest_spiral; print(pytest_spiral.__file__)"],
+        cwd=project.path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert where.stdout.strip() == str(site / "pytest_spiral" / "__init__.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "150 passed" in done.stdout
+    assert (project.path / "empty/reports/latest/report.json").is_file()
+    assert [line for line in listed.stdout.splitlines() if "::" in line] == project.collected(
+        "--model=dry/perfect", "--prompting=raw"
+    )
+    assert {path.name for path in (project.path / "empty").iterdir()} == {"reports", ".pytest_cache"}
+
+
+def _ours(_folder: str, names: list[str]) -> set[str]:
+    """What must come from the wheel and not from the environment of this test, and what is large and not needed."""
+    return {
+        name
+        for name in names
+        if name.startswith(("pytest_spiral", "_pytest_spiral", "_editable_impl_pytest_spiral", "scipy", "numpy", "xllamacpp"))
+        or name in ("__pycache__", "mypy", "hypothesis", "setuptools", "pip")
+    }
