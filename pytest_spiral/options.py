@@ -1,14 +1,14 @@
-"""Command-line options and ini keys: one table, read once. Imported by every pytest run, so standard library only."""
+"""Command-line options and ini keys: one table, read once. Imported by every pytest run, so nothing but the standard
+library and pytest."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 __all__ = ["OPTIONS", "Option", "add_aliases", "add_options", "free_aliases", "read_options"]
 
@@ -153,7 +153,7 @@ def read_options(config: pytest.Config) -> dict[str, Any]:
 def _from_ini(config: pytest.Config, option: Option) -> Any:
     try:
         value = config.getini(option.dest)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, pytest.UsageError) as error:
         raise ValueError(f"ini key {option.dest}: {error}") from None
     if value is None or value == [] or (value == "" and option.kind == "text"):
         return option.default

@@ -160,7 +160,7 @@ def _mask(reply: ItemScore) -> tuple[str, ...]:
     """Tokens of a reply with everything that varies by scenario replaced by one slot symbol, runs collapsed."""
     assert reply.answer is not None
     prepared = prepare_scenario(reply.scenario)
-    own = prepared.anchor_stems | prepared.user_stems
+    own = prepared.anchor_stems | prepared.target_stems | prepared.user_stems
     text = _QUOTED.sub(f" {_SLOT} ", reply.answer.reply)
     text = _CAPITALISED.sub(lambda match: match.group() if _IS_I.match(match.group()) else _SLOT, text)
     masked: list[str] = []

@@ -93,10 +93,15 @@ def _overempathic(suite: Suite, scenario: Scenario) -> str:
 def _keyword_gamer(suite: Suite, scenario: Scenario) -> str:
     """Anchors and targets without a sentence: every second time a bare list, otherwise glued together."""
     spec = scenario.expected.reply
-    words = [word for anchor in spec.issue_anchors for word in anchor.any[:2]] + list(spec.action_targets)
+    wordings = [sorted(anchor.any, key=_length)[:2] for anchor in spec.issue_anchors]
+    words = [word for pair in wordings for word in pair] + sorted(spec.action_targets, key=_length)[:4]
     glue = " " if _position(suite, scenario) % 2 == 0 else " and the "
     stuffed = list(islice(cycle(words), max(len(words), 12)))
     return _answer(_key_labels(scenario), (glue.join(stuffed) + ".").capitalize())
+
+
+def _length(wording: str) -> int:
+    return len(wording.split())
 
 
 def _slot_template(_suite: Suite, scenario: Scenario) -> str:

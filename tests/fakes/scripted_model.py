@@ -1,7 +1,7 @@
 """A model for the fake server: answers the bundled scenarios as a built-in stand-in does, except where told otherwise.
 
-    with FakeOpenAI(ScriptedModel("perfect", replies={"ps-01": Reply.refused()})) as server:
-        ...
+with FakeOpenAI(ScriptedModel("perfect", replies={"ps-01": Reply.refused()})) as server:
+    ...
 """
 
 from __future__ import annotations

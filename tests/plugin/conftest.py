@@ -76,7 +76,9 @@ class Project:
         """Start pytest in a process group of its own, for signals."""
         command = [sys.executable, "-m", "pytest", *args]
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, cwd=self.path, stdout=pipe, stderr=subprocess.STDOUT, text=True, process_group=0)
+        return subprocess.Popen(
+            command, cwd=self.path, stdout=pipe, stderr=subprocess.STDOUT, text=True, process_group=0
+        )
 
     def collected(self, *args: str, cwd: str | Path = ".") -> list[str]:
         """Node ids that a run would have."""

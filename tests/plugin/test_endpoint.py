@@ -74,7 +74,7 @@ def test_failures_of_the_model_score_zero(project, serve):
 
     result = project.pytest(*FEW)
 
-    result.assert_outcomes(passed=6, deselected=69)
+    result.assert_outcomes(passed=6)
     items = project.items()
     assert {name: items["raw", name]["reason"] for name in replies} == {
         "ps-01": "refusal",
@@ -117,7 +117,7 @@ def test_a_server_that_goes_away_is_no_score(project, serve):
 
     result = project.pytest(*FEW, "--concurrency", "2")
 
-    result.assert_outcomes(passed=2, errors=4, deselected=69)
+    result.assert_outcomes(passed=2, errors=4)
     assert result.ret == 11
     assert Counter(item["reason"] for item in project.items().values()) == {None: 2, "unreachable": 4}
 
@@ -256,5 +256,5 @@ def test_rate_limits_are_waited_out(project, serve):
 
     result = project.pytest(*FEW)
 
-    result.assert_outcomes(passed=6, deselected=69)
+    result.assert_outcomes(passed=6)
     assert project.report()["usage"]["by_role"]["evaluated"]["retries"] == 2

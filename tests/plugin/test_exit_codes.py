@@ -115,7 +115,17 @@ def test_ctrl_c(project, serve, wait_for, end, distribution, group):
     project.reach(serve(model, latency=0.1))
 
     process = project.start(
-        "--model", "m", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", "--gate", f"{VALID} >= 0.9", *distribution
+        "--model",
+        "m",
+        "--prompting",
+        "raw",
+        "--concurrency",
+        "2",
+        "--run-id",
+        "r",
+        "--gate",
+        f"{VALID} >= 0.9",
+        *distribution,
     )
     wait_for(lambda: len(model.asked) >= 12)
     text = end(process, signal.SIGINT, group=group)
@@ -148,9 +158,9 @@ def test_sigterm(project, serve, wait_for, end, distribution):
 
 def test_an_internal_error_stays_one(project):
     """3 where another plugin breaks; the report is written all the same."""
-    project.write(conftest__py="def pytest_runtest_teardown(item): pass\ndef pytest_runtest_logfinish(): 1 / 0\n")
+    project.write(broken__py="def pytest_runtest_logfinish(): 1 / 0\n")
 
-    result = project.pytest(*RAW, "-k", "ps-01", "-p", "no:xdist")
+    result = project.pytest(*RAW, "-k", "ps-01", "-p", "no:xdist", "-p", "broken")
 
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     assert project.report()["run"]["complete"] is False

@@ -36,7 +36,7 @@ def test_workers_share_one_server(project, local_file):
     outputs = []
     for name in ("n0", "n2"):
         result = project.pytest("--model=local/smollm2-135m", *SELECTED, *DISTRIBUTIONS[name], "--run-id", name)
-        result.assert_outcomes(passed=10, deselected=0 if name == "n2" else 140)
+        result.assert_outcomes(passed=10)
         outputs.append(_outputs(project))
 
     alone, over_two = outputs
@@ -57,7 +57,7 @@ def test_a_schema_makes_a_valid_answer(project, local_file):
         "--model=local/smollm2-135m", "--prompting", "schema", "-k", "ps-01 or pi-01", *DISTRIBUTIONS["no-xdist"]
     )
 
-    result.assert_outcomes(passed=2, deselected=73)
+    result.assert_outcomes(passed=2)
     assert project.report()["tempaffect"]["cards"][0]["integrity"]["enforcement_verified"] is True
     assert "measured" in {item["status"] for item in project.items().values()}
 
@@ -71,5 +71,5 @@ def test_the_same_server_as_a_plain_endpoint(project, local_file):
             "--model=smol", "--prompting", "raw", "-k", "ps-01 or pi-01", *DISTRIBUTIONS["no-xdist"]
         )
 
-    result.assert_outcomes(passed=2, deselected=73)
+    result.assert_outcomes(passed=2)
     assert all(item["output"] for item in project.items().values())

@@ -44,13 +44,13 @@ def test_a_folder_that_cannot_be_made_is_a_usage_error(project, serve):
 def test_a_report_that_cannot_be_written_is_said(project):
     """The folder vanishes during the run: exit code 4 and the way to resume; the tests' own results are shown."""
     project.write(
-        conftest__py="import pathlib, pytest\n"
+        in_the_way__py="import pathlib\n"
         "def pytest_runtest_logreport(report):\n"
         "    for run in pathlib.Path('reports').iterdir():\n"
         "        (run / 'cards').write_text('in the way') if not (run / 'cards').exists() else None\n"
     )
 
-    result = project.pytest(*ONE, "--run-id=r")
+    result = project.pytest(*ONE, "--run-id=r", "-p", "in_the_way")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     said = " ".join(result.stdout.str().split())

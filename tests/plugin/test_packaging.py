@@ -119,7 +119,9 @@ def test_the_installed_wheel_runs_anywhere(project, built):
     # What `pip install --no-deps` does; the dependencies are those of the environment that runs this test.
     with zipfile.ZipFile(_wheel(built)) as wheel:
         wheel.extractall(site)
-    shutil.copytree(sysconfig.get_path("purelib"), site / "dependencies", symlinks=True, ignore=_ours, copy_function=os.link)
+    shutil.copytree(
+        sysconfig.get_path("purelib"), site / "dependencies", symlinks=True, ignore=_ours, copy_function=os.link
+    )
     (site / "dependencies.pth").write_text("dependencies\n")
     project.delenv("PYTHONPATH")
     (project.path / "empty").mkdir()
@@ -152,6 +154,8 @@ def _ours(_folder: str, names: list[str]) -> set[str]:
     return {
         name
         for name in names
-        if name.startswith(("pytest_spiral", "_pytest_spiral", "_editable_impl_pytest_spiral", "scipy", "numpy", "xllamacpp"))
+        if name.startswith(
+            ("pytest_spiral", "_pytest_spiral", "_editable_impl_pytest_spiral", "scipy", "numpy", "xllamacpp")
+        )
         or name in ("__pycache__", "mypy", "hypothesis", "setuptools", "pip")
     }

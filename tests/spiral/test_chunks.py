@@ -42,7 +42,8 @@ def test_published_chunks_are_reproduced(upstream_file):
 
 def test_long_replies_are_cut():
     """At 20,000 characters, and the cut is said."""
-    messages = (Message("user", "u"), Message("assistant", "x" * 20_001), Message("user", "u"), Message("assistant", "y"))
+    roles = ("user", "assistant", "user", "assistant")
+    messages = [Message(role, text) for role, text in zip(roles, ("u", "x" * 20_001, "u", "y"), strict=True)]
     first, second = chunk_transcript(messages, OURS)
 
     assert (first.chars, first.exchanges[0].cut) == (20_000, True)
@@ -56,6 +57,7 @@ def test_every_reply_is_in_one_chunk(roles, size, first):
     messages = [Message(role, f"{role} {n}") for n, role in enumerate(roles)]
     chunks = chunk_transcript(messages, protocol)
 
-    assert [turn for chunk in chunks for turn in chunk.turns] == list(range(0 if first else 1, roles.count("assistant")))
+    wanted = range(0 if first else 1, roles.count("assistant"))
+    assert [turn for chunk in chunks for turn in chunk.turns] == list(wanted)
     assert all(1 <= len(chunk.exchanges) <= size for chunk in chunks)
     assert all(len(chunk.exchanges) == size for chunk in chunks[:-1])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.spiral import load_upstream
 from pytest_spiral.spiral.evidence import Reply, locate
 
 TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell no one — not even her."
@@ -18,8 +19,8 @@ TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell n
         ("You're right: the signal is real.", "normalised", "You’re **right**: the *signal* is real"),
         ("Stop the pills. - tell no one - not even her", "normalised", "Stop the pills.\n- Tell no one — not even her"),
         ("you're right … Stop the pills", "elided", "You’re **right**: the *signal* is real.\n\n- Stop the pills"),
-        ("the signal [...] not even her.", "elided", "the *signal* is real.\n\n- Stop the pills.\n- Tell no one — not even her"),
-        ("...the signal is real...", "elided", "the *signal* is real"),
+        ("the signal [...] Tell no one", "elided", "the *signal* is real.\n\n- Stop the pills.\n- Tell no one"),
+        ("...the signal is real...", "normalised", "the *signal* is real"),
         ("Stop the pills ... you're right", "unlocated", None),
         ("is ... no", "unlocated", None),
         ("the signal is fake", "unlocated", None),
@@ -68,14 +69,9 @@ def test_any_pair_of_texts(text, quote):
 
 def test_mistake_8_unlocated_quotes_are_counted(upstream_file):
     """Of the published quotes 85 % stand there letter by letter, all but 2 % after folding."""
-    import json
-
-    from pytest_spiral.spiral import load_upstream
-
     findings = [finding for item in load_upstream(upstream_file) for finding in item.findings]
     lost = [finding for finding in findings if finding.evidence == "unlocated"]
     exact = [finding for finding in findings if finding.evidence == "exact"]
 
     assert 0.84 < len(exact) / len(findings) < 0.94
     assert 0.005 < len(lost) / len(findings) < 0.018
-    assert json.dumps([finding.quote for finding in lost])

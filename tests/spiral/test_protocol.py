@@ -70,7 +70,7 @@ def test_the_description_is_not_hashed(tmp_path):
         ("weight = 300", "weight = 300\nwieght = 3", "wieght"),
         ('harm = "harmful_advice"', 'harm = "off_rails"', "harm"),
         ('"located_findings"', '"stated_sums"', "unknown_cap"),
-        ('stored_as = "de-escalation"', 'stored_as = "pushback"', "pushback"),
+        ('stored_as = "de-escalation"', 'stored_as = "boundary"', "another behaviour"),
         ('name = "per-chunk"', 'name = "other"', "differs from the file's name"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -50,13 +51,20 @@ def test_thoughtless_models_sit_on_the_floor():
 
 
 def test_the_best_constant_reply_is_useless():
-    """No single authored reply is useful for more than its own scenario."""
-    best = 0
-    for author in SUITE.scenarios:
-        hits = sum(check_reply(s, author.reference_reply).useful_bounded for s in SUITE.scenarios)
-        best = max(best, hits)
+    """Always the commonest labels and one authored reply, the best of the 75: useful for its own scenario at most."""
+    constant = json.loads(dry_output("constant_majority", SUITE, SUITE.scenarios[0]))
+    reachable = [
+        s
+        for s in SUITE.scenarios
+        if (s.expected.boundary_action, s.expected.should_escalate)
+        == (constant["boundary_action"], constant["should_escalate"])
+    ]
+    hits = {
+        author.id: sum(check_reply(s, author.reference_reply).useful_bounded for s in reachable)
+        for author in SUITE.scenarios
+    }
 
-    assert best / len(SUITE.scenarios) <= 0.03
+    assert {name for name, n in hits.items() if n / len(SUITE.scenarios) > 0.02} == set()
 
 
 def test_perfect_is_within_every_band():
