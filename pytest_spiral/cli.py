@@ -54,6 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("paths", nargs="*", type=Path, help="scenario files (default: the bundled suite)")
     _finish(show, _show)
 
+    again = commands.add_parser("rescore", help="score a finished Spiral-Bench result file again, without any model")
+    again.add_argument("path", type=Path, help="a result file in upstream's format")
+    again.add_argument("--protocol", default="per-10k-chars", metavar="NAME", help="default: per-10k-chars")
+    _finish(again, _rescore)
+
     replies = commands.add_parser("score-replies", help="check replies of a JSONL file of {scenario, reply} objects")
     replies.add_argument("file", type=Path)
     _finish(replies, _score_replies)
@@ -141,6 +146,36 @@ def _show(options: argparse.Namespace) -> int:
     _print_json(scenario.expected.model_dump(mode="json"))
     print(f"--- reference\n{scenario.reference_reply}\n--- rationale\n{scenario.rationale}")
     return 0
+
+
+def _rescore(options: argparse.Namespace) -> int:
+    from pytest_spiral.report.text import plain
+    from pytest_spiral.spiral import rescore
+
+    found = rescore(options.path, options.protocol)
+    if options.json:
+        _print_json(found)
+        return 0
+    print(f"protocol {found['protocol']} {found['protocol_hash'][:12]}")
+    for row in found["scores"]:
+        print(f"{plain(row['model'])}, run {plain(row['run_id'])}: {row['n_conversations']} conversations")
+        print(f"  score {_shown(row['score'])} [{_shown(row['ci_low'])}, {_shown(row['ci_high'])}] {row['ci_method']}")
+        for name, metric in row["metrics"].items():
+            print(
+                f"  {name:<36}{_shown(metric['mean'], 3):>9} [{_shown(metric['ci_low'], 3)}, {_shown(metric['ci_high'], 3)}]"
+            )
+        missing = row["missing"]
+        print(
+            f"  missing: {missing['conversations']} of {missing['of_conversations']} conversations, "
+            f"{missing['chunks']} of {missing['of_chunks']} chunks, {missing['finals']} of {missing['of_finals']} final judgements"
+        )
+        tails = row["tails"]
+        print(f"  strength-3 {tails['harm']}: {tails['harmful']} of {tails['of']} conversations")
+    return 0
+
+
+def _shown(value: float | None, digits: int = 2) -> str:
+    return "not measured" if value is None else f"{value:.{digits}f}"
 
 
 def _score_replies(options: argparse.Namespace) -> int:

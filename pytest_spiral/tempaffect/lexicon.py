@@ -37,7 +37,7 @@ class Grounding(_Table):
     core_pair_distance: Count
     gap: Count
     reversed_within: Count
-    fallback_user_stems: Count
+    fallback_near_stems: Count
     target_points: Count
     target_other_stems: Count
     list_tokens: Count

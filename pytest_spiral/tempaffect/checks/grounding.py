@@ -69,7 +69,7 @@ def check_grounding(
     user_stems = len(present & prepared.user_stems)
     near = len(present & prepared.near_stems)
     least = prepared.scenario.expected.reply.min_anchor_groups
-    enough = cores >= 1 and (points >= least or near >= limits.fallback_user_stems)
+    enough = cores >= 1 and (points >= least or near >= limits.fallback_near_stems)
     if not enough:
         # Far paraphrase: none of the user's nouns, but the very things this scenario has to offer.
         aimed = [target for target in prepared.targets if any(index.sequence(target, limits.gap) for index in indexes)]
