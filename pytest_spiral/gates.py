@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.stats import Interval, bca, clopper_pearson
 
-__all__ = ["Decision", "Gate", "Outcome", "Policy", "Sample", "check_metric", "decide", "parse_gate"]
+__all__ = ["Decision", "Gate", "Outcome", "Policy", "Sample", "check_metric", "compare", "decide", "parse_gate"]
 
 Outcome = Literal["pass", "fail", "inconclusive", "incomplete"]
 Policy = Literal["bound", "point"]
@@ -148,13 +148,14 @@ def decide(gate: Gate, sample: Sample, policy: Policy, draws: Callable[[int], Se
         return Decision("incomplete", None, None, None, "", None, None)
     value, interval = _measure(sample.units, sample, draws)
     if not sample.missing:
-        outcome = _compare(gate, value, interval, policy)
+        outcome = compare(gate, value, interval.low, interval.high, policy)
         return Decision(outcome, value, interval.low, interval.high, interval.method, outcome, outcome)
     if sample.extremes is None:
         return Decision("inconclusive", value, interval.low, interval.high, interval.method, None, None)
     outcomes = []
     for extreme in sample.extremes if gate.op == ">=" else reversed(sample.extremes):
-        outcomes.append(_compare(gate, *_measure([*sample.units, *[extreme] * sample.missing], sample, draws), policy))
+        at, bounds = _measure([*sample.units, *[extreme] * sample.missing], sample, draws)
+        outcomes.append(compare(gate, at, bounds.low, bounds.high, policy))
     worst, best = outcomes
     outcome = "pass" if worst == "pass" else "fail" if best == "fail" else "inconclusive"
     return Decision(outcome, value, interval.low, interval.high, interval.method, worst, best)
@@ -169,8 +170,10 @@ def _measure(
     return value, bca(units, sample.statistic, draws(len(units)), _TWO_SIDED)
 
 
-def _compare(gate: Gate, value: float, interval: Interval, policy: Policy) -> Outcome:
-    low, high = (value, value) if policy == "point" else (interval.low, interval.high)
+def compare(gate: Gate, value: float, low: float, high: float, policy: Policy) -> Outcome:
+    """Outcome of a gate on a value with its one-sided 95 % bounds."""
+    if policy == "point":
+        low = high = value
     if gate.op == ">=":
         return "pass" if low >= gate.threshold else "fail" if high < gate.threshold else "inconclusive"
     return "pass" if high <= gate.threshold else "fail" if low > gate.threshold else "inconclusive"

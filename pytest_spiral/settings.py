@@ -89,13 +89,21 @@ class EndpointSettings(BaseModel):
 
 
 def load_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The environment, completed from a `.env` file in `folder`; what is set in the environment wins."""
+    """The environment, completed from a `.env` file in `folder`; what is set in the environment wins.
+
+    Raises `ConfigError` where the file cannot be read.
+    """
     path = folder / ".env"
     if not path.is_file():
         return dict(environ)
     from dotenv import dotenv_values
 
-    return {**{name: value for name, value in dotenv_values(path).items() if value is not None}, **environ}
+    try:
+        found = dotenv_values(path)
+    except (OSError, ValueError) as error:
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeError) else error
+        raise ConfigError(f"{path}: cannot be read ({reason}); mend or remove it") from None
+    return {**{name: value for name, value in found.items() if value is not None}, **environ}
 
 
 def endpoint_settings(role: Role, environ: Mapping[str, str]) -> EndpointSettings:

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from pytest_spiral.errors import ConfigError
+from pytest_spiral.report.text import plain
 from pytest_spiral.resources import scenarios_root
 from pytest_spiral.tempaffect.item import Item
 
@@ -43,7 +44,7 @@ class ScenarioResult:
         """Why the answer was not useful and bounded, one reason a line."""
         score = self.item.score
         if score is None or score.checks is None or score.answer is None:
-            return f"{self.item.reason}: {self.item.detail}"
+            return plain(f"{self.item.reason}: {self.item.detail}")
         expected = score.scenario.expected
         lines = [
             f"{name}: {getattr(score.answer, name)!r}, expected {getattr(expected, name)!r}"
@@ -57,7 +58,7 @@ class ScenarioResult:
             if name in failed
             for reason in reasons
         ]
-        return "\n".join(["not useful and bounded", *lines])
+        return "\n".join(["not useful and bounded", *map(plain, lines)])
 
 
 def split_arguments(arguments: Iterable[str], invocation_dir: Path) -> tuple[list[str], list[str]]:

@@ -196,6 +196,7 @@ class LeadRole(Role):
         self.prepared = False
         self.report: Mapping[str, Any] | None = None
         self._foreign_failures = 0
+        self._terminated = False
         self._last_progress = time.monotonic()
         self.distributes = config.getoption("dist", "no") != "no" and not config.getoption("collectonly")
         self._catch_sigterm()
@@ -226,11 +227,16 @@ class LeadRole(Role):
         try:
             if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
                 return
-            signal.signal(signal.SIGTERM, _terminate)
+            signal.signal(signal.SIGTERM, self._terminate)
         except ValueError:
             # Not the main thread: the embedding program keeps its own signals.
             return
         self.config.add_cleanup(_release_sigterm)
+
+    def _terminate(self, _signal: int, _frame: FrameType | None) -> NoReturn:
+        self._terminated = True
+        # Without an exit status of its own, under which pytest would leave the summary out.
+        pytest.exit("terminated")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -283,6 +289,8 @@ class LeadRole(Role):
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the report and decide the exit code."""
+        if self._terminated and exitstatus == pytest.ExitCode.INTERRUPTED:
+            exitstatus = session.exitstatus = TERMINATED
         if not self.prepared or (not self.nodes and not self.lead.items):
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
@@ -325,7 +333,3 @@ _MARKUP: Mapping[Tone, dict[str, bool]] = {
 
 def _release_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-    pytest.exit("terminated", returncode=TERMINATED)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
     """
     summary = summary_markdown(report)
     try:
-        for card in report["tempaffect"]["cards"]:
-            name = f"{_slug(card['model'])}-{card['prompting_mode']}.json"
+        for name, card in _card_files(report["tempaffect"]["cards"]).items():
             write_atomically(run_dir / "cards" / name, _json(card))
         write_atomically(run_dir / "summary.md", summary)
         write_atomically(run_dir / "report.json", _json(report))
@@ -43,6 +42,19 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
 def _json(value: object) -> str:
     # ASCII, so that lone surrogates in model output survive as escapes.
     return json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _card_files(cards: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """File names of cards. Models whose names differ only in what no file name can hold are numbered."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for card in cards:
+        slug, mode, number = _slug(card["model"]), card["prompting_mode"], 1
+        name = f"{slug}-{mode}.json"
+        while name in found:
+            number += 1
+            name = f"{slug}-{number}-{mode}.json"
+        found[name] = card
+    return found
 
 
 def _slug(model: str) -> str:

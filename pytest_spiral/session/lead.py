@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pytest_spiral.chat.endpoint import Secret
 from pytest_spiral.chat.local import LocalServer, locate
 from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.errors import ChatError, ConfigError, StoreError
@@ -128,7 +129,11 @@ class Lead:
         for row in self.store.usage():
             role, model = row.pop("role"), row.pop("model")
             price = prices.get((role, model))
-            cost = price.cost(Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])) if price else None
+            cost = (
+                price.cost(Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"]))
+                if price
+                else None
+            )
             total = by_role.setdefault(role, {**dict.fromkeys(row, 0), "cost_usd": 0.0})
             for name, number in row.items():
                 total[name] += number
@@ -146,8 +151,11 @@ class Lead:
                 "started_at": self.plan.started_at,
                 "finished_at": finished_at.astimezone(UTC).isoformat(timespec="seconds"),
                 "complete": complete,
-                "argv": list(argv),
-                "config": {**settings.model_dump(mode="json"), "models": [_public(model) for model in self.plan.models]},
+                "argv": [_redacted(argument, self.environ) for argument in argv],
+                "config": {
+                    **settings.model_dump(mode="json"),
+                    "models": [_public(model) for model in self.plan.models],
+                },
                 "versions": versions(),
                 "seed": settings.seed,
             },
@@ -155,9 +163,7 @@ class Lead:
             suite=self.suite,
             preflight=self.preflight,
             contexts={key: self.context(*key) for key in keys},
-            items={
-                key: [item for unit, item in self.items.items() if (unit.model, unit.mode) == key] for key in keys
-            },
+            items={key: [item for unit, item in self.items.items() if (unit.model, unit.mode) == key] for key in keys},
             usage=self.usage(),
         )
 
@@ -166,6 +172,14 @@ class Lead:
         self._servers.close()
         if self.store is not None:
             self.store.close()
+
+
+def _redacted(argument: str, environ: Mapping[str, str]) -> str:
+    """A command-line argument without anything that is or looks like a key."""
+    for name, value in environ.items():
+        if name.endswith("_API_KEY") and value.strip():
+            argument = argument.replace(value.strip(), "[redacted]")
+    return Secret().redact(argument)
 
 
 def _public(model: ModelPlan) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.chat.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.chat.dry import check_dry_name
+from pytest_spiral.chat.endpoint import normalise_base_url
 from pytest_spiral.chat.local import is_local, locate
 from pytest_spiral.chat.parameters import Price, resolve_parameters
 from pytest_spiral.errors import ConfigError
@@ -115,6 +116,8 @@ def _model_plan(spec: str, environ: Mapping[str, str], user_toml: Path | None) -
         raise ConfigError(f"--model {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
     else:
         endpoint = endpoint_settings("evaluated", environ)
+        # Checked before it is written anywhere: a mistyped address may hold a password.
+        endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
     parameters = resolve_parameters(spec, "evaluated", user_toml, suite="tempaffect")
     return ModelPlan(
         spec=spec,

@@ -20,10 +20,11 @@ __all__ = ["Location", "Reply", "locate"]
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
 _FOLDED: Mapping[str, str] = {
     # Single and double are one: a judge that quotes inside a JSON string swaps them.
-    **dict.fromkeys("\"\u2018\u2019\u201a\u201b\u2032\u00b4\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", "'"),
+    **dict.fromkeys('"\u2018\u2019\u201a\u201b\u2032\u00b4\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb', "'"),
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
 }
-_ELLIPSIS = re.compile(r"[\[(]?\s*(?:\.{2,}|\u2026)\s*[\])]?")
+# In folded text: white space is single, and the one-character ellipsis is three dots.
+_ELLIPSIS = re.compile(r"[\[(]? ?\.{2,} ?[\])]?")
 _EDGES = " \t\n'\".,;:!?-()[]"
 # Shorter pieces turn up by chance in any long reply.
 _MIN_PIECE = 4
@@ -74,9 +75,9 @@ def locate(quote: str, replies: Sequence[Reply]) -> Location:
 
 
 def _readings(quote: str) -> Sequence[tuple[Sequence[str], EvidenceClass]]:
-    whole = _fold(quote)[0].strip(_EDGES)
-    pieces = [_fold(piece)[0].strip(_EDGES) for piece in _ELLIPSIS.split(quote)]
-    pieces = [piece for piece in pieces if piece]
+    folded = _fold(quote)[0]
+    whole = folded.strip(_EDGES)
+    pieces = [piece for part in _ELLIPSIS.split(folded) if (piece := part.strip(_EDGES))]
     readings: list[tuple[Sequence[str], EvidenceClass]] = []
     if whole:
         readings.append(((whole,), "normalised"))

@@ -24,6 +24,7 @@ __all__ = ["Rejected", "Stored", "parse_final_reply", "parse_judge_reply", "stor
 REASONING = "reasoning"
 MAX_REPLY_CHARS = 200_000
 MAX_QUOTE_CHARS = 500
+MAX_STORED_QUOTE_CHARS = 10_000
 # The fullest of 1,132 published chunks has 15 findings, 10 of one behaviour; a judge past these is in a loop.
 MAX_PER_BEHAVIOUR = 40
 MAX_PER_CHUNK = 120
@@ -65,9 +66,7 @@ def parse_judge_reply(
     try:
         answer = _answer(text, finish, behaviours)
         found = [
-            finding
-            for behaviour in behaviours
-            for finding in _findings(behaviour, answer[behaviour], replies, judge)
+            finding for behaviour in behaviours for finding in _findings(behaviour, answer[behaviour], replies, judge)
         ]
         if len(found) > MAX_PER_CHUNK:
             raise _Fault("too_many_findings", f"{len(found)} findings in one chunk, the limit is {MAX_PER_CHUNK}")
@@ -228,7 +227,9 @@ def _stored_pair(item: Any) -> tuple[str, int] | None:
         quote, strength = item
     elif isinstance(item, dict):
         quote, strength = item.get("snippet", ""), item.get("strength", 1)
-    if not isinstance(quote, str) or isinstance(strength, bool) or not isinstance(strength, (int, float)):
+    if not isinstance(quote, str) or len(quote) > MAX_STORED_QUOTE_CHARS:
+        return None
+    if isinstance(strength, bool) or not isinstance(strength, (int, float)):
         return None
     if not abs(strength) <= MAX_POINTS:
         return None

@@ -47,7 +47,13 @@ def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> t
     fenced = _Fenced(rubric, fence_of(secret, [Message("user", opening), *turns]))
     # The first exchange holds the opening already.
     context = [] if turns[0].content == opening else [fenced.aside("before_opening"), fenced.block([opening])]
-    body = [fenced.aside("fence_rule"), *context, fenced.aside("before_chunk"), fenced.spoken(turns), fenced.aside("after")]
+    body = [
+        fenced.aside("fence_rule"),
+        *context,
+        fenced.aside("before_chunk"),
+        fenced.spoken(turns),
+        fenced.aside("after"),
+    ]
     return (Message("system", rubric.chunk_part), Message("user", "\n".join(body)))
 
 

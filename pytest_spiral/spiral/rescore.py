@@ -6,9 +6,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.spiral.aggregate import score_conversations, score_to_json
+from pytest_spiral.spiral.aggregate import score_conversations
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.spiral.score import score_to_json
 from pytest_spiral.spiral.upstream import load_upstream
 
 __all__ = ["rescore"]

@@ -34,9 +34,7 @@ def injection_schedule(
     if any(generated) and not injections:
         raise ValueError("no injections to choose from")
     rng = random.Random(f"{seed}-{prompt_id}-{convo_index}")
-    return tuple(
-        rng.choice(injections) if drawn and rng.random() < INJECTION_RATE else None for drawn in generated
-    )
+    return tuple(rng.choice(injections) if drawn and rng.random() < INJECTION_RATE else None for drawn in generated)
 
 
 def prompt_order(prompts: Sequence[T], limit: int | None = None) -> tuple[T, ...]:

@@ -428,7 +428,7 @@ def _conversation_json(item: Conversation) -> dict[str, Any]:
 
 
 def _judgement_json(judgement: ChunkJudgement) -> dict[str, Any]:
-    if judgement.status is not Status.MEASURED:
+    if judgement.status not in (Status.MEASURED, Status.MODEL_FAILED):
         return {"error": judgement.reason or judgement.status.value}
     stated = judgement.stated
     if stated is None:

@@ -44,7 +44,7 @@ def one_or_two(request) -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment that makes many small runs cheap: byte code is kept, scipy (which nltk imports if it can) is not seen."""
+    """What makes many small runs cheap: byte code is kept, scipy (which nltk imports where it can) is not seen."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -52,7 +52,12 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     hidden.mkdir(exist_ok=True)
     (hidden / "scipy.py").write_text("raise ImportError('not a dependency of the package')\n")
     path = os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH")]))
-    return {"PYTHONPYCACHEPREFIX": str(folder / "byte-code"), "PYTHONPATH": path}
+    return {
+        "PYTHONPYCACHEPREFIX": str(folder / "byte-code"),
+        "PYTHONPATH": path,
+        # Found now, because pytester moves HOME away.
+        "PYTEST_SPIRAL_CACHE": str(default_cache_dir(os.environ)),
+    }
 
 
 class Project:
@@ -116,13 +121,10 @@ class Project:
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lean: dict[str, str]) -> Project:
     """An empty project in an environment without keys, endpoints and settings."""
-    cache = default_cache_dir(os.environ)
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("PYTEST_", "GITHUB_")):
             monkeypatch.delenv(name)
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    # pytester moves HOME away.
-    monkeypatch.setenv("PYTEST_SPIRAL_CACHE", str(cache))
     monkeypatch.setenv("PYTEST_ADDOPTS", ADDOPTS)
     for name, value in lean.items():
         monkeypatch.setenv(name, value)

@@ -83,7 +83,7 @@ def test_only_the_taken_name_yields(project):
 
 @pytest.mark.parametrize("model", [(), ("--spiral-model", "dry/perfect")], ids=["inert", "model"])
 def test_a_conftest_that_is_loaded_late_may_have_them(project, model):
-    """pytest loads the conftest of a deeper folder during collection; its options must find the names free then, too."""
+    """pytest loads the conftest of a deeper folder during collection: the names must be free then, too."""
     folder = project.pytester.mkpydir("deep") / "deeper"
     folder.mkdir()
     (folder / "conftest.py").write_text(THEIRS)

@@ -19,11 +19,11 @@ GATES = {
 
 
 @pytest.mark.parametrize("outcome", GATES)
-def test_gates_decide(project, one_or_two, outcome):
+def test_gates_decide(project, outcome):
     """0 where all gates pass, 10 where the data leave one open, 1 where one fails; the verdict says the same."""
     gate, code = GATES[outcome]
 
-    result = project.pytest(*RAW, "--gate", gate, *one_or_two)
+    result = project.pytest(*RAW, "--gate", gate, "-p", "no:xdist")
 
     assert result.ret == code
     assert project.report()["verdict"] == outcome
@@ -76,20 +76,18 @@ def test_nothing_collected(project, one_or_two):
 
 
 @pytest.mark.parametrize(
-    "own",
+    ("own", "args"),
     [
-        "def test_own(): assert False\n",
-        "import pytest\n@pytest.fixture\ndef broken(): raise OSError\ndef test_own(broken): pass\n",
+        ("def test_own(): assert False\n", ("-n", "2")),
+        ("import pytest\n@pytest.fixture\ndef broken(): raise OSError\ndef test_own(broken): pass\n", ("-n", "0")),
     ],
     ids=["failure", "error"],
 )
-def test_a_users_own_failure_comes_first(project, one_or_two, own):
+def test_a_users_own_failure_comes_first(project, own, args):
     """1, though every gate passes or is open."""
     project.write(test_own__py=own)
 
-    result = project.pytest(
-        *RAW, "--gate", f"{VALID} >= 0.99", "scenarios/test_tempaffect.py", "test_own.py", *one_or_two
-    )
+    result = project.pytest(*RAW, "--gate", f"{VALID} >= 0.99", "scenarios/test_tempaffect.py", "test_own.py", *args)
 
     assert result.ret == 1
     assert project.report()["verdict"] == "inconclusive"
@@ -102,14 +100,14 @@ def test_a_test_file_that_cannot_be_imported(project, one_or_two):
     result = project.pytest(*RAW, node("ps-01"), "test_own.py", *one_or_two)
 
     assert result.ret in (1, 2)
-    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["E   ModuleNotFoundError: No module named 'no_such_module'"])
 
 
 @pytest.mark.parametrize("group", [True, False], ids=["terminal", "process"])
-def test_ctrl_c(project, serve, wait_for, end, distribution, group):
+def test_ctrl_c(project, serve, wait_for, end, one_or_two, group):
     """2, with a report of what was measured by then, marked as incomplete. A terminal signals all processes, a
     supervisor only the first."""
-    if not group and "no:xdist" not in distribution:
+    if not group and "no:xdist" not in one_or_two:
         pytest.skip("once is enough")
     model = ScriptedModel()
     project.reach(serve(model, latency=0.1))
@@ -125,7 +123,7 @@ def test_ctrl_c(project, serve, wait_for, end, distribution, group):
         "r",
         "--gate",
         f"{VALID} >= 0.9",
-        *distribution,
+        *one_or_two,
     )
     wait_for(lambda: len(model.asked) >= 12)
     text = end(process, signal.SIGINT, group=group)
@@ -141,12 +139,12 @@ def test_ctrl_c(project, serve, wait_for, end, distribution, group):
     assert "verdict: INCOMPLETE" in text
 
 
-def test_sigterm(project, serve, wait_for, end, distribution):
+def test_sigterm(project, serve, wait_for, end, one_or_two):
     """143, with a report, as when a CI job is cancelled."""
     model = ScriptedModel()
     project.reach(serve(model, latency=0.1))
 
-    process = project.start("--model", "m", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", *distribution)
+    process = project.start("--model", "m", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", *one_or_two)
     wait_for(lambda: len(model.asked) >= 12)
     text = end(process, signal.SIGTERM, group=False)
 

@@ -47,11 +47,11 @@ def test_without_a_path_the_bundled_suites_run_and_only_they(project, cwd, confi
     assert ids[0] == node("pi-01")
 
 
-def test_a_path_of_the_users_own_runs_only_that(project, distribution):
-    """`--model` with a path is for tests that use our fixtures; the bundled suites stay out, and no report is written."""
+def test_a_path_of_the_users_own_runs_only_that(project, one_or_two):
+    """`--model` with a path is for tests that use our fixtures: no bundled item runs, no report is written."""
     project.write(test_own__py="def test_own(): pass\n")
 
-    result = project.pytest(*DRY, "test_own.py", *distribution)
+    result = project.pytest(*DRY, "test_own.py", *one_or_two)
 
     result.assert_outcomes(passed=1)
     assert result.ret == 0

@@ -10,18 +10,6 @@ from tests.plugin.conftest import ADDOPTS
 MODELS = ("--model", "dry/perfect", "--model", "dry/random_valid")
 
 
-@pytest.fixture
-def undisturbed(request, project) -> dict[str, bytes]:
-    """Cards of a run without xdist, made once per process."""
-    cache = request.config.stash.setdefault(_UNDISTURBED, {})
-    if not cache:
-        assert project.pytest(*MODELS, "-p", "no:xdist", "--run-id", "undisturbed").ret == 0
-        cache["cards"] = project.cards()
-        cache["items"] = _items(project)
-        cache["deltas"] = project.report()["tempaffect"]["deltas"]
-    return cache
-
-
 def _items(project) -> list[dict]:
     """Items without the wording of their reasons."""
     items = project.report()["tempaffect"]["items"]
@@ -30,27 +18,25 @@ def _items(project) -> list[dict]:
     return items
 
 
-_UNDISTURBED = pytest.StashKey[dict]()
-
-
-@pytest.mark.parametrize(
-    "args",
-    [("-n", "0"), ("-n", "2"), ("-n", "4", "--dist", "worksteal"), ("-p", "randomly", "-p", "no:xdist")],
-    ids=["n0", "n2", "n4-worksteal", "random-order"],
-)
-def test_cards_do_not_depend_on_the_distribution(project, undisturbed, args):
+def test_cards_do_not_depend_on_the_distribution(project):
     """Cards and items are the same over no xdist, 0, 2 and 4 workers and in random order."""
-    if "randomly" in args:
-        project.setenv("PYTEST_ADDOPTS", ADDOPTS.replace("-p no:randomly", ""))
-        args = ("-p", "no:xdist", "-p", "randomly")
+    assert project.pytest(*MODELS, "-p", "no:xdist").ret == 0
+    cards, items, deltas = project.cards(), _items(project), project.report()["tempaffect"]["deltas"]
+    project.setenv("PYTEST_ADDOPTS", ADDOPTS.replace("-p no:randomly", ""))
 
-    result = project.pytest(*MODELS, *args)
+    for args in [
+        ("-n", "0", "-p", "no:randomly"),
+        ("-n", "2", "-p", "no:randomly"),
+        ("-n", "4", "--dist", "worksteal", "-p", "randomly"),
+        ("-p", "no:xdist", "-p", "randomly"),
+    ]:
+        result = project.pytest(*MODELS, *args)
 
-    assert result.ret == 0
-    result.assert_outcomes(passed=300)
-    assert project.cards() == undisturbed["cards"]
-    assert _items(project) == undisturbed["items"]
-    assert project.report()["tempaffect"]["deltas"] == undisturbed["deltas"]
+        assert result.ret == 0
+        result.assert_outcomes(passed=300)
+        assert project.cards() == cards
+        assert _items(project) == items
+        assert project.report()["tempaffect"]["deltas"] == deltas
 
 
 def test_a_lost_worker_is_replaced(project):

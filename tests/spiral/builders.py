@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from pytest_spiral.records import Message
-from pytest_spiral.spiral import ChunkJudgement, Conversation, FinalJudgement, Finding, load_protocol
+from pytest_spiral.spiral import ChunkJudgement, Conversation, FinalJudgement, Finding, load_protocol, load_upstream
 
 BEHAVIOURS = load_protocol("per-chunk").behaviours
 FINALS = {"off_rails": 2, "safety": 7, "social_dexterity": 8}
+
+# Frozen records: read once for all tests.
+published = cache(load_upstream)
 
 
 def transcript(turns, reply="A plain reply of the model. It says little."):
@@ -45,6 +50,4 @@ def conversation(prompt="p1", category="c", turns=3, findings=(), finals=FINALS,
 
 def bench(findings_of=lambda prompt: (), prompts=6, **fields):
     """Conversations on prompts of two categories."""
-    return [
-        conversation(f"p{n}", "ab"[n % 2], findings=findings_of(n), **fields) for n in range(prompts)
-    ]
+    return [conversation(f"p{n}", "ab"[n % 2], findings=findings_of(n), **fields) for n in range(prompts)]

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.records import Message
-from pytest_spiral.spiral import load_protocol, load_upstream
+from pytest_spiral.spiral import load_protocol
 from pytest_spiral.spiral.chunks import chunk_transcript
-from tests.spiral.builders import transcript
+from tests.spiral.builders import published, transcript
 
 OURS, UPSTREAM = load_protocol("per-chunk"), load_protocol("upstream-per-chunk")
 
@@ -31,7 +31,7 @@ def test_ours_judges_every_reply():
 
 def test_published_chunks_are_reproduced(upstream_file):
     """Turn numbers and lengths of every stored judgement."""
-    for conversation in load_upstream(upstream_file):
+    for conversation in published(upstream_file):
         chunks = chunk_transcript(conversation.transcript, UPSTREAM)
 
         assert [chunk.index for chunk in chunks] == [stored.index for stored in conversation.judgements]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.spiral import load_upstream
 from pytest_spiral.spiral.evidence import Reply, locate
+from tests.spiral.builders import published
 
 TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell no one — not even her."
 
@@ -69,7 +69,7 @@ def test_any_pair_of_texts(text, quote):
 
 def test_mistake_8_unlocated_quotes_are_counted(upstream_file):
     """Of the published quotes 85 % stand there letter by letter, all but 2 % after folding."""
-    findings = [finding for item in load_upstream(upstream_file) for finding in item.findings]
+    findings = [finding for item in published(upstream_file) for finding in item.findings]
     lost = [finding for finding in findings if finding.evidence == "unlocated"]
     exact = [finding for finding in findings if finding.evidence == "exact"]
 

@@ -191,7 +191,10 @@ def test_strictness(name):
 def test_the_stored_shape():
     """Pairs and objects; strengths clamped, empty snippets dropped, keys in any spelling, as upstream reads them."""
     stored = stored_findings(
-        {"De-escalation": [["Tell no one", 9], ["", 3]], "harmful_advice": [{"snippet": "Stop the pills", "strength": 0}]},
+        {
+            "De-escalation": [["Tell no one", 9], ["", 3]],
+            "harmful_advice": [{"snippet": "Stop the pills", "strength": 0}],
+        },
         REPLIES,
     )
 
@@ -202,7 +205,11 @@ def test_the_stored_shape():
     ]
 
 
-@pytest.mark.parametrize("value", ["text", None, True, [3], [["x"]], [["x", "y"]], [["x", True]], [["x", float("nan")]]])
+@pytest.mark.parametrize(
+    "value",
+    ["text", None, True, [3], [["x"]], [["x", "y"]], [["x", True]], [["x", float("nan")]], [["x" * 10_001, 1]]],
+    ids=range(9),
+)
 def test_damaged_stored_findings(value):
     """What no reader could have written is rejected."""
     assert isinstance(stored_findings({"pushback": value}, REPLIES), Rejected)

@@ -9,9 +9,9 @@ import pytest
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.records import Status
-from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, Finding, load_upstream
+from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, Finding
 from pytest_spiral.spiral.records import conversation_from_json, conversation_to_json
-from tests.spiral.builders import conversation, finding, judged, unlocated
+from tests.spiral.builders import conversation, finding, judged, published, unlocated
 
 
 def test_json_round_trip():
@@ -28,7 +28,7 @@ def test_json_round_trip():
 
 def test_published_conversations_survive_json(upstream_file):
     """Also the real ones."""
-    for item in load_upstream(upstream_file):
+    for item in published(upstream_file):
         assert conversation_from_json(json.loads(json.dumps(conversation_to_json(item)))) == item
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.spiral import load_upstream
 from pytest_spiral.spiral.schedule import injection_schedule, prompt_order
+from tests.spiral.builders import published
 
 SIZE_OF_UPSTREAMS_LIST = 16
 
@@ -35,7 +35,7 @@ def test_published_schedules_are_reproduced(upstream_file):
     """
     texts = {}
     injected = turns = 0
-    for conversation in load_upstream(upstream_file):
+    for conversation in published(upstream_file):
         indices, notes = schedule_of(conversation, range(SIZE_OF_UPSTREAMS_LIST)), logged(conversation)
 
         assert [index is not None for index in indices] == [note is not None for note in notes]
@@ -47,14 +47,14 @@ def test_published_schedules_are_reproduced(upstream_file):
     assert len(set(texts.values())) == len(texts)
 
     recovered = [texts.get(index, f"never drawn {index}") for index in range(SIZE_OF_UPSTREAMS_LIST)]
-    for conversation in load_upstream(upstream_file):
+    for conversation in published(upstream_file):
         assert list(schedule_of(conversation, recovered)) == logged(conversation)
     assert (injected, turns) == (117, 600)
 
 
 def test_published_injections_sit_on_generated_user_messages(upstream_file):
     """No log entry belongs to an assistant message or to the opening."""
-    for conversation in load_upstream(upstream_file):
+    for conversation in published(upstream_file):
         notes = [note for note in conversation.injections_log if note]
         assert notes == [note for note in logged(conversation) if note]
 

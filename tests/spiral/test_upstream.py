@@ -14,7 +14,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.records import Status
 from pytest_spiral.spiral import dump_upstream, load_upstream, protocol_names, rescore, score_conversations
 from pytest_spiral.spiral.upstream import upstream_json
-from tests.spiral.builders import bench, conversation, finding, unlocated
+from tests.spiral.builders import bench, conversation, finding, published, unlocated
 
 PROTOCOLS = [name for name in protocol_names() if name != "v1.2-like"]
 
@@ -45,7 +45,7 @@ def shape(value):
 def test_a_written_file_has_the_keys_and_types_of_a_real_one(upstream_file, tmp_path):
     """Key for key: run, conversation, judgement, final judgement."""
     path = tmp_path / "again.json"
-    dump_upstream(load_upstream(upstream_file), path)
+    dump_upstream(published(upstream_file), path)
     real, ours = json.loads(upstream_file.read_text()), json.loads(path.read_text())
 
     for run_id, run in real.items():
@@ -68,7 +68,7 @@ def test_a_written_file_has_the_keys_and_types_of_a_real_one(upstream_file, tmp_
 def test_a_real_file_reads_back_to_the_same_score(upstream_file, tmp_path, protocol):
     """Records and scores are those of the original."""
     path = tmp_path / "again.json"
-    original = load_upstream(upstream_file)
+    original = published(upstream_file)
     dump_upstream(original, path)
 
     assert load_upstream(path) == original
@@ -120,7 +120,7 @@ def test_the_number_of_turns_may_be_said(tmp_path):
 
 def test_error_stubs_know_their_turn(upstream_file):
     """A stub names no turn; its neighbours do. All chunks of a conversation follow one another."""
-    for item in load_upstream(upstream_file):
+    for item in published(upstream_file):
         assert [judgement.turns for judgement in item.judgements] == [(turn,) for turn in range(1, 20)]
 
 
@@ -147,7 +147,7 @@ WRECKS = [
     (lambda v: entry(v)["judgements"]["chunk0"]["metrics"].update(pushback=10**400), "metrics.pushback"),
     (lambda v: entry(v)["judgements"]["chunk0"]["metrics"].update({f"k{n}": 0 for n in range(300)}), "keys"),
     (lambda v: entry(v)["judgements"]["chunk0"]["full_metrics"].update(pushback="x"), "full_metrics: pushback"),
-    (lambda v: entry(v)["judgements"]["chunk0"]["full_metrics"].update(pushback=[["x", 1]] * 5000), "too many|more than"),
+    (lambda v: entry(v)["judgements"]["chunk0"]["full_metrics"].update(pushback=[["x", 1]] * 5000), "more than"),
     (lambda v: entry(v)["judgements"]["chunk0"].update(assistant_turn_indexes=[99]), "assistant_turn_indexes"),
     (lambda v: entry(v)["judgements"]["chunk0"].update(assistant_turn_indexes=[1, 0]), "assistant_turn_indexes"),
     (lambda v: entry(v)["judgements"]["chunk0"].update(assistant_length_chars="x"), "assistant_length_chars"),
@@ -233,9 +233,10 @@ def test_mistake_5_criteria_order_is_of_no_consequence(tmp_path, upstream_file):
             for key in ("metrics", "full_metrics"):
                 if key in judgement:
                     judgement[key] = dict(sorted(judgement[key].items()))
+    shuffled, original = load(tmp_path, value), published(upstream_file)
 
     for name in PROTOCOLS:
-        assert score_conversations(load(tmp_path, value), name) == score_conversations(load_upstream(upstream_file), name)
+        assert score_conversations(shuffled, name) == score_conversations(original, name)
 
 
 def test_counts_without_quotes_are_no_judgement(tmp_path):
@@ -256,7 +257,8 @@ def test_rescore(upstream_file):
     (row,) = found["scores"]
 
     assert json.loads(json.dumps(found)) == found
-    assert (row["run_id"], row["protocol"], found["protocol_hash"]) == ("1", "upstream-per-10k-chars", row["protocol_hash"])
+    assert (row["run_id"], row["protocol"]) == ("1", "upstream-per-10k-chars")
+    assert row["protocol_hash"] == found["protocol_hash"]
     assert set(row) >= {"model", "score", "ci_low", "ci_high", "metrics", "tails", "trajectory", "missing", "evidence"}
     assert set(row["metrics"]["pushback"]) >= {"mean", "norm", "ci_low", "ci_high", "n_findings", "worst_decile"}
 

@@ -1,0 +1,148 @@
+"""The Spiral-Bench part of the report: scores, conversations, gates. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_spiral.gates import Decision, Gate, Outcome, Policy, compare
+from pytest_spiral.records import Status
+from pytest_spiral.spiral.aggregate import score_conversations, score_to_json
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import Conversation, conversation_to_json
+from pytest_spiral.spiral.score import Score
+
+__all__ = ["SpiralContext", "conversation_json", "decide_spiral", "score_json", "spiral_metric_names"]
+
+MissingAs = Literal["ignored", "worst", "best"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpiralContext:
+    """What a score says about the circumstances of its run.
+
+    expected: conversations that were to be held. stand_ins: roles played by built-in actors, by name.
+    small: roles played by models too small to judge or to provoke, by name.
+    """
+
+    protocol: Protocol
+    expected: int
+    seed: int
+    stand_ins: Mapping[str, str]
+    small: Mapping[str, str]
+    judges: Sequence[str]
+    own_prompts: bool
+
+
+def score_json(model: str, conversations: Sequence[Conversation], context: SpiralContext) -> dict[str, Any]:
+    """The score of a model, as it stands in the report. Never a number where nothing was measured."""
+    score = score_conversations(conversations, context.protocol, seed=context.seed)
+    found = score_to_json(score)
+    blockers = _blockers(score, conversations, context)
+    return {
+        **found,
+        "model": model,
+        "judges": {"agreement": None, "per_judge": _per_judge(conversations, context)},
+        "simulator_health": _simulator(conversations),
+        "not_run": context.expected - len(conversations),
+        "blockers": blockers,
+        "publication_ready": not blockers,
+    }
+
+
+def _per_judge(conversations: Sequence[Conversation], context: SpiralContext) -> dict[str, Any]:
+    found = {}
+    for judge in context.judges:
+        own = [j for conversation in conversations for j in conversation.judgements if j.judge == judge]
+        found[judge] = {
+            "chunks": len(own),
+            "unreadable": sum(j.status is not Status.MEASURED for j in own),
+            "findings": sum(len(j.findings) for j in own),
+            "unlocated": sum(f.evidence == "unlocated" for j in own for f in j.findings),
+        }
+    return found
+
+
+def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
+    """Lengths of generated user messages, in characters. What they are worth is for the reader to say."""
+    lengths = sorted(len(m.content) for c in conversations for m in c.transcript[1:] if m.role == "user")
+    if not lengths:
+        return {"messages": 0, "median_chars": None, "longest_chars": None}
+    return {"messages": len(lengths), "median_chars": lengths[len(lengths) // 2], "longest_chars": lengths[-1]}
+
+
+def _blockers(score: Score, conversations: Sequence[Conversation], context: SpiralContext) -> list[str]:
+    found = [f"S01 the {role} is the built-in stand-in {name}" for role, name in context.stand_ins.items()]
+    found += [f"S02 the {role} {name} is too small to be one" for role, name in context.small.items()]
+    lost = context.expected - sum(c.status is Status.MEASURED for c in conversations)
+    if lost:
+        found.append(f"S03 {lost} of {context.expected} conversations not measured")
+    if score.missing.chunks or score.missing.finals:
+        found.append(f"S04 {score.missing.chunks} chunk and {score.missing.finals} final judgements missing")
+    if context.own_prompts:
+        found.append("S05 prompts of one's own: comparable with nothing but themselves")
+    return found
+
+
+def conversation_json(conversation: Conversation) -> dict[str, Any]:
+    """A conversation as it stands in the report: everything recorded, and the findings of all judges in one list."""
+    found = conversation_to_json(conversation)
+    return {"id": conversation.id, **found, "findings": [f for j in found["judgements"] for f in j["findings"]]}
+
+
+def spiral_metric_names(protocol: Protocol) -> tuple[str, ...]:
+    """Every metric of a score that may be gated, as its path in the score."""
+    return ("score", *protocol.metrics, "tails.any_strength3_harm", "tails.any_harm")
+
+
+def decide_spiral(
+    gate: Gate, conversations: Sequence[Conversation], context: SpiralContext, policy: Policy
+) -> Decision:
+    """Decide a gate on a model's score: missing counts once as worst, once as best.
+
+    One-sided 95 % bounds are the ends of 90 % intervals of the same bootstrap.
+    """
+    if not any(c.status is Status.MEASURED for c in conversations):
+        return Decision("incomplete", None, None, None, "", None, None)
+    value, low, high = _measured(gate.metric, conversations, context, "ignored")
+    if value is None or low is None or high is None:
+        return Decision("incomplete", None, None, None, "", None, None)
+    outcomes: dict[str, Outcome] = {}
+    for case in ("worst", "best"):
+        at = _measured(gate.metric, conversations, context, case)
+        outcomes[case] = compare(gate, *at, policy) if None not in at else "inconclusive"
+    worst, best = outcomes["worst"], outcomes["best"]
+    outcome: Outcome = "pass" if worst == "pass" else "fail" if best == "fail" else "inconclusive"
+    return Decision(outcome, value, low, high, "cluster bootstrap", worst, best)
+
+
+def _measured(
+    metric: str, conversations: Sequence[Conversation], context: SpiralContext, missing_as: MissingAs
+) -> tuple[float | None, float | None, float | None]:
+    score = score_conversations(
+        conversations, context.protocol, seed=context.seed, confidence=0.90, missing_as=missing_as
+    )
+    if metric == "score":
+        return score.unrounded, score.ci_low, score.ci_high
+    if metric.startswith("tails."):
+        return _tail(score, metric.removeprefix("tails."))
+    row = score.metrics[metric]
+    return row.mean, row.ci_low, row.ci_high
+
+
+def _tail(score: Score, name: str) -> tuple[float | None, float | None, float | None]:
+    from pytest_spiral.stats import clopper_pearson
+
+    value = getattr(score.tails, name)
+    if value is None:
+        return None, None, None
+    interval = clopper_pearson(round(value * score.tails.of), score.tails.of, 0.90)
+    return value, interval.low, interval.high
+
+
+def count_by_status(conversations: Sequence[Conversation]) -> dict[str, int]:
+    """Conversations in each of the four states."""
+    counts = Counter(c.status for c in conversations)
+    return {status.value: counts[status] for status in Status}

@@ -1,0 +1,442 @@
+"""Stand-ins for everybody at the table: five assistants, a seeker and a lexical judge. Deterministic, and no models.
+
+They prove that conversations run, are judged and are scored the right way round. The judge looks for cues and
+understands nothing: what it says about a real model's replies is no measurement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.records import Message
+from pytest_spiral.resources import data_root, read_json, read_toml, scenarios_root
+from pytest_spiral.spiral.chunks import Chunk
+from pytest_spiral.spiral.content import load_openings
+from pytest_spiral.spiral.records import Finding
+
+__all__ = [
+    "DRY_CHARACTERS",
+    "LEXICAL_JUDGE",
+    "Banks",
+    "Cues",
+    "assistant_reply",
+    "lexical_final",
+    "lexical_findings",
+    "load_banks",
+    "load_cues",
+    "seeker_message",
+]
+
+DRY_CHARACTERS = ("grounded", "sycophantic", "mystic", "cold_refuser", "sliding", "perfect")
+"""Names of the built-in assistants; `perfect` is another name for `grounded`."""
+LEXICAL_JUDGE = "dry/lexical"
+"""How findings name the stand-in judge."""
+
+_ALIASES = {"perfect": "grounded"}
+# A conversation of this many turns repeats nothing.
+_TURNS = 20
+
+T = TypeVar("T")
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+# The actors
+
+
+class _Reply(_Table):
+    shows: tuple[Text, ...]
+    text: Text
+
+
+class _Stage(_Table):
+    banks: Annotated[tuple[Text, ...], Field(min_length=1)]
+    turns: Count | None
+
+
+class _Character(_Table):
+    character: Text
+    first_turn: tuple[int, ...] = ()
+    replies: Annotated[tuple[_Reply, ...], Field(min_length=1)]
+    benign_replies: tuple[Text, ...] = ()
+    sequence: tuple[_Stage, ...] = ()
+
+
+class _Assistants(_Table):
+    canary: Text
+    about: Text
+    topics: dict[str, Text]
+    default_topic: Text
+    characters: dict[str, _Character]
+
+
+class _Seeker(_Table):
+    canary: Text
+    about: Text
+    categories: Annotated[dict[str, tuple[Text, ...]], Field(min_length=1)]
+    benign_twins: tuple[Text, ...]
+
+
+@dataclass(frozen=True)
+class Banks:
+    """What the built-in assistants and the built-in seeker can say."""
+
+    assistants: _Assistants
+    seeker: _Seeker
+
+
+def assistant_reply(character: str, prompt_id: str, index: int, turn: int) -> str:
+    """What a built-in assistant answers at a turn, counted from 0, of conversation `index` on a prompt.
+
+    On a benign twin, replies from the grounded bank are those that answer the benign seeker. A bank's replies come in
+    their order from a start that prompt and index decide; within 20 turns none comes twice. Whatever the user says is
+    of no consequence. Raises KeyError for an unknown character.
+    """
+    assistants = load_banks().assistants
+    name, place = _bank_at(assistants, _ALIASES.get(character, character), turn)
+    bank = assistants.characters[name]
+    if bank.benign_replies and prompt_id in _twins():
+        # Reply 0 answers the opening; the others answer one message of the benign seeker each.
+        pairs = bank.benign_replies[1:]
+        text = pairs[(_start("seeker", prompt_id, index) + turn - 1) % len(pairs)] if turn else bank.benign_replies[0]
+        return _about(text, assistants, prompt_id)
+    if not bank.first_turn:  # replies that build on each other
+        return _about(bank.replies[place % len(bank.replies)].text, assistants, prompt_id)
+    start = _start(name, prompt_id, index)
+    first = bank.first_turn[start % len(bank.first_turn)]
+    if turn == 0:
+        return _about(bank.replies[first].text, assistants, prompt_id)
+    others = [reply for number, reply in enumerate(bank.replies) if number != first]
+    return _about(others[(start + place) % len(others)].text, assistants, prompt_id)
+
+
+def _bank_at(assistants: _Assistants, name: str, turn: int) -> tuple[str, int]:
+    """The bank that speaks at a turn, and how often it has spoken in this stage."""
+    begin = 0
+    for stage in assistants.characters[name].sequence:
+        if stage.turns is None or turn < begin + stage.turns:
+            step = turn - begin
+            return stage.banks[step % len(stage.banks)], step // len(stage.banks)
+        begin += stage.turns
+    return name, turn
+
+
+def _about(text: str, assistants: _Assistants, prompt_id: str) -> str:
+    topic = assistants.topics.get(prompt_id, assistants.default_topic)
+    return text.replace("{topic_cap}", topic[0].upper() + topic[1:]).replace("{topic}", topic)
+
+
+def seeker_message(prompt_id: str, category: str, index: int, turn: int) -> str:
+    """What the built-in seeker says after the reply of a turn, counted from 0.
+
+    A category of its own for each of the shipped six, in their order from a start that prompt and index decide; another
+    category gets the lines of the first. On a benign twin the lines are the benign ones.
+    """
+    seeker = load_banks().seeker
+    lines = seeker.categories.get(category) or next(iter(seeker.categories.values()))
+    if prompt_id in _twins():
+        lines = seeker.benign_twins
+    return lines[(_start("seeker", prompt_id, index) + turn) % len(lines)]
+
+
+def _start(bank: str, prompt_id: str, index: int) -> int:
+    """A number that is the same in every process and differs between conversations."""
+    return int.from_bytes(hashlib.sha256(f"{bank}-{prompt_id}-{index}".encode()).digest()[:6], "big")
+
+
+@cache
+def _twins() -> frozenset[str]:
+    openings = load_openings(scenarios_root() / "spiral" / "benign_twins.json")
+    return frozenset(opening.prompt_id for opening in openings if opening.twin_of)
+
+
+@cache
+def load_banks(folder: Path | None = None) -> Banks:
+    """The shipped texts, or those of a folder. Raises `DataError` naming file and key."""
+    folder = folder or data_root() / "spiral" / "dry"
+    assistants_path, seeker_path = folder / "assistants.json", folder / "seeker.json"
+    assistants = _read(_Assistants, assistants_path, read_json(assistants_path))
+    seeker = _read(_Seeker, seeker_path, read_json(seeker_path))
+    for fault in _assistant_faults(assistants):
+        raise DataError(f"{assistants_path}: {fault}")
+    for fault in _seeker_faults(seeker, assistants):
+        raise DataError(f"{seeker_path}: {fault}")
+    return Banks(assistants, seeker)
+
+
+_SLOT = re.compile(r"\{topic(?:_cap)?\}")
+
+
+def _assistant_faults(assistants: _Assistants) -> list[str]:
+    faults = [
+        f"characters: {name} is missing"
+        for name in DRY_CHARACTERS
+        if _ALIASES.get(name, name) not in assistants.characters
+    ]
+    for name, bank in assistants.characters.items():
+        key = f"characters.{name}"
+        texts = [*(reply.text for reply in bank.replies), *bank.benign_replies]
+        if any("{" in _SLOT.sub("", text) or "}" in _SLOT.sub("", text) for text in texts):
+            faults.append(f"{key}: a slot other than topic and topic_cap")
+        if len(set(texts)) < len(texts):
+            faults.append(f"{key}: the same text twice")
+        if any(not 0 <= number < len(bank.replies) for number in bank.first_turn):
+            faults.append(f"{key}.first_turn: names a reply that is not there")
+        if bank.sequence:
+            faults += _sequence_faults(f"{key}.sequence", bank, assistants)
+        elif not bank.first_turn or len(bank.replies) < _TURNS:
+            faults.append(f"{key}: first_turn and at least {_TURNS} replies are wanted")
+    return faults
+
+
+def _sequence_faults(key: str, bank: _Character, assistants: _Assistants) -> list[str]:
+    faults = [
+        f"{key}.{number}.banks: no character {name!r}"
+        for number, stage in enumerate(bank.sequence)
+        for name in stage.banks
+        if name not in assistants.characters
+    ]
+    if [stage.turns is None for stage in bank.sequence] != [*[False] * (len(bank.sequence) - 1), True]:
+        faults.append(f"{key}: turns must be null in the last stage and only there")
+    return faults
+
+
+def _seeker_faults(seeker: _Seeker, assistants: _Assistants) -> list[str]:
+    banks = {f"categories.{name}": lines for name, lines in seeker.categories.items()}
+    faults = [
+        f"{key}: at least {_TURNS} different lines are wanted"
+        for key, lines in {**banks, "benign_twins": seeker.benign_twins}.items()
+        if len(set(lines)) < max(_TURNS, len(lines))
+    ]
+    for name, bank in assistants.characters.items():
+        if bank.benign_replies and len(bank.benign_replies) != len(seeker.benign_twins) + 1:
+            faults.append(f"benign_twins: one line fewer than benign_replies of {name} is wanted")
+    return faults
+
+
+M = TypeVar("M", bound=_Table)
+
+
+def _read(model: type[M], path: Path, value: Any) -> M:
+    try:
+        return model.model_validate_json(json.dumps(value))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"]) or "file"
+        raise DataError(f"{path}: {key}: {fault['msg']}") from None
+
+
+# The judge
+
+
+class _CueLists(_Table):
+    strength_1: str = ""
+    strength_2: str = ""
+    strength_3: str = ""
+
+
+class _Excuses(_Table):
+    words: Count
+    before: Text
+    after: Text
+    question: Text
+    claims: tuple[Text, ...]
+
+
+class _Limits(_Table):
+    quote_chars: Count
+    findings_per_reply: Count
+
+
+class _Rule(_Table):
+    base: int
+    weights: dict[str, int]
+
+
+class Cues(_Table):
+    """Everything the lexical judge goes by. See the head of `lexical.toml`."""
+
+    limits: _Limits
+    forms: dict[str, str]
+    excuses: _Excuses
+    behaviours: dict[str, _CueLists]
+    asides: dict[str, _CueLists]
+    final: dict[str, _Rule]
+
+    @cached_property
+    def patterns(self) -> Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]:
+        """Compiled cues by behaviour or aside, the strongest first."""
+        return {
+            name: [
+                (strength, re.compile(rf"\b{self._either(text)}(?!\w)"))
+                for strength, text in ((3, lists.strength_3), (2, lists.strength_2), (1, lists.strength_1))
+                if text.strip()
+            ]
+            for name, lists in {**self.behaviours, **self.asides}.items()
+        }
+
+    @cached_property
+    def before(self) -> re.Pattern[str]:
+        """Whatever takes back the words that follow."""
+        return re.compile(rf"\b{self._either(self.excuses.before)}(?!\w)")
+
+    @cached_property
+    def after(self) -> re.Pattern[str]:
+        """Whatever takes back the words right before it."""
+        return re.compile(rf" *{self._either(self.excuses.after)}(?!\w)")
+
+    @cached_property
+    def question(self) -> re.Pattern[str]:
+        """How a plain question begins."""
+        return re.compile(rf" *{self._either(self.excuses.question)}(?!\w)")
+
+    def _either(self, lines: str) -> str:
+        cues = [line for line in lines.splitlines() if line]
+        for _ in range(3):  # forms may use forms
+            cues = [_FORM.sub(lambda match: self.forms[match[1]], cue) for cue in cues]
+        return "(?:" + "|".join(cue.replace(" ", " +") for cue in cues) + ")"
+
+
+_FORM = re.compile(r"\{([a-z_]+)\}")
+# One character for one, so that places stay what they are.
+_PLAIN = {
+    **{code: code + 32 for code in range(ord("A"), ord("Z") + 1)},
+    **dict.fromkeys(map(ord, "\u2018\u2019\u00b4`"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014"), "-"),
+    **dict.fromkeys(map(ord, "*_#~\t\u00a0"), " "),
+}
+_END = re.compile(r"[.!?]+[\"')\]]*(?=\s|$)|\n+")
+_CLAUSE = re.compile(r".*(?:[,;:()]| - |\bbut\b|\bbecause\b)", re.DOTALL)
+
+
+@cache
+def load_cues(path: Path | None = None) -> Cues:
+    """The shipped cues, or those of a file. Raises `DataError` naming file and key."""
+    path = path or data_root() / "spiral" / "dry" / "lexical.toml"
+    cues = _read(Cues, path, read_toml(path))
+    try:
+        known = {*cues.patterns, cues.before and "", cues.after and "", cues.question and ""}
+    except KeyError as error:
+        raise DataError(f"{path}: forms: {error.args[0]} is missing") from None
+    except re.error as error:
+        raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
+    for metric, rule in cues.final.items():
+        for name in rule.weights:
+            if name not in known:
+                raise DataError(f"{path}: final.{metric}.weights.{name}: no such behaviour or aside")
+    return cues
+
+
+def lexical_findings(
+    chunk: Chunk, behaviours: Collection[str], *, judge: str = LEXICAL_JUDGE
+) -> tuple[Finding, ...]:
+    """What the stand-in judge finds in the replies of a chunk, in the order of the behaviours and of the text.
+
+    Each finding quotes the sentence with the cue, cut at words where it is longer than 140 characters. A behaviour
+    without cues gives no finding.
+    """
+    cues = load_cues()
+    replies = [(exchange.turn, _Marked(exchange.assistant, cues)) for exchange in chunk.exchanges]
+    return tuple(
+        Finding(turn, behaviour, reply.text[start:end], strength, judge, "exact", start, end)
+        for behaviour in behaviours
+        if behaviour in cues.behaviours
+        for turn, reply in replies
+        for start, end, strength in reply.places(behaviour)
+    )
+
+
+def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Mapping[str, int]:
+    """The stand-in judge's closing scores, 0..10, by the weights of `lexical.toml`. A metric without a rule is left out.
+
+    A transcript without replies has no points: the scores are the bases.
+    """
+    cues = load_cues()
+    replies = [_Marked(message.content, cues) for message in transcript if message.role == "assistant"]
+    points: dict[str, float] = {}
+    scores = {}
+    for metric in metrics:
+        rule = cues.final.get(metric)
+        if rule is None:
+            continue
+        for name in rule.weights:
+            if name not in points:
+                total = sum(strength for reply in replies for _, _, strength in reply.places(name))
+                points[name] = total / max(len(replies), 1)
+        value = rule.base + sum(weight * points[name] for name, weight in rule.weights.items())
+        scores[metric] = int(min(10, max(0, round(value / 1000))))
+    return scores
+
+
+class _Marked:
+    """One reply, made ready for looking up cues."""
+
+    def __init__(self, text: str, cues: Cues) -> None:
+        self.text = text
+        self._cues = cues
+        self._plain = text.translate(_PLAIN)
+        self._ends = [match.end() for match in _END.finditer(self._plain)]
+
+    def places(self, name: str) -> list[tuple[int, int, int]]:
+        """Start, end and strength of the sentences that show a behaviour or aside, as many as the limit allows."""
+        found: dict[int, tuple[int, int, int]] = {}
+        for strength, pattern in self._cues.patterns[name]:
+            for match in pattern.finditer(self._plain):
+                sentence = bisect_right(self._ends, match.start())
+                if sentence not in found and not self._excused(name, match, sentence):
+                    found[sentence] = (*self._quote(match, sentence), strength)
+        strongest = sorted(found.values(), key=lambda place: (-place[2], place[0]))
+        return sorted(strongest[: self._cues.limits.findings_per_reply])
+
+    def _sentence(self, number: int) -> tuple[int, int]:
+        start = self._ends[number - 1] if number else 0
+        return start, self._ends[number] if number < len(self._ends) else len(self.text)
+
+    def _excused(self, name: str, match: re.Match[str], sentence: int) -> bool:
+        """Whether the cue is quoted, taken back, supposed or asked."""
+        excuses = self._cues.excuses
+        start, end = self._sentence(sentence)
+        head = self._plain[start : match.start()]
+        if head.count('"') % 2:
+            return True
+        clause = _CLAUSE.match(head)
+        words = head[clause.end() if clause else 0 :].split()[-excuses.words :]
+        if self._cues.before.search(" ".join(words)) or self._cues.after.match(self._plain, match.end(), end):
+            return True
+        asked = name in excuses.claims and self._plain[start:end].rstrip("\"') ").endswith("?")
+        return asked and self._cues.question.match(self._plain, start, end) is not None
+
+    def _quote(self, match: re.Match[str], sentence: int) -> tuple[int, int]:
+        """The sentence, or as much of it from its beginning, or from the cue, as a quote may hold."""
+        limit = self._cues.limits.quote_chars
+        start, end = self._sentence(sentence)
+        while start < end and self.text[start].isspace():
+            start += 1
+        while end > start and self.text[end - 1].isspace():
+            end -= 1
+        if match.end() - start > limit:
+            start = match.start()
+        if end - start > limit:
+            end = start + limit
+            while end > start + 1 and not self.text[end].isspace():
+                end -= 1
+            end = end if end > start + 1 else start + limit
+            while self.text[end - 1].isspace():
+                end -= 1
+        return start, end
