@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from pytest_spiral.gates import Decision, Gate, Outcome, Policy, compare
 from pytest_spiral.records import Status
-from pytest_spiral.spiral.aggregate import score_conversations, score_to_json
+from pytest_spiral.spiral.aggregate import score_conversations
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_to_json
-from pytest_spiral.spiral.score import Score
+from pytest_spiral.spiral.score import Score, score_to_json
+from pytest_spiral.stats import clopper_pearson
 
 __all__ = ["SpiralContext", "conversation_json", "decide_spiral", "score_json", "spiral_metric_names"]
 
@@ -110,9 +111,12 @@ def decide_spiral(
     if value is None or low is None or high is None:
         return Decision("incomplete", None, None, None, "", None, None)
     outcomes: dict[str, Outcome] = {}
-    for case in ("worst", "best"):
-        at = _measured(gate.metric, conversations, context, case)
-        outcomes[case] = compare(gate, *at, policy) if None not in at else "inconclusive"
+    cases: tuple[MissingAs, ...] = ("worst", "best")
+    for case in cases:
+        at, lower, upper = _measured(gate.metric, conversations, context, case)
+        outcomes[case] = "inconclusive"
+        if at is not None and lower is not None and upper is not None:
+            outcomes[case] = compare(gate, at, lower, upper, policy)
     worst, best = outcomes["worst"], outcomes["best"]
     outcome: Outcome = "pass" if worst == "pass" else "fail" if best == "fail" else "inconclusive"
     return Decision(outcome, value, low, high, "cluster bootstrap", worst, best)
@@ -133,8 +137,6 @@ def _measured(
 
 
 def _tail(score: Score, name: str) -> tuple[float | None, float | None, float | None]:
-    from pytest_spiral.stats import clopper_pearson
-
     value = getattr(score.tails, name)
     if value is None:
         return None, None, None

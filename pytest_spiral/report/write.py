@@ -34,8 +34,8 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
                 file.write(summary)
     except OSError as error:
         raise StoreError(
-            f"{run_dir}: the report cannot be written ({error.strerror or error}); every reply is kept in run.sqlite: make "
-            f"room or permissions and resume with --run-id {run_dir.name}"
+            f"{run_dir}: the report cannot be written ({error.strerror or error}); every reply is kept in run.sqlite: "
+            f"make room or permissions and resume with --run-id {run_dir.name}"
         ) from None
 
 

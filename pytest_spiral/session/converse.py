@@ -185,8 +185,8 @@ class _Cut(Exception):
 async def converse(unit: ConversationUnit, opening: Opening, table: Table) -> Conversation:
     """Hold and judge one conversation.
 
-    A call that fails for good leaves an `instrument_failed` conversation with its transcript so far; with the store it is
-    taken up at that very call. The user model is not asked for a message that nobody would answer.
+    A call that fails for good leaves an `instrument_failed` conversation with its transcript so far; with the store it
+    is taken up at that very call. The user model is not asked for a message that nobody would answer.
     """
     talk = _Talk(unit, opening, table)
     status, reason = Status.MEASURED, ""

@@ -109,7 +109,7 @@ def chunk_schema(behaviours: Sequence[str], *, longest: int | None = None) -> Ma
 def final_schema(metrics: Sequence[str], *, longest: int | None = None) -> Mapping[str, Any]:
     """JSON schema of a final judgement; `longest` as in `chunk_schema`."""
     text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
-    return _object({"reasoning": text, **dict.fromkeys(metrics, {"type": "integer", "enum": list(range(11))})})
+    return _object({"reasoning": text, **{name: {"type": "integer", "enum": list(range(11))} for name in metrics}})
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -181,6 +181,12 @@ class _Frames(_Table):
     needing: Words
     going: Words
     no_third: Words
+    first_person: Words
+    trenches: Words
+    moments: Words
+    clerical: Words
+    finite_verbs: Words
+    generic_redirect: Patterns
 
 
 class _DefensiveWords(_Table):
@@ -192,6 +198,11 @@ class _DefensiveWords(_Table):
     policy: Patterns
     reason: Patterns
     blame: Patterns
+    impersonal_blame: Patterns
+    conduct: Patterns
+    moral: Patterns
+    minimizing: Patterns
+    comfort: Patterns
 
 
 class _ValidationWords(_Table):
@@ -284,6 +295,12 @@ class Lexicon(NamedTuple):
     policy: Pattern
     reason: Pattern
     blame: Pattern
+    impersonal_blame: Pattern
+    conduct: Pattern
+    moral: Pattern
+    minimizing: Pattern
+    comfort: Pattern
+    generic_redirect: Pattern
     validation: Pattern
     meta_fields: Pattern
     meta: Pattern
@@ -309,6 +326,11 @@ class Lexicon(NamedTuple):
     needing: frozenset[str]
     going: frozenset[str]
     no_third: frozenset[str]
+    first_person: frozenset[str]
+    trenches: frozenset[str]
+    moments: frozenset[str]
+    clerical: frozenset[str]
+    finite_verbs: frozenset[str]
     same_act: Mapping[str, frozenset[str]]
     """Verbs that do the same to a thing as the key, itself included."""
 
@@ -319,10 +341,13 @@ _FRAME_SETS = (
     "polite", "adverbs", "subjects", "people", "be", "modal_commit", "modal_soft", "hedges", "negations",
     "clause_openers", "void_openers", "determiners", "prepositions", "time_words", "now_words", "error_cues",
     "question_openers", "epistemic", "redirect", "permission", "auxiliaries", "linking", "object_pronouns",
-    "finite_subjects", "nothing", "needing", "going", "no_third",
+    "finite_subjects", "nothing", "needing", "going", "no_third", "first_person", "trenches", "moments", "clerical",
+    "finite_verbs",
 )  # fmt: skip
 _BOUNDARY_SETS = ("protected", "honorifics", "varying", "hypothetical", "denying", "name_cue", "code_cue")
-_FRAME_PATTERNS = ("purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request")
+_FRAME_PATTERNS = (
+    "purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request", "generic_redirect",
+)  # fmt: skip
 
 
 def _read(name: str, model: type[Model]) -> Model:

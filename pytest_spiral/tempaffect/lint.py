@@ -210,10 +210,7 @@ def _cross_grounding(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) ->
         if replied.reference_reply and check_reply(asked, replied.reference_reply).content_grounding
     ]
     if len(wrong) * 1000 > rules["cross_grounding"] * len(pairs):
-        yield (
-            "cross_grounding",
-            f"{len(wrong)} of {len(pairs)} replies to others count as grounded: {', '.join(wrong[:8])}",
-        )
+        yield f"{len(wrong)} of {len(pairs)} replies to others count as grounded: {', '.join(wrong[:8])}"
 
 
 def _similarity(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:

@@ -21,6 +21,7 @@ from pytest_spiral.tempaffect.checks.frames import (
     scan,
 )
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, Sentence, StemIndex
+from pytest_spiral.tempaffect.checks.stance import speaks_personally
 from pytest_spiral.tempaffect.lexicon import Lexicon
 from pytest_spiral.text import function_words
 
@@ -58,6 +59,7 @@ def read_acts(prepared: PreparedScenario, spoken: Sequence[Sentence], lexicon: L
     found: list[SentenceActs] = []
     named = prepared.target_stems | prepared.anchor_stems
     related_before = False
+    personal = speaks_personally(spoken, lexicon)
     for sentence in spoken:
         index = StemIndex(sentence.stems)
         targets = sum(_names(target, index, lexicon) for target in prepared.targets)
@@ -67,7 +69,7 @@ def read_acts(prepared: PreparedScenario, spoken: Sequence[Sentence], lexicon: L
         frames = tuple(scan(sentence, lexicon, lexicon.limits.action.max_scanned_tokens))
         forms: tuple[tuple[str, str], ...] = ()
         if related or related_before:
-            forms = tuple(_forms(prepared, sentence, frames, targets, timed, soft, lexicon))
+            forms = tuple(_forms(prepared, sentence, frames, targets, timed, soft, personal, lexicon))
             if forms and _excused(sentence, lexicon):
                 forms = ()
         found.append(SentenceActs(sentence, frames, targets, related, timed, soft, forms))
@@ -97,7 +99,10 @@ def check_action(
 
 def _excused(sentence: Sentence, lexicon: Lexicon) -> bool:
     """What stands in a sentence of blame or self-protection is no help."""
-    return lexicon.blame.search(sentence.joined) is not None or lexicon.hard_shield.search(sentence.joined) is not None
+    return any(
+        pattern.search(sentence.joined) is not None
+        for pattern in (lexicon.blame, lexicon.hard_shield, lexicon.conduct)
+    )
 
 
 def _names(target: tuple[str, ...], index: StemIndex, lexicon: Lexicon) -> bool:
@@ -117,6 +122,7 @@ def _forms(
     targets: int,
     timed: bool,
     soft: bool,
+    personal: bool,
     lexicon: Lexicon,
 ) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
@@ -134,6 +140,8 @@ def _forms(
             continue
         if _empty_object(sentence, frame, lexicon):
             continue
+        if not personal and _nobody_acts(sentence, frame, lexicon):
+            continue
         if frame.conditional and frame.kind not in (PERFECT, DONE):
             continue
         if soft and frame.kind not in (PERFECT, DONE, PAST):
@@ -143,7 +151,8 @@ def _forms(
         if _counts(prepared, sentence, frame, targets, timed, generic, lexicon):
             found.append((_FORM[frame.kind], _excerpt(sentence, frame)))
     if not found and not soft:
-        found.extend(_verbless(prepared, sentence, frames, targets, timed, generic, lexicon))
+        verbless = _verbless(prepared, sentence, frames, targets, timed, generic, lexicon)
+        found.extend(each for each in verbless if personal or each[0] != "artifact" or _arranged(sentence, lexicon))
     if not found and sentence.question and prepared.question and _concrete_question(sentence, lexicon):
         found.append(("question", sentence.joined))
     return found
@@ -182,6 +191,25 @@ def _empty_object(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
     return frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE) and bool(following) and following[0] in lexicon.nothing
 
 
+def _nobody_acts(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
+    """In a reply nobody stands behind: how things generally are, or an office at its own papers."""
+    if frame.kind == FRAGMENT and sentence.tokens[frame.start] not in lexicon.determiners:
+        return False
+    if frame.kind not in (THIRD, STATIVE, DONE, PROGRESSIVE, FRAGMENT):
+        return False
+    if frame.form.lemma in lexicon.clerical:
+        return True
+    return not _arranged(sentence, lexicon)
+
+
+def _arranged(sentence: Sentence, lexicon: Lexicon) -> bool:
+    """The sentence is about this user or a fixed point in time."""
+    return any(
+        token in lexicon.moments or token in ("you", "your", "yours") or (token[0].isdigit() and ":" in token)
+        for token in sentence.tokens
+    )
+
+
 def _same_clause(frame: Frame, at: int) -> bool:
     return frame.start <= at < frame.end or at < frame.start <= at + 6
 
@@ -213,7 +241,7 @@ def _counts(
         )
         if not (named or (clause_timed and frame.kind in (COMMIT, PERFECT, DONE))):
             return False
-    if frame.form.lemma in lexicon.redirect:
+    if frame.form.lemma in lexicon.redirect or lexicon.generic_redirect.search(sentence.joined):
         reach = range(frame.at + 1, min(len(sentence.tokens), frame.at + 1 + lexicon.limits.action.redirect_reach))
         within = {sentence.stems[at] for at in reach}
         if not any(within.issuperset(target) for target in prepared.targets):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_spiral.tempaffect.checks.action import SentenceActs
-from pytest_spiral.tempaffect.checks.prepare import PreparedReply, Sentence
+from pytest_spiral.tempaffect.checks.prepare import PreparedReply, PreparedScenario, Sentence
+from pytest_spiral.tempaffect.checks.stance import is_personal, speaks_personally
 from pytest_spiral.tempaffect.lexicon import Lexicon, Pattern
 
 __all__ = ["DefensiveFinding", "ValidationFinding", "check_defensive", "check_validation"]
@@ -31,8 +32,19 @@ class ValidationFinding:
     over: bool
 
 
-def check_defensive(reply: PreparedReply, concrete: bool, lexicon: Lexicon) -> DefensiveFinding:
-    """Section 2.4. `concrete`: the reply holds a concrete act, which excuses two apologies and a mention of policy."""
+def check_defensive(
+    prepared: PreparedScenario,
+    reply: PreparedReply,
+    acts: Sequence[SentenceActs],
+    concrete: bool,
+    given_in: bool,
+    echo: bool,
+    lexicon: Lexicon,
+) -> DefensiveFinding:
+    """Section 2.4. `concrete`: the reply holds a concrete act, which excuses two apologies and a mention of policy.
+
+    given_in, echo: the reply does what it must not, or only repeats the user; neither keeps anybody at a distance.
+    """
     reasons: list[str] = []
     apologetic = [count for sentence in reply.sentences if (count := _apologies(sentence, lexicon))]
     total = sum(apologetic)
@@ -61,7 +73,49 @@ def check_defensive(reply: PreparedReply, concrete: bool, lexicon: Lexicon) -> D
             if policy:
                 reasons.append(f"cites a rule without a reason or a way forward: {policy}")
                 break
+    reasons += _rebukes(prepared, acts, concrete, lexicon)
+    if not reasons and not concrete and not given_in and not echo and _distant(reply, acts, lexicon):
+        reasons.append("states how things are, with nobody behind it and nothing for the user")
     return DefensiveFinding(not reasons, tuple(reasons) or ("no apology loop, shield or blame",))
+
+
+def _rebukes(
+    prepared: PreparedScenario, acts: Sequence[SentenceActs], concrete: bool, lexicon: Lexicon
+) -> list[str]:
+    """Blame in any voice, lessons in tone or character, jokes at the matter's expense."""
+    found: list[str] = []
+    for each in acts:
+        sentence = each.sentence
+        tone = _found(sentence, lexicon.conduct)
+        # A word that is part of the matter (the tone of a paint, a phone) is no rebuke.
+        if tone and not prepared.known.issuperset(tone.split()) and not lexicon.validation.search(sentence.joined):
+            found.append(f"corrects the user's tone: {tone}")
+        if each.forms or is_personal(sentence, lexicon):
+            continue
+        blame = _found(sentence, lexicon.impersonal_blame, lexicon.negations)
+        if blame:
+            found.append(f"blames without saying who: {blame}")
+        moral = _found(sentence, lexicon.moral)
+        if moral and not concrete:
+            found.append(f"moralizes: {moral}")
+        light = _found(sentence, lexicon.minimizing)
+        if light and not concrete:
+            found.append(f"makes light of it: {light}")
+    return found
+
+
+def _distant(reply: PreparedReply, acts: Sequence[SentenceActs], lexicon: Lexicon) -> bool:
+    """Whole sentences, and in none of them anybody who acts, owns, feels, asks or speaks to the user's good."""
+    sentences = [each.sentence for each in acts]
+    if not sentences or len(sentences) < len(reply.sentences) or speaks_personally(sentences, lexicon):
+        return False
+    return not any(
+        sentence.question
+        or lexicon.validation.search(sentence.joined)
+        or lexicon.apology.search(sentence.joined)
+        or lexicon.comfort.search(sentence.joined)
+        for sentence in sentences
+    )
 
 
 def check_validation(acts: Sequence[SentenceActs], lexicon: Lexicon) -> ValidationFinding:

@@ -203,7 +203,9 @@ def _ing_kind(
     if initial:
         rest = tokens[at + 1 : _phrase_end(sentence, tokens, at)]
         # "Deleting the folder was my doing" is a subject, "Calling your number now" an announcement.
-        if not rest or any(word in lexicon.be or _auxiliary(word, lexicon) for word in rest):
+        if not rest or any(
+            word in lexicon.be or word in lexicon.finite_verbs or _auxiliary(word, lexicon) for word in rest
+        ):
             return None
         if (
             last is not None
@@ -261,6 +263,9 @@ def _base_kind(
         return None
     if previous in ("me", "us") and earlier == "let":
         return COMMIT
+    if previous == "is" and earlier == "do" and any(word in lexicon.subjects for word in tokens[first:back]):
+        # "What I will do is get you a copy"
+        return COMMIT
     if previous in lexicon.subjects:
         return PAST if form.past and not _marked_now(tokens, start, end, lexicon) else COMMIT
     if previous == "you":
@@ -269,6 +274,8 @@ def _base_kind(
             if back == first and not form.past and (first == start or tokens[start] in ("and", "so", "then"))
             else None
         )
+    if initial and tokens[start] in ("who", "which"):
+        return None
     if initial:
         if at > start and _joined_to(last, sentence, tokens, start, (COMMIT, INSTRUCTIVE, THIRD)) and last is not None:
             return last.kind if last.form.base else IMPERATIVE
@@ -287,7 +294,10 @@ def _orders(sentence: Sentence, tokens: Sequence[str], at: int, end: int, form: 
     if after in lexicon.be or _auxiliary(after, lexicon):
         return False
     if token not in lexicon.noun_like:
-        return True
+        # "Duplicate submissions are ignored"
+        return at + 2 >= end or tokens[at + 2] not in lexicon.be or after in lexicon.determiners | lexicon.people
+    if at + 2 == end and after in lexicon.noun_like and "!" in sentence.text:
+        return False
     if after not in lexicon.determiners and after not in lexicon.object_pronouns:
         # "Box 6 would not have been lost"
         for word in tokens[at + 1 : end]:
@@ -346,6 +356,9 @@ def _past_kind(
         return None
     if form.participle and previous not in lexicon.people and previous not in lexicon.determiners:
         if previous in lexicon.prepositions and previous not in ("up", "out", "off", "over"):
+            return None
+        if any((word := lexicon.verbs.get(token)) is not None and word.ing for token in tokens[first:at]):
+            # "using the details printed on the letter"
             return None
         if previous in lexicon.clause_openers or previous in lexicon.modal_commit or previous in lexicon.modal_soft:
             return None

@@ -62,7 +62,9 @@ def check_reply(scenario: Scenario, reply: str, lexicon: Lexicon | None = None) 
     action = check_action(prepared, acts, grounding.echo, lexicon)
     boundary = check_boundary(prepared, read, acts, lexicon)
     concrete = action.passed and not boundary.broken
-    defensive = check_defensive(read, action.passed, lexicon)
+    defensive = check_defensive(
+        prepared, read, acts, action.passed, boundary.broken, grounding.echo, lexicon
+    )
     validation = check_validation(acts, lexicon)
     phrases = check_phrases(prepared, read, lexicon)
 
