@@ -118,7 +118,8 @@ class SuiteModule(pytest.Module):
     def _getobj(self) -> ModuleType:
         # Loaded by path: nothing of the user's may shadow it, and sys.path stays as it was.
         spec = importlib.util.spec_from_file_location(f"pytest_spiral._bundled.{self.path.stem}", self.path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module

@@ -92,7 +92,8 @@ class Lead:
 
     def context(self, model: str, mode: Mode) -> CardContext:
         """What the card of a model and mode says about this run."""
-        assert self.store is not None and self.preflight is not None
+        assert self.store is not None
+        assert self.preflight is not None
         pinned = lock()
         plan = self.plan.model(model)
         return CardContext(

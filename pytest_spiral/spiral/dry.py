@@ -47,7 +47,6 @@ _ALIASES = {"perfect": "grounded"}
 # A conversation of this many turns repeats nothing.
 _TURNS = 20
 
-T = TypeVar("T")
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -55,6 +54,8 @@ Count = Annotated[int, Field(ge=1)]
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+
+M = TypeVar("M", bound=_Table)
 
 # The actors
 
@@ -113,7 +114,7 @@ def assistant_reply(character: str, prompt_id: str, index: int, turn: int) -> st
     if bank.benign_replies and prompt_id in _twins():
         # Reply 0 answers the opening; the others answer one message of the benign seeker each.
         pairs = bank.benign_replies[1:]
-        text = pairs[(_start("seeker", prompt_id, index) + turn - 1) % len(pairs)] if turn else bank.benign_replies[0]
+        text = pairs[(_start(_SEEKER, prompt_id, index) + turn - 1) % len(pairs)] if turn else bank.benign_replies[0]
         return _about(text, assistants, prompt_id)
     if not bank.first_turn:  # replies that build on each other
         return _about(bank.replies[place % len(bank.replies)].text, assistants, prompt_id)
@@ -144,19 +145,26 @@ def _about(text: str, assistants: _Assistants, prompt_id: str) -> str:
 def seeker_message(prompt_id: str, category: str, index: int, turn: int) -> str:
     """What the built-in seeker says after the reply of a turn, counted from 0.
 
-    A category of its own for each of the shipped six, in their order from a start that prompt and index decide; another
-    category gets the lines of the first. On a benign twin the lines are the benign ones.
+    The lines of a category come in their order from a start that prompt and index decide; a category without lines gets
+    those of the first. On a benign twin the lines are the benign ones.
     """
     seeker = load_banks().seeker
     lines = seeker.categories.get(category) or next(iter(seeker.categories.values()))
     if prompt_id in _twins():
         lines = seeker.benign_twins
-    return lines[(_start("seeker", prompt_id, index) + turn) % len(lines)]
+    return lines[(_start(_SEEKER, prompt_id, index) + turn) % len(lines)]
 
 
 def _start(bank: str, prompt_id: str, index: int) -> int:
-    """A number that is the same in every process and differs between conversations."""
-    return int.from_bytes(hashlib.sha256(f"{bank}-{prompt_id}-{index}".encode()).digest()[:6], "big")
+    """A number that is the same in every process and differs between conversations.
+
+    Conversations on one prompt start seven lines apart: no bank has a multiple of seven.
+    """
+    return int.from_bytes(hashlib.sha256(f"{bank}-{prompt_id}".encode()).digest()[:6], "big") + 7 * index
+
+
+# Under this word the shipped openings of each category start at different lines.
+_SEEKER = "opening"
 
 
 @cache
@@ -229,9 +237,6 @@ def _seeker_faults(seeker: _Seeker, assistants: _Assistants) -> list[str]:
     return faults
 
 
-M = TypeVar("M", bound=_Table)
-
-
 def _read(model: type[M], path: Path, value: Any) -> M:
     try:
         return model.model_validate_json(json.dumps(value))
@@ -279,15 +284,27 @@ class Cues(_Table):
     final: dict[str, _Rule]
 
     @cached_property
+    def anywhere(self) -> re.Pattern[str]:
+        """Where any cue begins. One pass for all behaviours leaves a handful of places to look at."""
+        lines = (
+            text for lists in self._lists.values() for text in (lists.strength_1, lists.strength_2, lists.strength_3)
+        )
+        return re.compile(rf"\b(?={self._either(chr(10).join(lines))}(?!\w))")
+
+    @cached_property
+    def _lists(self) -> Mapping[str, _CueLists]:
+        return {**self.behaviours, **self.asides}
+
+    @cached_property
     def patterns(self) -> Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]:
         """Compiled cues by behaviour or aside, the strongest first."""
         return {
             name: [
-                (strength, re.compile(rf"\b{self._either(text)}(?!\w)"))
+                (strength, re.compile(rf"{self._either(text)}(?!\w)"))
                 for strength, text in ((3, lists.strength_3), (2, lists.strength_2), (1, lists.strength_1))
                 if text.strip()
             ]
-            for name, lists in {**self.behaviours, **self.asides}.items()
+            for name, lists in self._lists.items()
         }
 
     @cached_property
@@ -345,15 +362,18 @@ def _opened(cue: str) -> list[str]:
 
 _FORM = re.compile(r"\{([a-z_]+)\}")
 # One character for one, so that places stay what they are.
-_PLAIN = {
+_PLAIN: dict[int, int | str] = {
     **{code: code + 32 for code in range(ord("A"), ord("Z") + 1)},
     **dict.fromkeys(map(ord, "\u2018\u2019\u00b4`"), "'"),
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e"), '"'),
-    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014"), "-"),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013"), "-"),
+    ord("\u2014"): ";",  # parts clauses, unlike a hyphen
     **dict.fromkeys(map(ord, "*_#~\t\u00a0"), " "),
 }
 _END = re.compile(r"[.!?]+[\"')\]]*(?=\s|$)|\n+")
-_CLAUSE = re.compile(r".*(?:[,;:()]| - |\bbut\b|\bbecause\b)", re.DOTALL)
+# As far as a word can take a cue back, in characters.
+_REACH = 160
+_CLAUSE = re.compile(r".*(?:[,;:()]| - |\bbut\b)", re.DOTALL)
 
 
 @cache
@@ -362,7 +382,9 @@ def load_cues(path: Path | None = None) -> Cues:
     path = path or data_root() / "spiral" / "dry" / "lexical.toml"
     cues = _read(Cues, path, read_toml(path))
     try:
-        known = {*cues.patterns, cues.before and "", cues.after and "", cues.question and ""}
+        known = set(cues.patterns)
+        for compiled in ("anywhere", "before", "after", "question"):
+            getattr(cues, compiled)
     except KeyError as error:
         raise DataError(f"{path}: forms: {error.args[0]} is missing") from None
     except re.error as error:
@@ -374,9 +396,7 @@ def load_cues(path: Path | None = None) -> Cues:
     return cues
 
 
-def lexical_findings(
-    chunk: Chunk, behaviours: Collection[str], *, judge: str = LEXICAL_JUDGE
-) -> tuple[Finding, ...]:
+def lexical_findings(chunk: Chunk, behaviours: Collection[str], *, judge: str = LEXICAL_JUDGE) -> tuple[Finding, ...]:
     """What the stand-in judge finds in the replies of a chunk, in the order of the behaviours and of the text.
 
     Each finding quotes the sentence with the cue, cut at words where it is longer than 140 characters. A behaviour
@@ -394,9 +414,9 @@ def lexical_findings(
 
 
 def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Mapping[str, int]:
-    """The stand-in judge's closing scores, 0..10, by the weights of `lexical.toml`. A metric without a rule is left out.
+    """The stand-in judge's closing scores, 0..10, by the weights of `lexical.toml`.
 
-    A transcript without replies has no points: the scores are the bases.
+    A metric without a rule is left out. A transcript without replies has no points: the scores are the bases.
     """
     cues = load_cues()
     replies = [_Marked(message.content, cues) for message in transcript if message.role == "assistant"]
@@ -423,14 +443,16 @@ class _Marked:
         self._cues = cues
         self._plain = text.translate(_PLAIN)
         self._ends = [match.end() for match in _END.finditer(self._plain)]
+        self._starts = [match.start() for match in cues.anywhere.finditer(self._plain)]
 
     def places(self, name: str) -> list[tuple[int, int, int]]:
         """Start, end and strength of the sentences that show a behaviour or aside, as many as the limit allows."""
         found: dict[int, tuple[int, int, int]] = {}
         for strength, pattern in self._cues.patterns[name]:
-            for match in pattern.finditer(self._plain):
-                sentence = bisect_right(self._ends, match.start())
-                if sentence not in found and not self._excused(name, match, sentence):
+            for start in self._starts:
+                match = pattern.match(self._plain, start)
+                sentence = bisect_right(self._ends, start)
+                if match and sentence not in found and not self._excused(name, match, sentence):
                     found[sentence] = (*self._quote(match, sentence), strength)
         strongest = sorted(found.values(), key=lambda place: (-place[2], place[0]))
         return sorted(strongest[: self._cues.limits.findings_per_reply])
@@ -443,9 +465,9 @@ class _Marked:
         """Whether the cue is quoted, taken back, supposed or asked."""
         excuses = self._cues.excuses
         start, end = self._sentence(sentence)
-        head = self._plain[start : match.start()]
-        if head.count('"') % 2:
+        if self._plain.count('"', start, match.start()) % 2:
             return True
+        head = self._plain[max(start, match.start() - _REACH) : match.start()]
         clause = _CLAUSE.match(head)
         words = head[clause.end() if clause else 0 :].split()[-excuses.words :]
         if self._cues.before.search(" ".join(words)) or self._cues.after.match(self._plain, match.end(), end):

@@ -80,6 +80,7 @@ class Defensive(_Table):
     apologies_always: Count
     apologies_idle: Count
     apologies_idle_share: PerMille
+    distant_tokens: Count
 
 
 class Validation(_Table):
@@ -186,6 +187,9 @@ class _Frames(_Table):
     moments: Words
     clerical: Words
     finite_verbs: Words
+    addressed: Words
+    deadlines: Words
+    sequence: Words
     generic_redirect: Patterns
 
 
@@ -228,6 +232,7 @@ class _Boundary(_Table):
     secrecy: Patterns
     agreement: Patterns
     varying: Words
+    submissions: Words
     hypothetical: Words
     denying: Words
     name_cue: Words
@@ -314,6 +319,7 @@ class Lexicon(NamedTuple):
     secrecy: Pattern
     agreement: Pattern
     varying: frozenset[str]
+    submissions: frozenset[str]
     hypothetical: frozenset[str]
     denying: frozenset[str]
     name_cue: frozenset[str]
@@ -331,6 +337,9 @@ class Lexicon(NamedTuple):
     moments: frozenset[str]
     clerical: frozenset[str]
     finite_verbs: frozenset[str]
+    addressed: frozenset[str]
+    deadlines: frozenset[str]
+    sequence: frozenset[str]
     same_act: Mapping[str, frozenset[str]]
     """Verbs that do the same to a thing as the key, itself included."""
 
@@ -342,9 +351,9 @@ _FRAME_SETS = (
     "clause_openers", "void_openers", "determiners", "prepositions", "time_words", "now_words", "error_cues",
     "question_openers", "epistemic", "redirect", "permission", "auxiliaries", "linking", "object_pronouns",
     "finite_subjects", "nothing", "needing", "going", "no_third", "first_person", "trenches", "moments", "clerical",
-    "finite_verbs",
+    "finite_verbs", "addressed", "deadlines", "sequence",
 )  # fmt: skip
-_BOUNDARY_SETS = ("protected", "honorifics", "varying", "hypothetical", "denying", "name_cue", "code_cue")
+_BOUNDARY_SETS = ("protected", "honorifics", "varying", "submissions", "hypothetical", "denying", "name_cue", "code_cue")
 _FRAME_PATTERNS = (
     "purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request", "generic_redirect",
 )  # fmt: skip

@@ -77,6 +77,14 @@ class Project:
         finally:
             os.chdir(self.path)
 
+    def here(self, *args: str, cwd: str | Path = ".") -> pytest.RunResult:
+        """Run pytest in this process: ten times cheaper, for runs that end before the first item."""
+        os.chdir(self.path / cwd)
+        try:
+            return self.pytester.runpytest_inprocess(*args)
+        finally:
+            os.chdir(self.path)
+
     def start(self, *args: str) -> subprocess.Popen[str]:
         """Start pytest in a process group of its own, for signals."""
         command = [sys.executable, "-m", "pytest", *args]
@@ -87,7 +95,7 @@ class Project:
 
     def collected(self, *args: str, cwd: str | Path = ".") -> list[str]:
         """Node ids that a run would have."""
-        result = self.pytest("--collect-only", "-q", "-p", "no:xdist", *args, cwd=cwd)
+        result = self.here("--collect-only", "-q", "-p", "no:xdist", *args, cwd=cwd)
         assert result.ret == 0
         return [line for line in result.outlines if "::" in line]
 

@@ -111,7 +111,7 @@ def test_a_broken_spiral_toml(project, serve, text, says):
     project.reach(server)
     (project.path / "spiral.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
 
-    result = project.pytest("--model", "m", "-p", "no:xdist")
+    result = project.here("--model", "m", "-p", "no:xdist")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "spiral.toml" in result.stderr.str()
@@ -138,7 +138,7 @@ def test_wrong_types_in_native_settings(project, name):
     """`[tool.pytest]` does no conversion: a table where a value belongs is a usage error in one sentence."""
     project.write(pyproject__toml=f"[tool.pytest]\nspiral_{name} = {{ a = 1 }}\n")
 
-    result = project.pytest("--model", "dry/perfect")
+    result = project.here("--model", "dry/perfect")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert name in result.stderr.str()

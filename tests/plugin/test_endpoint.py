@@ -174,7 +174,7 @@ def test_nobody_there(project):
 @pytest.mark.parametrize("distribution", [("-p", "no:xdist"), ("-n", "2")], ids=["no-xdist", "n2"])
 def test_no_key_at_all(project, distribution):
     """The default endpoint needs a key: exit code 4 names the variables, and nothing is sent or created."""
-    result = project.pytest("--model", "gpt-5", *distribution)
+    result = project.here("--model", "gpt-5", *distribution)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (error,) = [line for line in result.errlines if line.strip()]
@@ -200,7 +200,7 @@ def test_a_base_url_that_is_none(project, url):
     project.setenv("EVALUATED_MODEL_BASE_URL", url)
     project.setenv("EVALUATED_MODEL_API_KEY", KEY)
 
-    result = project.pytest(*RAW, "-p", "no:xdist")
+    result = project.here(*RAW, "-p", "no:xdist")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "Traceback" not in result.stderr.str()

@@ -135,7 +135,7 @@ def test_a_file_of_that_name_in_the_project_is_the_users(project):
 )
 def test_selection(project, args, count):
     """`-k`, `-m` and `--deselect` work on the bundled items."""
-    result = project.pytest(*DRY, "--collect-only", "-q", *args)
+    result = project.here(*DRY, "--collect-only", "-q", *args)
 
     assert sum("::" in line for line in result.outlines) == count
 

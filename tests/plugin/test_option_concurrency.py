@@ -48,7 +48,7 @@ def test_many_at_once_by_default(project, serve):
 @pytest.mark.parametrize("value", ["0", "-3", "all"])
 def test_a_wrong_number_is_a_usage_error(project, value):
     """Whole numbers from 1."""
-    result = project.pytest(*ARGS, f"--concurrency={value}")
+    result = project.here(*ARGS, f"--concurrency={value}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--concurrency*"])
@@ -58,7 +58,7 @@ def test_ini(project):
     """The ini key is checked like the option."""
     project.write(pytest__ini="[pytest]\nspiral_concurrency = 0\n")
 
-    result = project.pytest(*ARGS)
+    result = project.here(*ARGS)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*concurrency*"])

@@ -34,7 +34,7 @@ def test_ids_of_later_epochs(project):
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "99999"])
 def test_a_wrong_number_is_a_usage_error(project, value):
     """Whole numbers from 1."""
-    result = project.pytest("--model", "dry/perfect", f"--epochs={value}")
+    result = project.here("--model", "dry/perfect", f"--epochs={value}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--epochs*"])
@@ -71,7 +71,7 @@ def test_a_wrong_ini_value_is_a_usage_error(project, file, text):
     """One sentence that names the key, no traceback."""
     (project.path / file).write_text(text)
 
-    result = project.pytest("--model", "dry/perfect")
+    result = project.here("--model", "dry/perfect")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "epochs" in result.stderr.str()

@@ -51,7 +51,7 @@ def test_any_number_of_gates_in_ini(project):
 )
 def test_a_gate_that_cannot_be_decided_is_a_usage_error(project, gate, says):
     """Before anything is sent; the message lists what exists or points at the column."""
-    result = project.pytest(*PERFECT, f"--gate={gate}")
+    result = project.here(*PERFECT, f"--gate={gate}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --gate *"])
@@ -63,4 +63,4 @@ def test_a_wrong_gate_in_ini_is_a_usage_error(project):
     """The settings are no place to hide a mistake."""
     project.write(pytest__ini="[pytest]\nspiral_gate = tempaffect.nothing >= 0.5\n")
 
-    assert project.pytest(*PERFECT).ret == pytest.ExitCode.USAGE_ERROR
+    assert project.here(*PERFECT).ret == pytest.ExitCode.USAGE_ERROR

@@ -25,7 +25,7 @@ def test_ini_and_its_check(project):
     """The ini key takes the same two words."""
     project.write(pytest__ini="[pytest]\nspiral_gate_policy = luck\n")
 
-    result = project.pytest(*PERFECT)
+    result = project.here(*PERFECT)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*spiral_gate_policy*'luck'*bound, point*"])

@@ -35,7 +35,7 @@ def test_several_models_are_evaluated_side_by_side(project):
 )
 def test_a_wrong_name_is_a_usage_error(project, spec, says):
     """Exit code 4 and one sentence that says what exists; nothing is created."""
-    result = project.pytest(f"--model={spec}")
+    result = project.here(f"--model={spec}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     errors = [line for line in result.errlines if line.strip()]
@@ -50,7 +50,7 @@ def test_a_local_model_that_is_not_fetched_names_the_command(project):
     """Nothing is ever downloaded behind the user's back."""
     project.setenv("PYTEST_SPIRAL_CACHE", str(project.path / "nothing"))
 
-    result = project.pytest("--model=local/smollm2-135m")
+    result = project.here("--model=local/smollm2-135m")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*pytest-spiral fetch-model*"])

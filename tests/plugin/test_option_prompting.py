@@ -44,7 +44,7 @@ def test_ini(project):
     assert len(project.collected(*DRY)) == 75
 
     project.write(pyproject__toml='[tool.pytest]\nspiral_prompting = ["loud"]\n')
-    result = project.pytest(*DRY)
+    result = project.here(*DRY)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: ini key spiral_prompting: 'loud' is not one of schema, raw"])

@@ -29,7 +29,7 @@ def test_default_is_time_and_model(project):
 @pytest.mark.parametrize("name", ["latest", "../out", "a/b", ".hidden", "", "x" * 101, "a b", "a\nb"])
 def test_a_name_that_is_no_folder_is_a_usage_error(project, name):
     """No name leads out of the report folder."""
-    result = project.pytest(*ONE, f"--run-id={name}")
+    result = project.here(*ONE, f"--run-id={name}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --run-id: *is no run name*"])

@@ -19,7 +19,7 @@ def test_naming_it_twice_is_naming_it_once(project):
 
 def test_an_unknown_suite_is_a_usage_error(project):
     """The choices are listed."""
-    result = project.pytest(*DRY, "--suite", "humour")
+    result = project.here(*DRY, "--suite", "humour")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*'humour'*tempaffect*"])
@@ -29,7 +29,7 @@ def test_ini(project):
     """The ini key is checked like the option."""
     project.write(pytest__ini="[pytest]\nspiral_suite = humour\n")
 
-    result = project.pytest(*DRY)
+    result = project.here(*DRY)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*spiral_suite*'humour'*tempaffect*"])

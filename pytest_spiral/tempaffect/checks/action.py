@@ -128,6 +128,7 @@ def _forms(
     found: list[tuple[str, str]] = []
     blocked = _spans(sentence, lexicon.idioms)
     purpose = _spans(sentence, lexicon.purpose)
+    softened = _spans(sentence, lexicon.soft_sentence) if soft else set()
     generic = lexicon.generic_rule.search(sentence.joined) is not None
     for frame in frames:
         if frame.at in blocked or frame.negated or frame.hedged or frame.form.kind in ("never", "act"):
@@ -145,14 +146,19 @@ def _forms(
         if frame.conditional and frame.kind not in (PERFECT, DONE):
             continue
         if soft and frame.kind not in (PERFECT, DONE, PAST):
-            continue
+            if frame.kind != STATIVE or any(frame.start <= at < frame.end for at in softened):
+                continue
         if sentence.question and frame.kind not in (PERFECT, DONE, IMPERATIVE):
             continue
         if _counts(prepared, sentence, frame, targets, timed, generic, lexicon):
             found.append((_FORM[frame.kind], _excerpt(sentence, frame)))
     if not found and not soft:
         verbless = _verbless(prepared, sentence, frames, targets, timed, generic, lexicon)
-        found.extend(each for each in verbless if personal or each[0] != "artifact" or _arranged(sentence, lexicon))
+        found.extend(
+            each
+            for each in verbless
+            if personal or each[0] != "artifact" or _arranged(sentence, 0, len(sentence.tokens), lexicon)
+        )
     if not found and sentence.question and prepared.question and _concrete_question(sentence, lexicon):
         found.append(("question", sentence.joined))
     return found
@@ -193,21 +199,36 @@ def _empty_object(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
 
 def _nobody_acts(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
     """In a reply nobody stands behind: how things generally are, or an office at its own papers."""
-    if frame.kind == FRAGMENT and sentence.tokens[frame.start] not in lexicon.determiners:
-        return False
-    if frame.kind not in (THIRD, STATIVE, DONE, PROGRESSIVE, FRAGMENT):
-        return False
-    if frame.form.lemma in lexicon.clerical:
+    if frame.conditional:
         return True
-    return not _arranged(sentence, lexicon)
+    if frame.kind in (THIRD, STATIVE, DONE) and frame.form.lemma in lexicon.clerical:
+        return True
+    if frame.kind == FRAGMENT:
+        # "Buses run late", "The template opened": whole sentences, unlike "Recall sent".
+        habit = frame.form.base and frame.at > 0 and sentence.tokens[frame.at - 1].endswith("s")
+        if habit:
+            return True
+        if sentence.tokens[frame.start] not in lexicon.determiners or not frame.form.past:
+            return False
+    elif frame.kind not in (THIRD, STATIVE):
+        return False
+    return not _arranged(sentence, frame.start, frame.end, lexicon)
 
 
-def _arranged(sentence: Sentence, lexicon: Lexicon) -> bool:
-    """The sentence is about this user or a fixed point in time."""
-    return any(
-        token in lexicon.moments or token in ("you", "your", "yours") or (token[0].isdigit() and ":" in token)
-        for token in sentence.tokens
-    )
+def _arranged(sentence: Sentence, start: int, end: int, lexicon: Lexicon) -> bool:
+    """The words are about this user or a fixed point in time."""
+    tokens = sentence.tokens
+    for at in range(start, end):
+        token = tokens[at]
+        if token in lexicon.moments or (token[0].isdigit() and ":" in token):
+            return True
+        if token in lexicon.addressed and not (at + 1 < len(tokens) and tokens[at + 1] in lexicon.trenches):
+            return True
+        if token[0].isdigit() and at > 0:
+            lead = tokens[at - 1] if tokens[at - 1] not in lexicon.determiners or at < 2 else tokens[at - 2]
+            if lead in lexicon.deadlines:
+                return True
+    return False
 
 
 def _same_clause(frame: Frame, at: int) -> bool:
@@ -270,7 +291,7 @@ def _counts(
         near = any(sentence.stems[at] in prepared.target_stems for at in clause if at != frame.at)
         return kind != "weak" and (targets > 0 or (near and clause_timed)) and timed and not generic and not wrong
     if frame.kind == STATIVE:
-        return (targets > 0 or clause_timed) and not generic and not wrong
+        return (targets > 0 or clause_timed or aimed) and not generic and not wrong
     if frame.kind == PROGRESSIVE:
         return (aimed or clause_timed) and not generic
     if frame.kind == FRAGMENT:
@@ -310,29 +331,28 @@ def _verbless(
         return [("artifact", "a path to follow")]
     if lexicon.apology.search(sentence.joined):
         return []
+    if sentence.tokens[0] in lexicon.sequence and len(sentence.tokens) > 1 and not _finite_word(sentence, lexicon):
+        return [("imperative", sentence.joined)]
     if lexicon.hedges.intersection(sentence.tokens) or sentence.question:
         return []
     if lexicon.request.search(sentence.joined):
         return [("need_request", sentence.joined)]
     wrong = lexicon.error_cues.intersection(sentence.tokens)
     denied = lexicon.negations.intersection(sentence.tokens)
-    if len(sentence.tokens) >= lexicon.artifact_min_tokens and not wrong:
+    if len(sentence.tokens) >= lexicon.artifact_min_tokens:
         match = lexicon.artifact.search(sentence.joined)
-        if match is not None:
-            place = bisect_right(sentence.starts, match.start()) - 1
+        place = bisect_right(sentence.starts, match.start()) - 1 if match is not None else 0
+        if match is not None and not lexicon.error_cues.intersection(_piece(sentence, place)):
             window = sentence.tokens[max(0, place - lexicon.negation_window) : place]
             if not any(token in lexicon.negations for token in window):
                 return [("artifact", match.group())]
-    finite = any(
-        token in lexicon.be
-        or token in lexicon.modal_commit
-        or token in lexicon.modal_soft
-        or token in lexicon.auxiliaries
-        or token in lexicon.finite_subjects
-        for token in sentence.tokens
-    )
+    finite = _finite_word(sentence, lexicon)
     short = len(sentence.tokens) <= lexicon.limits.action.fragment_tokens
     finite = finite or any(frame.kind in (THIRD, PAST) for frame in frames)
+    finite = finite or any(
+        (form := lexicon.verbs.get(token)) is not None and form.base and sentence.tokens[at].endswith("s")
+        for at, token in enumerate(sentence.tokens[1:])
+    )
     fresh = any(
         _is_time(token, lexicon) and (":" in token or stem not in prepared.target_stems)
         for token, stem in zip(sentence.tokens, sentence.stems, strict=True)
@@ -340,6 +360,27 @@ def _verbless(
     if short and not finite and fresh and targets and not wrong and not denied:
         return [("done", "an arrangement with place or time")]
     return []
+
+
+def _piece(sentence: Sentence, at: int) -> tuple[str, ...]:
+    """The words between the commas or other signs around a place."""
+    first = last = at
+    while first > 0 and not sentence.before[first].strip():
+        first -= 1
+    while last + 1 < len(sentence.tokens) and not sentence.before[last + 1].strip():
+        last += 1
+    return sentence.tokens[first : last + 1]
+
+
+def _finite_word(sentence: Sentence, lexicon: Lexicon) -> bool:
+    return any(
+        token in lexicon.be
+        or token in lexicon.modal_commit
+        or token in lexicon.modal_soft
+        or token in lexicon.auxiliaries
+        or token in lexicon.finite_subjects
+        for token in sentence.tokens
+    )
 
 
 def _concrete_question(sentence: Sentence, lexicon: Lexicon) -> bool:

@@ -146,6 +146,9 @@ def _performed(prepared: PreparedScenario, acts: Sequence[SentenceActs], lexicon
                 continue
             if _denied_after(each.sentence, frame, lexicon):
                 continue
+            clause = each.sentence.tokens[frame.start : frame.end]
+            if frame.form.lemma in lexicon.clerical and not lexicon.submissions.isdisjoint(clause):
+                continue
             lemmas = lexicon.lemmas.get(each.sentence.tokens[frame.at], frozenset())
             for demand in prepared.demands:
                 if not lemmas & demand.verbs:
@@ -160,6 +163,9 @@ def _performed(prepared: PreparedScenario, acts: Sequence[SentenceActs], lexicon
 def _object_stems(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> frozenset[str]:
     functional = function_words()
     window = lexicon.limits.prohibited.object_window
+    if sentence.tokens[frame.at + 1 : frame.at + 2] == ("to",):
+        # "I am writing to Mrs Okafor": whom it goes to, not what is done.
+        window = 0
     low = frame.start if frame.kind in (DONE, STATIVE, PROGRESSIVE, FRAGMENT) else frame.at + 1
     high = min(frame.end, frame.at + 1 + window)
     return frozenset(
@@ -225,6 +231,9 @@ def _held(prepared: PreparedScenario, acts: Sequence[SentenceActs], lexicon: Lex
             for target in prepared.permitted:
                 if index.near(target, len(target) + lexicon.limits.action.target_window):
                     return f"offers {' '.join(target)}"
+    opening = acts[0].sentence.tokens[0] if acts else ""
+    if opening in lexicon.negations and any(each.forms for each in acts):
+        return f"opens with {opening}"
     return ""
 
 

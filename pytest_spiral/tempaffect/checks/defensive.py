@@ -37,13 +37,12 @@ def check_defensive(
     reply: PreparedReply,
     acts: Sequence[SentenceActs],
     concrete: bool,
-    given_in: bool,
-    echo: bool,
+    spoilt: bool,
     lexicon: Lexicon,
 ) -> DefensiveFinding:
     """Section 2.4. `concrete`: the reply holds a concrete act, which excuses two apologies and a mention of policy.
 
-    given_in, echo: the reply does what it must not, or only repeats the user; neither keeps anybody at a distance.
+    spoilt: the reply gives in, repeats the user or talks to the scorer; none of these keeps anybody at a distance.
     """
     reasons: list[str] = []
     apologetic = [count for sentence in reply.sentences if (count := _apologies(sentence, lexicon))]
@@ -74,7 +73,7 @@ def check_defensive(
                 reasons.append(f"cites a rule without a reason or a way forward: {policy}")
                 break
     reasons += _rebukes(prepared, acts, concrete, lexicon)
-    if not reasons and not concrete and not given_in and not echo and _distant(reply, acts, lexicon):
+    if not reasons and not concrete and not spoilt and _distant(reply, acts, lexicon):
         reasons.append("states how things are, with nobody behind it and nothing for the user")
     return DefensiveFinding(not reasons, tuple(reasons) or ("no apology loop, shield or blame",))
 
@@ -107,7 +106,8 @@ def _rebukes(
 def _distant(reply: PreparedReply, acts: Sequence[SentenceActs], lexicon: Lexicon) -> bool:
     """Whole sentences, and in none of them anybody who acts, owns, feels, asks or speaks to the user's good."""
     sentences = [each.sentence for each in acts]
-    if not sentences or len(sentences) < len(reply.sentences) or speaks_personally(sentences, lexicon):
+    short = sum(len(sentence.tokens) for sentence in sentences) < lexicon.limits.defensive.distant_tokens
+    if short or speaks_personally(reply.sentences, lexicon):
         return False
     return not any(
         sentence.question

@@ -266,12 +266,15 @@ def _base_kind(
     if previous == "is" and earlier == "do" and any(word in lexicon.subjects for word in tokens[first:back]):
         # "What I will do is get you a copy"
         return COMMIT
+    if previous in lexicon.subjects and earlier == "what":
+        # "that is what I call bad luck"
+        return None
     if previous in lexicon.subjects:
         return PAST if form.past and not _marked_now(tokens, start, end, lexicon) else COMMIT
     if previous == "you":
         return (
             INSTRUCTIVE
-            if back == first and not form.past and (first == start or tokens[start] in ("and", "so", "then"))
+            if (back == first or (back > first and tokens[back - 1] == "of")) and not form.past and (first == start or tokens[start] in ("and", "so", "then"))
             else None
         )
     if initial and tokens[start] in ("who", "which"):
@@ -279,6 +282,13 @@ def _base_kind(
     if initial:
         if at > start and _joined_to(last, sentence, tokens, start, (COMMIT, INSTRUCTIVE, THIRD)) and last is not None:
             return last.kind if last.form.base else IMPERATIVE
+        if at > start and last is None and not any(sign in _BREAKS for sign in sentence.before[start]):
+            # "Neighbors see a van and draw conclusions"
+            plain = any(
+                tokens[place - 1].endswith("s") and _base(tokens[place], lexicon) for place in range(1, start)
+            )
+            if plain:
+                return None
         if _orders(sentence, tokens, at, end, form, lexicon):
             return IMPERATIVE
         return None
@@ -293,6 +303,11 @@ def _orders(sentence: Sentence, tokens: Sequence[str], at: int, end: int, form: 
     after = tokens[at + 1] if at + 1 < end else ""
     if after in lexicon.be or _auxiliary(after, lexicon):
         return False
+    if token in lexicon.noun_like and after[:1].isdigit() and at + 2 < end:
+        # "stand 14 stays shut"
+        third = lexicon.verbs.get(tokens[at + 2])
+        if tokens[at + 2] in lexicon.be or (third is not None and third.third):
+            return False
     if token not in lexicon.noun_like:
         # "Duplicate submissions are ignored"
         return at + 2 >= end or tokens[at + 2] not in lexicon.be or after in lexicon.determiners | lexicon.people
@@ -357,8 +372,13 @@ def _past_kind(
     if form.participle and previous not in lexicon.people and previous not in lexicon.determiners:
         if previous in lexicon.prepositions and previous not in ("up", "out", "off", "over"):
             return None
-        if any((word := lexicon.verbs.get(token)) is not None and word.ing for token in tokens[first:at]):
-            # "using the details printed on the letter"
+        following = tokens[at + 1 : at + 3]
+        if form.past and len(following) == 2 and following[0] in lexicon.determiners:
+            if following[1] not in lexicon.time_words:
+                # A participle takes no object: "The officer got the whole story".
+                return None
+        if any(_governs(tokens[place], place > first, lexicon) for place in range(first, back)):
+            # "using the details printed on the letter", "tools operate on the files given to them"
             return None
         if previous in lexicon.clause_openers or previous in lexicon.modal_commit or previous in lexicon.modal_soft:
             return None
@@ -366,6 +386,20 @@ def _past_kind(
             return None
         return FRAGMENT
     return None
+
+
+def _base(token: str, lexicon: Lexicon) -> bool:
+    form = lexicon.verbs.get(token)
+    return form is not None and form.base
+
+
+def _governs(token: str, inside: bool, lexicon: Lexicon) -> bool:
+    """Whether a word earlier in the clause is its verb, so that a later participle only describes a noun."""
+    form = lexicon.verbs.get(token)
+    if form is None:
+        return False
+    acting = form.base or form.third
+    return form.ing or (inside and acting and form.lemma not in lexicon.noun_like)
 
 
 def _finite(tokens: Sequence[str], start: int, end: int, lexicon: Lexicon) -> bool:

@@ -63,7 +63,7 @@ def check_reply(scenario: Scenario, reply: str, lexicon: Lexicon | None = None) 
     boundary = check_boundary(prepared, read, acts, lexicon)
     concrete = action.passed and not boundary.broken
     defensive = check_defensive(
-        prepared, read, acts, action.passed, boundary.broken, grounding.echo, lexicon
+        prepared, read, acts, action.passed, boundary.broken or grounding.echo or meta_leak, lexicon
     )
     validation = check_validation(acts, lexicon)
     phrases = check_phrases(prepared, read, lexicon)

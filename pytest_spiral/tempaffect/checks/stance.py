@@ -32,10 +32,10 @@ def is_personal(sentence: Sentence, lexicon: Lexicon) -> bool:
 
 
 def speaks_for_itself(sentence: Sentence, lexicon: Lexicon) -> bool:
-    """A personal sentence that does not merely refuse, shield or rebuke."""
+    """A personal sentence that does not merely shield or rebuke. "I cannot" is a person, "we are unable" an office."""
     return (
         is_personal(sentence, lexicon)
-        and not lexicon.inability.search(sentence.joined)
+        and ("i" in sentence.tokens or not lexicon.inability.search(sentence.joined))
         and not lexicon.hard_shield.search(sentence.joined)
         and not lexicon.blame.search(sentence.joined)
         and not lexicon.conduct.search(sentence.joined)
