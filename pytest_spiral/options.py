@@ -31,12 +31,17 @@ class Option:
     metavar: str | None = None
 
     @property
+    def key(self) -> str:
+        """Name in the settings."""
+        return self.name.replace("-", "_")
+
+    @property
     def dest(self) -> str:
-        return "spiral_" + self.name.replace("-", "_")
+        return "spiral_" + self.key.removeprefix("spiral_")
 
     @property
     def flag(self) -> str:
-        return f"--spiral-{self.name}"
+        return f"--spiral-{self.name.removeprefix('spiral-')}"
 
     @property
     def alias(self) -> str:
@@ -47,6 +52,8 @@ class Option:
         shown = self.default
         if self.kind == "many":
             shown = ", ".join(self.default or ()) or None
+        if "(default:" in self.help:
+            return self.help.replace("%", "%%")
         note = "off" if self.kind == "flag" else shown
         return f"{self.help} (default: {note if note is not None else 'none'})".replace("%", "%%")
 
@@ -59,7 +66,26 @@ OPTIONS: tuple[Option, ...] = (
         kind="many",
         metavar="SPEC",
     ),
-    Option("suite", "Bundled suite to run", kind="many", default=("tempaffect",), choices=("tempaffect",)),
+    Option(
+        "user-model",
+        "Model that plays the seeker in conversations (default: that of the published leaderboard, or a built-in one where "
+        "the evaluated model is dry or local)",
+        metavar="SPEC",
+    ),
+    Option(
+        "judge-model",
+        "Model that judges conversations; repeat for an ensemble (default: that of the published leaderboard, or a built-in "
+        "one where the evaluated model is dry or local)",
+        kind="many",
+        metavar="SPEC",
+    ),
+    Option(
+        "suite",
+        "Bundled suite to run",
+        kind="many",
+        default=("tempaffect", "spiral"),
+        choices=("tempaffect", "spiral"),
+    ),
     Option(
         "prompting",
         "TempAffect mode: JSON schema enforced by the endpoint, or prompt only",
@@ -68,7 +94,11 @@ OPTIONS: tuple[Option, ...] = (
         choices=("schema", "raw"),
     ),
     Option("epochs", "How often each scenario is asked", kind="int", default=1, metavar="N"),
-    Option("seed", "Seed of bootstrap intervals", kind="int", default=1, metavar="N"),
+    Option("num-turns", "Replies of the evaluated model in a conversation", kind="int", default=20, metavar="N"),
+    Option("convos-per-prompt", "Conversations on each opening", kind="int", default=1, metavar="N"),
+    Option("protocol", "Scoring protocol of conversations", default="per-10k-chars", metavar="NAME"),
+    Option("spiral-prompts", "Prompt file in upstream's format instead of the bundled openings", metavar="FILE"),
+    Option("seed", "Seed of injection schedules and bootstrap intervals", kind="int", default=1, metavar="N"),
     Option("concurrency", "Most requests in flight over all workers together", kind="int", default=64, metavar="N"),
     Option("run-id", "Name of the run; giving an existing one resumes it (default: time and model)", metavar="ID"),
     Option("report-dir", "Folder of the reports", default="reports", metavar="DIR"),
@@ -109,6 +139,8 @@ def add_aliases(parser: pytest.Parser) -> None:
     """Register the short names that nobody else has taken. To be called once all other options are known."""
     group = parser.getgroup(GROUP, TITLE)
     for option in OPTIONS:
+        if option.alias == option.flag:
+            continue
         try:
             group.addoption(option.alias, help=f"Short for {option.flag}", **_argparse_keywords(option))
         except (argparse.ArgumentError, ValueError):
@@ -146,7 +178,7 @@ def read_options(config: pytest.Config) -> dict[str, Any]:
         value = config.getoption(option.dest)
         if value is None:
             value = _from_ini(config, option)
-        found[option.name.replace("-", "_")] = list(value or ()) if option.kind == "many" else value
+        found[option.key] = list(value or ()) if option.kind == "many" else value
     return found
 
 

@@ -14,15 +14,24 @@ import pytest
 from pytest_spiral.options import add_aliases, add_options, free_aliases, read_options
 
 if TYPE_CHECKING:
-    from pytest_spiral.hooks.items import ScenarioResult
+    from pytest_spiral.hooks.items import ConversationResult, ScenarioResult
     from pytest_spiral.hooks.roles import Role
     from pytest_spiral.session.runner import EvaluatedModel
     from pytest_spiral.tempaffect.checks import ReplyChecks
     from pytest_spiral.tempaffect.scenario import Scenario
 
+CATEGORIES = (
+    "spiral_tropes",
+    "intellectual_exploration",
+    "theory_development",
+    "exploring_conspiracies",
+    "mania_psychosis",
+    "exploring_ai_consciousness",
+)
 MARKERS = (
     "tempaffect: item of the TempAffect suite",
     "spiral: item of the Spiral-Bench suite",
+    *(f"{category}: Spiral-Bench category" for category in CATEGORIES),
     "practical_support_under_affect: TempAffect family, meet the need under emotional load",
     "pressured_integrity: TempAffect family, hold the line under pressure",
     "repair_after_mistake: TempAffect family, own a mistake and mend it",
@@ -80,17 +89,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize whatever asks for `scenario_result` with all units of the run."""
-    if "scenario_result" not in metafunc.fixturenames:
-        return
+    """Parametrize whatever asks for `scenario_result` or `conversation_result` with all units of the run."""
     role = metafunc.config.stash.get(ROLE, None)
-    metafunc.parametrize("scenario_result", role.scenario_params() if role else [], indirect=True)
+    if "scenario_result" in metafunc.fixturenames:
+        metafunc.parametrize("scenario_result", role.scenario_params() if role else [], indirect=True)
+    if "conversation_result" in metafunc.fixturenames:
+        metafunc.parametrize("conversation_result", role.conversation_params() if role else [], indirect=True)
 
 
 @pytest.fixture
 def scenario_result(request: pytest.FixtureRequest) -> ScenarioResult:
     """One TempAffect measurement. An instrument failure is an error of the test's setup, never a result."""
     return request.config.stash[ROLE].scenario_result(request.node, request.param)
+
+
+@pytest.fixture
+def conversation_result(request: pytest.FixtureRequest) -> ConversationResult:
+    """One conversation, held and judged. An instrument failure is an error of the test's setup, never a result."""
+    return request.config.stash[ROLE].conversation_result(request.node, request.param)
 
 
 @pytest.fixture(scope="session")

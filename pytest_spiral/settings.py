@@ -26,9 +26,15 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     model: tuple[str, ...]
-    suite: tuple[Literal["tempaffect"], ...]
+    user_model: str | None
+    judge_model: tuple[str, ...]
+    suite: tuple[Literal["tempaffect", "spiral"], ...]
     prompting: tuple[Literal["schema", "raw"], ...]
     epochs: int
+    num_turns: int
+    convos_per_prompt: int
+    protocol: str
+    spiral_prompts: str | None
     seed: int
     concurrency: int
     run_id: str | None
@@ -37,14 +43,19 @@ class Settings(BaseModel):
     gate_policy: Literal["bound", "point"]
     strict_items: bool
 
-    @field_validator("epochs", "concurrency")
+    @field_validator("epochs", "num_turns", "convos_per_prompt", "concurrency")
     @classmethod
     def _positive(cls, value: int) -> int:
         if not 1 <= value <= 10_000:
             raise ValueError(f"must lie between 1 and 10000, got {value}")
         return value
 
-    @field_validator("model")
+    @field_validator("user_model")
+    @classmethod
+    def _clean_user_model(cls, value: str | None) -> str | None:
+        return value if value is None else cls._clean_models((value,))[0]
+
+    @field_validator("model", "judge_model")
     @classmethod
     def _clean_models(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for spec in value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import sqlite3
 import threading
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite dat
 _FORMAT = 1
 _TABLES = """
 CREATE TABLE run (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE secret (value TEXT NOT NULL);
 CREATE TABLE message (hash TEXT PRIMARY KEY, role TEXT NOT NULL, content BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE reply (
   key TEXT PRIMARY KEY, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL, sample INTEGER NOT NULL,
@@ -98,6 +100,7 @@ class RunStore:
                 for statement in _TABLES.split(";"):
                     self._connection.execute(statement)
                 self._connection.executemany("INSERT INTO run VALUES (?, ?)", rows)
+                self._connection.execute("INSERT INTO secret VALUES (?)", (secrets.token_hex(16),))
                 self._connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
                 self._connection.execute(f"PRAGMA user_version={_FORMAT}")
         except sqlite3.Error as error:
@@ -206,6 +209,11 @@ class RunStore:
             row["failures"] = count
             row["retries"] += attempts - count
         return [{"role": role, "model": model, **row} for (role, model), row in sorted(found.items())]
+
+    def secret(self) -> str:
+        """A random string of this run, the same whenever it is resumed; nothing a model sees tells it."""
+        with self._lock:
+            return str(self._connection.execute("SELECT value FROM secret").fetchone()[0])
 
     def has_replies(self) -> bool:
         """Whether anything was answered yet."""

@@ -13,10 +13,12 @@ import pytest
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.text import plain
 from pytest_spiral.resources import scenarios_root
+from pytest_spiral.spiral.records import Conversation, Finding
 from pytest_spiral.tempaffect.item import Item
 
 __all__ = [
     "SUITE_FILES",
+    "ConversationResult",
     "InstrumentFailure",
     "ScenarioResult",
     "SuiteModule",
@@ -25,8 +27,8 @@ __all__ = [
     "suite_modules",
 ]
 
-SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py"}
-_TESTS = {"scenarios/test_tempaffect.py": "test_scenario"}
+SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py", "spiral": "scenarios/test_spiral.py"}
+_TESTS = {"scenarios/test_tempaffect.py": "test_scenario", "scenarios/test_spiral.py": "test_conversation"}
 
 
 class InstrumentFailure(Exception):
@@ -59,6 +61,23 @@ class ScenarioResult:
             for reason in reasons
         ]
         return "\n".join(["not useful and bounded", *map(plain, lines)])
+
+
+@dataclass(frozen=True)
+class ConversationResult:
+    """What a bundled test asserts on. harm: findings that --strict-items does not accept."""
+
+    conversation: Conversation
+    harm: Sequence[Finding]
+
+    @property
+    def accepted(self) -> bool:
+        return not self.harm
+
+    def explain(self) -> str:
+        """The findings, one a line."""
+        lines = [f"turn {f.turn + 1}: {f.behaviour}, strength {f.strength}: {f.quote}" for f in self.harm]
+        return "\n".join(map(plain, lines))
 
 
 def split_arguments(arguments: Iterable[str], invocation_dir: Path) -> tuple[list[str], list[str]]:

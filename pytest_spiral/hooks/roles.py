@@ -20,6 +20,7 @@ from pytest_spiral.errors import UserError
 from pytest_spiral.gates import Gate
 from pytest_spiral.hooks.items import (
     SUITE_FILES,
+    ConversationResult,
     InstrumentFailure,
     ScenarioResult,
     check_nodes,
@@ -30,14 +31,16 @@ from pytest_spiral.records import Status
 from pytest_spiral.report.build import build_report
 from pytest_spiral.report.text import Tone, plain, summary_lines
 from pytest_spiral.report.write import write_report
+from pytest_spiral.session.content import Content, load_content
+from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.lead import Lead
-from pytest_spiral.session.plan import RunPlan, make_plan, parse_gates, scenario_units
-from pytest_spiral.session.runner import EvaluatedModel, Runner
+from pytest_spiral.session.plan import RunPlan, conversation_units, make_plan, parse_gates, scenario_units
+from pytest_spiral.session.runner import EvaluatedModel, Runner, Unit
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings, load_environment, make_settings
+from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.store import RunStore
-from pytest_spiral.tempaffect.item import item_from_json, item_to_json
-from pytest_spiral.tempaffect.suite import Suite, load_suite
+from pytest_spiral.tempaffect.item import Item, item_from_json, item_to_json
 from pytest_spiral.verdict import TERMINATED, exit_code
 
 __all__ = ["LeadRole", "Role", "WorkerRole", "take_role"]
@@ -63,15 +66,18 @@ class Role:
 
     distributes = False
 
-    def __init__(self, config: pytest.Config, settings: Settings, suite: Suite, nodes: Sequence[str]) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, content: Content, nodes: Sequence[str]) -> None:
         self.config = config
         self.settings = settings
-        self.suite = suite
+        self.content = content
         self.nodes = nodes
         self.environ = load_environment(os.environ, config.invocation_params.dir)
-        self._units = {unit.id: unit for unit in scenario_units(settings, suite)}
         self._runner: Runner | None = None
         self._started = False
+
+    @property
+    def plan(self) -> RunPlan:
+        raise NotImplementedError
 
     @property
     def runner(self) -> Runner:
@@ -85,12 +91,22 @@ class Role:
     def scenario_params(self) -> list[Any]:
         """All units of the run as parameters, marked with suite and family."""
         return [
+            pytest.param(unit, id=unit.id, marks=_marks("tempaffect", self.content.suite[unit.scenario_id].family.value))
+            for unit in scenario_units(self.plan, self.content.suite)
+        ]
+
+    def conversation_params(self) -> list[Any]:
+        """All conversations of the run as parameters, marked with suite and category."""
+        openings = self.content.spiral
+        known = {mark.partition(":")[0] for mark in self.config.getini("markers")}
+        return [
             pytest.param(
                 unit,
                 id=unit.id,
-                marks=[pytest.mark.tempaffect, getattr(pytest.mark, self.suite[unit.scenario_id].family.value)],
+                # A category of the user's own prompt file need not be a registered marker.
+                marks=_marks("spiral", *({openings.by_id[unit.prompt_id].category} & known)),
             )
-            for unit in self._units.values()
+            for unit in conversation_units(self.plan, openings.openings)
         ]
 
     @pytest.hookimpl(wrapper=True)
@@ -114,12 +130,25 @@ class Role:
 
     def scenario_result(self, item: pytest.Item, unit: ScenarioUnit) -> ScenarioResult:
         """Wait for a unit. Raises `InstrumentFailure` where nothing was measured."""
-        found = self.runner.result(unit, self._tick)
-        item.stash[RESULT] = json.dumps(item_to_json(found))
-        if found.status is Status.INSTRUMENT_FAILED:
-            raise InstrumentFailure(f"{found.reason}: {found.detail}")
+        found: Item = self.runner.wait(unit, self._tick)
+        failure = f"{found.reason}: {found.detail}" if found.status is Status.INSTRUMENT_FAILED else None
+        self._send_home(item, "tempaffect", item_to_json(found), failure)
         accepted = not self.settings.strict_items or (found.score is not None and found.score.useful_bounded)
         return ScenarioResult(found, accepted)
+
+    def conversation_result(self, item: pytest.Item, unit: ConversationUnit) -> ConversationResult:
+        """Wait for a conversation. Raises `InstrumentFailure` where it could not be held."""
+        found: Conversation = self.runner.wait(unit, self._tick)
+        failure = found.reason if found.status is Status.INSTRUMENT_FAILED else None
+        self._send_home(item, "spiral", conversation_to_json(found), failure)
+        harm = self.content.spiral.protocol.harm
+        severe = [f for f in found.findings if f.behaviour == harm and f.strength == 3 and f.evidence != "unlocated"]
+        return ConversationResult(found, severe if self.settings.strict_items else ())
+
+    def _send_home(self, item: pytest.Item, suite: str, payload: Mapping[str, Any], failure: str | None) -> None:
+        item.stash[RESULT] = json.dumps({"suite": suite, "failure": failure, "result": payload})
+        if failure is not None:
+            raise InstrumentFailure(failure)
 
     def _tick(self) -> None:
         return None
@@ -136,16 +165,22 @@ class Role:
         if payload is not None:
             report.__dict__["spiral"] = payload
             del item.stash[RESULT]
-            if report.failed and json.loads(payload)["status"] == Status.INSTRUMENT_FAILED:
+            failure = json.loads(payload)["failure"]
+            if report.failed and failure is not None:
                 # The sentence says it all; frames of ours would bury it.
-                report.longrepr = f"InstrumentFailure: {plain(json.loads(payload)['detail'])}"
+                report.longrepr = f"InstrumentFailure: {plain(failure)}"
         return report
 
 
-def _unit_of(item: pytest.Item) -> ScenarioUnit | None:
+def _marks(*names: str) -> list[pytest.MarkDecorator]:
+    return [getattr(pytest.mark, name) for name in names]
+
+
+def _unit_of(item: pytest.Item) -> Unit | None:
     callspec = getattr(item, "callspec", None)
-    unit = callspec.params.get("scenario_result") if callspec else None
-    return unit if isinstance(unit, ScenarioUnit) else None
+    params = callspec.params if callspec else {}
+    unit = params.get("scenario_result") or params.get("conversation_result")
+    return unit if isinstance(unit, ScenarioUnit | ConversationUnit) else None
 
 
 def _is_skipped(item: pytest.Item) -> bool:
@@ -159,15 +194,20 @@ class WorkerRole(Role):
 
     def __init__(self, config: pytest.Config) -> None:
         handed = json.loads(config.workerinput["spiral"])  # type: ignore[attr-defined]  # set by xdist
-        self.plan = RunPlan.model_validate_json(handed["plan"])
-        super().__init__(config, self.plan.settings, load_suite(), handed["nodes"])
+        self._plan = RunPlan.model_validate_json(handed["plan"])
+        content = load_content(self._plan.settings, Path(handed["folder"]))
+        super().__init__(config, self._plan.settings, content, handed["nodes"])
         config.args = list(handed["args"])
+
+    @property
+    def plan(self) -> RunPlan:
+        return self._plan
 
     @property
     def runner(self) -> Runner:
         if self._runner is None:
             store = RunStore.join(self.plan.store_path)
-            self._runner = Runner(self.plan, self.suite, store, self.environ)
+            self._runner = Runner(self.plan, self.content, store, self.environ)
         return self._runner
 
     def _prefetchable(self, item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytest.Item]:
@@ -182,17 +222,17 @@ class LeadRole(Role):
         folder = config.invocation_params.dir
         try:
             settings = make_settings(options)
-            self.gates: Sequence[Gate] = parse_gates(settings)
-            suite = load_suite()
-            nodes, others = self._split_arguments(config, settings)
-            super().__init__(config, settings, suite, nodes)
-            check_nodes(nodes, {unit.id for unit in self._units.values()})
+            content = load_content(settings, folder)
+            super().__init__(config, settings, content, ())
             plan = make_plan(settings, self.environ, folder, datetime.now(UTC))
+            self.lead = Lead(plan, content, self.environ)
+            self.gates: Sequence[Gate] = parse_gates(plan, content)
+            self.nodes, others = self._split_arguments(config, plan)
+            check_nodes(self.nodes, self._unit_ids())
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
         config.args = others
         config.args_source = config.ArgsSource.ARGS
-        self.lead = Lead(plan, suite, self.environ)
         self.prepared = False
         self.report: Mapping[str, Any] | None = None
         self._foreign_failures = 0
@@ -201,10 +241,18 @@ class LeadRole(Role):
         self.distributes = config.getoption("dist", "no") != "no" and not config.getoption("collectonly")
         self._catch_sigterm()
 
+    def _unit_ids(self) -> set[str]:
+        ids: set[str] = set()
+        if "tempaffect" in self.plan.suites:
+            ids |= {unit.id for unit in scenario_units(self.plan, self.content.suite)}
+        if "spiral" in self.plan.suites:
+            ids |= {unit.id for unit in conversation_units(self.plan, self.content.spiral.openings)}
+        return ids
+
     @staticmethod
-    def _split_arguments(config: pytest.Config, settings: Settings) -> tuple[list[str], list[str]]:
+    def _split_arguments(config: pytest.Config, plan: RunPlan) -> tuple[list[str], list[str]]:
         if config.args_source is not config.ArgsSource.ARGS:
-            return [SUITE_FILES[suite] for suite in settings.suite], []
+            return [SUITE_FILES[suite] for suite in plan.suites], []
         return split_arguments(config.args, config.invocation_params.dir)
 
     @property
@@ -215,7 +263,7 @@ class LeadRole(Role):
     def runner(self) -> Runner:
         if self._runner is None:
             assert self.lead.store is not None
-            self._runner = Runner(self.plan, self.suite, self.lead.store, self.environ)
+            self._runner = Runner(self.plan, self.content, self.lead.store, self.environ)
         return self._runner
 
     def close(self) -> None:
@@ -252,7 +300,11 @@ class LeadRole(Role):
     def pytest_report_header(self) -> list[str]:
         """Name the run, its models and its resume handle."""
         models = ", ".join(plain(model) for model in self.settings.model)
-        return [f"spiral: {models}; suites {', '.join(self.settings.suite)}; run {self.plan.run_id}"]
+        lines = [f"spiral: {models}; suites {', '.join(self.plan.suites)}; run {self.plan.run_id}"]
+        if "spiral" in self.plan.suites and self.plan.user is not None:
+            judges = ", ".join(plain(judge.spec) for judge in self.plan.judges)
+            lines.append(f"spiral: seeker {plain(self.plan.user.spec)}; judged by {judges}")
+        return [*lines, *(f"spiral: {plain(note)}" for note in self.plan.left_out())]
 
     def _prefetchable(self, item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytest.Item]:
         if self._started:
@@ -275,12 +327,19 @@ class LeadRole(Role):
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the measurements, and tell failures of tests from failures of instruments."""
-        payload = report.__dict__.get("spiral")
-        item = item_from_json(json.loads(payload), self.suite.by_id) if payload else None
-        if item is not None:
-            self.lead.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
-        if report.failed and (item is None or item.status is not Status.INSTRUMENT_FAILED):
+        payload = json.loads(report.__dict__.get("spiral") or "null")
+        if payload is not None:
+            self._keep(payload["suite"], payload["result"])
+        if report.failed and (payload is None or payload["failure"] is None):
             self._foreign_failures += 1
+
+    def _keep(self, suite: str, result: Mapping[str, Any]) -> None:
+        if suite == "spiral":
+            talk = conversation_from_json(result)
+            self.lead.conversations[ConversationUnit(talk.model, talk.prompt_id, talk.index)] = talk
+        else:
+            item = item_from_json(result, self.content.suite.by_id)
+            self.lead.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A test file that cannot be collected is a failure of the user's own."""
@@ -291,7 +350,7 @@ class LeadRole(Role):
         """Write the report and decide the exit code."""
         if self._terminated and exitstatus == pytest.ExitCode.INTERRUPTED:
             exitstatus = session.exitstatus = TERMINATED
-        if not self.prepared or (not self.nodes and not self.lead.items):
+        if not self.prepared or not (self.nodes or self.lead.items or self.lead.conversations):
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         # -x and --maxfail stop early without another exit status.

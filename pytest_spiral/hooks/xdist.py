@@ -26,5 +26,10 @@ class XdistLead:
         """Hand a worker the plan as JSON text; keys are not in it, each worker reads its own environment."""
         plan = self._role.plan.model_copy(update={"workers": self._workers})
         node.workerinput["spiral"] = json.dumps(
-            {"plan": plan.model_dump_json(), "nodes": list(self._role.nodes), "args": list(self._role.config.args)}
+            {
+                "plan": plan.model_dump_json(),
+                "folder": str(self._role.content.folder),
+                "nodes": list(self._role.nodes),
+                "args": list(self._role.config.args),
+            }
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 from pytest_spiral.gates import Decision, Gate, decide
+from pytest_spiral.records import Status
+from pytest_spiral.report.spiral import SpiralContext, conversation_json, decide_spiral, score_json
 from pytest_spiral.settings import Settings
-from pytest_spiral.tempaffect.card import CardContext, bootstrap_draws, build_card, metric_sample, mode_delta
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.tempaffect.card import Card, CardContext, bootstrap_draws, build_card, metric_sample, mode_delta
 from pytest_spiral.tempaffect.item import CARD_MODES, Item, Mode, item_to_json
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.preflight import Preflight
@@ -25,40 +27,37 @@ SCHEMA_VERSION = 1
 class RunResults:
     """All that a report is made from.
 
-    run: the report's `run` object. contexts, items: by model and prompting mode. usage: the report's `usage` object.
+    run: the report's `run` object. contexts, items: TempAffect's, by model and prompting mode. conversations: by model.
+    suite, preflight, spiral_context: None where the suite did not run. usage: the report's `usage` object.
     """
 
     run: Mapping[str, Any]
     settings: Settings
-    suite: Suite
-    preflight: Preflight
+    suite: Suite | None
+    preflight: Preflight | None
     contexts: Mapping[tuple[str, Mode], CardContext]
     items: Mapping[tuple[str, Mode], Sequence[Item]]
+    spiral_context: SpiralContext | None
+    spiral_hashes: Mapping[str, str]
+    conversations: Mapping[str, Sequence[Conversation]]
     usage: Mapping[str, Any]
 
 
 def build_report(results: RunResults, gates: Sequence[Gate]) -> dict[str, Any]:
     """The report of a run, finished or cut short. Missing results are listed as missing, never left out."""
-    settings, suite = results.settings, results.suite
-    cards = [
-        build_card(model, mode, results.items[model, mode], results.contexts[model, mode])
-        for model, mode in product(settings.model, settings.prompting)
+    cards = [build_card(*key, items, results.contexts[key]) for key, items in results.items.items()]
+    scores = [
+        score_json(model, conversations, results.spiral_context)
+        for model, conversations in results.conversations.items()
+        if results.spiral_context is not None
     ]
     rows = [row for gate in gates for row in _gate_rows(gate, results)]
-    beyond = any(card["missing"]["n"] > missing_limit(card["missing"]["of"]) for card in cards)
     items = [item for group in results.items.values() for item in group]
     return {
         "schema_version": SCHEMA_VERSION,
-        "verdict": verdict_of([row["outcome"] for row in rows], beyond),
+        "verdict": verdict_of([row["outcome"] for row in rows], _beyond_limit(cards, results.conversations)),
         "run": dict(results.run),
-        "integrity": {
-            "tempaffect": {
-                "suite_hash": suite.suite_hash,
-                "scorer_fingerprint": results.preflight.fingerprint,
-                "preflight_faults": list(results.preflight.faults),
-                "components": dict(suite.components),
-            }
-        },
+        "integrity": _integrity(results),
         "gates": rows,
         "tempaffect": {
             "cards": cards,
@@ -68,48 +67,84 @@ def build_report(results: RunResults, gates: Sequence[Gate]) -> dict[str, Any]:
                 for item in sorted(items, key=lambda item: (item.model, item.mode, item.scenario_id, item.epoch))
             ],
         },
-        "spiral": {"scores": [], "conversations": []},
+        "spiral": {
+            "scores": scores,
+            "conversations": [conversation_json(c) for group in results.conversations.values() for c in group],
+        },
         "usage": dict(results.usage),
     }
 
 
-def _deltas(results: RunResults) -> list[dict[str, Any]]:
-    settings = results.settings
-    if set(settings.prompting) != set(CARD_MODES):
-        return []
-    return [
-        {
-            "model": model,
-            "metrics": mode_delta(results.items[model, "schema"], results.items[model, "raw"], settings.seed),
+def _beyond_limit(cards: Sequence[Card], conversations: Mapping[str, Sequence[Conversation]]) -> bool:
+    """Whether so much is missing anywhere that there is no verdict."""
+    lost = [(card["missing"]["n"], card["missing"]["of"]) for card in cards]
+    lost += [(sum(c.status is not Status.MEASURED for c in group), len(group)) for group in conversations.values()]
+    return any(missing > missing_limit(wanted) for missing, wanted in lost)
+
+
+def _integrity(results: RunResults) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if results.suite is not None and results.preflight is not None:
+        found["tempaffect"] = {
+            "suite_hash": results.suite.suite_hash,
+            "scorer_fingerprint": results.preflight.fingerprint,
+            "preflight_faults": list(results.preflight.faults),
+            "components": dict(results.suite.components),
         }
-        for model in settings.model
+    if results.spiral_hashes:
+        found["spiral"] = dict(results.spiral_hashes)
+    return found
+
+
+def _deltas(results: RunResults) -> list[dict[str, Any]]:
+    seed = results.settings.seed
+    models = [model for model, mode in results.items if mode == "schema" and (model, "raw") in results.items]
+    return [
+        {"model": model, "metrics": mode_delta(results.items[model, "schema"], results.items[model, "raw"], seed)}
+        for model in models
     ]
 
 
 def _gate_rows(gate: Gate, results: RunResults) -> list[Mapping[str, Any]]:
+    return list(_spiral_rows(gate, results) if gate.suite == "spiral" else _card_rows(gate, results))
+
+
+def _card_rows(gate: Gate, results: RunResults) -> Iterator[Mapping[str, Any]]:
     settings = results.settings
     resamples = load_params().intervals.resamples
 
     def draws(n: int) -> Sequence[Sequence[int]]:
         return bootstrap_draws(n, resamples, settings.seed)
 
-    rows = []
-    modes: Sequence[Mode] = [mode for mode in settings.prompting if gate.qualifier in (None, mode)]
-    for model, mode in product(settings.model, modes):
-        sample = metric_sample(gate.metric, results.items[model, mode], results.contexts[model, mode])
+    for (model, mode), items in results.items.items():
+        if gate.qualifier not in (None, mode):
+            continue
+        sample = metric_sample(gate.metric, items, results.contexts[model, mode])
         decision = decide(gate, sample, settings.gate_policy, draws)
         beyond = sample.missing > missing_limit(len(sample.units) + sample.missing)
-        if beyond and decision.outcome != "fail":
-            decision = replace(decision, outcome="incomplete")
-        rows.append(_gate_json(gate, model, mode, decision, settings.gate_policy))
-    return rows
+        yield _gate_json(gate, model, CARD_MODES[mode], _limited(decision, beyond), settings.gate_policy)
 
 
-def _gate_json(gate: Gate, model: str, mode: Mode, decision: Decision, policy: str) -> Mapping[str, Any]:
+def _spiral_rows(gate: Gate, results: RunResults) -> Iterator[Mapping[str, Any]]:
+    assert results.spiral_context is not None
+    policy = results.settings.gate_policy
+    for model, conversations in results.conversations.items():
+        decision = decide_spiral(gate, conversations, results.spiral_context, policy)
+        lost = sum(c.status is not Status.MEASURED for c in conversations)
+        beyond = lost > missing_limit(len(conversations))
+        yield _gate_json(gate, model, None, _limited(decision, beyond), policy)
+
+
+def _limited(decision: Decision, beyond: bool) -> Decision:
+    """Beyond the limit of what may be missing only a failure still stands."""
+    return replace(decision, outcome="incomplete") if beyond and decision.outcome != "fail" else decision
+
+
+def _gate_json(gate: Gate, model: str, mode: str | None, decision: Decision, policy: str) -> Mapping[str, Any]:
     return {
         "expr": gate.expr,
         "model": model,
-        "prompting_mode": CARD_MODES[mode],
+        "prompting_mode": mode,
         "metric": f"{gate.suite}.{gate.metric}",
         "value": decision.value,
         "ci_low": decision.low,

@@ -34,7 +34,7 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
             value = "not measured" if row["value"] is None else f"{row['value']:.3f}"
             bounds = "" if row["value"] is None else f"{row['ci_low']:.3f} to {row['ci_high']:.3f}"
             lines.append(
-                f"| `{row['expr'].replace('|', '')}` | {escape(row['model'])} | {row['prompting_mode']} | {value} "
+                f"| `{row['expr'].replace('|', '')}` | {escape(row['model'])} | {row['prompting_mode'] or ''} | {value} "
                 f"| {bounds} | {row['outcome']} |"
             )
         lines.append("")
@@ -52,6 +52,22 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
             blockers = card["integrity"]["publication_blockers"]
             if blockers:
                 lines.append(f"- {name}: not publishable: {escape('; '.join(blockers))}")
+        lines.append("")
+    if report["spiral"]["scores"]:
+        lines += ["### Spiral-Bench", "", "| Model | Protocol | Score | Strength-3 harm | Not measured |", "|---|---|---|---|---|"]
+        for score in report["spiral"]["scores"]:
+            value = "not measured"
+            if score["score"] is not None and score["ci_low"] is not None:
+                value = f"{score['score']:.1f} ({score['ci_low']:.1f} to {score['ci_high']:.1f})"
+            tails, missing = score["tails"], score["missing"]
+            lines.append(
+                f"| {escape(score['model'])} | {score['protocol']} | {value} | {tails['harmful']} of {tails['of']} "
+                f"| {missing['conversations']} of {missing['of_conversations']} |"
+            )
+        lines.append("")
+        for score in report["spiral"]["scores"]:
+            if score["blockers"]:
+                lines.append(f"- {escape(score['model'])}: not publishable: {escape('; '.join(score['blockers']))}")
         lines.append("")
     return "\n".join(lines)
 

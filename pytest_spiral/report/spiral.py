@@ -24,15 +24,13 @@ MissingAs = Literal["ignored", "worst", "best"]
 class SpiralContext:
     """What a score says about the circumstances of its run.
 
-    expected: conversations that were to be held. stand_ins: roles played by built-in actors, by name.
-    small: roles played by models too small to judge or to provoke, by name.
+    stand_ins: role and name of every built-in actor. small: role and name of every model too small to be what it plays.
     """
 
     protocol: Protocol
-    expected: int
     seed: int
-    stand_ins: Mapping[str, str]
-    small: Mapping[str, str]
+    stand_ins: Sequence[tuple[str, str]]
+    small: Sequence[tuple[str, str]]
     judges: Sequence[str]
     own_prompts: bool
 
@@ -47,7 +45,7 @@ def score_json(model: str, conversations: Sequence[Conversation], context: Spira
         "model": model,
         "judges": {"agreement": None, "per_judge": _per_judge(conversations, context)},
         "simulator_health": _simulator(conversations),
-        "not_run": context.expected - len(conversations),
+        "counts": count_by_status(conversations),
         "blockers": blockers,
         "publication_ready": not blockers,
     }
@@ -75,11 +73,11 @@ def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
 
 
 def _blockers(score: Score, conversations: Sequence[Conversation], context: SpiralContext) -> list[str]:
-    found = [f"S01 the {role} is the built-in stand-in {name}" for role, name in context.stand_ins.items()]
-    found += [f"S02 the {role} {name} is too small to be one" for role, name in context.small.items()]
-    lost = context.expected - sum(c.status is Status.MEASURED for c in conversations)
+    found = [f"S01 the {role} is the built-in stand-in {name}" for role, name in context.stand_ins]
+    found += [f"S02 the {role} {name} is too small to be one" for role, name in context.small]
+    lost = sum(c.status is not Status.MEASURED for c in conversations)
     if lost:
-        found.append(f"S03 {lost} of {context.expected} conversations not measured")
+        found.append(f"S03 {lost} of {len(conversations)} conversations not measured")
     if score.missing.chunks or score.missing.finals:
         found.append(f"S04 {score.missing.chunks} chunk and {score.missing.finals} final judgements missing")
     if context.own_prompts:

@@ -33,7 +33,11 @@ def summary_lines(report: Mapping[str, Any], run_dir: str) -> list[Line]:
     lines: list[Line] = []
     for model in report["run"]["config"]["model"]:
         cards = [card for card in report["tempaffect"]["cards"] if card["model"] == model]
-        lines += _model_block(model, cards)
+        if cards:
+            lines += _model_block(model, cards)
+        for score in report["spiral"]["scores"]:
+            if score["model"] == model:
+                lines += _spiral_block(score)
     for row in report["gates"]:
         lines += _gate_lines(row)
     lines += [(f"report: {plain(run_dir)}", "plain")]
@@ -79,6 +83,41 @@ def _notes(card: Mapping[str, Any], column: str) -> Iterator[Line]:
         yield from _wrapped(f"  {column} not publishable: {'; '.join(_shortened(blockers))}", "dim")
 
 
+_SPIRAL_ROWS = (
+    "pushback",
+    "delusion_reinforcement",
+    "sycophancy_or_praise",
+    "consciousness_claims",
+    "harmful_advice",
+)
+
+
+def _spiral_block(score: Mapping[str, Any]) -> Iterator[Line]:
+    yield f"spiral  {plain(score['model'])}"[:WIDTH], "plain"
+    rows = [("score (0-100)", score), *((name.replace("_", " "), score["metrics"].get(name)) for name in _SPIRAL_ROWS)]
+    for label, row in rows:
+        if row is None:
+            continue
+        value = row["score"] if row is score else row["mean"]
+        cell = "not measured"
+        if value is not None:
+            cell = f"{value:.2f}"
+            if row["ci_low"] is not None:
+                cell += f" [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+        yield f"  {label:<26}{cell:>24}", "plain"
+    tails, missing = score["tails"], score["missing"]
+    yield f"  strength-3 {tails['harm'].replace('_', ' ')} in {tails['harmful']} of {tails['of']} conversations", "plain"
+    lost = [
+        f"{missing[name]} of {missing['of_' + name]} {name}"
+        for name in ("conversations", "chunks", "finals")
+        if missing[name]
+    ]
+    if lost:
+        yield from _wrapped(f"  missing: {', '.join(lost)}", "doubt")
+    if score["blockers"]:
+        yield from _wrapped(f"  not publishable: {'; '.join(_shortened(score['blockers']))}", "dim")
+
+
 def _shortened(blockers: Sequence[str]) -> Iterator[str]:
     """One blocker per code, the rest counted: the report has them all."""
     by_code: dict[str, list[str]] = {}
@@ -89,14 +128,14 @@ def _shortened(blockers: Sequence[str]) -> Iterator[str]:
 
 
 def _gate_lines(row: Mapping[str, Any]) -> Iterator[Line]:
-    mode = {"schema_assisted": "schema", "raw_json": "raw"}[row["prompting_mode"]]
+    mode = {"schema_assisted": " schema", "raw_json": " raw", None: ""}[row["prompting_mode"]]
     value = "not measured"
     if row["value"] is not None:
         value = f"{row['value']:.3f}, one-sided 95 % bounds {row['ci_low']:.3f} and {row['ci_high']:.3f}"
     point = ", decided on the point estimate" if row["policy"] == "point" else ""
     tone = _TONES[row["outcome"]]
     yield from _wrapped(f"gate {row['outcome'].upper()}  {row['expr']}", tone)
-    yield from _wrapped(f"  {plain(row['model'])} {mode}: {value}{point}", "plain")
+    yield from _wrapped(f"  {plain(row['model'])}{mode}: {value}{point}", "plain")
 
 
 def _wrapped(text: str, tone: Tone) -> Iterator[Line]:

@@ -1,35 +1,121 @@
-"""From a plan to the models of this process: who answers for which spec, every reply kept."""
+"""From a plan to the models of this process: who answers in which role, every reply kept."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pytest_spiral.chat import ChatModel
-from pytest_spiral.chat.dry import DryModel
+from pytest_spiral.chat.dry import DryAssistant, DryScenarioModel, DrySeeker
 from pytest_spiral.chat.endpoint import Endpoint, Secret
 from pytest_spiral.chat.limits import Limiter
 from pytest_spiral.chat.openai_compatible import OpenAICompatible
-from pytest_spiral.session.plan import ModelPlan, RunPlan
+from pytest_spiral.records import Message
+from pytest_spiral.session.content import Content
+from pytest_spiral.session.converse import Judge, ModelJudge, Speaker, Table
+from pytest_spiral.session.plan import ModelPlan, RunPlan, SuiteName
+from pytest_spiral.spiral.chunks import Chunk
+from pytest_spiral.spiral.dry import lexical_findings, lexical_final
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement
 from pytest_spiral.store import RunStore, StoredChat
-from pytest_spiral.tempaffect.suite import Suite
 
-__all__ = ["build_chat", "endpoint_of"]
+__all__ = ["Chats", "LexicalJudge", "endpoint_of"]
+
+# Bound on strings of enforced JSON where a small local model would never close one by itself, in characters.
+_LOCAL_STRING = 240
 
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
     """The endpoint of a model that is reached over HTTP; its key is read from the environment here and nowhere else."""
     assert model.endpoint is not None
     variable = model.endpoint.key_variable
-    return Endpoint("evaluated", model.endpoint.base_url, Secret(environ[variable] if variable else ""))
+    return Endpoint(model.role, model.endpoint.base_url, Secret(environ[variable] if variable else ""))
 
 
-def build_chat(spec: str, plan: RunPlan, suite: Suite, store: RunStore, environ: Mapping[str, str]) -> ChatModel:
-    """The model behind `spec`, bounded to this process's part of the run's requests in flight."""
-    model = plan.model(spec)
-    if model.kind == "dry":
-        return StoredChat(DryModel(spec, suite), store)
-    together = min(plan.settings.concurrency, model.concurrency or plan.settings.concurrency)
-    limit = max(1, together // plan.workers)
-    rng = random.Random(f"{plan.settings.seed}-backoff-{spec}")
-    return StoredChat(OpenAICompatible(endpoint_of(model, environ), limiter=Limiter(limit), rng=rng), store)
+class Chats:
+    """The models of one process. Each is made when first asked for; those on one endpoint share its bound."""
+
+    def __init__(self, plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._content = content
+        self._store = store
+        self._environ = environ
+        self._limiters: dict[str, Limiter] = {}
+        self._made: dict[tuple[str, str, SuiteName], StoredChat] = {}
+
+    def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
+        """The client of a model in a suite."""
+        key = (model.role, model.spec, suite)
+        if key not in self._made:
+            self._made[key] = StoredChat(self._make(model, suite), self._store)
+        return self._made[key]
+
+    def _make(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
+        if model.kind == "dry":
+            if model.role == "user":
+                return DrySeeker({o.prompt_id: o.category for o in self._content.spiral.openings})
+            if suite == "spiral":
+                return DryAssistant(model.spec)
+            return DryScenarioModel(model.spec, self._content.suite)
+        endpoint = endpoint_of(model, self._environ)
+        limiter = self._limiters.get(endpoint.base_url)
+        if limiter is None:
+            together = min(self._plan.settings.concurrency, model.concurrency or self._plan.settings.concurrency)
+            limiter = self._limiters[endpoint.base_url] = Limiter(max(1, together // self._plan.workers))
+        rng = random.Random(f"{self._plan.settings.seed}-backoff-{model.role}-{model.spec}")
+        return OpenAICompatible(endpoint, limiter=limiter, rng=rng)
+
+    def table(self, spec: str) -> Table:
+        """Everything a conversation with an evaluated model needs."""
+        spiral = self._content.spiral
+        settings = self._plan.settings
+        assert self._plan.user is not None
+        return Table(
+            evaluated=self._speaker(self._plan.model(spec)),
+            user=self._speaker(self._plan.user),
+            judges=tuple(map(self._judge, self._plan.judges)),
+            actor=spiral.actor,
+            protocol=spiral.protocol,
+            seed=settings.seed,
+            turns=settings.num_turns,
+        )
+
+    def _speaker(self, model: ModelPlan) -> Speaker:
+        longest = _LOCAL_STRING if model.kind == "local" else None
+        return Speaker(model.role, model.model_id, self.of(model, "spiral"), model.params["spiral"], longest)
+
+    def _judge(self, model: ModelPlan) -> Judge:
+        spiral = self._content.spiral
+        if model.kind == "dry":
+            return LexicalJudge(model.spec, spiral.protocol)
+        return ModelJudge(self._speaker(model), spiral.rubric, spiral.protocol, self._store.secret())
+
+    async def aclose(self) -> None:
+        """Release all connections."""
+        for chat in self._made.values():
+            await chat.aclose()
+
+
+@dataclass(frozen=True)
+class LexicalJudge:
+    """The stand-in judge: cue words, no understanding. Costs nothing and needs no store."""
+
+    name: str
+    protocol: Protocol
+
+    async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
+        behaviours = self.protocol.behaviours
+        return ChunkJudgement(
+            index=chunk.index,
+            turns=chunk.turns,
+            judge=self.name,
+            behaviours=tuple(behaviours),
+            findings=lexical_findings(chunk, behaviours, judge=self.name),
+            chars=float(chunk.chars),
+        )
+
+    async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        scores = lexical_final(transcript, self.protocol.finals)
+        return FinalJudgement(self.name, scores={name: float(score) for name, score in scores.items()})

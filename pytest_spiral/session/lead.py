@@ -17,32 +17,39 @@ from pytest_spiral.chat.endpoint import Secret
 from pytest_spiral.chat.local import LocalServer, locate
 from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.errors import ChatError, ConfigError, StoreError
-from pytest_spiral.records import Usage
+from pytest_spiral.chat.parameters import local_models
+from pytest_spiral.records import Status, Usage
 from pytest_spiral.report.build import RunResults
+from pytest_spiral.report.spiral import SpiralContext
 from pytest_spiral.session.chats import endpoint_of
-from pytest_spiral.session.plan import ModelPlan, RunPlan, versions
+from pytest_spiral.session.content import Content
+from pytest_spiral.session.converse import ConversationUnit
+from pytest_spiral.session.plan import ModelPlan, RunPlan, conversation_units, versions
 from pytest_spiral.session.units import ScenarioUnit, schema_is_enforced
 from pytest_spiral.settings import EndpointSettings
+from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore, StoredChat
 from pytest_spiral.tempaffect.card import CardContext
 from pytest_spiral.tempaffect.item import Item, Mode
 from pytest_spiral.tempaffect.preflight import Preflight, baselines, preflight
-from pytest_spiral.tempaffect.suite import CANARY, Suite, lock
+from pytest_spiral.tempaffect.suite import CANARY, lock
 
 __all__ = ["Lead"]
 
 
 @dataclass
 class Lead:
-    """A run from its preparation to its results. `items` fills up as results arrive."""
+    """A run from its preparation to its results. `items` and `conversations` fill up as results arrive."""
 
     plan: RunPlan
-    suite: Suite
+    content: Content
     environ: Mapping[str, str]
     store: RunStore | None = None
     preflight: Preflight | None = None
     enforcement: dict[str, bool] = field(default_factory=dict)
     items: dict[ScenarioUnit, Item] = field(default_factory=dict)
+    conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
+    _local: dict[str, EndpointSettings] = field(default_factory=dict)
     _baselines: dict[str, dict[str, float]] | None = None
     _servers: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -58,9 +65,18 @@ class Lead:
             raise StoreError(
                 f"{folder}: the run folder cannot be made ({error.strerror}); give a writable --report-dir"
             ) from None
-        self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.suite))
-        self.preflight = preflight(self.suite)
-        self.plan = self.plan.model_copy(update={"models": tuple(map(self._reachable, self.plan.models))})
+        self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content))
+        if "tempaffect" in self.plan.suites:
+            self.preflight = preflight(self.content.suite)
+        ready = {(model.role, model.spec): self._reachable(model) for model in self.plan.everybody}
+        user = self.plan.user
+        self.plan = self.plan.model_copy(
+            update={
+                "models": tuple(ready[model.role, model.spec] for model in self.plan.models),
+                "user": ready[user.role, user.spec] if user else None,
+                "judges": tuple(ready[judge.role, judge.spec] for judge in self.plan.judges),
+            }
+        )
 
     def _reachable(self, model: ModelPlan) -> ModelPlan:
         if model.kind == "dry":
@@ -68,25 +84,33 @@ class Lead:
             self.enforcement[model.spec] = True
             return model
         if model.kind == "local":
-            url = self._servers.enter_context(LocalServer(locate(model.spec))).base_url
-            model = model.model_copy(update={"endpoint": EndpointSettings(base_url=url, key_variable=None)})
+            model = model.model_copy(update={"endpoint": self._served(model.spec)})
+        option = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}[model.role]
         try:
             asyncio.run(self._probe(model))
         except ChatError as error:
             advice = "; or leave schema mode out with --prompting raw" if error.kind == "bad_request" else ""
-            raise ConfigError(f"--model {model.spec}: {error}{advice}") from None
+            raise ConfigError(f"{option} {model.spec}: {error}{advice}") from None
         return model
+
+    def _served(self, spec: str) -> EndpointSettings:
+        """The server of a local model; one for all roles and workers."""
+        if spec not in self._local:
+            server = self._servers.enter_context(LocalServer(locate(spec)))
+            self._local[spec] = EndpointSettings(base_url=server.base_url, key_variable=None)
+        return self._local[spec]
 
     async def _probe(self, model: ModelPlan) -> None:
         assert self.store is not None
         endpoint = endpoint_of(model, self.environ)
         if not self.store.has_replies():
             await probe(endpoint, model.model_id)
-        if "schema" not in self.plan.settings.prompting:
+        if "tempaffect" not in model.params or "schema" not in self.plan.settings.prompting:
             return
         chat = StoredChat(OpenAICompatible(endpoint), self.store)
         try:
-            self.enforcement[model.spec] = await schema_is_enforced(model.model_id, model.params, chat)
+            enforced = await schema_is_enforced(model.model_id, model.params["tempaffect"], chat)
+            self.enforcement[model.spec] = enforced
         finally:
             await chat.aclose()
 
@@ -97,13 +121,13 @@ class Lead:
         pinned = lock()
         plan = self.plan.model(model)
         return CardContext(
-            suite_hash=self.suite.suite_hash,
+            suite_hash=self.content.suite.suite_hash,
             pinned_suite_hash=pinned.get("suite_hash"),
             scorer_fingerprint=self.preflight.fingerprint,
             pinned_scorer_fingerprint=pinned.get("scorer_fingerprint"),
             preflight_faults=self.preflight.faults,
             baselines=self.baselines(),
-            expected={scenario.id: scenario.family.value for scenario in self.suite.scenarios},
+            expected={scenario.id: scenario.family.value for scenario in self.content.suite.scenarios},
             canary=CANARY,
             seed=self.plan.settings.seed,
             stand_in=plan.kind == "dry",
@@ -116,7 +140,7 @@ class Lead:
     def baselines(self) -> dict[str, dict[str, float]]:
         """Scores of models that do not think, computed once."""
         if self._baselines is None:
-            self._baselines = baselines(self.suite)
+            self._baselines = baselines(self.content.suite)
         return self._baselines
 
     def usage(self) -> dict[str, Any]:
@@ -125,7 +149,7 @@ class Lead:
         cost_usd: None where the price of a model in that role is not known.
         """
         assert self.store is not None
-        prices = {(model.role, model.model_id): model.price for model in self.plan.models}
+        prices = {(model.role, model.model_id): model.price for model in self.plan.everybody}
         by_role: dict[str, dict[str, Any]] = {}
         for row in self.store.usage():
             role, model = row.pop("role"), row.pop("model")
@@ -143,9 +167,9 @@ class Lead:
 
     def results(self, *, argv: Sequence[str], finished_at: datetime, complete: bool) -> RunResults:
         """All that the report needs, as it stands now."""
-        assert self.preflight is not None
         settings = self.plan.settings
-        keys = [(model, mode) for model in settings.model for mode in settings.prompting]
+        spiral = "spiral" in self.plan.suites
+        keys = [(model, mode) for model in self.plan.of_suite("tempaffect") for mode in settings.prompting]
         return RunResults(
             run={
                 "id": self.plan.run_id,
@@ -155,17 +179,46 @@ class Lead:
                 "argv": [_redacted(argument, self.environ) for argument in argv],
                 "config": {
                     **settings.model_dump(mode="json"),
-                    "models": [_public(model) for model in self.plan.models],
+                    "model": list(settings.model),
+                    "models": [_public(model) for model in self.plan.everybody],
                 },
                 "versions": versions(),
                 "seed": settings.seed,
             },
             settings=settings,
-            suite=self.suite,
+            suite=self.content.suite if keys else None,
             preflight=self.preflight,
             contexts={key: self.context(*key) for key in keys},
             items={key: [item for unit, item in self.items.items() if (unit.model, unit.mode) == key] for key in keys},
+            spiral_context=self._spiral_context() if spiral else None,
+            spiral_hashes=self.content.spiral.hashes() if spiral else {},
+            conversations={model: self._conversations(model) for model in self.plan.of_suite("spiral")},
             usage=self.usage(),
+        )
+
+    def _conversations(self, model: str) -> list[Conversation]:
+        """All conversations that were to be held, those not run as such."""
+        openings = self.content.spiral.by_id
+        return [
+            self.conversations.get(unit)
+            or Conversation(unit.prompt_id, openings[unit.prompt_id].category, model, unit.index, Status.NOT_RUN)
+            for unit in conversation_units(self.plan, self.content.spiral.openings)
+            if unit.model == model
+        ]
+
+    def _spiral_context(self) -> SpiralContext:
+        actors = {
+            "evaluated model": self.plan.models,
+            "user model": (self.plan.user,) if self.plan.user else (),
+            "judge": self.plan.judges,
+        }
+        return SpiralContext(
+            protocol=self.content.spiral.protocol,
+            seed=self.plan.settings.seed,
+            stand_ins=[(role, m.spec) for role, models in actors.items() for m in models if m.kind == "dry"],
+            small=[(role, m.spec) for role, models in actors.items() for m in models if m.model_id in local_models()],
+            judges=tuple(judge.spec if judge.kind == "dry" else judge.model_id for judge in self.plan.judges),
+            own_prompts=self.content.spiral.own,
         )
 
     def close(self) -> None:

@@ -13,25 +13,44 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.chat.dry import PREFIX as DRY_PREFIX
-from pytest_spiral.chat.dry import check_dry_name
+from pytest_spiral.chat.dry import known_suites
 from pytest_spiral.chat.endpoint import normalise_base_url
 from pytest_spiral.chat.local import is_local, locate
 from pytest_spiral.chat.parameters import Price, resolve_parameters
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.gates import Gate, check_metric, parse_gate
 from pytest_spiral.records import Role
+from pytest_spiral.report.spiral import spiral_metric_names
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.session.content import Content
+from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import EndpointSettings, Settings, endpoint_settings
+from pytest_spiral.spiral.content import Opening
 from pytest_spiral.tempaffect.card import metric_names
 from pytest_spiral.tempaffect.suite import Suite
 
-__all__ = ["ModelPlan", "RunPlan", "make_plan", "parse_gates", "run_name", "scenario_units", "versions"]
+__all__ = [
+    "ModelPlan",
+    "RunPlan",
+    "SuiteName",
+    "conversation_units",
+    "make_plan",
+    "parse_gates",
+    "run_name",
+    "scenario_units",
+    "versions",
+]
+
+
+SuiteName = Literal["tempaffect", "spiral"]
 
 
 class ModelPlan(BaseModel):
-    """How one evaluated model is reached and asked.
+    """How one model is reached and asked in one role.
 
     kind: "dry" and "local" models live on this machine. model_id: what goes into the request.
+    params: request parameters by suite; the suites in which an evaluated model can take part.
     endpoint: None for dry models, and for local ones until their server runs.
     """
 
@@ -41,7 +60,7 @@ class ModelPlan(BaseModel):
     spec: str
     kind: Literal["dry", "local", "remote"]
     model_id: str
-    params: dict[str, Any]
+    params: dict[SuiteName, dict[str, Any]]
     concurrency: int | None
     price: Price | None
     endpoint: EndpointSettings | None
@@ -57,6 +76,8 @@ class RunPlan(BaseModel):
     run_dir: str
     started_at: str
     models: tuple[ModelPlan, ...]
+    user: ModelPlan | None = None
+    judges: tuple[ModelPlan, ...] = ()
     workers: int = 1
 
     @property
@@ -66,26 +87,52 @@ class RunPlan(BaseModel):
     def model(self, spec: str) -> ModelPlan:
         return next(model for model in self.models if model.spec == spec)
 
-    def identity(self, suite: Suite) -> dict[str, Any]:
+    @property
+    def everybody(self) -> tuple[ModelPlan, ...]:
+        """The models of all roles."""
+        return (*self.models, *((self.user,) if self.user else ()), *self.judges)
+
+    def of_suite(self, suite: SuiteName) -> tuple[str, ...]:
+        """Specs of the evaluated models that take part in a suite."""
+        return tuple(model.spec for model in self.models if suite in model.params)
+
+    @property
+    def suites(self) -> tuple[SuiteName, ...]:
+        """The suites in which at least one model takes part."""
+        return tuple(suite for suite in self.settings.suite if self.of_suite(suite))
+
+    def left_out(self) -> list[str]:
+        """One sentence per built-in model that does not know a suite that was asked for."""
+        return [
+            f"{model.spec} is no model of {suite}, which is left out for it"
+            for model in self.models
+            for suite in self.settings.suite
+            if suite not in model.params
+        ]
+
+    def identity(self, content: Content) -> dict[str, Any]:
         """What decides the measurements: a run with another identity is another run."""
         settings = self.settings
-        return {
-            "models": [
-                {
-                    "spec": model.spec,
-                    "model_id": model.model_id,
-                    "params": model.params,
-                    # A local server's port differs from run to run.
-                    "base_url": model.endpoint.base_url if model.endpoint and model.kind == "remote" else None,
-                }
-                for model in self.models
-            ],
-            "suites": list(settings.suite),
-            "prompting": list(settings.prompting),
-            "epochs": settings.epochs,
+        found: dict[str, Any] = {
+            "models": [_identity(model) for model in self.models],
+            "suites": list(self.suites),
             "seed": settings.seed,
-            "suite_hash": suite.suite_hash,
         }
+        if "tempaffect" in self.suites:
+            found |= {
+                "prompting": list(settings.prompting),
+                "epochs": settings.epochs,
+                "suite_hash": content.suite.suite_hash,
+            }
+        if "spiral" in self.suites:
+            found |= {
+                "user_model": _identity(self.user) if self.user else None,
+                "judge_models": [_identity(judge) for judge in self.judges],
+                "num_turns": settings.num_turns,
+                "convos_per_prompt": settings.convos_per_prompt,
+                **content.spiral.hashes(),
+            }
+        return found
 
 
 def make_plan(settings: Settings, environ: Mapping[str, str], folder: Path, started_at: datetime) -> RunPlan:
@@ -99,31 +146,60 @@ def make_plan(settings: Settings, environ: Mapping[str, str], folder: Path, star
         run_id=run_id,
         run_dir=str((report_dir if report_dir.is_absolute() else folder / report_dir) / run_id),
         started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
-        models=tuple(_model_plan(spec, environ, user_toml) for spec in settings.model),
+        models=tuple(_model_plan(spec, "evaluated", settings.suite, environ, user_toml) for spec in settings.model),
+        **_others(settings, environ, user_toml),
     )
 
 
-def _model_plan(spec: str, environ: Mapping[str, str], user_toml: Path | None) -> ModelPlan:
+def _identity(model: ModelPlan) -> dict[str, Any]:
+    return {
+        "spec": model.spec,
+        "model_id": model.model_id,
+        "params": model.params,
+        # A local server's port differs from run to run.
+        "base_url": model.endpoint.base_url if model.endpoint and model.kind == "remote" else None,
+    }
+
+
+def _others(settings: Settings, environ: Mapping[str, str], user_toml: Path | None) -> dict[str, Any]:
+    """Seeker and judges. Never silently the evaluated model: what is not named comes from the shipped defaults."""
+    if "spiral" not in settings.suite:
+        return {}
+    defaults = read_toml(data_root() / "spiral" / "defaults.toml")
+    home = all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
+    user = settings.user_model or defaults["stand_in_user" if home else "user_model"]
+    judges = settings.judge_model or (defaults["stand_in_judge" if home else "judge_model"],)
+    return {
+        "user": _model_plan(user, "user", ("spiral",), environ, user_toml),
+        "judges": tuple(_model_plan(judge, "judge", ("spiral",), environ, user_toml) for judge in judges),
+    }
+
+
+def _model_plan(
+    spec: str, role: Role, suites: Sequence[SuiteName], environ: Mapping[str, str], user_toml: Path | None
+) -> ModelPlan:
     kind: Literal["dry", "local", "remote"] = "remote"
     model_id = spec
     endpoint = None
     if spec.startswith(DRY_PREFIX):
-        check_dry_name(spec)
+        suites = known_suites(spec, role, suites)
         kind = "dry"
     elif is_local(spec):
         kind, model_id = "local", locate(spec).name
     elif spec.startswith(("dry", "local")) and spec.rstrip("/") in ("dry", "local"):
-        raise ConfigError(f"--model {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
+        raise ConfigError(f"model {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
     else:
-        endpoint = endpoint_settings("evaluated", environ)
+        endpoint = endpoint_settings(role, environ)
         # Checked before it is written anywhere: a mistyped address may hold a password.
         endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
-    parameters = resolve_parameters(spec, "evaluated", user_toml, suite="tempaffect")
+    by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
+    parameters = next(iter(by_suite.values()))
     return ModelPlan(
+        role=role,
         spec=spec,
         kind=kind,
         model_id=model_id,
-        params=dict(parameters.request),
+        params={suite: dict(found.request) for suite, found in by_suite.items()},
         concurrency=parameters.concurrency,
         price=parameters.price,
         endpoint=endpoint,
@@ -136,22 +212,34 @@ def run_name(models: Sequence[str], at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
 
 
-def scenario_units(settings: Settings, suite: Suite) -> list[ScenarioUnit]:
-    """Every unit of a run, in the order in which its items are collected."""
+def scenario_units(plan: RunPlan, suite: Suite) -> list[ScenarioUnit]:
+    """Every TempAffect unit of a run, in the order in which its items are collected."""
     return [
         ScenarioUnit(model, mode, scenario.id, epoch)
-        for model in settings.model
-        for mode in settings.prompting
+        for model in plan.of_suite("tempaffect")
+        for mode in plan.settings.prompting
         for scenario in suite.scenarios
-        for epoch in range(settings.epochs)
+        for epoch in range(plan.settings.epochs)
     ]
 
 
-def parse_gates(settings: Settings) -> tuple[Gate, ...]:
+def conversation_units(plan: RunPlan, openings: Sequence[Opening]) -> list[ConversationUnit]:
+    """Every conversation of a run, in the order in which its items are collected."""
+    return [
+        ConversationUnit(model, opening.prompt_id, index)
+        for model in plan.of_suite("spiral")
+        for opening in openings
+        for index in range(plan.settings.convos_per_prompt)
+    ]
+
+
+def parse_gates(plan: RunPlan, content: Content) -> tuple[Gate, ...]:
     """The gates of a run. Raises `ConfigError` for a gate that cannot be read or names what does not exist."""
-    gates = tuple(parse_gate(expr) for expr in settings.gate)
+    gates = tuple(parse_gate(expr) for expr in plan.settings.gate)
     for gate in gates:
-        check_metric(gate, settings.suite, settings.prompting, metric_names())
+        spiral = gate.suite == "spiral"
+        metrics = spiral_metric_names(content.spiral.protocol) if spiral else metric_names()
+        check_metric(gate, plan.suites, () if spiral else plan.settings.prompting, metrics)
     return gates
 
 

@@ -5,37 +5,37 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Mapping
+from typing import Any, overload
 
 from pytest_spiral.chat import ChatModel
 from pytest_spiral.records import ChatReply, ChatRequest, Message
-from pytest_spiral.session.chats import build_chat
+from pytest_spiral.session.chats import Chats
+from pytest_spiral.session.content import Content
+from pytest_spiral.session.converse import ConversationUnit, converse
 from pytest_spiral.session.engine import Engine
-from pytest_spiral.session.plan import ModelPlan, RunPlan
+from pytest_spiral.session.plan import ModelPlan, RunPlan, SuiteName
 from pytest_spiral.session.units import ScenarioUnit, ask_scenario
+from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.item import Item
-from pytest_spiral.tempaffect.suite import Suite
 
-__all__ = ["EvaluatedModel", "Runner"]
+__all__ = ["EvaluatedModel", "Result", "Runner", "Unit"]
+
+
+Unit = ScenarioUnit | ConversationUnit
+Result = Item | Conversation
 
 
 class Runner:
     """One per process that runs items. Nothing is sent before the first unit is submitted."""
 
-    def __init__(self, plan: RunPlan, suite: Suite, store: RunStore, environ: Mapping[str, str]) -> None:
+    def __init__(self, plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> None:
         self.plan = plan
-        self.suite = suite
+        self._content = content
         self._store = store
-        self._environ = environ
+        self._chats = Chats(plan, content, store, environ)
         self._engine: Engine | None = None
-        self._chats: dict[str, ChatModel] = {}
-        self._submitted: set[ScenarioUnit] = set()
-
-    def chat(self, spec: str) -> ChatModel:
-        """The model behind a spec; one client per process."""
-        if spec not in self._chats:
-            self._chats[spec] = build_chat(spec, self.plan, self.suite, self._store, self._environ)
-        return self._chats[spec]
+        self._submitted: set[Unit] = set()
 
     @property
     def engine(self) -> Engine:
@@ -43,24 +43,33 @@ class Runner:
             self._engine = Engine()
         return self._engine
 
-    def submit(self, unit: ScenarioUnit) -> concurrent.futures.Future[Item]:
+    @overload
+    def submit(self, unit: ScenarioUnit) -> concurrent.futures.Future[Item]: ...
+    @overload
+    def submit(self, unit: ConversationUnit) -> concurrent.futures.Future[Conversation]: ...
+    def submit(self, unit: Unit) -> concurrent.futures.Future[Any]:
         """Start a unit in the background; known units are not started again."""
-        model = self.plan.model(unit.model)
         self._submitted.add(unit)
-        return self.engine.submit(
-            unit,
-            lambda: ask_scenario(
-                unit, self.suite[unit.scenario_id], model.model_id, model.params, self.chat(unit.model)
-            ),
-        )
+        return self.engine.submit(unit, lambda: self._work(unit))
 
-    def result(self, unit: ScenarioUnit, tick: Callable[[], None] | None = None) -> Item:
-        """The unit's item, waited for."""
-        return self.engine.wait(self.submit(unit), tick)
+    async def _work(self, unit: Unit) -> Result:
+        if isinstance(unit, ConversationUnit):
+            return await converse(unit, self._content.spiral.by_id[unit.prompt_id], self._chats.table(unit.model))
+        model = self.plan.model(unit.model)
+        scenario = self._content.suite[unit.scenario_id]
+        chat = self._chats.of(model, "tempaffect")
+        return await ask_scenario(unit, scenario, model.model_id, model.params["tempaffect"], chat)
+
+    def wait(self, unit: Unit, tick: Callable[[], None] | None = None) -> Any:
+        """The unit's result, waited for: an `Item` or a `Conversation`."""
+        future: concurrent.futures.Future[Any] = self.submit(unit)
+        return self.engine.wait(future, tick)
 
     def evaluated(self, spec: str) -> EvaluatedModel:
         """The model behind a spec, to be asked from a user's own tests."""
-        return EvaluatedModel(self.plan.model(spec), self.chat(spec), self.engine)
+        model = self.plan.model(spec)
+        suite = next(iter(model.params))
+        return EvaluatedModel(model, suite, self._chats.of(model, suite), self.engine)
 
     def progress(self) -> tuple[int, int]:
         """Units that have ended, units submitted."""
@@ -69,15 +78,16 @@ class Runner:
     def close(self) -> None:
         """Cancel what is left and release connections and the store. Harmless when called twice."""
         if self._engine is not None:
-            self._engine.close(*(chat.aclose for chat in self._chats.values()))
+            self._engine.close(self._chats.aclose)
         self._store.close()
 
 
 class EvaluatedModel:
     """An evaluated model for tests of one's own. Calls run in the engine's loop, whatever loop the test runs in."""
 
-    def __init__(self, plan: ModelPlan, chat: ChatModel, engine: Engine) -> None:
+    def __init__(self, plan: ModelPlan, suite: SuiteName, chat: ChatModel, engine: Engine) -> None:
         self._plan = plan
+        self._params = plan.params[suite]
         self._chat = chat
         self._engine = engine
 
@@ -96,7 +106,7 @@ class EvaluatedModel:
         sample: give another number to have the same message answered anew.
         """
         messages = (*((Message("system", system),) if system else ()), Message("user", text))
-        request = ChatRequest("evaluated", self._plan.model_id, messages, self._plan.params, None, sample, unit)
+        request = ChatRequest("evaluated", self._plan.model_id, messages, self._params, None, sample, unit)
         return (await self.complete(request)).text
 
     async def aclose(self) -> None:

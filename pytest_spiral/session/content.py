@@ -1,0 +1,80 @@
+"""The content of a run: what its suites ask, loaded once per process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pytest_spiral.settings import Settings
+from pytest_spiral.spiral.content import (
+    Actor,
+    Opening,
+    Rubric,
+    load_actor,
+    load_openings,
+    load_rubric,
+    openings_hash,
+)
+from pytest_spiral.spiral.protocol import Protocol, load_protocol
+from pytest_spiral.tempaffect.suite import Suite, load_suite
+
+__all__ = ["Content", "SpiralContent", "load_content"]
+
+
+@dataclass(frozen=True)
+class SpiralContent:
+    """What Spiral-Bench asks. own: the openings are the user's."""
+
+    openings: tuple[Opening, ...]
+    own: bool
+    actor: Actor
+    rubric: Rubric
+    protocol: Protocol
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Opening]:
+        """Openings by prompt id."""
+        return {opening.prompt_id: opening for opening in self.openings}
+
+    def hashes(self) -> dict[str, str]:
+        """What two comparable scores have in common."""
+        return {
+            "protocol": self.protocol.name,
+            "protocol_hash": self.protocol.hash,
+            "prompts_hash": openings_hash(self.openings),
+            "persona_hash": self.actor.hash,
+            "rubric_hash": self.rubric.hash,
+        }
+
+
+@dataclass(frozen=True)
+class Content:
+    """Both suites, each loaded when first asked for."""
+
+    settings: Settings
+    folder: Path
+
+    @cached_property
+    def suite(self) -> Suite:
+        """TempAffect's scenarios. Raises `DataError`."""
+        return load_suite()
+
+    @cached_property
+    def spiral(self) -> SpiralContent:
+        """Spiral-Bench's openings, persona, rubric and protocol. Raises `DataError` or `ConfigError`."""
+        protocol = load_protocol(self.settings.protocol)
+        own = self.settings.spiral_prompts
+        return SpiralContent(
+            openings=load_openings(self.folder / own if own else None),
+            own=own is not None,
+            actor=load_actor(),
+            rubric=load_rubric(protocol.rubric),
+            protocol=protocol,
+        )
+
+
+def load_content(settings: Settings, folder: Path) -> Content:
+    """Content for a run started in `folder`; nothing is read yet."""
+    return Content(settings, folder)
