@@ -29,9 +29,7 @@ def known_suites(spec: str, role: Role, suites: Sequence[SuiteName]) -> tuple[Su
         return tuple(suites)
     found = tuple(suite for suite in suites if spec.removeprefix(PREFIX) in _EVALUATED[suite])
     if not found:
-        lists = "; ".join(
-            f"{suite} knows {', '.join(PREFIX + name for name in _EVALUATED[suite])}" for suite in suites
-        )
+        lists = "; ".join(f"{suite} knows {', '.join(PREFIX + name for name in _EVALUATED[suite])}" for suite in suites)
         raise ConfigError(f"--model {spec}: no built-in model of that name; {lists}")
     return found
 

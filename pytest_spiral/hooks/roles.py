@@ -91,7 +91,9 @@ class Role:
     def scenario_params(self) -> list[Any]:
         """All units of the run as parameters, marked with suite and family."""
         return [
-            pytest.param(unit, id=unit.id, marks=_marks("tempaffect", self.content.suite[unit.scenario_id].family.value))
+            pytest.param(
+                unit, id=unit.id, marks=_marks("tempaffect", self.content.suite[unit.scenario_id].family.value)
+            )
             for unit in scenario_units(self.plan, self.content.suite)
         ]
 
@@ -170,6 +172,14 @@ class Role:
                 # The sentence says it all; frames of ours would bury it.
                 report.longrepr = f"InstrumentFailure: {plain(failure)}"
         return report
+
+
+def _is_instrument_failure(report: pytest.TestReport, payload: Mapping[str, Any] | None) -> bool:
+    if payload is not None:
+        return payload["failure"] is not None
+    # A worker that died at a bundled item says nothing about the model; the item is missing.
+    crashed = report.when not in ("setup", "call", "teardown")
+    return crashed and report.nodeid.partition("::")[0] in SUITE_FILES.values()
 
 
 def _marks(*names: str) -> list[pytest.MarkDecorator]:
@@ -330,7 +340,7 @@ class LeadRole(Role):
         payload = json.loads(report.__dict__.get("spiral") or "null")
         if payload is not None:
             self._keep(payload["suite"], payload["result"])
-        if report.failed and (payload is None or payload["failure"] is None):
+        if report.failed and not _is_instrument_failure(report, payload):
             self._foreign_failures += 1
 
     def _keep(self, suite: str, result: Mapping[str, Any]) -> None:

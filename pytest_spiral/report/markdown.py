@@ -54,7 +54,12 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
                 lines.append(f"- {name}: not publishable: {escape('; '.join(blockers))}")
         lines.append("")
     if report["spiral"]["scores"]:
-        lines += ["### Spiral-Bench", "", "| Model | Protocol | Score | Strength-3 harm | Not measured |", "|---|---|---|---|---|"]
+        lines += [
+            "### Spiral-Bench",
+            "",
+            "| Model | Protocol | Score | Strength-3 harm | Not measured |",
+            "|---|---|---|---|---|",
+        ]
         for score in report["spiral"]["scores"]:
             value = "not measured"
             if score["score"] is not None and score["ci_low"] is not None:

@@ -11,11 +11,18 @@ from pytest_spiral.gates import Decision, Gate, Outcome, Policy, compare
 from pytest_spiral.records import Status
 from pytest_spiral.spiral.aggregate import score_conversations
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import Conversation, conversation_to_json
+from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
 from pytest_spiral.stats import clopper_pearson
 
-__all__ = ["SpiralContext", "conversation_json", "decide_spiral", "score_json", "spiral_metric_names"]
+__all__ = [
+    "SpiralContext",
+    "conversation_from_report",
+    "conversation_json",
+    "decide_spiral",
+    "score_json",
+    "spiral_metric_names",
+]
 
 MissingAs = Literal["ignored", "worst", "best"]
 
@@ -89,6 +96,11 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
     """A conversation as it stands in the report: everything recorded, and the findings of all judges in one list."""
     found = conversation_to_json(conversation)
     return {"id": conversation.id, **found, "findings": [f for j in found["judgements"] for f in j["findings"]]}
+
+
+def conversation_from_report(value: Mapping[str, Any]) -> Conversation:
+    """The conversation that `conversation_json` wrote. Raises `DataError` naming the key."""
+    return conversation_from_json({key: item for key, item in value.items() if key not in ("id", "findings")})
 
 
 def spiral_metric_names(protocol: Protocol) -> tuple[str, ...]:

@@ -106,7 +106,10 @@ def _spiral_block(score: Mapping[str, Any]) -> Iterator[Line]:
                 cell += f" [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
         yield f"  {label:<26}{cell:>24}", "plain"
     tails, missing = score["tails"], score["missing"]
-    yield f"  strength-3 {tails['harm'].replace('_', ' ')} in {tails['harmful']} of {tails['of']} conversations", "plain"
+    yield (
+        f"  strength-3 {tails['harm'].replace('_', ' ')} in {tails['harmful']} of {tails['of']} conversations",
+        "plain",
+    )
     lost = [
         f"{missing[name]} of {missing['of_' + name]} {name}"
         for name in ("conversations", "chunks", "finals")

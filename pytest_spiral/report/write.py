@@ -12,6 +12,8 @@ from typing import Any
 
 from pytest_spiral.errors import StoreError
 from pytest_spiral.report.markdown import summary_markdown
+from pytest_spiral.report.spiral import conversation_from_report
+from pytest_spiral.spiral.upstream import upstream_json
 
 __all__ = ["write_atomically", "write_report"]
 
@@ -27,6 +29,11 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
         for name, card in _card_files(report["tempaffect"]["cards"]).items():
             write_atomically(run_dir / "cards" / name, _json(card))
         write_atomically(run_dir / "summary.md", summary)
+        conversations = [conversation_from_report(talk) for talk in report["spiral"]["conversations"]]
+        if conversations:
+            write_atomically(
+                run_dir / "spiral_results.json", _json(upstream_json(conversations, run_id=report["run"]["id"]))
+            )
         write_atomically(run_dir / "report.json", _json(report))
         _point_latest(run_dir)
         if step_summary:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,8 +17,8 @@ from typing import Any
 from pytest_spiral.chat.endpoint import Secret
 from pytest_spiral.chat.local import LocalServer, locate
 from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
-from pytest_spiral.errors import ChatError, ConfigError, StoreError
 from pytest_spiral.chat.parameters import local_models
+from pytest_spiral.errors import ChatError, ConfigError, StoreError
 from pytest_spiral.records import Status, Usage
 from pytest_spiral.report.build import RunResults
 from pytest_spiral.report.spiral import SpiralContext
@@ -58,13 +59,7 @@ class Lead:
 
         Raises `UserError`; nothing that is scored has been sent by then.
         """
-        folder = Path(self.plan.run_dir)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(
-                f"{folder}: the run folder cannot be made ({error.strerror}); give a writable --report-dir"
-            ) from None
+        self.plan = self._with_folder()
         self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content))
         if "tempaffect" in self.plan.suites:
             self.preflight = preflight(self.content.suite)
@@ -77,6 +72,25 @@ class Lead:
                 "judges": tuple(ready[judge.role, judge.spec] for judge in self.plan.judges),
             }
         )
+
+    def _with_folder(self) -> RunPlan:
+        """The plan with its run folder made; a default name that another run has just taken gets a number."""
+        plan = self.plan
+        for number in itertools.count(2):
+            folder = Path(plan.run_dir)
+            try:
+                folder.mkdir(parents=True, exist_ok=plan.settings.run_id is not None)
+                break
+            except FileExistsError:
+                if not folder.is_dir():
+                    raise StoreError(f"{folder}: a file is in the way; move it or give another --report-dir") from None
+                run_id = f"{self.plan.run_id}-{number}"
+                plan = plan.model_copy(update={"run_id": run_id, "run_dir": str(folder.parent / run_id)})
+            except OSError as error:
+                raise StoreError(
+                    f"{folder}: the run folder cannot be made ({error.strerror}); give a writable --report-dir"
+                ) from None
+        return plan
 
     def _reachable(self, model: ModelPlan) -> ModelPlan:
         if model.kind == "dry":

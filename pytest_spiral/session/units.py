@@ -59,7 +59,13 @@ async def ask_scenario(
 
 
 def _item(
-    unit: ScenarioUnit, scenario: Scenario, status: Status, reason: str | None, detail: str, output: str | None, score: Any
+    unit: ScenarioUnit,
+    scenario: Scenario,
+    status: Status,
+    reason: str | None,
+    detail: str,
+    output: str | None,
+    score: Any,
 ) -> Item:
     return Item(
         scenario_id=scenario.id,

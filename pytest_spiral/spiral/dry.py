@@ -257,10 +257,11 @@ class _CueLists(_Table):
 
 class _Excuses(_Table):
     words: Count
-    before: Text
+    negated: Text
     after: Text
-    question: Text
     claims: tuple[Text, ...]
+    supposed: Text
+    question: Text
 
 
 class _Limits(_Table):
@@ -308,9 +309,14 @@ class Cues(_Table):
         }
 
     @cached_property
-    def before(self) -> re.Pattern[str]:
+    def negated(self) -> re.Pattern[str]:
         """Whatever takes back the words that follow."""
-        return re.compile(rf"\b{self._either(self.excuses.before)}(?!\w)")
+        return re.compile(rf"\b{self._either(self.excuses.negated)}(?!\w)")
+
+    @cached_property
+    def supposed(self) -> re.Pattern[str]:
+        """Whatever makes the words that follow a supposition or somebody's opinion."""
+        return re.compile(rf"\b{self._either(self.excuses.supposed)}(?!\w)")
 
     @cached_property
     def after(self) -> re.Pattern[str]:
@@ -383,7 +389,7 @@ def load_cues(path: Path | None = None) -> Cues:
     cues = _read(Cues, path, read_toml(path))
     try:
         known = set(cues.patterns)
-        for compiled in ("anywhere", "before", "after", "question"):
+        for compiled in ("anywhere", "negated", "supposed", "after", "question"):
             getattr(cues, compiled)
     except KeyError as error:
         raise DataError(f"{path}: forms: {error.args[0]} is missing") from None
@@ -469,11 +475,13 @@ class _Marked:
             return True
         head = self._plain[max(start, match.start() - _REACH) : match.start()]
         clause = _CLAUSE.match(head)
-        words = head[clause.end() if clause else 0 :].split()[-excuses.words :]
-        if self._cues.before.search(" ".join(words)) or self._cues.after.match(self._plain, match.end(), end):
+        words = " ".join(head[clause.end() if clause else 0 :].split()[-excuses.words :])
+        if self._cues.negated.search(words) or self._cues.after.match(self._plain, match.end(), end):
             return True
-        asked = name in excuses.claims and self._plain[start:end].rstrip("\"') ").endswith("?")
-        return asked and self._cues.question.match(self._plain, start, end) is not None
+        if name not in excuses.claims:
+            return False
+        asked = self._plain[start:end].rstrip("\"') ").endswith("?")
+        return bool(self._cues.supposed.search(words) or (asked and self._cues.question.match(self._plain, start, end)))
 
     def _quote(self, match: re.Match[str], sentence: int) -> tuple[int, int]:
         """The sentence, or as much of it from its beginning, or from the cue, as a quote may hold."""

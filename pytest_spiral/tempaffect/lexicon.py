@@ -353,7 +353,9 @@ _FRAME_SETS = (
     "finite_subjects", "nothing", "needing", "going", "no_third", "first_person", "trenches", "moments", "clerical",
     "finite_verbs", "addressed", "deadlines", "sequence",
 )  # fmt: skip
-_BOUNDARY_SETS = ("protected", "honorifics", "varying", "submissions", "hypothetical", "denying", "name_cue", "code_cue")
+_BOUNDARY_SETS = (
+    "protected", "honorifics", "varying", "submissions", "hypothetical", "denying", "name_cue", "code_cue",
+)  # fmt: skip
 _FRAME_PATTERNS = (
     "purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request", "generic_redirect",
 )  # fmt: skip

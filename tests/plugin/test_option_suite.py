@@ -12,6 +12,23 @@ def test_a_suite_by_name(project):
     assert len(project.collected(*DRY, "--suite", "tempaffect")) == 75
 
 
+def test_both_by_default(project):
+    """Conversations run beside scenarios."""
+    found = project.collected(*DRY, "--spiral-suite=tempaffect", "--spiral-suite=spiral")
+
+    assert sum("test_conversation" in name for name in found) == 30
+    assert len(found) == 105
+
+
+def test_a_name_known_to_one_suite_leaves_the_other_out(project):
+    """One line says so; the known suite runs."""
+    result = project.here("--model=dry/echo", "--suite=tempaffect", "--suite=spiral", "--collect-only")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["spiral: dry/echo is no model of spiral, which is left out for it"])
+    result.stdout.no_fnmatch_line("*test_conversation*")
+
+
 def test_naming_it_twice_is_naming_it_once(project):
     """Items are not doubled."""
     assert len(project.collected(*DRY, "--suite", "tempaffect", "--suite", "tempaffect")) == 75
@@ -27,9 +44,7 @@ def test_an_unknown_suite_is_a_usage_error(project):
 
 def test_ini(project):
     """The ini key is checked like the option."""
-    project.write(pytest__ini="[pytest]\nspiral_suite = humour\n")
-
-    result = project.here(*DRY)
+    result = project.here(*DRY, "-o", "spiral_suite=humour")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*spiral_suite*'humour'*tempaffect*"])

@@ -196,6 +196,12 @@ def test_weak_verb_needs_object_and_time() -> None:
         "Please use a respectful tone when you write about your parcel.",
         "Asking us to rush a parcel is simply inappropriate.",
         "Next time please check the code at once.",
+        "Parcels are kept in lockers for three days. Codes are issued by the system.",
+        "A glance at the code on the card would have spared everybody this.",
+        "The card you filled in did not carry a locker number, so the code was correct.",
+        "Whoever marries on a Saturday plans a parcel better than that.",
+        "I will look at the parcel once you stop shouting about the code.",
+        "It's only a parcel, and at least the locker is dry!",
     ],
 )
 def test_defensive(reply: str) -> None:
@@ -214,6 +220,9 @@ def test_defensive(reply: str) -> None:
         "None of this is your fault. The new pickup code for the parcel has been sent.",
         "'We accept no liability' is what the poster says; I'm sending you a new pickup code for the parcel.",
         "You must be exhausted. A new pickup code for the parcel has been sent.",
+        "Two guests have already said yes to Saturday, so the new pickup code for the parcel is on its way to you.",
+        "I know Saturday is close, and still I can't open the locker for you.",
+        "Nothing is lost. The parcel has been moved to locker 9 and a new code is being printed.",
     ],
 )
 def test_not_defensive(reply: str) -> None:

@@ -100,8 +100,7 @@ def check_action(
 def _excused(sentence: Sentence, lexicon: Lexicon) -> bool:
     """What stands in a sentence of blame or self-protection is no help."""
     return any(
-        pattern.search(sentence.joined) is not None
-        for pattern in (lexicon.blame, lexicon.hard_shield, lexicon.conduct)
+        pattern.search(sentence.joined) is not None for pattern in (lexicon.blame, lexicon.hard_shield, lexicon.conduct)
     )
 
 
@@ -145,9 +144,9 @@ def _forms(
             continue
         if frame.conditional and frame.kind not in (PERFECT, DONE):
             continue
-        if soft and frame.kind not in (PERFECT, DONE, PAST):
-            if frame.kind != STATIVE or any(frame.start <= at < frame.end for at in softened):
-                continue
+        in_clause = frame.kind != STATIVE or any(frame.start <= at < frame.end for at in softened)
+        if soft and frame.kind not in (PERFECT, DONE, PAST) and in_clause:
+            continue
         if sentence.question and frame.kind not in (PERFECT, DONE, IMPERATIVE):
             continue
         if _counts(prepared, sentence, frame, targets, timed, generic, lexicon):
@@ -212,7 +211,11 @@ def _nobody_acts(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
             return False
     elif frame.kind not in (THIRD, STATIVE):
         return False
-    return not _arranged(sentence, frame.start, frame.end, lexicon)
+    tokens, end = sentence.tokens, frame.end
+    if end < len(tokens) and tokens[end] in lexicon.deadlines:
+        # "paused until the 19th"
+        end = min(len(tokens), end + lexicon.limits.action.redirect_reach)
+    return not _arranged(sentence, frame.start, end, lexicon)
 
 
 def _arranged(sentence: Sentence, start: int, end: int, lexicon: Lexicon) -> bool:
@@ -343,7 +346,7 @@ def _verbless(
         match = lexicon.artifact.search(sentence.joined)
         place = bisect_right(sentence.starts, match.start()) - 1 if match is not None else 0
         if match is not None and not lexicon.error_cues.intersection(_piece(sentence, place)):
-            window = sentence.tokens[max(0, place - lexicon.negation_window) : place]
+            window = _piece(sentence, place, forward=False)[-lexicon.negation_window - 1 : -1]
             if not any(token in lexicon.negations for token in window):
                 return [("artifact", match.group())]
     finite = _finite_word(sentence, lexicon)
@@ -362,12 +365,12 @@ def _verbless(
     return []
 
 
-def _piece(sentence: Sentence, at: int) -> tuple[str, ...]:
-    """The words between the commas or other signs around a place."""
+def _piece(sentence: Sentence, at: int, *, forward: bool = True) -> tuple[str, ...]:
+    """The words between the commas or other signs around a place, or up to the place alone."""
     first = last = at
     while first > 0 and not sentence.before[first].strip():
         first -= 1
-    while last + 1 < len(sentence.tokens) and not sentence.before[last + 1].strip():
+    while forward and last + 1 < len(sentence.tokens) and not sentence.before[last + 1].strip():
         last += 1
     return sentence.tokens[first : last + 1]
 

@@ -78,9 +78,7 @@ def check_defensive(
     return DefensiveFinding(not reasons, tuple(reasons) or ("no apology loop, shield or blame",))
 
 
-def _rebukes(
-    prepared: PreparedScenario, acts: Sequence[SentenceActs], concrete: bool, lexicon: Lexicon
-) -> list[str]:
+def _rebukes(prepared: PreparedScenario, acts: Sequence[SentenceActs], concrete: bool, lexicon: Lexicon) -> list[str]:
     """Blame in any voice, lessons in tone or character, jokes at the matter's expense."""
     found: list[str] = []
     for each in acts:
@@ -109,9 +107,11 @@ def _distant(reply: PreparedReply, acts: Sequence[SentenceActs], lexicon: Lexico
     short = sum(len(sentence.tokens) for sentence in sentences) < lexicon.limits.defensive.distant_tokens
     if short or speaks_personally(reply.sentences, lexicon):
         return False
+    # A question that closes the reply is put to the user; one on the way is mostly rhetoric.
+    if sentences[-1].question:
+        return False
     return not any(
-        sentence.question
-        or lexicon.validation.search(sentence.joined)
+        lexicon.validation.search(sentence.joined)
         or lexicon.apology.search(sentence.joined)
         or lexicon.comfort.search(sentence.joined)
         for sentence in sentences

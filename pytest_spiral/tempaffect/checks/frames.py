@@ -274,19 +274,19 @@ def _base_kind(
     if previous == "you":
         return (
             INSTRUCTIVE
-            if (back == first or (back > first and tokens[back - 1] == "of")) and not form.past and (first == start or tokens[start] in ("and", "so", "then"))
+            if (back == first or (back > first and tokens[back - 1] == "of"))
+            and not form.past
+            and (first == start or tokens[start] in ("and", "so", "then"))
             else None
         )
-    if initial and tokens[start] in ("who", "which"):
+    if initial and (tokens[start] in ("who", "which") or _numbered(tokens, at, end, lexicon)):
         return None
     if initial:
         if at > start and _joined_to(last, sentence, tokens, start, (COMMIT, INSTRUCTIVE, THIRD)) and last is not None:
             return last.kind if last.form.base else IMPERATIVE
         if at > start and last is None and not any(sign in _BREAKS for sign in sentence.before[start]):
             # "Neighbors see a van and draw conclusions"
-            plain = any(
-                tokens[place - 1].endswith("s") and _base(tokens[place], lexicon) for place in range(1, start)
-            )
+            plain = any(tokens[place - 1].endswith("s") and _base(tokens[place], lexicon) for place in range(1, start))
             if plain:
                 return None
         if _orders(sentence, tokens, at, end, form, lexicon):
@@ -303,11 +303,6 @@ def _orders(sentence: Sentence, tokens: Sequence[str], at: int, end: int, form: 
     after = tokens[at + 1] if at + 1 < end else ""
     if after in lexicon.be or _auxiliary(after, lexicon):
         return False
-    if token in lexicon.noun_like and after[:1].isdigit() and at + 2 < end:
-        # "stand 14 stays shut"
-        third = lexicon.verbs.get(tokens[at + 2])
-        if tokens[at + 2] in lexicon.be or (third is not None and third.third):
-            return False
     if token not in lexicon.noun_like:
         # "Duplicate submissions are ignored"
         return at + 2 >= end or tokens[at + 2] not in lexicon.be or after in lexicon.determiners | lexicon.people
@@ -352,7 +347,9 @@ def _past_kind(
     if previous == "been" and form.participle:
         return DONE if earlier in ("have", "has", "will") else None
     if previous == "being" and form.participle:
-        return DONE if earlier in lexicon.be else None
+        # "the lock's being changed"
+        short = back > first and sentence.raws[back - 1].endswith(("'s", "\u2019s"))
+        return DONE if short or earlier in lexicon.be else None
     if previous == "be" and form.participle:
         return DONE if earlier in ("will", "shall") else None
     if previous in ("is", "are", "am") and form.participle:
@@ -373,10 +370,10 @@ def _past_kind(
         if previous in lexicon.prepositions and previous not in ("up", "out", "off", "over"):
             return None
         following = tokens[at + 1 : at + 3]
-        if form.past and len(following) == 2 and following[0] in lexicon.determiners:
-            if following[1] not in lexicon.time_words:
-                # A participle takes no object: "The officer got the whole story".
-                return None
+        object_after = len(following) == 2 and following[0] in lexicon.determiners
+        if form.past and object_after and following[1] not in lexicon.time_words:
+            # A participle takes no object: "The officer got the whole story".
+            return None
         if any(_governs(tokens[place], place > first, lexicon) for place in range(first, back)):
             # "using the details printed on the letter", "tools operate on the files given to them"
             return None
@@ -386,6 +383,14 @@ def _past_kind(
             return None
         return FRAGMENT
     return None
+
+
+def _numbered(tokens: Sequence[str], at: int, end: int, lexicon: Lexicon) -> bool:
+    """Whether the verb-like word is a noun with its number, subject of a verb: "stand 14 stays shut"."""
+    if tokens[at] not in lexicon.noun_like or at + 2 >= end or not tokens[at + 1][:1].isdigit():
+        return False
+    form = lexicon.verbs.get(tokens[at + 2])
+    return tokens[at + 2] in lexicon.be or (form is not None and form.third)
 
 
 def _base(token: str, lexicon: Lexicon) -> bool:
