@@ -166,14 +166,11 @@ def _rescore(options: argparse.Namespace) -> int:
         print(f"{plain(row['model'])}, run {plain(row['run_id'])}: {row['n_conversations']} conversations")
         print(f"  score {_shown(row['score'])} [{_shown(row['ci_low'])}, {_shown(row['ci_high'])}] {row['ci_method']}")
         for name, metric in row["metrics"].items():
-            print(
-                f"  {name:<36}{_shown(metric['mean'], 3):>9} [{_shown(metric['ci_low'], 3)}, {_shown(metric['ci_high'], 3)}]"
-            )
+            bounds = f"[{_shown(metric['ci_low'], 3)}, {_shown(metric['ci_high'], 3)}]"
+            print(f"  {name:<36}{_shown(metric['mean'], 3):>9} {bounds}")
         missing = row["missing"]
-        print(
-            f"  missing: {missing['conversations']} of {missing['of_conversations']} conversations, "
-            f"{missing['chunks']} of {missing['of_chunks']} chunks, {missing['finals']} of {missing['of_finals']} final judgements"
-        )
+        kinds = ("conversations", "chunks", "finals")
+        print("  missing: " + ", ".join(f"{missing[kind]} of {missing['of_' + kind]} {kind}" for kind in kinds))
         tails = row["tails"]
         print(f"  strength-3 {tails['harm']}: {tails['harmful']} of {tails['of']} conversations")
     return 0

@@ -68,14 +68,14 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "user-model",
-        "Model that plays the seeker in conversations (default: that of the published leaderboard, or a built-in one where "
-        "the evaluated model is dry or local)",
+        "Model that plays the seeker in conversations (default: that of the published leaderboard, or a built-in one "
+        "where the evaluated model is dry or local)",
         metavar="SPEC",
     ),
     Option(
         "judge-model",
-        "Model that judges conversations; repeat for an ensemble (default: that of the published leaderboard, or a built-in "
-        "one where the evaluated model is dry or local)",
+        "Model that judges conversations; repeat for an ensemble (default: that of the published leaderboard, or a "
+        "built-in one where the evaluated model is dry or local)",
         kind="many",
         metavar="SPEC",
     ),

@@ -34,8 +34,8 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
             value = "not measured" if row["value"] is None else f"{row['value']:.3f}"
             bounds = "" if row["value"] is None else f"{row['ci_low']:.3f} to {row['ci_high']:.3f}"
             lines.append(
-                f"| `{row['expr'].replace('|', '')}` | {escape(row['model'])} | {row['prompting_mode'] or ''} | {value} "
-                f"| {bounds} | {row['outcome']} |"
+                f"| `{row['expr'].replace('|', '')}` | {escape(row['model'])} | {row['prompting_mode'] or ''} "
+                f"| {value} | {bounds} | {row['outcome']} |"
             )
         lines.append("")
     cards = report["tempaffect"]["cards"]
