@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -142,12 +143,9 @@ def _gate_lines(row: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _wrapped(text: str, tone: Tone) -> Iterator[Line]:
-    indent = len(text) - len(text.lstrip()) + 2
-    line = ""
-    for word in text.split(" "):
-        if line.strip() and len(line) + 1 + len(word) > WIDTH:
-            yield line, tone
-            line = " " * indent + word
-        else:
-            line = f"{line} {word}" if line else word if word else " "
-    yield line[: 4 * WIDTH], tone
+    indent = len(text) - len(text.lstrip())
+    lines = textwrap.wrap(
+        text.strip(), WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2), break_on_hyphens=False
+    )
+    for line in lines:
+        yield line, tone
