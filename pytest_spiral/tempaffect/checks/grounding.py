@@ -43,7 +43,7 @@ def check_grounding(
     for group in prepared.anchors:
         best, how = 0, ""
         for sentence, index in zip(spoken, indexes, strict=True):
-            single = next((found for found in group.singles if found in index.at), None)
+            single = min((found for found in group.singles if found in index.at), default=None)
             if single is not None and best < limits.single_points:
                 best, how = limits.single_points, single
             for wanted in group.multis:

@@ -1,0 +1,38 @@
+"""Byte-stable: the same input gives the same checks, reasons included, under every hash seed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import hashlib, json
+from dataclasses import asdict
+from pytest_spiral.tempaffect.checks import check_reply
+from pytest_spiral.tempaffect.suite import load_suite
+
+scenarios = load_suite().scenarios
+seen = [
+    json.dumps(asdict(check_reply(asked, replied.reference_reply)), sort_keys=True)
+    for asked in scenarios
+    for replied in (*scenarios[:8], asked)
+]
+print(hashlib.sha256(chr(10).join(seen).encode()).hexdigest())
+"""
+
+
+def test_checks_do_not_depend_on_the_hash_seed():
+    """Three processes with different seeds agree to the last byte."""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+
+    assert len(found) == 1
