@@ -1,9 +1,3 @@
-"""Configuration of this project's own tests."""
-
-from hypothesis import settings
+"""Configuration of this project's own tests. Read by evaluations started here as well, so it needs no test extras."""
 
 pytest_plugins = ["pytester"]
-
-# Timing belongs to the benchmarks; a busy machine must not fail a property.
-settings.register_profile("default", deadline=None)
-settings.load_profile("default")
