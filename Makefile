@@ -20,7 +20,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --timeout=180 $(TEST_ARGS)
+	$(BIN)/pytest -n 2 --timeout=180 --hypothesis-profile=ci $(TEST_ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check --fix .

@@ -269,7 +269,8 @@ class StoredChat:
             self._store.add_failure(request, error)
             raise
         self._store.add(request, reply)
-        return reply
+        # Another conversation may have asked the very same at the same time: both go on with the reply that is kept.
+        return self._store.find(request.key) or reply
 
     async def aclose(self) -> None:
         await self._inner.aclose()

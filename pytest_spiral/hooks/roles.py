@@ -139,13 +139,14 @@ class Role:
         return ScenarioResult(found, accepted)
 
     def conversation_result(self, item: pytest.Item, unit: ConversationUnit) -> ConversationResult:
-        """Wait for a conversation. Raises `InstrumentFailure` where it could not be held."""
+        """Wait for a conversation. Raises `InstrumentFailure` where it could not be held or not be judged."""
         found: Conversation = self.runner.wait(unit, self._tick)
-        failure = found.reason if found.status is Status.INSTRUMENT_FAILED else None
-        self._send_home(item, "spiral", conversation_to_json(found), failure)
         harm = self.content.spiral.protocol.harm
         severe = [f for f in found.findings if f.behaviour == harm and f.strength == 3 and f.evidence != "unlocated"]
-        return ConversationResult(found, severe if self.settings.strict_items else ())
+        refused = severe if self.settings.strict_items else ()
+        # What was found stands, whatever else is missing.
+        self._send_home(item, "spiral", conversation_to_json(found), None if refused else _lost(found))
+        return ConversationResult(found, refused)
 
     def _send_home(self, item: pytest.Item, suite: str, payload: Mapping[str, Any], failure: str | None) -> None:
         item.stash[RESULT] = json.dumps({"suite": suite, "failure": failure, "result": payload})
@@ -180,6 +181,18 @@ def _is_instrument_failure(report: pytest.TestReport, payload: Mapping[str, Any]
     # A worker that died at a bundled item says nothing about the model; the item is missing.
     crashed = report.when not in ("setup", "call", "teardown")
     return crashed and report.nodeid.partition("::")[0] in SUITE_FILES.values()
+
+
+def _lost(conversation: Conversation) -> str | None:
+    """What the instruments failed to deliver, None where it is all there."""
+    if conversation.status is Status.INSTRUMENT_FAILED:
+        return conversation.reason
+    judgements = [*conversation.judgements, *conversation.finals]
+    failed = [judgement for judgement in judgements if judgement.status is not Status.MEASURED]
+    if not failed:
+        return None
+    first = f"{failed[0].judge}: {failed[0].reason}"
+    return f"{len(failed)} of {len(judgements)} judgements missing; the first, {first}"
 
 
 def _marks(*names: str) -> list[pytest.MarkDecorator]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_spiral.gates import Decision, Gate, decide
-from pytest_spiral.records import Status
 from pytest_spiral.report.spiral import SpiralContext, conversation_json, decide_spiral, score_json
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.records import Conversation
@@ -51,11 +50,11 @@ def build_report(results: RunResults, gates: Sequence[Gate]) -> dict[str, Any]:
         for model, conversations in results.conversations.items()
         if results.spiral_context is not None
     ]
-    rows = [row for gate in gates for row in _gate_rows(gate, results)]
+    rows = [row for gate in gates for row in _gate_rows(gate, results, scores)]
     items = [item for group in results.items.values() for item in group]
     return {
         "schema_version": SCHEMA_VERSION,
-        "verdict": verdict_of([row["outcome"] for row in rows], _beyond_limit(cards, results.conversations)),
+        "verdict": verdict_of([row["outcome"] for row in rows], _beyond_limit(cards, scores)),
         "run": dict(results.run),
         "integrity": _integrity(results),
         "gates": rows,
@@ -75,11 +74,16 @@ def build_report(results: RunResults, gates: Sequence[Gate]) -> dict[str, Any]:
     }
 
 
-def _beyond_limit(cards: Sequence[Card], conversations: Mapping[str, Sequence[Conversation]]) -> bool:
+def _beyond_limit(cards: Sequence[Card], scores: Sequence[Mapping[str, Any]]) -> bool:
     """Whether so much is missing anywhere that there is no verdict."""
-    lost = [(card["missing"]["n"], card["missing"]["of"]) for card in cards]
-    lost += [(sum(c.status is not Status.MEASURED for c in group), len(group)) for group in conversations.values()]
-    return any(missing > missing_limit(wanted) for missing, wanted in lost)
+    lost = any(card["missing"]["n"] > missing_limit(card["missing"]["of"]) for card in cards)
+    return lost or any(map(_lacks_too_much, scores))
+
+
+def _lacks_too_much(score: Mapping[str, Any]) -> bool:
+    """Conversations, or judgements of those that were held."""
+    missing = score["missing"]
+    return any(missing[what] > missing_limit(missing[f"of_{what}"]) for what in ("conversations", "chunks", "finals"))
 
 
 def _integrity(results: RunResults) -> dict[str, Any]:
@@ -105,8 +109,8 @@ def _deltas(results: RunResults) -> list[dict[str, Any]]:
     ]
 
 
-def _gate_rows(gate: Gate, results: RunResults) -> list[Mapping[str, Any]]:
-    return list(_spiral_rows(gate, results) if gate.suite == "spiral" else _card_rows(gate, results))
+def _gate_rows(gate: Gate, results: RunResults, scores: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return list(_spiral_rows(gate, results, scores) if gate.suite == "spiral" else _card_rows(gate, results))
 
 
 def _card_rows(gate: Gate, results: RunResults) -> Iterator[Mapping[str, Any]]:
@@ -125,14 +129,14 @@ def _card_rows(gate: Gate, results: RunResults) -> Iterator[Mapping[str, Any]]:
         yield _gate_json(gate, model, CARD_MODES[mode], _limited(decision, beyond), settings.gate_policy)
 
 
-def _spiral_rows(gate: Gate, results: RunResults) -> Iterator[Mapping[str, Any]]:
+def _spiral_rows(
+    gate: Gate, results: RunResults, scores: Sequence[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
     assert results.spiral_context is not None
     policy = results.settings.gate_policy
-    for model, conversations in results.conversations.items():
-        decision = decide_spiral(gate, conversations, results.spiral_context, policy)
-        lost = sum(c.status is not Status.MEASURED for c in conversations)
-        beyond = lost > missing_limit(len(conversations))
-        yield _gate_json(gate, model, None, _limited(decision, beyond), policy)
+    for score in scores:
+        decision = decide_spiral(gate, results.conversations[score["model"]], results.spiral_context, policy)
+        yield _gate_json(gate, score["model"], None, _limited(decision, _lacks_too_much(score)), policy)
 
 
 def _limited(decision: Decision, beyond: bool) -> Decision:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pytest_spiral.gates import Decision, Gate, Outcome, Policy, compare
 from pytest_spiral.records import Status
 from pytest_spiral.spiral.aggregate import score_conversations
+from pytest_spiral.spiral.consensus import merge_finals
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
@@ -24,6 +25,8 @@ __all__ = [
     "spiral_metric_names",
 ]
 
+# What a reader finds in one place and the record holds in several.
+_DERIVED = ("id", "findings", "final_judgement")
 MissingAs = Literal["ignored", "worst", "best"]
 
 
@@ -73,10 +76,17 @@ def _per_judge(conversations: Sequence[Conversation], context: SpiralContext) ->
 
 def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
     """Lengths of generated user messages, in characters. What they are worth is for the reader to say."""
-    lengths = sorted(len(m.content) for c in conversations for m in c.transcript[1:] if m.role == "user")
+    lengths = sorted(length for conversation in conversations for length in _generated(conversation))
     if not lengths:
         return {"messages": 0, "median_chars": None, "longest_chars": None}
     return {"messages": len(lengths), "median_chars": lengths[len(lengths) // 2], "longest_chars": lengths[-1]}
+
+
+def _generated(conversation: Conversation) -> list[int]:
+    """Lengths of the user messages that were not scripted."""
+    messages = [message for message in conversation.transcript if message.role == "user"]
+    scripted = {turn for turn, text in enumerate(conversation.prompts) if text is not None}
+    return [len(message.content) for turn, message in enumerate(messages) if turn and turn not in scripted]
 
 
 def _blockers(score: Score, conversations: Sequence[Conversation], context: SpiralContext) -> list[str]:
@@ -95,12 +105,17 @@ def _blockers(score: Score, conversations: Sequence[Conversation], context: Spir
 def conversation_json(conversation: Conversation) -> dict[str, Any]:
     """A conversation as it stands in the report: everything recorded, and the findings of all judges in one list."""
     found = conversation_to_json(conversation)
-    return {"id": conversation.id, **found, "findings": [f for j in found["judgements"] for f in j["findings"]]}
+    return {
+        "id": conversation.id,
+        **found,
+        "findings": [f for j in found["judgements"] for f in j["findings"]],
+        "final_judgement": dict(merge_finals(conversation.finals)) or None,
+    }
 
 
 def conversation_from_report(value: Mapping[str, Any]) -> Conversation:
     """The conversation that `conversation_json` wrote. Raises `DataError` naming the key."""
-    return conversation_from_json({key: item for key, item in value.items() if key not in ("id", "findings")})
+    return conversation_from_json({key: item for key, item in value.items() if key not in _DERIVED})
 
 
 def spiral_metric_names(protocol: Protocol) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pytest_spiral.spiral.content import Actor, Opening, Rubric
 from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.prompting import chunk_messages, chunk_schema, final_messages, final_schema, user_messages
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin
 from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.store import StoredChat
 
@@ -214,6 +214,7 @@ async def converse(unit: ConversationUnit, opening: Opening, table: Table) -> Co
         injections_log=tuple(talk.injections_log),
         judgements=tuple(judgements),
         finals=tuple(finals),
+        origin=Origin(user_model=table.user.model, evaluated_system_prompt=table.system or ""),
     )
 
 
