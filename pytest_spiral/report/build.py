@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_spiral.gates import Decision, Gate, decide
+from pytest_spiral.records import Status
 from pytest_spiral.report.spiral import SpiralContext, conversation_json, decide_spiral, score_json
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.records import Conversation
@@ -82,8 +83,12 @@ def _beyond_limit(cards: Sequence[Card], scores: Sequence[Mapping[str, Any]]) ->
 
 def _lacks_too_much(score: Mapping[str, Any]) -> bool:
     """Conversations, or judgements of those that were held."""
-    missing = score["missing"]
-    return any(missing[what] > missing_limit(missing[f"of_{what}"]) for what in ("conversations", "chunks", "finals"))
+    missing, counts = score["missing"], score["counts"]
+    # A protocol may count what is not measured; a verdict does not.
+    unmeasured = sum(n for status, n in counts.items() if status != Status.MEASURED)
+    lost = [(unmeasured, sum(counts.values()))]
+    lost += [(missing[what], missing[f"of_{what}"]) for what in ("conversations", "chunks", "finals")]
+    return any(n > missing_limit(wanted) for n, wanted in lost)
 
 
 def _integrity(results: RunResults) -> dict[str, Any]:
