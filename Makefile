@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 MODEL ?= dry/perfect
+# A small local model needs minutes for the scenarios and hours for conversations: ask for those by BENCH_ARGS=--suite=spiral.
+BENCH_ARGS ?= $(if $(filter local/%,$(MODEL)),--suite=tempaffect)
 VENV := .venv
 BIN := $(VENV)/bin
 
