@@ -103,6 +103,17 @@ OPTIONS: tuple[Option, ...] = (
     Option("run-id", "Name of the run; giving an existing one resumes it (default: time and model)", metavar="ID"),
     Option("report-dir", "Folder of the reports", default="reports", metavar="DIR"),
     Option(
+        "replay",
+        "Score what a run folder, report.json or upstream result file recorded, without calling the evaluated model",
+        metavar="PATH",
+    ),
+    Option(
+        "redo-judging",
+        "With --replay: have the judges judge the recorded conversations again",
+        kind="flag",
+        default=False,
+    ),
+    Option(
         "gate",
         "Release condition on a metric, such as 'tempaffect.ubr_rate_deduped >= 0.70'",
         kind="many",

@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         options = read_options(config)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
-    if not options["model"]:
+    if not options["model"] and not options["replay"]:
         return
     from pytest_spiral.hooks.roles import take_role
 

@@ -39,6 +39,8 @@ class Settings(BaseModel):
     concurrency: int
     run_id: str | None
     report_dir: str
+    replay: str | None
+    redo_judging: bool
     gate: tuple[str, ...]
     gate_policy: Literal["bound", "point"]
     strict_items: bool
@@ -80,6 +82,8 @@ class Settings(BaseModel):
 
 def make_settings(options: Mapping[str, Any]) -> Settings:
     """Validated settings. Raises `ConfigError` naming the option."""
+    if options["redo_judging"] and not options["replay"]:
+        raise ConfigError("--redo-judging judges recorded conversations: name them with --replay reports/RUN-ID")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     try:
         return Settings.model_validate(values)

@@ -34,7 +34,7 @@ from pytest_spiral.report.write import write_report
 from pytest_spiral.session.content import Content, load_content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.lead import Lead
-from pytest_spiral.session.plan import RunPlan, conversation_units, make_plan, parse_gates, scenario_units
+from pytest_spiral.session.plan import RunPlan, category_of, conversation_units, make_plan, parse_gates, scenario_units
 from pytest_spiral.session.runner import EvaluatedModel, Runner, Unit
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings, load_environment, make_settings
@@ -94,21 +94,20 @@ class Role:
             pytest.param(
                 unit, id=unit.id, marks=_marks("tempaffect", self.content.suite[unit.scenario_id].family.value)
             )
-            for unit in scenario_units(self.plan, self.content.suite)
+            for unit in scenario_units(self.plan, self.content)
         ]
 
     def conversation_params(self) -> list[Any]:
         """All conversations of the run as parameters, marked with suite and category."""
-        openings = self.content.spiral
         known = {mark.partition(":")[0] for mark in self.config.getini("markers")}
         return [
             pytest.param(
                 unit,
                 id=unit.id,
                 # A category of the user's own prompt file need not be a registered marker.
-                marks=_marks("spiral", *({openings.by_id[unit.prompt_id].category} & known)),
+                marks=_marks("spiral", *({category_of(unit, self.content)} & known)),
             )
-            for unit in conversation_units(self.plan, openings.openings)
+            for unit in conversation_units(self.plan, self.content)
         ]
 
     @pytest.hookimpl(wrapper=True)
@@ -247,7 +246,7 @@ class LeadRole(Role):
             settings = make_settings(options)
             content = load_content(settings, folder)
             super().__init__(config, settings, content, ())
-            plan = make_plan(settings, self.environ, folder, datetime.now(UTC))
+            plan = make_plan(settings, content, self.environ, datetime.now(UTC))
             self.lead = Lead(plan, content, self.environ)
             self.gates: Sequence[Gate] = parse_gates(plan, content)
             self.nodes, others = self._split_arguments(config, plan)
@@ -267,9 +266,9 @@ class LeadRole(Role):
     def _unit_ids(self) -> set[str]:
         ids: set[str] = set()
         if "tempaffect" in self.plan.suites:
-            ids |= {unit.id for unit in scenario_units(self.plan, self.content.suite)}
+            ids |= {unit.id for unit in scenario_units(self.plan, self.content)}
         if "spiral" in self.plan.suites:
-            ids |= {unit.id for unit in conversation_units(self.plan, self.content.spiral.openings)}
+            ids |= {unit.id for unit in conversation_units(self.plan, self.content)}
         return ids
 
     @staticmethod
@@ -322,11 +321,14 @@ class LeadRole(Role):
 
     def pytest_report_header(self) -> list[str]:
         """Name the run, its models and its resume handle."""
-        models = ", ".join(plain(model) for model in self.settings.model)
+        models = ", ".join(plain(model.spec) for model in self.plan.models)
         lines = [f"spiral: {models}; suites {', '.join(self.plan.suites)}; run {self.plan.run_id}"]
-        if "spiral" in self.plan.suites and self.plan.user is not None:
-            judges = ", ".join(plain(judge.spec) for judge in self.plan.judges)
-            lines.append(f"spiral: seeker {plain(self.plan.user.spec)}; judged by {judges}")
+        if self.settings.replay:
+            lines.append(f"spiral: recorded in {plain(self.settings.replay)}")
+        actors = [f"seeker {plain(self.plan.user.spec)}"] if self.plan.user else []
+        actors += [f"judge {plain(judge.spec)}" for judge in self.plan.judges]
+        if "spiral" in self.plan.suites and actors:
+            lines.append(f"spiral: {', '.join(actors)}")
         return [*lines, *(f"spiral: {plain(note)}" for note in self.plan.left_out())]
 
     def _prefetchable(self, item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytest.Item]:

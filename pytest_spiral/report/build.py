@@ -134,9 +134,7 @@ def _card_rows(gate: Gate, results: RunResults) -> Iterator[Mapping[str, Any]]:
         yield _gate_json(gate, model, CARD_MODES[mode], _limited(decision, beyond), settings.gate_policy)
 
 
-def _spiral_rows(
-    gate: Gate, results: RunResults, scores: Sequence[Mapping[str, Any]]
-) -> Iterator[Mapping[str, Any]]:
+def _spiral_rows(gate: Gate, results: RunResults, scores: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     assert results.spiral_context is not None
     policy = results.settings.gate_policy
     for score in scores:

@@ -34,6 +34,7 @@ MissingAs = Literal["ignored", "worst", "best"]
 class SpiralContext:
     """What a score says about the circumstances of its run.
 
+    foreign: why the conversations are not those of the shipped suite, None where they are.
     stand_ins: role and name of every built-in actor. small: role and name of every model too small to be what it plays.
     """
 
@@ -42,7 +43,7 @@ class SpiralContext:
     stand_ins: Sequence[tuple[str, str]]
     small: Sequence[tuple[str, str]]
     judges: Sequence[str]
-    own_prompts: bool
+    foreign: str | None
 
 
 def score_json(model: str, conversations: Sequence[Conversation], context: SpiralContext) -> dict[str, Any]:
@@ -97,8 +98,8 @@ def _blockers(score: Score, conversations: Sequence[Conversation], context: Spir
         found.append(f"S03 {lost} of {len(conversations)} conversations not measured")
     if score.missing.chunks or score.missing.finals:
         found.append(f"S04 {score.missing.chunks} chunk and {score.missing.finals} final judgements missing")
-    if context.own_prompts:
-        found.append("S05 prompts of one's own: comparable with nothing but themselves")
+    if context.foreign is not None:
+        found.append(f"S05 {context.foreign}")
     return found
 
 

@@ -75,12 +75,16 @@ class Chats:
         return Table(
             evaluated=self._speaker(self._plan.model(spec)),
             user=self._speaker(self._plan.user),
-            judges=tuple(map(self._judge, self._plan.judges)),
+            judges=self.judges(),
             actor=spiral.actor,
             protocol=spiral.protocol,
             seed=settings.seed,
             turns=settings.num_turns,
         )
+
+    def judges(self) -> tuple[Judge, ...]:
+        """The judges of the run, in the order they were named."""
+        return tuple(map(self._judge, self._plan.judges))
 
     def _speaker(self, model: ModelPlan) -> Speaker:
         longest = _LOCAL_STRING if model.kind == "local" else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pytest_spiral.session.replay import Recording, load_recording
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.content import (
     Actor,
@@ -60,6 +61,11 @@ class Content:
     def suite(self) -> Suite:
         """TempAffect's scenarios. Raises `DataError`."""
         return load_suite()
+
+    @cached_property
+    def recording(self) -> Recording | None:
+        """What is replayed; None for a run that calls the evaluated model. Raises `DataError`."""
+        return load_recording(self.folder / self.settings.replay) if self.settings.replay else None
 
     @cached_property
     def spiral(self) -> SpiralContent:

@@ -18,12 +18,13 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudg
 from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.store import StoredChat
 
-__all__ = ["ConversationUnit", "Judge", "ModelJudge", "Speaker", "Table", "converse"]
+__all__ = ["ConversationUnit", "Judge", "ModelJudge", "Speaker", "Table", "converse", "judge_again"]
 
 T = TypeVar("T")
 # A reply that cannot be used is asked for once more; on resume, as often again.
 _TRIES_PER_SESSION = 2
 _MOST_SAMPLES = 20
+_NOTHING = "(nothing)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +137,29 @@ class ModelJudge:
         Stored replies that could not be read do not count against this session: a resumed run tries anew.
         """
         for sample in range(_MOST_SAMPLES):
-            asked_before = self.speaker.has_said(messages, unit, sample, schema)
+            known = self.speaker.has_said(messages, unit, sample, schema)
             try:
                 reply = await self.speaker.say(messages, unit, sample, schema)
-                found = parse(reply)
-                if isinstance(found, Rejected):
-                    again = [*messages, Message("assistant", reply.text), Message("user", self.rubric.asides.repair)]
-                    asked_before = asked_before and self.speaker.has_said(again, unit, sample, schema)
-                    reply = await self.speaker.say(again, unit, sample, schema)
-                    found = parse(reply)
             except ChatError as error:
                 return Rejected(error.kind, str(error)), ""
-            if not isinstance(found, Rejected) or not asked_before:
+            found = parse(reply)
+            if not isinstance(found, Rejected):
                 return found, reply.text
-        return found, reply.text
+            # Some endpoints refuse a message without words.
+            spoiled = Message("assistant", reply.text if reply.text.strip() else _NOTHING)
+            again = [*messages, spoiled, Message("user", self.rubric.asides.repair)]
+            repaired = self.speaker.has_said(again, unit, sample, schema)
+            try:
+                reply = await self.speaker.say(again, unit, sample, schema)
+            except ChatError as error:
+                if known:
+                    # It may be the spoiled reply itself that cannot be sent back; another sample gets round it.
+                    continue
+                return Rejected(error.kind, str(error)), ""
+            found = parse(reply)
+            if not isinstance(found, Rejected) or not (known and repaired):
+                return found, reply.text
+        return Rejected("not_json", f"no readable reply in {_MOST_SAMPLES} samples"), ""
 
 
 def _reason(rejected: Rejected) -> str:
@@ -216,6 +226,21 @@ async def converse(unit: ConversationUnit, opening: Opening, table: Table) -> Co
         finals=tuple(finals),
         origin=Origin(user_model=table.user.model, evaluated_system_prompt=table.system or ""),
     )
+
+
+async def judge_again(talk: Conversation, protocol: ScoringProtocol, judges: Sequence[Judge]) -> Conversation:
+    """A recorded conversation with new judgements; its own are dropped. One that was not measured stays as it is."""
+    if talk.status is not Status.MEASURED:
+        return replace(talk, judgements=(), finals=())
+    name = f"{talk.prompt_id}-{talk.index}"
+    opening = talk.transcript[0].content
+    chunks = chunk_transcript(talk.transcript, protocol)
+    judgements, finals = await asyncio.gather(
+        asyncio.gather(*(judge.chunk(name, opening, chunk) for chunk in chunks for judge in judges)),
+        asyncio.gather(*(judge.final(name, talk.transcript) for judge in judges)),
+    )
+    ordered = sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))
+    return replace(talk, judgements=tuple(ordered), finals=tuple(finals))
 
 
 class _Talk:

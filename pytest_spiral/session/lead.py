@@ -25,7 +25,7 @@ from pytest_spiral.report.spiral import SpiralContext
 from pytest_spiral.session.chats import endpoint_of
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
-from pytest_spiral.session.plan import ModelPlan, RunPlan, conversation_units, versions
+from pytest_spiral.session.plan import ModelPlan, RunPlan, category_of, conversation_units, versions
 from pytest_spiral.session.units import ScenarioUnit, schema_is_enforced
 from pytest_spiral.settings import EndpointSettings
 from pytest_spiral.spiral.records import Conversation
@@ -93,6 +93,8 @@ class Lead:
         return plan
 
     def _reachable(self, model: ModelPlan) -> ModelPlan:
+        if model.kind == "replay":
+            return model
         if model.kind == "dry":
             # A stand-in answers with what the schema asks for or, on purpose, does not.
             self.enforcement[model.spec] = True
@@ -193,7 +195,7 @@ class Lead:
                 "argv": [_redacted(argument, self.environ) for argument in argv],
                 "config": {
                     **settings.model_dump(mode="json"),
-                    "model": list(settings.model),
+                    "model": [model.spec for model in self.plan.models],
                     "models": [_public(model) for model in self.plan.everybody],
                 },
                 "versions": versions(),
@@ -212,11 +214,10 @@ class Lead:
 
     def _conversations(self, model: str) -> list[Conversation]:
         """All conversations that were to be held, those not run as such."""
-        openings = self.content.spiral.by_id
         return [
             self.conversations.get(unit)
-            or Conversation(unit.prompt_id, openings[unit.prompt_id].category, model, unit.index, Status.NOT_RUN)
-            for unit in conversation_units(self.plan, self.content.spiral.openings)
+            or Conversation(unit.prompt_id, category_of(unit, self.content), model, unit.index, Status.NOT_RUN)
+            for unit in conversation_units(self.plan, self.content)
             if unit.model == model
         ]
 
@@ -226,14 +227,23 @@ class Lead:
             "user model": (self.plan.user,) if self.plan.user else (),
             "judge": self.plan.judges,
         }
+        judges = tuple(judge.spec if judge.kind == "dry" else judge.model_id for judge in self.plan.judges)
+        if not judges:
+            # A replay that nobody judges again: whoever judged when it was recorded.
+            judges = tuple(sorted({j.judge for talk in self.conversations.values() for j in talk.judgements}))
         return SpiralContext(
             protocol=self.content.spiral.protocol,
             seed=self.plan.settings.seed,
             stand_ins=[(role, m.spec) for role, models in actors.items() for m in models if m.kind == "dry"],
             small=[(role, m.spec) for role, models in actors.items() for m in models if m.model_id in local_models()],
-            judges=tuple(judge.spec if judge.kind == "dry" else judge.model_id for judge in self.plan.judges),
-            own_prompts=self.content.spiral.own,
+            judges=judges,
+            foreign=self._foreign(),
         )
+
+    def _foreign(self) -> str | None:
+        if self.content.recording is not None:
+            return "replayed: prompts, seeker and, unless judged again, judges are those of the recording"
+        return "prompts of one's own: comparable with nothing but themselves" if self.content.spiral.own else None
 
     def close(self) -> None:
         """Stop local servers and close the store."""

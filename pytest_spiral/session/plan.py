@@ -24,16 +24,16 @@ from pytest_spiral.report.spiral import spiral_metric_names
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
+from pytest_spiral.session.replay import Recording
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import EndpointSettings, Settings, endpoint_settings
-from pytest_spiral.spiral.content import Opening
 from pytest_spiral.tempaffect.card import metric_names
-from pytest_spiral.tempaffect.suite import Suite
 
 __all__ = [
     "ModelPlan",
     "RunPlan",
     "SuiteName",
+    "category_of",
     "conversation_units",
     "make_plan",
     "parse_gates",
@@ -49,7 +49,8 @@ SuiteName = Literal["tempaffect", "spiral"]
 class ModelPlan(BaseModel):
     """How one model is reached and asked in one role.
 
-    kind: "dry" and "local" models live on this machine. model_id: what goes into the request.
+    kind: "dry" and "local" models live on this machine; of a "replay" only its recorded outputs are there.
+    model_id: what goes into the request.
     params: request parameters by suite; the suites in which an evaluated model can take part.
     endpoint: None for dry models, and for local ones until their server runs.
     """
@@ -58,7 +59,7 @@ class ModelPlan(BaseModel):
 
     role: Role = "evaluated"
     spec: str
-    kind: Literal["dry", "local", "remote"]
+    kind: Literal["dry", "local", "remote", "replay"]
     model_id: str
     params: dict[SuiteName, dict[str, Any]]
     concurrency: int | None
@@ -118,6 +119,8 @@ class RunPlan(BaseModel):
             "suites": list(self.suites),
             "seed": settings.seed,
         }
+        if content.recording is not None:
+            found["replay"] = content.recording.hash
         if "tempaffect" in self.suites:
             found |= {
                 "prompting": list(settings.prompting),
@@ -135,20 +138,49 @@ class RunPlan(BaseModel):
         return found
 
 
-def make_plan(settings: Settings, environ: Mapping[str, str], folder: Path, started_at: datetime) -> RunPlan:
+def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], started_at: datetime) -> RunPlan:
     """Resolve every model. Raises `ConfigError` for whatever can be known to be wrong before anything is sent."""
+    folder = content.folder
     spiral_toml = folder / "spiral.toml"
     user_toml = spiral_toml if spiral_toml.is_file() else None
-    run_id = settings.run_id or run_name(settings.model, started_at)
+    models = (
+        _recorded(settings, content.recording)
+        if content.recording
+        else tuple(_model_plan(spec, "evaluated", settings.suite, environ, user_toml) for spec in settings.model)
+    )
+    run_id = settings.run_id or run_name([model.spec for model in models], started_at)
     report_dir = Path(settings.report_dir)
     return RunPlan(
         settings=settings,
         run_id=run_id,
         run_dir=str((report_dir if report_dir.is_absolute() else folder / report_dir) / run_id),
         started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
-        models=tuple(_model_plan(spec, "evaluated", settings.suite, environ, user_toml) for spec in settings.model),
+        models=models,
         **_others(settings, environ, user_toml),
     )
+
+
+def _recorded(settings: Settings, recording: Recording) -> tuple[ModelPlan, ...]:
+    """The recorded models: all, or those that --model names."""
+    for spec in settings.model:
+        if spec not in recording.models:
+            raise ConfigError(f"--model {spec}: not in {recording.path}, which has {', '.join(recording.models)}")
+    found = tuple(
+        ModelPlan(
+            spec=spec,
+            kind="replay",
+            model_id=spec,
+            params={suite: {} for suite in settings.suite if suite in suites},
+            concurrency=None,
+            price=None,
+            endpoint=None,
+        )
+        for spec, suites in recording.models.items()
+        if not settings.model or spec in settings.model
+    )
+    if not any(model.params for model in found):
+        raise ConfigError(f"{recording.path} holds nothing of {', '.join(settings.suite)}")
+    return tuple(model for model in found if model.params)
 
 
 def _identity(model: ModelPlan) -> dict[str, Any]:
@@ -163,14 +195,14 @@ def _identity(model: ModelPlan) -> dict[str, Any]:
 
 def _others(settings: Settings, environ: Mapping[str, str], user_toml: Path | None) -> dict[str, Any]:
     """Seeker and judges. Never silently the evaluated model: what is not named comes from the shipped defaults."""
-    if "spiral" not in settings.suite:
+    if "spiral" not in settings.suite or (settings.replay and not settings.redo_judging):
         return {}
     defaults = read_toml(data_root() / "spiral" / "defaults.toml")
-    home = all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
+    home = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
     user = settings.user_model or defaults["stand_in_user" if home else "user_model"]
     judges = settings.judge_model or (defaults["stand_in_judge" if home else "judge_model"],)
     return {
-        "user": _model_plan(user, "user", ("spiral",), environ, user_toml),
+        "user": None if settings.replay else _model_plan(user, "user", ("spiral",), environ, user_toml),
         "judges": tuple(_model_plan(judge, "judge", ("spiral",), environ, user_toml) for judge in judges),
     }
 
@@ -212,25 +244,40 @@ def run_name(models: Sequence[str], at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
 
 
-def scenario_units(plan: RunPlan, suite: Suite) -> list[ScenarioUnit]:
+def scenario_units(plan: RunPlan, content: Content) -> list[ScenarioUnit]:
     """Every TempAffect unit of a run, in the order in which its items are collected."""
+    models = plan.of_suite("tempaffect")
+    if content.recording is not None:
+        modes = plan.settings.prompting
+        known = (unit for unit in content.recording.outputs if unit.scenario_id in content.suite.by_id)
+        return sorted((u for u in known if u.model in models and u.mode in modes), key=lambda u: u.id)
     return [
         ScenarioUnit(model, mode, scenario.id, epoch)
-        for model in plan.of_suite("tempaffect")
+        for model in models
         for mode in plan.settings.prompting
-        for scenario in suite.scenarios
+        for scenario in content.suite.scenarios
         for epoch in range(plan.settings.epochs)
     ]
 
 
-def conversation_units(plan: RunPlan, openings: Sequence[Opening]) -> list[ConversationUnit]:
+def conversation_units(plan: RunPlan, content: Content) -> list[ConversationUnit]:
     """Every conversation of a run, in the order in which its items are collected."""
+    models = plan.of_suite("spiral")
+    if content.recording is not None:
+        return sorted((unit for unit in content.recording.conversations if unit.model in models), key=lambda u: u.id)
     return [
         ConversationUnit(model, opening.prompt_id, index)
-        for model in plan.of_suite("spiral")
-        for opening in openings
+        for model in models
+        for opening in content.spiral.openings
         for index in range(plan.settings.convos_per_prompt)
     ]
+
+
+def category_of(unit: ConversationUnit, content: Content) -> str:
+    """The category of a conversation's prompt."""
+    if content.recording is not None:
+        return content.recording.conversations[unit].category
+    return content.spiral.by_id[unit.prompt_id].category
 
 
 def parse_gates(plan: RunPlan, content: Content) -> tuple[Gate, ...]:

@@ -11,10 +11,10 @@ from pytest_spiral.chat import ChatModel
 from pytest_spiral.records import ChatReply, ChatRequest, Message
 from pytest_spiral.session.chats import Chats
 from pytest_spiral.session.content import Content
-from pytest_spiral.session.converse import ConversationUnit, converse
+from pytest_spiral.session.converse import ConversationUnit, converse, judge_again
 from pytest_spiral.session.engine import Engine
 from pytest_spiral.session.plan import ModelPlan, RunPlan, SuiteName
-from pytest_spiral.session.units import ScenarioUnit, ask_scenario
+from pytest_spiral.session.units import ScenarioUnit, ask_scenario, recorded_item
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.item import Item
@@ -53,6 +53,13 @@ class Runner:
         return self.engine.submit(unit, lambda: self._work(unit))
 
     async def _work(self, unit: Unit) -> Result:
+        recording = self._content.recording
+        if recording is not None:
+            if isinstance(unit, ScenarioUnit):
+                return recorded_item(unit, self._content.suite[unit.scenario_id], recording.outputs[unit])
+            talk = recording.conversations[unit]
+            again = self.plan.settings.redo_judging
+            return await judge_again(talk, self._content.spiral.protocol, self._chats.judges()) if again else talk
         if isinstance(unit, ConversationUnit):
             return await converse(unit, self._content.spiral.by_id[unit.prompt_id], self._chats.table(unit.model))
         model = self.plan.model(unit.model)

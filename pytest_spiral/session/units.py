@@ -17,7 +17,17 @@ from pytest_spiral.tempaffect.prompting import build_messages
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import score_output
 
-__all__ = ["ScenarioUnit", "ask_scenario", "schema_is_enforced"]
+__all__ = ["Output", "ScenarioUnit", "ask_scenario", "recorded_item", "schema_is_enforced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One recorded output. text: None where the call failed; `reason` and `detail` then say why."""
+
+    text: str | None
+    finish: str
+    reason: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +63,20 @@ async def ask_scenario(
         reply = await chat.complete(request)
     except ChatError as error:
         return _item(unit, scenario, Status.INSTRUMENT_FAILED, error.kind, str(error), None, None)
-    score = score_output(scenario, reply.text, reply.finish)
+    return _scored(unit, scenario, reply.text, reply.finish)
+
+
+def recorded_item(unit: ScenarioUnit, scenario: Scenario, output: Output) -> Item:
+    """Score a recorded output. What was no measurement when it was recorded is none now."""
+    if output.text is None:
+        return _item(unit, scenario, Status.INSTRUMENT_FAILED, output.reason, output.detail, None, None)
+    return _scored(unit, scenario, output.text, output.finish)
+
+
+def _scored(unit: ScenarioUnit, scenario: Scenario, text: str, finish: str) -> Item:
+    score = score_output(scenario, text, finish)
     status = Status.MEASURED if score.valid else Status.MODEL_FAILED
-    return _item(unit, scenario, status, score.reason, score.detail, reply.text, score)
+    return _item(unit, scenario, status, score.reason, score.detail, text, score)
 
 
 def _item(

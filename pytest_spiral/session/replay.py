@@ -1,0 +1,97 @@
+"""Recorded runs: outputs and conversations of an earlier run or a public result file, to be scored without the model.
+
+A recording is data from outside: it is read within bounds and validated, and nothing in it is executed or followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.records import Status
+from pytest_spiral.report.spiral import conversation_from_report
+from pytest_spiral.resources import read_json
+from pytest_spiral.session.converse import ConversationUnit
+from pytest_spiral.session.units import Output, ScenarioUnit
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.spiral.upstream import load_upstream
+from pytest_spiral.tempaffect.contract import FINISH_REASONS
+from pytest_spiral.tempaffect.item import CARD_MODES, Mode
+
+__all__ = ["Recording", "load_recording"]
+
+_MODES: Mapping[str, Mode] = {name: mode for mode, name in CARD_MODES.items()}
+_FINISH = {reason: finish for finish, reason in FINISH_REASONS.items()}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was recorded, by unit. hash: hex SHA-256 of the file."""
+
+    path: Path
+    hash: str
+    outputs: Mapping[ScenarioUnit, Output]
+    conversations: Mapping[ConversationUnit, Conversation]
+
+    @cached_property
+    def models(self) -> Mapping[str, tuple[str, ...]]:
+        """Recorded models with the suites they are recorded in, in order of name."""
+        found: dict[str, list[str]] = {}
+        for scenario_unit in self.outputs:
+            found.setdefault(scenario_unit.model, [])
+        for talk in self.conversations:
+            found.setdefault(talk.model, [])
+        for model, suites in found.items():
+            if any(unit.model == model for unit in self.outputs):
+                suites.append("tempaffect")
+            if any(unit.model == model for unit in self.conversations):
+                suites.append("spiral")
+        return {model: tuple(found[model]) for model in sorted(found)}
+
+
+def load_recording(path: Path) -> Recording:
+    """Read a run folder, its `report.json` or `run.sqlite`, or a result file in upstream's format.
+
+    Raises `DataError` naming the file and the key.
+    """
+    if path.is_dir() or path.name == "run.sqlite":
+        path = (path if path.is_dir() else path.parent) / "report.json"
+    raw = read_json(path)
+    if not isinstance(raw, dict):
+        raise DataError(f"{path}: neither a report of ours nor a result file in upstream's format")
+    outputs, conversations = _from_report(path, raw) if "schema_version" in raw else ({}, _from_upstream(path))
+    if not outputs and not conversations:
+        raise DataError(f"{path}: nothing is recorded in it")
+    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, conversations)
+
+
+def _from_upstream(path: Path) -> dict[ConversationUnit, Conversation]:
+    return {ConversationUnit(talk.model, talk.prompt_id, talk.index): talk for talk in load_upstream(path)}
+
+
+def _from_report(
+    path: Path, raw: Mapping[str, Any]
+) -> tuple[dict[ScenarioUnit, Output], dict[ConversationUnit, Conversation]]:
+    try:
+        outputs = {
+            ScenarioUnit(row["model"], _MODES[row["prompting_mode"]], row["id"], row["epoch"]): _output(row)
+            for row in raw["tempaffect"]["items"]
+        }
+        talks = [conversation_from_report(row) for row in raw["spiral"]["conversations"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: not a report of this version ({type(error).__name__} {error})") from None
+    return outputs, {ConversationUnit(talk.model, talk.prompt_id, talk.index): talk for talk in talks}
+
+
+def _output(row: Mapping[str, Any]) -> Output:
+    measured = row["status"] in (Status.MEASURED, Status.MODEL_FAILED)
+    text = row["output"] if measured else None
+    if text is not None and not isinstance(text, str):
+        raise TypeError("output must be a string")
+    reason = row["reason"] or ""
+    return Output(text, _FINISH.get(reason, "stop"), reason, row["detail"])

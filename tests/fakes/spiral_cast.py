@@ -1,0 +1,70 @@
+"""The three parts of Spiral-Bench for the fake server: an assistant, a seeker and a judge without any randomness.
+
+with FakeOpenAI(judge) as server:
+    ...
+
+What each says follows from what it was asked and from nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["FENCE", "assistant", "fence_in", "judge", "judged_replies", "seeker", "verdict"]
+
+FENCE = re.compile("={6}[0-9a-f]{24}")
+
+
+def assistant(body: Mapping[str, Any], number: int = 0) -> str:
+    """A reply that names its turn and differs from conversation to conversation."""
+    messages = body["messages"]
+    turn = sum(message["role"] == "assistant" for message in messages) + 1
+    return f"Reply {turn} to {_mark(messages)}: there may be a plainer explanation. What else happened that day?"
+
+
+def seeker(body: Mapping[str, Any], number: int = 0) -> str:
+    """A user message that differs from turn to turn."""
+    return f"hm, and what about {_mark(body['messages'])} then?"
+
+
+def judge(body: Mapping[str, Any], number: int = 0) -> str:
+    """A verdict in the shape that the schema asks for, its quotes taken from the judged replies."""
+    schema = body["response_format"]["json_schema"]["schema"]
+    return verdict(schema, body["messages"][1]["content"])
+
+
+def verdict(schema: Mapping[str, Any], material: str) -> str:
+    """Pushback in every judged reply; 2, 7, 8 and so on for a whole conversation."""
+    quotes = [reply.split(":")[0] for reply in judged_replies(material)]
+    found: dict[str, Any] = {}
+    for name, shape in schema["properties"].items():
+        if shape["type"] == "array":
+            found[name] = [{"quote": quote, "strength": 2} for quote in quotes if name == "pushback"]
+        elif shape["type"] == "integer":
+            found[name] = 2 if name == "off_rails" else 7
+        else:
+            found[name] = "It stays on the ground."
+    return json.dumps(found)
+
+
+def fence_in(material: str) -> str:
+    """The fence that a judge is told."""
+    found = FENCE.search(material)
+    assert found is not None
+    return found[0]
+
+
+def judged_replies(material: str) -> list[str]:
+    """What stands between the last two fence lines and is marked as the assistant's."""
+    fence = fence_in(material)
+    inside = material.split(f"\n{fence}\n")[-2]
+    turns = re.split(rf"^{fence} (user|assistant)\n", f"{inside}\n", flags=re.MULTILINE)
+    return [text.removesuffix("\n") for role, text in zip(turns[1::2], turns[2::2], strict=True) if role == "assistant"]
+
+
+def _mark(messages: Sequence[Mapping[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(list(messages)).encode()).hexdigest()[:8]

@@ -1,0 +1,140 @@
+"""Fixtures for conversations: scripted models over a real store, and whole runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pytest_spiral.errors import ChatError
+from pytest_spiral.records import ChatReply, ChatRequest, Message
+from pytest_spiral.session.converse import ConversationUnit, ModelJudge, Speaker, Table, converse
+from pytest_spiral.spiral.content import Opening, load_actor, load_rubric
+from pytest_spiral.spiral.protocol import Protocol, load_protocol
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.store import RunStore, StoredChat
+from tests.fakes import spiral_cast
+from tests.plugin.conftest import Project, end, lean, one_or_two, project, serve, wait_for
+
+__all__ = ["Cast", "Project", "Scripted", "end", "lean", "one_or_two", "project", "serve", "wait_for"]
+
+Answer = Callable[[ChatRequest, int], str | ChatReply | ChatError]
+OPENING = Opening(prompt_id="p", category="theory_development", prompts=("my numbers line up. do you see it?",))
+
+
+def say(request: ChatRequest, number: int = 0) -> str:
+    """What the fake server would answer."""
+    body = {"messages": [{"role": m.role, "content": m.content} for m in request.messages]}
+    if request.role == "judge":
+        assert request.schema is not None
+        return spiral_cast.verdict(request.schema, request.messages[1].content)
+    return spiral_cast.seeker(body) if request.role == "user" else spiral_cast.assistant(body)
+
+
+class Scripted:
+    """A model that says what a function says, and remembers what it was asked."""
+
+    def __init__(self, answer: Answer = say) -> None:
+        self.answer = answer
+        self.asked: list[ChatRequest] = []
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked.append(request)
+        answer = self.answer(request, len(self.asked) - 1)
+        await asyncio.sleep(0)
+        if isinstance(answer, ChatError):
+            raise answer
+        return ChatReply(answer) if isinstance(answer, str) else answer
+
+    async def aclose(self) -> None:
+        return None
+
+
+@dataclass
+class Cast:
+    """Three scripted models around one store. `hold` holds a conversation; a second time, it is resumed."""
+
+    store: RunStore
+    evaluated: Any = field(default_factory=Scripted)
+    user: Any = field(default_factory=Scripted)
+    judges: Sequence[Any] = field(default_factory=lambda: (Scripted(),))
+    opening: Opening = OPENING
+    protocol: Protocol = load_protocol("per-chunk")
+    turns: int = 3
+    seed: int = 1
+    system: str | None = None
+
+    def hold(self, index: int = 0) -> Conversation:
+        return asyncio.run(asyncio.wait_for(self._hold(index), 20))
+
+    async def _hold(self, index: int) -> Conversation:
+        rubric = load_rubric(self.protocol.rubric)
+        judges = [
+            ModelJudge(Speaker("judge", f"j{n}", StoredChat(model, self.store)), rubric, self.protocol, self.secret)
+            for n, model in enumerate(self.judges)
+        ]
+        table = Table(
+            evaluated=Speaker("evaluated", "m", StoredChat(self.evaluated, self.store)),
+            user=Speaker("user", "u", StoredChat(self.user, self.store)),
+            judges=judges,
+            actor=load_actor(),
+            protocol=self.protocol,
+            seed=self.seed,
+            turns=self.turns,
+            system=self.system,
+        )
+        return await converse(ConversationUnit("m", self.opening.prompt_id, index), self.opening, table)
+
+    @property
+    def secret(self) -> str:
+        return self.store.secret()
+
+    @property
+    def everybody(self) -> Sequence[Any]:
+        return (self.evaluated, self.user, *self.judges)
+
+    @property
+    def calls(self) -> int:
+        return sum(len(model.asked) for model in self.everybody)
+
+    def play(self, answer: Answer) -> None:
+        """Let all models answer by one function."""
+        for model in self.everybody:
+            model.answer = answer
+
+
+@pytest.fixture
+def cast(tmp_path) -> Iterator[Callable[..., Cast]]:
+    """Make casts; each has a store of its own, closed after the test."""
+    with ExitStack() as stack:
+        made: list[Cast] = []
+
+        def make(**parts: Any) -> Cast:
+            store = RunStore.create_or_resume(tmp_path / f"run-{len(made)}.sqlite", {})
+            stack.callback(store.close)
+            made.append(Cast(store, **parts))
+            return made[-1]
+
+        yield make
+
+
+def texts(messages: Sequence[Message], role: str) -> list[str]:
+    """What one side said."""
+    return [message.content for message in messages if message.role == role]
+
+
+@pytest.fixture
+def three_servers(project, serve, monkeypatch):
+    """Endpoints of their own for evaluated model, user model and judge."""
+
+    def start(evaluated=spiral_cast.assistant, user=spiral_cast.seeker, judge=spiral_cast.judge, **options):
+        servers = [serve(handler, **options) for handler in (evaluated, user, judge)]
+        for name, server in zip(("EVALUATED_MODEL", "USER_AGENT", "JUDGE"), servers, strict=True):
+            project.setenv(f"{name}_BASE_URL", server.base_url)
+        return servers
+
+    return start

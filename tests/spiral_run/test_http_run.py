@@ -1,0 +1,158 @@
+"""Whole runs whose three roles live behind HTTP, each on a server of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sqlite3
+from collections import Counter
+
+import pytest
+
+from tests.fakes.openai_server import Fault
+from tests.fakes.spiral_cast import judge as good_judge
+
+PROMPTS, TURNS = 6, 4
+CALLS = {"evaluated": PROMPTS * TURNS, "user": PROMPTS * (TURNS - 1), "judge": PROMPTS * (TURNS + 1)}
+MODELS = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", f"--num-turns={TURNS}")
+
+
+@pytest.fixture
+def run(project):
+    """Arguments of a small run."""
+    openings = [
+        {"prompt_id": f"p{n}", "category": "theory_development", "prompts": [f"my number is {n}. does it mean much?"]}
+        for n in range(PROMPTS)
+    ]
+    project.write(prompts__json=json.dumps(openings))
+    return (*MODELS, "--spiral-prompts=prompts.json")
+
+
+def asked(servers):
+    """How often each request was sent, over all servers."""
+    return Counter(request.raw for server in servers for request in server.requests)
+
+
+def count(servers):
+    return sum(len(server.requests) for server in servers)
+
+
+def kept(project, run_id):
+    """(role, model) of every committed reply."""
+    with sqlite3.connect(project.folder(run_id) / "run.sqlite") as store:
+        return store.execute("SELECT role, model FROM reply").fetchall()
+
+
+def measurements(project, run_id):
+    """What a report says apart from when and under which name it was made."""
+    report = project.report(run_id)
+    usage = report["usage"]["by_role"]
+    requests = {role: (row["requests"], row["prompt_tokens"], row["completion_tokens"]) for role, row in usage.items()}
+    return report["spiral"], report["integrity"], report["verdict"], report["gates"], requests
+
+
+def test_three_roles_on_three_servers(project, three_servers, run, one_or_two):
+    """Each role is asked on its own server, exactly as often as the run needs; judges under a strict schema."""
+    evaluated, user, judge = servers = three_servers()
+
+    result = project.pytest(*run, *one_or_two)
+
+    result.assert_outcomes(passed=PROMPTS)
+    assert result.ret == 0
+    assert [CALLS[role] for role in ("evaluated", "user", "judge")] == [len(server.requests) for server in servers]
+    assert [{r.body["model"] for r in server.requests} for server in servers] == [{"m"}, {"u"}, {"j"}]
+    assert set(asked(servers).values()) == {1}
+    assert not any("response_format" in r.body for server in (evaluated, user) for r in server.requests)
+    formats = [r.body["response_format"] for r in judge.requests]
+    assert {(shape["type"], shape["json_schema"]["strict"]) for shape in formats} == {("json_schema", True)}
+    usage = project.report()["usage"]["by_role"]
+    assert {role: usage[role]["requests"] for role in CALLS} == CALLS
+    assert {role: usage[role]["prompt_tokens"] for role in CALLS} == {role: 10 * n for role, n in CALLS.items()}
+
+
+def test_a_judge_that_dies_is_made_up_for(project, three_servers, run):
+    """Its chunks are missing and no zeros, the run has no verdict, and resumed it ends like an undisturbed one."""
+    alive = [True]
+
+    def mortal(body, n):
+        alive[0] = alive[0] and n < 13
+        return good_judge(body) if alive[0] else Fault.status_code(402, "out of credit")
+
+    servers = three_servers(judge=mortal)
+    broken = project.pytest(*run, "--run-id=r", "-p", "no:xdist")
+    report = project.report("r")
+    (score,) = report["spiral"]["scores"]
+    stored = len(kept(project, "r"))
+    before = asked(servers)
+    servers[2].handler = good_judge
+    resumed = project.pytest(*run, "--run-id=r", "-n", "2")
+    after = asked(servers) - before
+    whole = project.pytest(*run, "--run-id=whole", "-p", "no:xdist")
+
+    assert [broken.ret, resumed.ret, whole.ret] == [11, 0, 0]
+    assert broken.parseoutcomes()["errors"] > 0
+    assert (CALLS["evaluated"] + CALLS["user"] + 13, CALLS["judge"] - 13) == (stored, after.total())
+    assert set(after.values()) == {1}
+    assert report["verdict"] == "incomplete"
+    missing = score["missing"]
+    assert missing["chunks"] + sum(
+        len(c["judgements"]) for c in report["spiral"]["conversations"] if all(j["status"] != "measured" for j in c["judgements"])
+    ) >= 1
+    lost = [j for c in report["spiral"]["conversations"] for j in c["judgements"] if j["status"] != "measured"]
+    assert lost
+    assert all(not j["findings"] and not j["behaviours"] and j["reason"].startswith("quota") for j in lost)
+    assert measurements(project, "whole") == measurements(project, "r")
+    assert project.report("r")["usage"]["by_role"]["judge"]["failures"] == CALLS["judge"] - 13
+
+
+def test_lf_takes_up_what_was_not_judged(project, three_servers, run):
+    """Conversations that lack a judgement are test errors, so that `--lf` runs exactly them."""
+    alive = [False]
+    bad = b"my number is 3"
+    servers = three_servers(
+        judge=lambda body, n: good_judge(body)
+        if alive[0] or bad.decode() not in json.dumps(body)
+        else Fault.status_code(402, "out of credit")
+    )
+
+    broken = project.pytest(*run, "--run-id=r", "-p", "no:xdist")
+    alive[0] = True
+    before = count(servers)
+    again = project.pytest(*run, "--run-id=r", "-p", "no:xdist", "--lf")
+
+    broken.assert_outcomes(passed=PROMPTS - 1, errors=1)
+    again.assert_outcomes(passed=1)
+    assert count(servers) - before == TURNS + 1
+
+
+def test_nine_lives(project, three_servers, run, wait_for, end):
+    """Killed five times at random moments and then completed: the report of an uninterrupted run.
+
+    No request whose reply was committed is sent again: what was sent twice was in flight at a kill.
+    """
+    rng = random.Random(5)
+    at_once = 3
+    servers = three_servers(latency=0.02)
+    args = (*run, "--run-id=r", f"--concurrency={at_once}", "-p", "no:xdist", "-q")
+    total = sum(CALLS.values())
+    for _ in range(5):
+        until = count(servers) + rng.randint(2, total // 7)
+        process = project.start(*args)
+        wait_for(lambda until=until: count(servers) >= until)
+        end(process, signal.SIGKILL)
+        wait_for(lambda: all(server.in_flight == 0 for server in servers))
+    stored = len(kept(project, "r"))
+    sent = count(servers)
+    last = project.pytest(*args)
+    repeats = asked(servers)
+    whole = project.pytest(*run, "--run-id=whole", "-p", "no:xdist")
+
+    assert [last.ret, whole.ret] == [0, 0]
+    assert 10 < stored < total
+    assert total - stored == count(servers) - total - sent
+    # Three endpoints, each with its own bound.
+    assert repeats.total() - len(repeats) <= 5 * 3 * at_once
+    assert len(repeats) == total
+    assert measurements(project, "whole") == measurements(project, "r")
+    assert not list(project.folder("r").glob(".*"))
