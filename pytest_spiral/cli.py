@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _finish(show, _show)
 
     again = commands.add_parser("rescore", help="score a finished Spiral-Bench result file again, without any model")
-    again.add_argument("path", type=Path, help="a result file in upstream's format")
+    again.add_argument("path", type=Path, help="a run folder, its report.json, or a result file in upstream's format")
     again.add_argument("--protocol", default="per-10k-chars", metavar="NAME", help="default: per-10k-chars")
     _finish(again, _rescore)
 
@@ -155,9 +155,13 @@ def _show(options: argparse.Namespace) -> int:
 
 def _rescore(options: argparse.Namespace) -> int:
     from pytest_spiral.report.text import plain
-    from pytest_spiral.spiral import rescore
+    from pytest_spiral.session.replay import load_recording
+    from pytest_spiral.spiral.rescore import rescore_groups
 
-    found = rescore(options.path, options.protocol)
+    recording = load_recording(options.path)
+    if not recording.groups:
+        raise DataError(f"{recording.path}: no conversation is recorded in it")
+    found = rescore_groups(options.path, recording.groups, options.protocol)
     if options.json:
         _print_json(found)
         return 0

@@ -38,7 +38,13 @@ from pytest_spiral.session.plan import RunPlan, category_of, conversation_units,
 from pytest_spiral.session.runner import EvaluatedModel, Runner, Unit
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings, load_environment, make_settings
-from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
+from pytest_spiral.spiral.records import (
+    ChunkJudgement,
+    Conversation,
+    FinalJudgement,
+    conversation_from_json,
+    conversation_to_json,
+)
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.item import Item, item_from_json, item_to_json
 from pytest_spiral.verdict import TERMINATED, exit_code
@@ -186,7 +192,7 @@ def _lost(conversation: Conversation) -> str | None:
     """What the instruments failed to deliver, None where it is all there."""
     if conversation.status is Status.INSTRUMENT_FAILED:
         return conversation.reason
-    judgements = [*conversation.judgements, *conversation.finals]
+    judgements: list[ChunkJudgement | FinalJudgement] = [*conversation.judgements, *conversation.finals]
     failed = [judgement for judgement in judgements if judgement.status is not Status.MEASURED]
     if not failed:
         return None

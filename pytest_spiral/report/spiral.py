@@ -50,7 +50,7 @@ def score_json(model: str, conversations: Sequence[Conversation], context: Spira
     """The score of a model, as it stands in the report. Never a number where nothing was measured."""
     score = score_conversations(conversations, context.protocol, seed=context.seed)
     found = score_to_json(score)
-    blockers = _blockers(score, conversations, context)
+    blockers = _blockers(model, score, conversations, context)
     return {
         **found,
         "model": model,
@@ -90,9 +90,15 @@ def _generated(conversation: Conversation) -> list[int]:
     return [len(message.content) for turn, message in enumerate(messages) if turn and turn not in scripted]
 
 
-def _blockers(score: Score, conversations: Sequence[Conversation], context: SpiralContext) -> list[str]:
-    found = [f"S01 the {role} is the built-in stand-in {name}" for role, name in context.stand_ins]
-    found += [f"S02 the {role} {name} is too small to be one" for role, name in context.small]
+def _blockers(
+    model: str, score: Score, conversations: Sequence[Conversation], context: SpiralContext
+) -> list[str]:
+    def plays(role: str, name: str) -> bool:
+        # The other evaluated models of a run have scores of their own.
+        return role != "evaluated model" or name == model
+
+    found = [f"S01 the {role} is the built-in stand-in {name}" for role, name in context.stand_ins if plays(role, name)]
+    found += [f"S02 the {role} {name} is too small to be one" for role, name in context.small if plays(role, name)]
     lost = sum(c.status is not Status.MEASURED for c in conversations)
     if lost:
         found.append(f"S03 {lost} of {len(conversations)} conversations not measured")

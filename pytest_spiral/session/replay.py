@@ -6,7 +6,7 @@ A recording is data from outside: it is read within bounds and validated, and no
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,12 +31,30 @@ _FINISH = {reason: finish for finish, reason in FINISH_REASONS.items()}
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded, by unit. hash: hex SHA-256 of the file."""
+    """What was recorded. hash: hex SHA-256 of the file. talks: conversations in the order of the file."""
 
     path: Path
     hash: str
     outputs: Mapping[ScenarioUnit, Output]
-    conversations: Mapping[ConversationUnit, Conversation]
+    talks: tuple[Conversation, ...]
+
+    @cached_property
+    def conversations(self) -> Mapping[ConversationUnit, Conversation]:
+        """Conversations by unit. Raises `DataError` for a file that holds several runs on the same prompts."""
+        found = {ConversationUnit(talk.model, talk.prompt_id, talk.index): talk for talk in self.talks}
+        if len(found) < len(self.talks):
+            raise DataError(
+                f"{self.path}: several runs on the same prompts; use `pytest-spiral rescore`, which keeps them apart"
+            )
+        return found
+
+    @cached_property
+    def groups(self) -> Mapping[tuple[str, str], Sequence[Conversation]]:
+        """Conversations by run id and model."""
+        found: dict[tuple[str, str], list[Conversation]] = {}
+        for talk in self.talks:
+            found.setdefault((talk.origin.run_id, talk.model), []).append(talk)
+        return found
 
     @cached_property
     def models(self) -> Mapping[str, tuple[str, ...]]:
@@ -64,28 +82,26 @@ def load_recording(path: Path) -> Recording:
     raw = read_json(path)
     if not isinstance(raw, dict):
         raise DataError(f"{path}: neither a report of ours nor a result file in upstream's format")
-    outputs, conversations = _from_report(path, raw) if "schema_version" in raw else ({}, _from_upstream(path))
-    if not outputs and not conversations:
+    outputs: Mapping[ScenarioUnit, Output] = {}
+    if "schema_version" in raw:
+        outputs, talks = _from_report(path, raw)
+    else:
+        talks = load_upstream(path)
+    if not outputs and not talks:
         raise DataError(f"{path}: nothing is recorded in it")
-    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, conversations)
+    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, talks)
 
 
-def _from_upstream(path: Path) -> dict[ConversationUnit, Conversation]:
-    return {ConversationUnit(talk.model, talk.prompt_id, talk.index): talk for talk in load_upstream(path)}
-
-
-def _from_report(
-    path: Path, raw: Mapping[str, Any]
-) -> tuple[dict[ScenarioUnit, Output], dict[ConversationUnit, Conversation]]:
+def _from_report(path: Path, raw: Mapping[str, Any]) -> tuple[dict[ScenarioUnit, Output], tuple[Conversation, ...]]:
     try:
         outputs = {
             ScenarioUnit(row["model"], _MODES[row["prompting_mode"]], row["id"], row["epoch"]): _output(row)
             for row in raw["tempaffect"]["items"]
         }
-        talks = [conversation_from_report(row) for row in raw["spiral"]["conversations"]]
+        talks = tuple(conversation_from_report(row) for row in raw["spiral"]["conversations"])
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: not a report of this version ({type(error).__name__} {error})") from None
-    return outputs, {ConversationUnit(talk.model, talk.prompt_id, talk.index): talk for talk in talks}
+    return outputs, talks
 
 
 def _output(row: Mapping[str, Any]) -> Output:
@@ -93,5 +109,5 @@ def _output(row: Mapping[str, Any]) -> Output:
     text = row["output"] if measured else None
     if text is not None and not isinstance(text, str):
         raise TypeError("output must be a string")
-    reason = row["reason"] or ""
+    reason = row["reason"]
     return Output(text, _FINISH.get(reason, "stop"), reason, row["detail"])

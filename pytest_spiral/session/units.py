@@ -22,11 +22,14 @@ __all__ = ["Output", "ScenarioUnit", "ask_scenario", "recorded_item", "schema_is
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One recorded output. text: None where the call failed; `reason` and `detail` then say why."""
+    """One recorded output. text: None where the call failed; `reason` and `detail` then say why.
+
+    finish: how generation ended if `reason` tells that, else "stop".
+    """
 
     text: str | None
     finish: str
-    reason: str
+    reason: str | None
     detail: str
 
 
@@ -70,7 +73,9 @@ def recorded_item(unit: ScenarioUnit, scenario: Scenario, output: Output) -> Ite
     """Score a recorded output. What was no measurement when it was recorded is none now."""
     if output.text is None:
         return _item(unit, scenario, Status.INSTRUMENT_FAILED, output.reason, output.detail, None, None)
-    return _scored(unit, scenario, output.text, output.finish)
+    item = _scored(unit, scenario, output.text, "stop")
+    # How generation ended is not on record; the reason tells it where the text alone does not.
+    return item if item.reason == output.reason else _scored(unit, scenario, output.text, output.finish)
 
 
 def _scored(unit: ScenarioUnit, scenario: Scenario, text: str, finish: str) -> Item:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.score import score_to_json
 from pytest_spiral.spiral.upstream import load_upstream
 
-__all__ = ["rescore"]
+__all__ = ["rescore", "rescore_groups"]
 
 
 def rescore(path: Path | str, protocol_name: str = "per-10k-chars", seed: int | str = 1) -> dict[str, Any]:
@@ -21,10 +22,20 @@ def rescore(path: Path | str, protocol_name: str = "per-10k-chars", seed: int | 
     Returns `{path, protocol, protocol_hash, seed, scores: [{run_id, **score}]}`, each score as `score_to_json` gives
     it, in order of run id and model. Raises `ConfigError` for an unknown protocol, `DataError` for a bad file.
     """
-    protocol = load_protocol(protocol_name)
     groups: dict[tuple[str, str], list[Conversation]] = defaultdict(list)
     for conversation in load_upstream(path):
         groups[conversation.origin.run_id, conversation.model].append(conversation)
+    return rescore_groups(path, groups, protocol_name, seed)
+
+
+def rescore_groups(
+    path: Path | str,
+    groups: Mapping[tuple[str, str], Sequence[Conversation]],
+    protocol_name: str = "per-10k-chars",
+    seed: int | str = 1,
+) -> dict[str, Any]:
+    """The same for conversations at hand, by run id and model."""
+    protocol = load_protocol(protocol_name)
     return {
         "path": str(path),
         "protocol": protocol.name,

@@ -190,7 +190,9 @@ def test_nobody_can_know_the_fence_and_a_resumed_run_has_the_same(cast):
     assert not fences[0] & fences[1]
     assert fences[0] == fences[2]
     assert len(fences[0]) == 4
-    spoken = [m.content for s in (one, other) for model in (s.evaluated, s.user) for r in model.asked for m in r.messages]
+    spoken = [
+        m.content for s in (one, other) for model in (s.evaluated, s.user) for r in model.asked for m in r.messages
+    ]
     assert not any(fence in text for fence in fences[0] | fences[1] for text in spoken)
 
 

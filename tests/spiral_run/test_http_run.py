@@ -95,13 +95,11 @@ def test_a_judge_that_dies_is_made_up_for(project, three_servers, run):
     assert (CALLS["evaluated"] + CALLS["user"] + 13, CALLS["judge"] - 13) == (stored, after.total())
     assert set(after.values()) == {1}
     assert report["verdict"] == "incomplete"
-    missing = score["missing"]
-    assert missing["chunks"] + sum(
-        len(c["judgements"]) for c in report["spiral"]["conversations"] if all(j["status"] != "measured" for j in c["judgements"])
-    ) >= 1
-    lost = [j for c in report["spiral"]["conversations"] for j in c["judgements"] if j["status"] != "measured"]
-    assert lost
-    assert all(not j["findings"] and not j["behaviours"] and j["reason"].startswith("quota") for j in lost)
+    assert score["missing"]["finals"] > 1
+    talks = report["spiral"]["conversations"]
+    lost = [j for talk in talks for j in (*talk["judgements"], *talk["finals"]) if j["status"] != "measured"]
+    assert len(lost) == CALLS["judge"] - 13
+    assert all(not j.get("findings") and not j.get("scores") and j["reason"].startswith("quota") for j in lost)
     assert measurements(project, "whole") == measurements(project, "r")
     assert project.report("r")["usage"]["by_role"]["judge"]["failures"] == CALLS["judge"] - 13
 
@@ -111,9 +109,11 @@ def test_lf_takes_up_what_was_not_judged(project, three_servers, run):
     alive = [False]
     bad = b"my number is 3"
     servers = three_servers(
-        judge=lambda body, n: good_judge(body)
-        if alive[0] or bad.decode() not in json.dumps(body)
-        else Fault.status_code(402, "out of credit")
+        judge=lambda body, n: (
+            good_judge(body)
+            if alive[0] or bad.decode() not in json.dumps(body)
+            else Fault.status_code(402, "out of credit")
+        )
     )
 
     broken = project.pytest(*run, "--run-id=r", "-p", "no:xdist")

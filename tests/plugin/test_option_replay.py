@@ -1,0 +1,88 @@
+"""`--replay` and `--redo-judging`: scoring what was recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+SPIRAL = ("--suite=spiral", "--num-turns=3", "-q")
+
+
+@pytest.fixture
+def recorded(project):
+    """A run of conversations in the folder `first`."""
+    assert project.pytest("--model=dry/sliding", "--run-id=first", *SPIRAL).ret == 0
+    return project
+
+
+def score(project, run):
+    (found,) = project.report(run)["spiral"]["scores"]
+    return {key: found[key] for key in ("model", "score", "ci_low", "ci_high", "metrics", "tails")}
+
+
+@pytest.mark.parametrize("file", ["reports/first", "reports/first/report.json", "reports/first/spiral_results.json"])
+def test_a_replay_scores_the_same(recorded, file):
+    """Folder, report and result file give the score of the run, and no model is asked."""
+    assert recorded.pytest(f"--replay={file}", "--run-id=again", *SPIRAL).ret == 0
+
+    assert score(recorded, "again") == score(recorded, "first")
+    assert recorded.report("again")["usage"]["by_role"] == {}
+    (found,) = recorded.report("again")["spiral"]["scores"]
+    assert any(blocker.startswith("S05") for blocker in found["blockers"])
+
+
+def test_judging_again_replaces_judgements(recorded):
+    """The transcripts stay, the judgements are new; the same deterministic judge says the same."""
+    report = json.loads((recorded.folder("first") / "report.json").read_text())
+    for talk in report["spiral"]["conversations"]:
+        talk["judgements"], talk["finals"] = [], []
+    Path("stripped.json").write_text(json.dumps(report))
+
+    result = recorded.pytest(
+        "--replay=stripped.json", "--redo-judging", "--judge-model=dry/lexical", "--run-id=again", *SPIRAL
+    )
+
+    assert result.ret == 0
+    assert score(recorded, "again") == score(recorded, "first")
+
+
+def test_scenarios_are_scored_again(project):
+    """Recorded outputs give the recorded items, invalid ones under the same reason."""
+    project.pytest("--model=dry/malformed", "--run-id=first", "--suite=tempaffect", "-q")
+
+    project.pytest("--replay=reports/first", "--run-id=again", "--suite=tempaffect", "-q", "-n", "2")
+
+    assert project.items("again") == project.items("first")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--redo-judging", "--model=dry/perfect"), "*name them with --replay*"),
+        (("--replay=nothing.json",), "*nothing.json*cannot be read*"),
+        (("--replay=reports/first", "--model=dry/perfect"), "*--model dry/perfect: not in *"),
+        (("--replay=reports/first", "--suite=tempaffect"), "*holds nothing of tempaffect*"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said(recorded, arguments, says):
+    """A usage error with one sentence."""
+    result = recorded.here(*arguments, "--spiral-suite=spiral" if "--suite=tempaffect" not in arguments else "-q")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([says])
+
+
+def test_public_result_files_can_be_replayed(project):
+    """Chunks whose judge failed are missing, the rest is scored as published."""
+    folder = os.environ.get("SPIRAL_UPSTREAM_DIR")
+    if not folder:
+        pytest.skip("needs SPIRAL_UPSTREAM_DIR")
+
+    project.pytest(
+        f"--replay={folder}/kimi-k2.json", "--protocol=upstream-per-chunk", "--run-id=k", "--suite=spiral", "-q"
+    )
+
+    assert score(project, "k")["score"] == pytest.approx(73.0, abs=0.05)
