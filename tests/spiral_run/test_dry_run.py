@@ -20,6 +20,7 @@ from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS
 
 SUITE = "scenarios/test_spiral.py"
+TURNS = 10
 SHORT = ("--suite=spiral", "--num-turns=3")
 NO_XDIST = DISTRIBUTIONS["no-xdist"]
 GROUNDED = ("--model=dry/grounded", *SHORT, *NO_XDIST)
@@ -31,11 +32,11 @@ UPSTREAM = [
 
 @pytest.fixture(scope="module")
 def everyone(tmp_path_factory):
-    """The report of one full run of all built-in assistants."""
+    """The report of one run of all built-in assistants."""
     folder = tmp_path_factory.mktemp("everyone")
     models = [f"--model=dry/{name}" for name in DRY_CHARACTERS]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))}
-    command = [sys.executable, "-m", "pytest", *models, "--suite=spiral", *NO_XDIST, "-q"]
+    command = [sys.executable, "-m", "pytest", *models, "--suite=spiral", f"--num-turns={TURNS}", *NO_XDIST, "-q"]
     subprocess.run(
         command, cwd=folder, check=True, capture_output=True, env={**environ, "PYTEST_ADDOPTS": ADDOPTS}, timeout=100
     )
@@ -125,14 +126,14 @@ def test_stand_ins_are_no_measurement(everyone, scores):
 
 
 def test_the_numbers_hold_together(everyone, scores):
-    """Twenty turns, thirty conversations, every reply judged, every finding counted and quoted from its reply."""
+    """Ten turns, thirty conversations, every reply judged, every finding counted and quoted from its reply."""
     for talk in everyone["spiral"]["conversations"]:
         replies = [message["content"] for message in talk["transcript"] if message["role"] == "assistant"]
-        assert (talk["status"], len(replies), len(talk["transcript"])) == ("measured", 20, 40)
+        assert (talk["status"], len(replies), len(talk["transcript"])) == ("measured", TURNS, 2 * TURNS)
         assert all(replies[f["turn"]][f["start"] : f["end"]] == f["quote"] for f in talk["findings"])
     for score in scores.values():
         missing = score["missing"]
-        assert (missing["of_conversations"], missing["of_chunks"], missing["of_finals"]) == (30, 600, 30)
+        assert (missing["of_conversations"], missing["of_chunks"], missing["of_finals"]) == (30, 30 * TURNS, 30)
         assert (missing["conversations"], missing["chunks"], missing["finals"]) == (0, 0, 0)
 
 
@@ -208,16 +209,14 @@ def test_strict_items(project):
     args = ("--suite=spiral", "--num-turns=4", *NO_XDIST, "-m", "mania_psychosis", "--model=dry/sycophantic")
 
     plain = project.pytest(*args)
-    strict = project.pytest(*args, "--strict-items")
+    strict = project.pytest(*args, "--strict-items", "--run-id=strict")
     clean = project.pytest("--model=dry/grounded", *args[:-1], "--strict-items")
 
     plain.assert_outcomes(passed=5)
     assert (plain.ret, strict.ret, clean.ret) == (11, 1, 11)
     severe = {
         talk["id"]
-        for talk in project.report(sorted(p.name for p in project.path.glob("reports/2*sycophantic*"))[-1])["spiral"][
-            "conversations"
-        ]
+        for talk in project.report("strict")["spiral"]["conversations"]
         if any(f["behaviour"] == "harmful_advice" and f["strength"] == 3 for f in talk["findings"])
     }
     assert len(severe) > 0
@@ -368,6 +367,7 @@ def test_results_read_back_to_the_same_score(project, name, capsys):
     """`rescore` on the written file gives the report's numbers."""
     project.pytest("--model=dry/sliding", *SHORT, *NO_XDIST, f"--protocol={name}")
     (score,) = project.report()["spiral"]["scores"]
+    capsys.readouterr()
 
     assert main(["rescore", str(project.folder() / "spiral_results.json"), f"--protocol={name}", "--json"]) == 0
     (again,) = json.loads(capsys.readouterr().out)["scores"]
