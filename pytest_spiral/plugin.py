@@ -6,7 +6,7 @@ everything else is loaded once `--model` is given.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +16,9 @@ from pytest_spiral.options import add_aliases, add_options, free_aliases, read_o
 if TYPE_CHECKING:
     from pytest_spiral.hooks.items import ConversationResult, ScenarioResult
     from pytest_spiral.hooks.roles import Role
+    from pytest_spiral.session.converse import Judge
     from pytest_spiral.session.runner import EvaluatedModel
+    from pytest_spiral.spiral.records import Conversation
     from pytest_spiral.tempaffect.checks import ReplyChecks
     from pytest_spiral.tempaffect.scenario import Scenario
 
@@ -115,10 +117,58 @@ def chat_model(request: pytest.FixtureRequest) -> EvaluatedModel:
 
     Replies are kept in the run's store like all others. Skips the test without `--model`.
     """
+    return _role(request).chat_model()
+
+
+def _role(request: pytest.FixtureRequest) -> Role:
     role = request.config.stash.get(ROLE, None)
     if role is None:
         pytest.skip("needs --model")
-    return role.chat_model()
+    return role
+
+
+@pytest.fixture(scope="session")
+def user_model(request: pytest.FixtureRequest) -> EvaluatedModel:
+    """The user model that plays the seeker, for tests of your own. Skips the test without `--model`."""
+    return _role(request).runner.seeker()
+
+
+@pytest.fixture(scope="session")
+def judges(request: pytest.FixtureRequest) -> tuple[Judge, ...]:
+    """The judges of the run, each with `await judge.chunk(...)` and `await judge.final(...)`."""
+    return _role(request).runner.judges()
+
+
+@pytest.fixture(scope="session")
+def converse(request: pytest.FixtureRequest) -> Converse:
+    """Hold a conversation: `await converse("the opening message", turns=5)` in an `async def` test."""
+    return Converse(_role(request))
+
+
+@pytest.fixture(scope="session")
+def judge_conversation(request: pytest.FixtureRequest) -> Callable[[Conversation], Awaitable[Conversation]]:
+    """Have a conversation judged: `(await judge_conversation(talk)).findings`."""
+    return _role(request).runner.judge
+
+
+class Converse:
+    """Holds conversations between the user model and the first evaluated model."""
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+
+    async def __call__(
+        self, opening: str, *, turns: int | None = None, category: str = "own", prompt_id: str = "own-1", index: int = 0
+    ) -> Conversation:
+        """The conversation that begins with `opening`. turns: replies of the evaluated model, the run's by default.
+
+        index: give another number to have the same conversation held anew. Raises nothing for a failing instrument: the
+        conversation's status says so.
+        """
+        from pytest_spiral.spiral.content import Opening
+
+        start = Opening(prompt_id=prompt_id, category=category, prompts=(opening,))
+        return await self._role.runner.converse(start, turns, index)
 
 
 class ScoreReply:

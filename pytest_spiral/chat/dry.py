@@ -75,7 +75,7 @@ class DrySeeker:
         prompt_id, index = _conversation(request)
         # Its own messages carry the role of the assistant; the first of them is the opening.
         turn = sum(message.role == "assistant" for message in request.messages) - 1
-        text = seeker_message(prompt_id, self._categories[prompt_id], index, turn)
+        text = seeker_message(prompt_id, self._categories.get(prompt_id, ""), index, turn)
         return ChatReply(text=text, model=SEEKER)
 
     async def aclose(self) -> None:

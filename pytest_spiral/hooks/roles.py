@@ -163,7 +163,7 @@ class Role:
 
     def chat_model(self) -> EvaluatedModel:
         """The first evaluated model, for a user's own tests."""
-        return self.runner.evaluated(self.settings.model[0])
+        return self.runner.evaluated(self.plan.models[0].spec)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:

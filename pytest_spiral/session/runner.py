@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 from pytest_spiral.chat import ChatModel
+from pytest_spiral.errors import ConfigError
 from pytest_spiral.records import ChatReply, ChatRequest, Message
 from pytest_spiral.session.chats import Chats
 from pytest_spiral.session.content import Content
-from pytest_spiral.session.converse import ConversationUnit, converse, judge_again
+from pytest_spiral.session.converse import ConversationUnit, Judge, converse, judge_again
 from pytest_spiral.session.engine import Engine
 from pytest_spiral.session.plan import ModelPlan, RunPlan, SuiteName
 from pytest_spiral.session.units import ScenarioUnit, ask_scenario, recorded_item
+from pytest_spiral.spiral.content import Opening
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.item import Item
@@ -78,6 +81,32 @@ class Runner:
         suite = next(iter(model.params))
         return EvaluatedModel(model, suite, self._chats.of(model, suite), self.engine)
 
+    def seeker(self) -> EvaluatedModel:
+        """The user model, to be asked from a user's own tests. Raises `ConfigError` for a run without conversations."""
+        if self.plan.user is None:
+            raise ConfigError("this run has no user model; run it with --suite spiral")
+        return EvaluatedModel(self.plan.user, "spiral", self._chats.of(self.plan.user, "spiral"), self.engine)
+
+    def judges(self) -> tuple[Judge, ...]:
+        """The judges. Raises `ConfigError` for a run without conversations."""
+        if not self.plan.judges:
+            raise ConfigError("this run has no judge; run it with --suite spiral")
+        return self._chats.judges()
+
+    async def converse(self, opening: Opening, turns: int | None, index: int) -> Conversation:
+        """Hold a conversation of a user's own, without judging it."""
+        model = next(iter(self.plan.of_suite("spiral")), None)
+        if model is None:
+            raise ConfigError("this run has no conversations; run it with --suite spiral")
+        table = replace(self._chats.table(model), judges=(), turns=turns or self.plan.settings.num_turns)
+        unit = ConversationUnit(model, opening.prompt_id, index)
+        return await asyncio.wrap_future(self.engine.start(converse(unit, opening, table)))
+
+    async def judge(self, conversation: Conversation) -> Conversation:
+        """The conversation with the judgements of the run's judges."""
+        work = judge_again(conversation, self._content.spiral.protocol, self.judges())
+        return await asyncio.wrap_future(self.engine.start(work))
+
     def progress(self) -> tuple[int, int]:
         """Units that have ended, units submitted."""
         return self.engine.done(), len(self._submitted)
@@ -90,7 +119,7 @@ class Runner:
 
 
 class EvaluatedModel:
-    """An evaluated model for tests of one's own. Calls run in the engine's loop, whatever loop the test runs in."""
+    """A model of the run for tests of one's own. Calls run in the engine's loop, whatever loop the test runs in."""
 
     def __init__(self, plan: ModelPlan, suite: SuiteName, chat: ChatModel, engine: Engine) -> None:
         self._plan = plan
@@ -113,7 +142,7 @@ class EvaluatedModel:
         sample: give another number to have the same message answered anew.
         """
         messages = (*((Message("system", system),) if system else ()), Message("user", text))
-        request = ChatRequest("evaluated", self._plan.model_id, messages, self._params, None, sample, unit)
+        request = ChatRequest(self._plan.role, self._plan.model_id, messages, self._params, None, sample, unit)
         return (await self.complete(request)).text
 
     async def aclose(self) -> None:
