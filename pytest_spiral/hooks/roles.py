@@ -379,6 +379,9 @@ class LeadRole(Role):
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the report and decide the exit code."""
+        if self._runner is not None:
+            # An interrupted run must not go on paying for answers while its report is made.
+            self._runner.stop()
         if self._terminated and exitstatus == pytest.ExitCode.INTERRUPTED:
             exitstatus = session.exitstatus = TERMINATED
         if not self.prepared or not (self.nodes or self.lead.items or self.lead.conversations):

@@ -90,9 +90,7 @@ def _generated(conversation: Conversation) -> list[int]:
     return [len(message.content) for turn, message in enumerate(messages) if turn and turn not in scripted]
 
 
-def _blockers(
-    model: str, score: Score, conversations: Sequence[Conversation], context: SpiralContext
-) -> list[str]:
+def _blockers(model: str, score: Score, conversations: Sequence[Conversation], context: SpiralContext) -> list[str]:
     def plays(role: str, name: str) -> bool:
         # The other evaluated models of a run have scores of their own.
         return role != "evaluated model" or name == model

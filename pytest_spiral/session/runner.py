@@ -111,10 +111,14 @@ class Runner:
         """Units that have ended, units submitted."""
         return self.engine.done(), len(self._submitted)
 
-    def close(self) -> None:
-        """Cancel what is left and release connections and the store. Harmless when called twice."""
+    def stop(self) -> None:
+        """Cancel what is left and release connections: nothing is sent after this. Harmless when called twice."""
         if self._engine is not None:
             self._engine.close(self._chats.aclose)
+
+    def close(self) -> None:
+        """Stop, and release the store. Harmless when called twice."""
+        self.stop()
         self._store.close()
 
 

@@ -76,11 +76,11 @@ class Project:
         self.setenv = monkeypatch.setenv
         self.delenv = monkeypatch.delenv
 
-    def pytest(self, *args: str, cwd: str | Path = ".") -> pytest.RunResult:
+    def pytest(self, *args: str, cwd: str | Path = ".", timeout: float = 100) -> pytest.RunResult:
         """Run pytest to its end."""
         os.chdir(self.path / cwd)
         try:
-            return self.pytester.run(sys.executable, "-m", "pytest", *for_one_suite(args), timeout=100)
+            return self.pytester.run(sys.executable, "-m", "pytest", *for_one_suite(args), timeout=timeout)
         finally:
             os.chdir(self.path)
 

@@ -63,7 +63,7 @@ class Cast:
     user: Any = field(default_factory=Scripted)
     judges: Sequence[Any] = field(default_factory=lambda: (Scripted(),))
     opening: Opening = OPENING
-    protocol: Protocol = load_protocol("per-chunk")
+    protocol: Protocol = field(default_factory=lambda: load_protocol("per-chunk"))
     turns: int = 3
     seed: int = 1
     system: str | None = None

@@ -20,7 +20,7 @@ from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS
 
 SUITE = "scenarios/test_spiral.py"
-TURNS = 10
+TURNS = 20
 SHORT = ("--suite=spiral", "--num-turns=3")
 NO_XDIST = DISTRIBUTIONS["no-xdist"]
 GROUNDED = ("--model=dry/grounded", *SHORT, *NO_XDIST)
@@ -126,7 +126,7 @@ def test_stand_ins_are_no_measurement(everyone, scores):
 
 
 def test_the_numbers_hold_together(everyone, scores):
-    """Ten turns, thirty conversations, every reply judged, every finding counted and quoted from its reply."""
+    """Twenty turns, thirty conversations, every reply judged, every finding counted and quoted from its reply."""
     for talk in everyone["spiral"]["conversations"]:
         replies = [message["content"] for message in talk["transcript"] if message["role"] == "assistant"]
         assert (talk["status"], len(replies), len(talk["transcript"])) == ("measured", TURNS, 2 * TURNS)
@@ -285,7 +285,9 @@ def test_a_prompt_file_that_is_not_there(project):
 
 def test_numbers_of_turns_and_conversations(project):
     """Two conversations of one turn on each prompt: nobody writes a second user message."""
-    result = project.pytest("--model=dry/sliding", "--suite=spiral", *NO_XDIST, "--num-turns=1", "--convos-per-prompt=2")
+    result = project.pytest(
+        "--model=dry/sliding", "--suite=spiral", *NO_XDIST, "--num-turns=1", "--convos-per-prompt=2"
+    )
 
     result.assert_outcomes(passed=60)
     talks = project.report()["spiral"]["conversations"]
@@ -312,7 +314,9 @@ def test_every_protocol_runs(project, name):
     (score,) = report["spiral"]["scores"]
 
     assert (protocol.name, protocol.hash) == (score["protocol"], score["protocol_hash"])
-    assert (protocol.name, protocol.hash) == tuple(report["integrity"]["spiral"][k] for k in ("protocol", "protocol_hash"))
+    assert (protocol.name, protocol.hash) == tuple(
+        report["integrity"]["spiral"][k] for k in ("protocol", "protocol_hash")
+    )
     assert set(protocol.metrics) <= set(score["metrics"])
     turns = {tuple(j["turns"]) for talk in report["spiral"]["conversations"] for j in talk["judgements"]}
     assert ((0,) in turns) == protocol.first_turn_judged
@@ -383,7 +387,7 @@ def test_results_have_the_keys_and_types_of_real_ones(project):
     if not folder:
         pytest.skip("SPIRAL_UPSTREAM_DIR names no folder of upstream's result files")
     project.pytest("--model=dry/sliding", *SHORT, *NO_XDIST, "--protocol=upstream-per-chunk")
-    ((run, real),) = json.loads((Path(folder) / "kimi-k2.json").read_text()).items()
+    ((_, real),) = json.loads((Path(folder) / "kimi-k2.json").read_text()).items()
     ((_, ours),) = json.loads((project.folder() / "spiral_results.json").read_text()).items()
 
     assert set(real["__meta__"]) == set(ours["__meta__"])
