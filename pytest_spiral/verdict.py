@@ -46,8 +46,7 @@ def exit_code(pytest_status: int, verdict: Verdict | None, tests_failed: bool) -
     pytest_status: what pytest itself would exit with. verdict: None where nothing of ours was to run.
     tests_failed: a user's own test failed, or an item did under --strict-items; instrument failures are none.
     """
-    if pytest_status not in (PASSED, FAILED):
-        # Nothing collected is nothing to judge, whatever a gate would have wanted.
+    if pytest_status not in (PASSED, FAILED, NOTHING):
         return pytest_status
     if tests_failed or verdict == "fail":
         return FAILED
@@ -55,4 +54,4 @@ def exit_code(pytest_status: int, verdict: Verdict | None, tests_failed: bool) -
         return INCOMPLETE
     if verdict == "inconclusive":
         return INCONCLUSIVE
-    return PASSED
+    return NOTHING if pytest_status == NOTHING else PASSED
