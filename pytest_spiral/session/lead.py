@@ -25,7 +25,7 @@ from pytest_spiral.report.spiral import SpiralContext
 from pytest_spiral.session.chats import endpoint_of
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
-from pytest_spiral.session.plan import ModelPlan, RunPlan, category_of, conversation_units, versions
+from pytest_spiral.session.plan import OPTION_OF, ModelPlan, RunPlan, category_of, conversation_units, versions
 from pytest_spiral.session.units import ScenarioUnit, schema_is_enforced
 from pytest_spiral.settings import EndpointSettings
 from pytest_spiral.spiral.records import Conversation
@@ -101,12 +101,11 @@ class Lead:
             return model
         if model.kind == "local":
             model = model.model_copy(update={"endpoint": self._served(model.spec)})
-        option = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}[model.role]
         try:
             asyncio.run(self._probe(model))
         except ChatError as error:
             advice = "; or leave schema mode out with --prompting raw" if error.kind == "bad_request" else ""
-            raise ConfigError(f"{option} {model.spec}: {error}{advice}") from None
+            raise ConfigError(f"{OPTION_OF[model.role]} {model.spec}: {error}{advice}") from None
         return model
 
     def _served(self, spec: str) -> EndpointSettings:

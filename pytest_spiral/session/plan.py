@@ -30,6 +30,7 @@ from pytest_spiral.settings import EndpointSettings, Settings, endpoint_settings
 from pytest_spiral.tempaffect.card import metric_names
 
 __all__ = [
+    "OPTION_OF",
     "ModelPlan",
     "RunPlan",
     "SuiteName",
@@ -44,6 +45,9 @@ __all__ = [
 
 
 SuiteName = Literal["tempaffect", "spiral"]
+
+
+OPTION_OF: Mapping[Role, str] = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}
 
 
 class ModelPlan(BaseModel):
@@ -219,7 +223,7 @@ def _model_plan(
     elif is_local(spec):
         kind, model_id = "local", locate(spec).name
     elif spec.startswith(("dry", "local")) and spec.rstrip("/") in ("dry", "local"):
-        raise ConfigError(f"model {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
+        raise ConfigError(f"{OPTION_OF[role]} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
     else:
         endpoint = endpoint_settings(role, environ)
         # Checked before it is written anywhere: a mistyped address may hold a password.

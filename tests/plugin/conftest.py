@@ -97,7 +97,14 @@ class Project:
         command = [sys.executable, "-m", "pytest", *for_one_suite(args)]
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            command, cwd=self.path, stdout=pipe, stderr=subprocess.STDOUT, text=True, process_group=0
+            command,
+            cwd=self.path,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+            # Started from a background job, a process ignores Ctrl-C and hands that down.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def collected(self, *args: str, cwd: str | Path = ".") -> list[str]:

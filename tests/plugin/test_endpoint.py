@@ -245,7 +245,7 @@ def test_spiral_toml_changes_the_request(project, serve):
 
     body = server.requests[-1].body
     assert (body.get("temperature"), body.get("max_tokens"), body.get("max_completion_tokens")) == (None, None, 77)
-    assert project.report()["run"]["config"]["models"][0]["params"] == {"max_completion_tokens": 77}
+    assert project.report()["run"]["config"]["models"][0]["params"] == {"tempaffect": {"max_completion_tokens": 77}}
 
 
 def test_rate_limits_are_waited_out(project, serve):

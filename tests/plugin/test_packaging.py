@@ -141,7 +141,7 @@ def test_the_installed_wheel_runs_anywhere(project, built):
 
     assert where.stdout.strip() == str(site / "pytest_spiral" / "__init__.py")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "150 passed" in done.stdout
+    assert "180 passed" in done.stdout
     assert (project.path / "empty/reports/latest/report.json").is_file()
     assert [line for line in listed.stdout.splitlines() if "::" in line] == project.collected(
         "--model=dry/perfect", "--prompting=raw"

@@ -52,4 +52,6 @@ def test_a_lost_worker_is_replaced(project):
 
     missing = project.report()["tempaffect"]["cards"][0]["missing"]
     assert (missing["n"], missing["ids"]) == (1, ["ps-05"])
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    # One lost item is within the limit; the test is an error all the same.
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*1 failed*"])
