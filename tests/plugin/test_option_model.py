@@ -58,9 +58,8 @@ def test_a_local_model_that_is_not_fetched_names_the_command(project):
 
 def test_ini(project):
     """The ini key holds several models; the command line replaces them."""
-    project.write(
-        pytest__ini="[pytest]\nspiral_model =\n    dry/perfect\n    dry/echo\nspiral_prompting = raw\nspiral_suite = tempaffect\n"
-    )
+    models = "spiral_model =\n    dry/perfect\n    dry/echo\n"
+    project.write(pytest__ini=f"[pytest]\n{models}spiral_prompting = raw\nspiral_suite = tempaffect\n")
 
     assert node("ps-01", model="dry/echo") in project.collected()
     assert len(project.collected()) == 150

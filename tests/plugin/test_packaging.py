@@ -144,7 +144,7 @@ def test_the_installed_wheel_runs_anywhere(project, built):
     assert "180 passed" in done.stdout
     assert (project.path / "empty/reports/latest/report.json").is_file()
     assert [line for line in listed.stdout.splitlines() if "::" in line] == project.collected(
-        "--model=dry/perfect", "--prompting=raw"
+        "--model=dry/perfect", "--prompting=raw", "--suite=tempaffect", "--suite=spiral"
     )
     assert {path.name for path in (project.path / "empty").iterdir()} == {"reports", ".pytest_cache"}
 

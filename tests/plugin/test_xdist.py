@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.plugin.conftest import ADDOPTS
 
 # One that answers everything right, one whose answers spread over all labels.
