@@ -11,7 +11,8 @@ from pytest_spiral.errors import ConfigError
 from tests.plugin.conftest import DISTRIBUTIONS
 
 # A request costs this machine seconds. Short answers: long ones would cost minutes and prove no more.
-SELECTED = ("-k", "ps-01 or pi-01 or rm-01")
+FIVE = ("-k", "ps-01 or ps-02 or pi-01 or pi-02 or rm-01")
+THREE = ("-k", "ps-01 or pi-01 or rm-01")
 SHORT = '[[model]]\nmatch = "local/*"\nmax_tokens = {tokens}\nconcurrency = 1\n'
 
 
@@ -33,17 +34,18 @@ def _outputs(project, run: str) -> dict:
 def test_workers_share_one_server(project, local_file):
     """Two workers, one server: every item is an answer of the model, and the same answer as without workers."""
     project.write(spiral__toml=SHORT.format(tokens=16))
-    run = ("--model=local/smollm2-135m", *SELECTED)
+    run = "--model=local/smollm2-135m"
 
-    over_two = project.pytest(*run, *DISTRIBUTIONS["n2"], "--run-id", "two")
-    alone = project.pytest(*run, "--prompting", "raw", *DISTRIBUTIONS["n0"], "--run-id", "alone")
+    over_two = project.pytest(run, *FIVE, *DISTRIBUTIONS["n2"], "--run-id", "two")
+    alone = project.pytest(run, *THREE, "--prompting", "raw", *DISTRIBUTIONS["n0"], "--run-id", "alone")
 
-    over_two.assert_outcomes(passed=6)
+    over_two.assert_outcomes(passed=10)
     alone.assert_outcomes(passed=3)
     outputs = _outputs(project, "two")
+    again = _outputs(project, "alone")
     schema, raw = project.report("two")["tempaffect"]["cards"]
     assert all(text for _, text in outputs.values())
-    assert {key: value for key, value in outputs.items() if key[0] == "raw"} == _outputs(project, "alone")
+    assert {key: outputs[key] for key in again} == again
     assert schema["integrity"]["served_models"] == ["local/smollm2-135m"]
     assert schema["integrity"]["enforcement_verified"] is not None
     assert raw["integrity"]["enforcement_verified"] is None
