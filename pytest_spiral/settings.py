@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.records import Role
 
-__all__ = ["EndpointSettings", "Settings", "endpoint_settings", "load_environment", "make_settings"]
+__all__ = ["ENV_PREFIXES", "EndpointSettings", "Settings", "endpoint_settings", "load_environment", "make_settings"]
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
-_PREFIXES: Mapping[Role, str] = {"evaluated": "EVALUATED_MODEL", "user": "USER_AGENT", "judge": "JUDGE"}
+ENV_PREFIXES: Mapping[Role, str] = {"evaluated": "EVALUATED_MODEL", "user": "USER_AGENT", "judge": "JUDGE"}
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -128,7 +128,7 @@ def endpoint_settings(role: Role, environ: Mapping[str, str]) -> EndpointSetting
     is sent neither to a server on this machine nor, if it is OpenRouter's, to anybody else.
     Raises `ConfigError` when an https endpoint has no key.
     """
-    prefix = _PREFIXES[role]
+    prefix = ENV_PREFIXES[role]
     url = environ.get(f"{prefix}_BASE_URL") or environ.get("OPENAI_BASE_URL") or ""
     names = [f"{prefix}_API_KEY"]
     if not _on_this_machine(url):

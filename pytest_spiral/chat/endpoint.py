@@ -13,10 +13,10 @@ from urllib.parse import quote, urlsplit
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.records import Role
+from pytest_spiral.settings import ENV_PREFIXES
 
 __all__ = ["Endpoint", "RetryPolicy", "Secret", "clean", "env_name", "normalise_base_url"]
 
-_ENV_PREFIX: dict[Role, str] = {"evaluated": "EVALUATED_MODEL", "user": "USER_AGENT", "judge": "JUDGE"}
 _REDACTED = "[redacted]"
 # Vendors mask most of a key when they echo it ("sk-ab***yz"); what is left is still part of a key.
 _KEY_SHAPED = re.compile(r"\b(?:sk|pk|rk|gsk|xai|key)[-_][A-Za-z0-9_*\-.]{6,}|\bBearer\s+[^\s\"',;]{6,}", re.IGNORECASE)
@@ -27,7 +27,7 @@ _FRAGMENT = 8
 
 def env_name(role: Role, what: str) -> str:
     """Name of a role's environment variable: `env_name("judge", "API_KEY")` is "JUDGE_API_KEY"."""
-    return f"{_ENV_PREFIX[role]}_{what}"
+    return f"{ENV_PREFIXES[role]}_{what}"
 
 
 class Secret:

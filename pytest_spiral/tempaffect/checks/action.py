@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -398,9 +399,9 @@ def _concrete_question(sentence: Sentence, lexicon: Lexicon) -> bool:
     return any(sentence.tokens[at] in lexicon.question_openers and len(sentence.tokens) - at >= 4 for at in openings)
 
 
-def _spans(sentence: Sentence, pattern: object) -> set[int]:
+def _spans(sentence: Sentence, pattern: re.Pattern[str]) -> set[int]:
     found: set[int] = set()
-    for match in pattern.finditer(sentence.joined):  # type: ignore[attr-defined]
+    for match in pattern.finditer(sentence.joined):
         first = bisect_right(sentence.starts, match.start()) - 1
         last = bisect_right(sentence.starts, match.end() - 1) - 1
         found.update(range(first, last + 1))
