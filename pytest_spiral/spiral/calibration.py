@@ -1,0 +1,150 @@
+"""What is known about a judge: how far its labels agree with labels that people trust. Pure records and one rule.
+
+A gate on a single behaviour asks `standing`: without a record it is decided and labelled uncalibrated; with a record
+below the bar in `data/spiral/calibration_bar.toml` it is inconclusive, whatever the numbers say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.resources import data_root, read_toml
+
+__all__ = [
+    "BehaviourCalibration",
+    "Calibration",
+    "Estimate",
+    "Standing",
+    "calibration_from_json",
+    "calibration_to_json",
+    "standing",
+]
+
+Standing = Literal["calibrated", "uncalibrated", "below_bar"]
+_STRICT = ConfigDict(extra="forbid", strict=True)
+PerMille = Annotated[int, Field(ge=0, le=1000)]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An estimate with its two-sided 95 % interval: rates in 0..1, agreement in -1..1."""
+
+    __pydantic_config__ = _STRICT
+
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.low <= self.value <= self.high <= 1:
+            raise ValueError("low <= value <= high must hold, within -1..1")
+
+
+@dataclass(frozen=True, slots=True)
+class BehaviourCalibration:
+    """One judge (or ensemble) on one behaviour, against labelled material.
+
+    n: labelled conversations, the units of the intervals. positives, negatives: labelled turns with and without it.
+    sensitivity, specificity: share of positives found, of negatives left alone; None where there are none of them.
+    kappa: chance-corrected agreement with the labels; None where only one class occurs.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    n: int
+    positives: int
+    negatives: int
+    sensitivity: Estimate | None
+    specificity: Estimate | None
+    kappa: Estimate | None
+
+    def __post_init__(self) -> None:
+        if min(self.n, self.positives, self.negatives) < 0:
+            raise ValueError("n, positives, negatives: must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A calibration record. It speaks for these judges under this rubric, and for nobody else.
+
+    judges: model ids of the ensemble, sorted. labels: name and hash of the labelled material.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    judges: tuple[str, ...]
+    rubric_hash: str
+    labels: str
+    behaviours: Mapping[str, BehaviourCalibration]
+
+
+class _Bar(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    kappa: PerMille
+    kappa_low: PerMille
+    sensitivity: Mapping[str, PerMille]
+
+
+@cache
+def _bar() -> _Bar:
+    path = data_root() / "spiral" / "calibration_bar.toml"
+    try:
+        return _Bar.model_validate(read_toml(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing, str]:
+    """Whether the judge may decide about a behaviour, and why not.
+
+    The bar: agreement, its lower bound, and for the behaviours that the bar names also sensitivity.
+
+    What was not measured on the labelled material (no record, no such behaviour in it) is uncalibrated.
+    """
+    found = calibration.behaviours.get(behaviour) if calibration else None
+    if found is None:
+        return "uncalibrated", "the judge was not calibrated on it"
+    bar = _bar()
+    wanted = bar.sensitivity.get(behaviour)
+    if found.kappa is None or (wanted is not None and found.sensitivity is None):
+        return "uncalibrated", "the labelled material does not hold both classes of it"
+    faults = []
+    if found.kappa.value * 1000 < bar.kappa or found.kappa.low * 1000 < bar.kappa_low:
+        faults.append(
+            f"agreement {found.kappa.value:.2f} (lower bound {found.kappa.low:.2f}), "
+            f"wanted {bar.kappa / 1000:.2f} ({bar.kappa_low / 1000:.2f})"
+        )
+    if wanted is not None and found.sensitivity is not None and found.sensitivity.value * 1000 < wanted:
+        faults.append(f"sensitivity {found.sensitivity.value:.2f}, wanted {wanted / 1000:.2f}")
+    return ("below_bar", "; ".join(faults)) if faults else ("calibrated", "")
+
+
+@cache
+def _adapter() -> TypeAdapter[Calibration]:
+    return TypeAdapter(Calibration)
+
+
+def calibration_to_json(calibration: Calibration) -> dict[str, Any]:
+    """The record as JSON values."""
+    return {**asdict(calibration), "judges": list(calibration.judges)}
+
+
+def calibration_from_json(value: Any) -> Calibration:
+    """Read what `calibration_to_json` wrote. Raises `DataError` naming the key."""
+    try:
+        return _adapter().validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(str(part) for part in fault["loc"]) or "calibration"
+        raise DataError(f"{key}: {str(fault['msg']).removeprefix('Value error, ')}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(f"calibration: not JSON: {error}") from None
