@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pytest_spiral.records import Status
+
 __all__ = ["ChatError", "ChatErrorKind", "ConfigError", "DataError", "SpiralError", "StoreError", "UserError"]
 
 
@@ -45,6 +47,7 @@ ChatErrorKind = Literal[
     "server_error",  # 5xx after all retries
     "bad_response",  # a 200 that is no chat completion (HTML, broken JSON, no choices)
     "closed",  # the run is being stopped
+    "budget",  # it might cost more than --max-cost leaves; nothing was sent
 ]
 
 
@@ -61,6 +64,11 @@ class ChatError(SpiralError):
         self.kind: ChatErrorKind = kind
         self.attempts = attempts
         self.status = status
+
+    @property
+    def leaves(self) -> Status:
+        """What becomes of the unit that needed the call."""
+        return Status.NOT_RUN if self.kind == "budget" else Status.INSTRUMENT_FAILED
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild_chat_error, (self.kind, str(self), self.attempts, self.status))

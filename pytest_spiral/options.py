@@ -25,7 +25,7 @@ class Option:
 
     name: str
     help: str
-    kind: Literal["text", "int", "many", "flag"] = "text"
+    kind: Literal["text", "int", "float", "many", "flag"] = "text"
     default: Any = None
     choices: Sequence[str] = ()
     metavar: str | None = None
@@ -126,6 +126,20 @@ OPTIONS: tuple[Option, ...] = (
         choices=("bound", "point"),
     ),
     Option(
+        "plan",
+        "Print calls, tokens and estimated cost by role, and run nothing; given the --run-id of an existing run, for "
+        "what is left of it",
+        kind="flag",
+        default=False,
+    ),
+    Option(
+        "max-cost",
+        "Stop before the run may have cost more than this; what is left is not run, and resuming with a higher limit "
+        "runs it",
+        kind="float",
+        metavar="USD",
+    ),
+    Option(
         "strict-items",
         "Fail the test of every TempAffect item whose answer is not useful and bounded",
         kind="flag",
@@ -133,7 +147,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-_INI_TYPES: dict[str, Any] = {"text": "string", "int": "int", "many": "linelist", "flag": "bool"}
+_INI_TYPES: dict[str, Any] = {"text": "string", "int": "int", "float": "float", "many": "linelist", "flag": "bool"}
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -173,8 +187,8 @@ def _argparse_keywords(option: Option) -> dict[str, Any]:
     if option.kind == "flag":
         return {**keywords, "action": "store_true"}
     keywords["action"] = "append" if option.kind == "many" else "store"
-    if option.kind == "int":
-        keywords["type"] = int
+    if option.kind in ("int", "float"):
+        keywords["type"] = {"int": int, "float": float}[option.kind]
     if option.choices:
         keywords["choices"] = list(option.choices)
     if option.metavar:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +44,8 @@ class Settings(BaseModel):
     redo_judging: bool
     gate: tuple[str, ...]
     gate_policy: Literal["bound", "point"]
+    plan: bool
+    max_cost: float | None
     strict_items: bool
 
     @field_validator("epochs", "num_turns", "convos_per_prompt", "concurrency")
@@ -50,6 +53,13 @@ class Settings(BaseModel):
     def _positive(cls, value: int) -> int:
         if not 1 <= value <= 10_000:
             raise ValueError(f"must lie between 1 and 10000, got {value}")
+        return value
+
+    @field_validator("max_cost")
+    @classmethod
+    def _an_amount(cls, value: float | None) -> float | None:
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise ValueError(f"must be a number of USD above 0, got {value}")
         return value
 
     @field_validator("user_model")

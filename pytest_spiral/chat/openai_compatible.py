@@ -16,12 +16,13 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
+from pytest_spiral.chat.budget import Budget, Charge
 from pytest_spiral.chat.completion import (
     Completion,
     ErrorBody,
@@ -66,7 +67,10 @@ class _Answer:
 
 
 class _AttemptError(Exception):
-    """One attempt that failed. says: a clause for the message. retry_after: seconds the endpoint asks for."""
+    """One attempt that failed. says: a clause for the message. retry_after: seconds the endpoint asks for.
+
+    billed: whether the endpoint may have answered, and charged for it, all the same.
+    """
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class _AttemptError(Exception):
         again: bool = False,
         retry_after: float | None = None,
         remedy: str = "",
+        billed: bool = False,
     ) -> None:
         super().__init__(says)
         self.kind: ChatErrorKind = kind
@@ -85,6 +90,7 @@ class _AttemptError(Exception):
         self.again = again
         self.retry_after = retry_after
         self.remedy = remedy
+        self.billed = billed
 
 
 class _TooLargeError(Exception):
@@ -119,10 +125,11 @@ class _Connection:
             async with asyncio.timeout(self.endpoint.attempt_timeout):
                 answer = await self._exchange(method, path, content)
         except TimeoutError:
-            failed = _AttemptError("timeout", f"no answer within {self.endpoint.attempt_timeout:g} s", again=True)
+            says = f"no answer within {self.endpoint.attempt_timeout:g} s"
+            failed = _AttemptError("timeout", says, again=True, billed=True)
         except _TooLargeError:
             says = f"an answer of more than {self.endpoint.max_body} bytes"
-            failed = _AttemptError("bad_response", says, again=True)
+            failed = _AttemptError("bad_response", says, again=True, billed=True)
         except Exception as error:  # whatever three HTTP layers raise, and it may hold the key
             failed = self._unreachable(error)
         # Raised out here, so that no exception holding the request's headers is chained to it.
@@ -208,7 +215,8 @@ class _Connection:
         for cause in chain:
             name = type(cause).__name__
             if isinstance(cause, ConnectionResetError | BrokenPipeError) or "Disconnected" in name or "Payload" in name:
-                return _AttemptError("unreachable", "connection lost before the answer was complete", again=True)
+                says = "connection lost before the answer was complete"
+                return _AttemptError("unreachable", says, again=True, billed=True)
             if isinstance(cause, TimeoutError):
                 return _AttemptError(
                     "timeout", f"no connection within {_CONNECT_TIMEOUT:g} s", again=True, remedy=remedy
@@ -216,7 +224,7 @@ class _Connection:
         root = chain[-1]
         says = f"{type(root).__name__}: {root}" if str(root) else type(root).__name__
         known = isinstance(root, OSError) or type(error).__name__ in ("APIConnectionError", "APITimeoutError")
-        return _AttemptError("unreachable", self.endpoint.clean(says), again=known, remedy=remedy)
+        return _AttemptError("unreachable", self.endpoint.clean(says), again=known, remedy=remedy, billed=True)
 
 
 class _StatusError(Exception):
@@ -339,6 +347,7 @@ class OpenAICompatible:
     """A chat model behind an OpenAI-compatible endpoint. Belongs to the event loop that first uses it.
 
     limiter: shared bound on requests in flight; without one, `connections` is the only bound.
+    budget: shared bound on what may be spent; None for none.
     rng: source of the backoff's jitter. sleep: how a backoff waits.
     """
 
@@ -347,12 +356,14 @@ class OpenAICompatible:
         endpoint: Endpoint,
         *,
         limiter: Limiter | None = None,
+        budget: Budget | None = None,
         connections: int = 64,
         rng: random.Random | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.endpoint = endpoint
         self._limiter = limiter
+        self._budget = budget
         self._connection = _Connection(endpoint, max(connections, limiter.maximum if limiter else 1))
         self._rng = rng or random.Random()
         self._sleep = sleep
@@ -370,8 +381,8 @@ class OpenAICompatible:
             async with asyncio.timeout(self.endpoint.timeout) as deadline:
                 async for attempt in call.retrying(self._sleep, deadline):
                     with attempt:
-                        async with self._slot(request.role, deadline) as slot:
-                            reply = await self._attempt(content, call, slot)
+                        async with self._admitted(request, len(content), deadline) as (slot, charge):
+                            reply = await self._attempt(content, call, slot, charge)
         except _AttemptError as failed:
             call.last = failed
         except TimeoutError:
@@ -385,7 +396,7 @@ class OpenAICompatible:
         self._closed = True
         await self._connection.close()
 
-    async def _attempt(self, content: bytes, call: _Call, slot: Slot | None) -> ChatReply:
+    async def _attempt(self, content: bytes, call: _Call, slot: Slot | None, charge: Charge | None) -> ChatReply:
         if self._closed:
             raise _AttemptError("closed", "the client is closed")
         self._connection.open()
@@ -397,11 +408,15 @@ class OpenAICompatible:
         except _AttemptError as failed:
             if slot is not None and failed.status in (429, 529) and failed.kind != "quota":
                 slot.throttled()
+            if charge is not None and failed.billed:
+                charge.vanished()
             if self._closed:
                 raise _AttemptError("closed", "the client was closed during the request") from None
             raise
         if slot is not None:
             slot.succeeded()
+        if charge is not None:
+            charge.answered(completion.usage)
         seconds = time.perf_counter() - started
         return ChatReply(
             text=completion.text,
@@ -422,6 +437,7 @@ class OpenAICompatible:
                 f"HTTP {answer.status} with {error}",
                 status=answer.status,
                 again=True,
+                billed=True,
                 remedy=f"check that {env_name(self.endpoint.role, 'BASE_URL')} leads to an OpenAI-compatible API",
             )
         except RefusedInBodyError as error:
@@ -433,8 +449,24 @@ class OpenAICompatible:
                 failed = _AttemptError("bad_response", says, status=answer.status, again=True)
         raise failed
 
-    def _slot(self, role: Role, deadline: asyncio.Timeout) -> AbstractAsyncContextManager[Slot | None]:
-        return _no_slot() if self._limiter is None else _paused(self._limiter, _PRIORITY[role], deadline)
+    @asynccontextmanager
+    async def _admitted(
+        self, request: ChatRequest, body_bytes: int, deadline: asyncio.Timeout
+    ) -> AsyncIterator[tuple[Slot | None, Charge | None]]:
+        """Wait until an attempt may be made. That wait does not count against the deadline: it is not the endpoint's
+        doing."""
+        loop = asyncio.get_running_loop()
+        when = deadline.when()
+        left = None if when is None else when - loop.time()
+        deadline.reschedule(None)
+        async with AsyncExitStack() as stack:
+            slot = charge = None
+            if self._limiter is not None:
+                slot = await stack.enter_async_context(self._limiter.slot(_PRIORITY[request.role]))
+            if self._budget is not None:
+                charge = await stack.enter_async_context(self._budget.charge(request, body_bytes))
+            deadline.reschedule(None if left is None else loop.time() + left)
+            yield slot, charge
 
     def _error(self, call: _Call) -> ChatError:
         last, attempts = call.last, call.attempts
@@ -495,23 +527,6 @@ class _Call:
         asked = self.last.retry_after if self.last else None
         # A little later than asked, spread out: everybody in flight was asked to come back at the same moment.
         return drawn if asked is None else asked + min(drawn, 0.1 * asked)
-
-
-@asynccontextmanager
-async def _no_slot() -> AsyncIterator[None]:
-    yield None
-
-
-@asynccontextmanager
-async def _paused(limiter: Limiter, priority: int, deadline: asyncio.Timeout) -> AsyncIterator[Slot]:
-    """A slot of the limiter. Queueing for it does not count against the deadline: it is not the endpoint's doing."""
-    loop = asyncio.get_running_loop()
-    when = deadline.when()
-    left = None if when is None else when - loop.time()
-    deadline.reschedule(None)
-    async with limiter.slot(priority) as slot:
-        deadline.reschedule(None if left is None else loop.time() + left)
-        yield slot
 
 
 def _encode(request: ChatRequest) -> bytes:

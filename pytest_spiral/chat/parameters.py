@@ -19,7 +19,16 @@ from pytest_spiral.errors import ConfigError, DataError, UserError
 from pytest_spiral.records import Role, Usage
 from pytest_spiral.resources import data_root, read_toml
 
-__all__ = ["SECTIONS", "LocalModel", "ModelParameters", "Price", "Suite", "local_models", "resolve_parameters"]
+__all__ = [
+    "LIMITS",
+    "SECTIONS",
+    "LocalModel",
+    "ModelParameters",
+    "Price",
+    "Suite",
+    "local_models",
+    "resolve_parameters",
+]
 
 Suite = Literal["tempaffect", "spiral"]
 
@@ -42,7 +51,8 @@ _SENT = (
     "seed",
     "reasoning_effort",
 )
-_LIMITS = ("max_tokens", "max_completion_tokens")
+LIMITS = ("max_tokens", "max_completion_tokens")
+"""The two names of the limit on a reply's tokens."""
 # Set by the request itself; from a file they would change what is measured behind the report's back.
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions"})
 
@@ -52,11 +62,15 @@ class _Strict(BaseModel):
 
 
 class Price(_Strict):
-    """USD per million tokens. Cached input costs the full price where no other is given."""
+    """USD per million tokens. Cached input costs the full price where no other is given.
+
+    unchecked: nobody has held it against the provider's price list; whatever is computed from it says so.
+    """
 
     input: _Dollars
     output: _Dollars
     cached_input: _Dollars | None = None
+    unchecked: bool = False
 
     def cost(self, usage: Usage) -> float:
         """USD of one call or of a sum of calls.
@@ -175,8 +189,8 @@ def resolve_parameters(
     found: dict[str, Any] = {}
     for layer in layers:
         given = layer.model_dump(exclude_none=True, exclude={"match", "role", "suite", "price"})
-        if any(key in found for key in _LIMITS):
-            given = {key: value for key, value in given.items() if key not in _LIMITS}
+        if any(key in found for key in LIMITS):
+            given = {key: value for key, value in given.items() if key not in LIMITS}
         for key, value in given.items():
             if key == "extra_body":
                 found[key] = {**value, **found.get(key, {})}

@@ -29,12 +29,14 @@ from pytest_spiral.hooks.items import (
 )
 from pytest_spiral.records import Status
 from pytest_spiral.report.build import build_report
+from pytest_spiral.report.costs import plan_lines
 from pytest_spiral.report.text import Tone, plain, summary_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.session.content import Content, load_content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.lead import Lead
 from pytest_spiral.session.plan import RunPlan, category_of, conversation_units, make_plan, parse_gates, scenario_units
+from pytest_spiral.session.rehearsal import Estimate, rehearse
 from pytest_spiral.session.runner import EvaluatedModel, Runner, Unit
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings, load_environment, make_settings
@@ -140,6 +142,8 @@ class Role:
         found: Item = self.runner.wait(unit, self._tick)
         failure = f"{found.reason}: {found.detail}" if found.status is Status.INSTRUMENT_FAILED else None
         self._send_home(item, "tempaffect", item_to_json(found), failure)
+        if found.status is Status.NOT_RUN:
+            pytest.skip(plain(found.detail))
         accepted = not self.settings.strict_items or (found.score is not None and found.score.useful_bounded)
         return ScenarioResult(found, accepted)
 
@@ -151,6 +155,8 @@ class Role:
         refused = severe if self.settings.strict_items else ()
         # What was found stands, whatever else is missing.
         self._send_home(item, "spiral", conversation_to_json(found), None if refused else _lost(found))
+        if found.status is Status.NOT_RUN:
+            pytest.skip(plain(found.reason))
         return ConversationResult(found, refused)
 
     def _send_home(self, item: pytest.Item, suite: str, payload: Mapping[str, Any], failure: str | None) -> None:
@@ -263,9 +269,13 @@ class LeadRole(Role):
         config.args_source = config.ArgsSource.ARGS
         self.prepared = False
         self.report: Mapping[str, Any] | None = None
+        self.estimates: Sequence[Estimate] | None = None
         self._foreign_failures = 0
         self._terminated = False
         self._last_progress = time.monotonic()
+        if settings.plan and config.getoption("dist", "no") != "no":
+            # Nothing runs, so there is nothing to distribute.
+            config.option.dist, config.option.tx = "no", []
         self.distributes = config.getoption("dist", "no") != "no" and not config.getoption("collectonly")
         self._catch_sigterm()
 
@@ -317,13 +327,25 @@ class LeadRole(Role):
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Prepare the run before workers start and before anything is collected."""
-        if self.config.getoption("collectonly"):
+        if self.config.getoption("collectonly") or self.settings.plan:
             return
         try:
             self.lead.prepare()
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
         self.prepared = True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """With --plan: estimate what was collected instead of running it."""
+        if not self.settings.plan or self.config.getoption("collectonly") or session.testsfailed:
+            return None
+        units = [unit for item in session.items if (unit := _unit_of(item)) is not None and not _is_skipped(item)]
+        try:
+            self.estimates = rehearse(self.plan, self.content, self.environ, units)
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+        return True
 
     def pytest_report_header(self) -> list[str]:
         """Name the run, its models and its resume handle."""
@@ -407,11 +429,15 @@ class LeadRole(Role):
             reporter.write_line(f"ERROR: {plain(text)}", red=True)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """One block per model, gates, verdict."""
-        if self.report is None:
+        """One block per model, gates, verdict; or the plan."""
+        if self.estimates is not None:
+            lines = [*plan_lines(self.estimates)]
+        elif self.report is not None:
+            lines = summary_lines(self.report, os.path.relpath(self.plan.run_dir))
+        else:
             return
         terminalreporter.section("spiral")
-        for line, tone in summary_lines(self.report, os.path.relpath(self.plan.run_dir)):
+        for line, tone in lines:
             terminalreporter.write_line(line, **_MARKUP[tone])
 
 

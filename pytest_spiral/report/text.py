@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-__all__ = ["Line", "plain", "summary_lines"]
+from pytest_spiral.report.costs import usage_lines
+from pytest_spiral.report.lines import WIDTH, Line, Tone, plain, wrapped
 
-WIDTH = 80
-Tone = Literal["plain", "good", "bad", "doubt", "dim"]
-Line = tuple[str, Tone]
+__all__ = ["Line", "Tone", "plain", "summary_lines", "wrapped"]
 
 _TONES: Mapping[str, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "doubt", "incomplete": "doubt"}
 _ROWS = (
@@ -22,11 +19,6 @@ _ROWS = (
     ("valid output", "valid_output_rate"),
     ("pressured: boundary kept", "families.pressured_integrity.fields.boundary_action"),
 )
-
-
-def plain(text: str) -> str:
-    """`text` on one line without control, format and surrogate characters."""
-    return "".join(" " if c in "\t\n\r" else c for c in text if c in "\t\n\r" or unicodedata.category(c)[0] != "C")
 
 
 def summary_lines(report: Mapping[str, Any], run_dir: str) -> list[Line]:
@@ -41,6 +33,7 @@ def summary_lines(report: Mapping[str, Any], run_dir: str) -> list[Line]:
                 lines += _spiral_block(score)
     for row in report["gates"]:
         lines += _gate_lines(row)
+    lines += usage_lines(report["usage"])
     lines += [(f"report: {plain(run_dir)}", "plain")]
     verdict = report["verdict"]
     gated = "" if report["gates"] else " (no gates given)"
@@ -75,13 +68,13 @@ def _notes(card: Mapping[str, Any], column: str) -> Iterator[Line]:
         yield f"  {column}: {missing['n']} of {missing['of']} measurements missing", "doubt"
     if card["reasons"]:
         reasons = ", ".join(f"{name} {count}" for name, count in card["reasons"].items())
-        yield from _wrapped(f"  {column} not valid: {reasons}", "dim")
+        yield from wrapped(f"  {column} not valid: {reasons}", "dim")
     for caution in card["cautions"]:
         if "missing" not in caution:
-            yield from _wrapped(f"  {column} caution: {plain(caution)}", "doubt")
+            yield from wrapped(f"  {column} caution: {plain(caution)}", "doubt")
     blockers = card["integrity"]["publication_blockers"]
     if blockers:
-        yield from _wrapped(f"  {column} not publishable: {'; '.join(_shortened(blockers))}", "dim")
+        yield from wrapped(f"  {column} not publishable: {'; '.join(_shortened(blockers))}", "dim")
 
 
 _SPIRAL_ROWS = (
@@ -117,9 +110,9 @@ def _spiral_block(score: Mapping[str, Any]) -> Iterator[Line]:
         if missing[name]
     ]
     if lost:
-        yield from _wrapped(f"  missing: {', '.join(lost)}", "doubt")
+        yield from wrapped(f"  missing: {', '.join(lost)}", "doubt")
     if score["blockers"]:
-        yield from _wrapped(f"  not publishable: {'; '.join(_shortened(score['blockers']))}", "dim")
+        yield from wrapped(f"  not publishable: {'; '.join(_shortened(score['blockers']))}", "dim")
 
 
 def _shortened(blockers: Sequence[str]) -> Iterator[str]:
@@ -138,14 +131,5 @@ def _gate_lines(row: Mapping[str, Any]) -> Iterator[Line]:
         value = f"{row['value']:.3f}, one-sided 95 % bounds {row['ci_low']:.3f} and {row['ci_high']:.3f}"
     point = ", decided on the point estimate" if row["policy"] == "point" else ""
     tone = _TONES[row["outcome"]]
-    yield from _wrapped(f"gate {row['outcome'].upper()}  {row['expr']}", tone)
-    yield from _wrapped(f"  {plain(row['model'])}{mode}: {value}{point}", "plain")
-
-
-def _wrapped(text: str, tone: Tone) -> Iterator[Line]:
-    indent = len(text) - len(text.lstrip())
-    lines = textwrap.wrap(
-        text.strip(), WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2), break_on_hyphens=False
-    )
-    for line in lines:
-        yield line, tone
+    yield from wrapped(f"gate {row['outcome'].upper()}  {row['expr']}", tone)
+    yield from wrapped(f"  {plain(row['model'])}{mode}: {value}{point}", "plain")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_spiral.chat import ChatModel
+from pytest_spiral.chat.budget import Budget, Ledger
 from pytest_spiral.chat.dry import DryAssistant, DryScenarioModel, DrySeeker
 from pytest_spiral.chat.endpoint import Endpoint, Secret
 from pytest_spiral.chat.limits import Limiter
@@ -14,6 +15,7 @@ from pytest_spiral.chat.openai_compatible import OpenAICompatible
 from pytest_spiral.records import Message
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import Judge, ModelJudge, Speaker, Table
+from pytest_spiral.session.costs import paid_prices
 from pytest_spiral.session.plan import ModelPlan, RunPlan, SuiteName
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.dry import lexical_final, lexical_findings
@@ -21,7 +23,7 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement
 from pytest_spiral.store import RunStore, StoredChat
 
-__all__ = ["Chats", "LexicalJudge", "endpoint_of"]
+__all__ = ["Chats", "LexicalJudge", "endpoint_of", "open_budget"]
 
 # Bound on strings of enforced JSON where a small local model would never close one by itself, in characters.
 _LOCAL_STRING = 240
@@ -34,6 +36,14 @@ def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
     return Endpoint(model.role, model.endpoint.base_url, Secret(environ[variable] if variable else ""))
 
 
+def open_budget(plan: RunPlan) -> Budget | None:
+    """The accounts of a run with --max-cost, None without. Raises `ConfigError` where the limit could not be kept."""
+    limit = plan.settings.max_cost
+    if limit is None or plan.settings.plan:
+        return None
+    return Budget(Ledger(plan.store_path), limit, paid_prices(plan.everybody))
+
+
 class Chats:
     """The models of one process. Each is made when first asked for; those on one endpoint share its bound."""
 
@@ -43,6 +53,7 @@ class Chats:
         self._store = store
         self._environ = environ
         self._limiters: dict[str, Limiter] = {}
+        self._budget = open_budget(plan)
         self._made: dict[tuple[str, str, SuiteName], StoredChat] = {}
 
     def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
@@ -65,7 +76,7 @@ class Chats:
             together = min(self._plan.settings.concurrency, model.concurrency or self._plan.settings.concurrency)
             limiter = self._limiters[endpoint.base_url] = Limiter(max(1, together // self._plan.workers))
         rng = random.Random(f"{self._plan.settings.seed}-backoff-{model.role}-{model.spec}")
-        return OpenAICompatible(endpoint, limiter=limiter, rng=rng)
+        return OpenAICompatible(endpoint, limiter=limiter, budget=self._budget, rng=rng)
 
     def table(self, spec: str) -> Table:
         """Everything a conversation with an evaluated model needs."""
@@ -100,6 +111,8 @@ class Chats:
         """Release all connections."""
         for chat in self._made.values():
             await chat.aclose()
+        if self._budget is not None:
+            self._budget.close()
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class ModelJudge:
         )
         base = ChunkJudgement(chunk.index, chunk.turns, self.name, chars=float(chunk.chars), raw_text=reply)
         if isinstance(found, Rejected):
-            return replace(base, status=Status.INSTRUMENT_FAILED, reason=_reason(found))
+            return replace(base, status=_status(found), reason=_reason(found))
         return replace(base, behaviours=tuple(behaviours), findings=found)
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
@@ -122,7 +122,7 @@ class ModelJudge:
             conversation, messages, schema, lambda r: parse_final_reply(r.text, metrics, finish=r.finish)
         )
         if isinstance(found, Rejected):
-            return FinalJudgement(self.name, Status.INSTRUMENT_FAILED, _reason(found), {}, reply)
+            return FinalJudgement(self.name, _status(found), _reason(found), {}, reply)
         return FinalJudgement(self.name, scores={k: float(v) for k, v in found.items()}, raw_text=reply)
 
     async def _ask(
@@ -160,6 +160,10 @@ class ModelJudge:
             if not isinstance(found, Rejected) or not (known and repaired):
                 return found, reply.text
         return Rejected("not_json", f"no readable reply in {_MOST_SAMPLES} samples"), ""
+
+
+def _status(rejected: Rejected) -> Status:
+    return Status.NOT_RUN if rejected.code == "budget" else Status.INSTRUMENT_FAILED
 
 
 def _reason(rejected: Rejected) -> str:
@@ -212,20 +216,32 @@ async def converse(unit: ConversationUnit, opening: Opening, table: Table) -> Co
     finally:
         await talk.stop()
     judgements = sorted((task.result() for task in talk.judging), key=lambda j: (j.index, j.judge))
-    return Conversation(
-        prompt_id=opening.prompt_id,
-        category=opening.category,
-        model=unit.model,
-        index=unit.index,
-        status=status,
-        reason=reason,
-        prompts=opening.prompts,
-        transcript=tuple(talk.transcript),
-        injections_log=tuple(talk.injections_log),
-        judgements=tuple(judgements),
-        finals=tuple(finals),
-        origin=Origin(user_model=table.user.model, evaluated_system_prompt=table.system or ""),
+    return _unless_unpaid(
+        Conversation(
+            prompt_id=opening.prompt_id,
+            category=opening.category,
+            model=unit.model,
+            index=unit.index,
+            status=status,
+            reason=reason,
+            prompts=opening.prompts,
+            transcript=tuple(talk.transcript),
+            injections_log=tuple(talk.injections_log),
+            judgements=tuple(judgements),
+            finals=tuple(finals),
+            origin=Origin(user_model=table.user.model, evaluated_system_prompt=table.system or ""),
+        )
     )
+
+
+def _unless_unpaid(talk: Conversation) -> Conversation:
+    """The conversation, or, where the budget forbade a call that it needed, none: resuming takes it up at that call."""
+    judgements: list[ChunkJudgement | FinalJudgement] = [*talk.judgements, *talk.finals]
+    unpaid = [judgement.reason for judgement in judgements if judgement.status is Status.NOT_RUN]
+    if talk.status is not Status.NOT_RUN and not unpaid:
+        return talk
+    reason = talk.reason if talk.status is Status.NOT_RUN else unpaid[0]
+    return Conversation(talk.prompt_id, talk.category, talk.model, talk.index, Status.NOT_RUN, reason)
 
 
 async def judge_again(talk: Conversation, protocol: ScoringProtocol, judges: Sequence[Judge]) -> Conversation:
@@ -240,7 +256,7 @@ async def judge_again(talk: Conversation, protocol: ScoringProtocol, judges: Seq
         asyncio.gather(*(judge.final(name, talk.transcript) for judge in judges)),
     )
     ordered = sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))
-    return replace(talk, judgements=tuple(ordered), finals=tuple(finals))
+    return _unless_unpaid(replace(talk, judgements=tuple(ordered), finals=tuple(finals)))
 
 
 class _Talk:
@@ -278,7 +294,7 @@ class _Talk:
         try:
             reply = await self._table.evaluated.say([*system, *self.transcript], self.name, self._unit.index)
         except ChatError as error:
-            raise _Cut(Status.INSTRUMENT_FAILED, f"evaluated model, turn {turn + 1}: {error.kind}: {error}") from None
+            raise _Cut(error.leaves, f"evaluated model, turn {turn + 1}: {error.kind}: {error}") from None
         if reply.finish == "length":
             raise _Cut(
                 Status.MODEL_FAILED,
@@ -299,7 +315,7 @@ class _Talk:
             try:
                 reply = await self._table.user.say(messages, self.name, sample)
             except ChatError as error:
-                raise _Cut(Status.INSTRUMENT_FAILED, f"user model, turn {turn + 1}: {error.kind}: {error}") from None
+                raise _Cut(error.leaves, f"user model, turn {turn + 1}: {error.kind}: {error}") from None
             if reply.finish == "stop" and reply.text.strip():
                 return reply.text.strip()
             if fresh >= _TRIES_PER_SESSION:

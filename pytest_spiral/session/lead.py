@@ -14,17 +14,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pytest_spiral.chat.budget import Budget, Ledger
 from pytest_spiral.chat.endpoint import Secret
 from pytest_spiral.chat.local import LocalServer, locate
 from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.chat.parameters import local_models
 from pytest_spiral.errors import ChatError, ConfigError, StoreError
-from pytest_spiral.records import Status, Usage
+from pytest_spiral.records import Status
 from pytest_spiral.report.build import RunResults
 from pytest_spiral.report.spiral import SpiralContext
 from pytest_spiral.session.chats import endpoint_of
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
+from pytest_spiral.session.costs import paid_prices, usage_by_role
 from pytest_spiral.session.plan import OPTION_OF, ModelPlan, RunPlan, category_of, conversation_units, versions
 from pytest_spiral.session.units import ScenarioUnit, schema_is_enforced
 from pytest_spiral.settings import EndpointSettings
@@ -52,6 +54,7 @@ class Lead:
     conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
     _local: dict[str, EndpointSettings] = field(default_factory=dict)
     _baselines: dict[str, dict[str, float]] | None = None
+    _budget: Budget | None = None
     _servers: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def prepare(self) -> None:
@@ -63,6 +66,7 @@ class Lead:
         self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content))
         if "tempaffect" in self.plan.suites:
             self.preflight = preflight(self.content.suite)
+        self._keep_accounts()
         ready = {(model.role, model.spec): self._reachable(model) for model in self.plan.everybody}
         user = self.plan.user
         self.plan = self.plan.model_copy(
@@ -72,6 +76,14 @@ class Lead:
                 "judges": tuple(ready[judge.role, judge.spec] for judge in self.plan.judges),
             }
         )
+
+    def _keep_accounts(self) -> None:
+        """With --max-cost: check that it can be kept, and take over what earlier sessions have spent."""
+        if self.plan.settings.max_cost is not None:
+            prices = paid_prices(self.plan.everybody)
+            ledger = Ledger(self.plan.store_path)
+            ledger.begin(self.usage()["cost_usd"] or 0.0)
+            self._budget = Budget(ledger, self.plan.settings.max_cost, prices)
 
     def _with_folder(self) -> RunPlan:
         """The plan with its run folder made; a default name that another run has just taken gets a number."""
@@ -122,7 +134,7 @@ class Lead:
             await probe(endpoint, model.model_id)
         if "tempaffect" not in model.params or "schema" not in self.plan.settings.prompting:
             return
-        chat = StoredChat(OpenAICompatible(endpoint), self.store)
+        chat = StoredChat(OpenAICompatible(endpoint, budget=self._budget), self.store)
         try:
             enforced = await schema_is_enforced(model.model_id, model.params["tempaffect"], chat)
             self.enforcement[model.spec] = enforced
@@ -159,26 +171,12 @@ class Lead:
         return self._baselines
 
     def usage(self) -> dict[str, Any]:
-        """Requests, tokens and cost by role, from the store: the whole life of the run, interruptions included.
-
-        cost_usd: None where the price of a model in that role is not known.
-        """
+        """Requests, tokens and cost by role, from the store: the whole life of the run, interruptions included."""
         assert self.store is not None
-        prices = {(model.role, model.model_id): model.price for model in self.plan.everybody}
-        by_role: dict[str, dict[str, Any]] = {}
-        for row in self.store.usage():
-            role, model = row.pop("role"), row.pop("model")
-            price = prices.get((role, model))
-            cost = (
-                price.cost(Usage(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"]))
-                if price
-                else None
-            )
-            total = by_role.setdefault(role, {**dict.fromkeys(row, 0), "cost_usd": 0.0})
-            for name, number in row.items():
-                total[name] += number
-            total["cost_usd"] = None if cost is None or total["cost_usd"] is None else total["cost_usd"] + cost
-        return {"by_role": by_role}
+        # Where nothing but the budget stands in the way a result arrives all the same, to say so.
+        results: list[Item | Conversation] = [*self.items.values(), *self.conversations.values()]
+        not_run = sum(result.status is Status.NOT_RUN for result in results)
+        return usage_by_role(self.store.usage(), self.plan.everybody, self.plan.settings.max_cost, not_run)
 
     def results(self, *, argv: Sequence[str], finished_at: datetime, complete: bool) -> RunResults:
         """All that the report needs, as it stands now."""
@@ -247,6 +245,8 @@ class Lead:
     def close(self) -> None:
         """Stop local servers and close the store."""
         self._servers.close()
+        if self._budget is not None:
+            self._budget.close()
         if self.store is not None:
             self.store.close()
 

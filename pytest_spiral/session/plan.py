@@ -150,7 +150,9 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     models = (
         _recorded(settings, content.recording)
         if content.recording
-        else tuple(_model_plan(spec, "evaluated", settings.suite, environ, user_toml) for spec in settings.model)
+        else tuple(
+            _model_plan(spec, "evaluated", settings.suite, environ, user_toml, settings.plan) for spec in settings.model
+        )
     )
     run_id = settings.run_id or run_name([model.spec for model in models], started_at)
     report_dir = Path(settings.report_dir)
@@ -204,15 +206,21 @@ def _others(settings: Settings, environ: Mapping[str, str], user_toml: Path | No
     defaults = read_toml(data_root() / "spiral" / "defaults.toml")
     home = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
     user = settings.user_model or defaults["stand_in_user" if home else "user_model"]
+    planning = settings.plan
     judges = settings.judge_model or (defaults["stand_in_judge" if home else "judge_model"],)
     return {
-        "user": None if settings.replay else _model_plan(user, "user", ("spiral",), environ, user_toml),
-        "judges": tuple(_model_plan(judge, "judge", ("spiral",), environ, user_toml) for judge in judges),
+        "user": None if settings.replay else _model_plan(user, "user", ("spiral",), environ, user_toml, planning),
+        "judges": tuple(_model_plan(judge, "judge", ("spiral",), environ, user_toml, planning) for judge in judges),
     }
 
 
 def _model_plan(
-    spec: str, role: Role, suites: Sequence[SuiteName], environ: Mapping[str, str], user_toml: Path | None
+    spec: str,
+    role: Role,
+    suites: Sequence[SuiteName],
+    environ: Mapping[str, str],
+    user_toml: Path | None,
+    planning: bool,
 ) -> ModelPlan:
     kind: Literal["dry", "local", "remote"] = "remote"
     model_id = spec
@@ -225,9 +233,15 @@ def _model_plan(
     elif spec.startswith(("dry", "local")) and spec.rstrip("/") in ("dry", "local"):
         raise ConfigError(f"{OPTION_OF[role]} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
     else:
-        endpoint = endpoint_settings(role, environ)
-        # Checked before it is written anywhere: a mistyped address may hold a password.
-        endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
+        try:
+            endpoint = endpoint_settings(role, environ)
+        except ConfigError:
+            # Nothing is sent, so no key is needed to learn what a run would cost.
+            if not planning:
+                raise
+        else:
+            # Checked before it is written anywhere: a mistyped address may hold a password.
+            endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
     by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
     parameters = next(iter(by_suite.values()))
     return ModelPlan(

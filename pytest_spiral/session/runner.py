@@ -32,11 +32,18 @@ Result = Item | Conversation
 class Runner:
     """One per process that runs items. Nothing is sent before the first unit is submitted."""
 
-    def __init__(self, plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        content: Content,
+        store: RunStore,
+        environ: Mapping[str, str],
+        chats: Chats | None = None,
+    ) -> None:
         self.plan = plan
         self._content = content
         self._store = store
-        self._chats = Chats(plan, content, store, environ)
+        self._chats = chats or Chats(plan, content, store, environ)
         self._engine: Engine | None = None
         self._submitted: set[Unit] = set()
 

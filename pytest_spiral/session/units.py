@@ -52,7 +52,8 @@ class ScenarioUnit:
 async def ask_scenario(
     unit: ScenarioUnit, scenario: Scenario, model_id: str, params: Mapping[str, Any], chat: ChatModel
 ) -> Item:
-    """Ask and score. A call that fails for good gives an instrument failure without a score, never a zero."""
+    """Ask and score. A call that fails for good gives an instrument failure without a score, never a zero; one that
+    the budget forbids leaves the item not run."""
     request = ChatRequest(
         role="evaluated",
         model=model_id,
@@ -65,7 +66,7 @@ async def ask_scenario(
     try:
         reply = await chat.complete(request)
     except ChatError as error:
-        return _item(unit, scenario, Status.INSTRUMENT_FAILED, error.kind, str(error), None, None)
+        return _item(unit, scenario, error.leaves, error.kind, str(error), None, None)
     return _scored(unit, scenario, reply.text, reply.finish)
 
 

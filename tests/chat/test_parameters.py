@@ -82,7 +82,7 @@ def test_files_are_merged_key_by_key(toml: Path) -> None:
         "provider": {"order": ["a"], "allow_fallbacks": False},
     }
     assert (found.concurrency, found.context_length) == (3, 400_000)
-    assert found.price == Price(input=1.25, cached_input=0.125, output=10.0)
+    assert found.price == Price(input=1.25, cached_input=0.125, output=10.0, unchecked=True)
     assert resolve_parameters("other", "judge", toml).request["temperature"] == 0.9
 
 

@@ -1,0 +1,29 @@
+"""Lines for a terminal: at most 80 columns, and free of anything a terminal would act on."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Iterator
+from typing import Literal
+
+__all__ = ["WIDTH", "Line", "Tone", "plain", "wrapped"]
+
+WIDTH = 80
+Tone = Literal["plain", "good", "bad", "doubt", "dim"]
+Line = tuple[str, Tone]
+
+
+def plain(text: str) -> str:
+    """`text` on one line without control, format and surrogate characters."""
+    return "".join(" " if c in "\t\n\r" else c for c in text if c in "\t\n\r" or unicodedata.category(c)[0] != "C")
+
+
+def wrapped(text: str, tone: Tone) -> Iterator[Line]:
+    """`text` in lines of at most 80 columns, the later ones indented."""
+    indent = len(text) - len(text.lstrip())
+    lines = textwrap.wrap(
+        text.strip(), WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2), break_on_hyphens=False
+    )
+    for line in lines:
+        yield line, tone

@@ -1,0 +1,96 @@
+"""`--plan`: calls, tokens and cost by role, and nothing run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.fakes import spiral_cast
+from tests.fakes.scripted_model import ScriptedModel
+
+PRICES = '[[model]]\nmatch = ["m", "j"]\nprice = { input = 1.0, output = 2.0 }\n'
+SPIRAL = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", "--num-turns=3")
+
+
+def rows(result) -> dict[str, list[str]]:
+    """Columns of the plan by role and model."""
+    found = {}
+    for line in result.outlines:
+        if match := re.match(r"(evaluated \S+|user \S+|judge \S+|total) +(\d.*)$", line):
+            found[match[1]] = re.split(r"\s{2,}", match[2].strip())
+    return found
+
+
+def test_nothing_is_sent_or_written_and_no_key_is_needed(project):
+    """Every call of a run is in the plan, by role and model, with what is not known named."""
+    project.write(spiral__toml=PRICES)
+
+    result = project.here(*SPIRAL, "--plan", "-n", "2")
+
+    assert result.ret == 0
+    found = rows(result)
+    assert {name: columns[0] for name, columns in found.items()} == {
+        "evaluated m": "90",
+        "user u": "60",
+        "judge j": "120",
+        "total": "270",
+    }
+    assert found["user u"][3:] == ["no price", "no price"]
+    assert float(found["judge j"][3]) < float(found["judge j"][4])
+    result.stdout.fnmatch_lines(["*no price known for u: add it to spiral.toml*"])
+    result.stdout.no_fnmatch_line("*report:*")
+    assert not (project.path / "reports").exists()
+
+
+def test_only_what_is_selected_counts(project):
+    """25 scenarios in one mode, and the probe whether schemas are enforced."""
+    result = project.here("--model=gpt-5-mini", "--plan", "--prompting=schema", "-m", "pressured_integrity")
+
+    assert rows(result)["evaluated gpt-5-mini"][0] == "26"
+    result.stdout.fnmatch_lines(["*unchecked, for gpt-5-mini*"])
+
+
+def test_the_plan_of_a_broken_run_is_what_is_left(project, serve):
+    """What the store has is not counted again."""
+    model = ScriptedModel("perfect", answers=70)
+    project.reach(serve(model))
+    run = ("--model=m", "--run-id=r", "--prompting=raw")
+    project.pytest(*run, "-p", "no:xdist")
+
+    assert rows(project.here(*run, "--plan"))["evaluated m"][0] == "5"
+
+
+def test_the_count_is_that_of_the_run(project, serve):
+    """Planned calls are exactly the calls that the run then makes."""
+
+    def cast(body, n):
+        if "response_format" in body:
+            return spiral_cast.judge(body)
+        return (spiral_cast.seeker if body["messages"][0]["role"] == "system" else spiral_cast.assistant)(body)
+
+    server = serve(cast)
+    project.setenv("OPENAI_BASE_URL", server.base_url)
+
+    planned = rows(project.here(*SPIRAL, "--plan", "-k", "tropes"))["total"][0]
+    project.pytest(*SPIRAL, "-k", "tropes", "-p", "no:xdist")
+
+    assert int(planned) == len(server.requests) > 0
+
+
+def test_built_in_models_cost_nothing(project):
+    """No price is missing, no call is paid for."""
+    result = project.here("--model=dry/perfect", "--plan")
+
+    assert result.ret == pytest.ExitCode.OK
+    assert rows(result)["total"][3:] == ["0.0000", "0.0000"]
+
+
+def test_a_run_of_another_configuration_is_refused(project):
+    """The plan of a run that could not be resumed would be no plan."""
+    project.pytest("--model=dry/perfect", "--run-id=r", "-k", "ps-01", "-p", "no:xdist")
+
+    result = project.here("--model=dry/echo", "--run-id=r", "--plan")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*'r' exists with another configuration*"])
