@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_spiral.gates import Decision, Gate, decide
+from pytest_spiral.profile import profile
 from pytest_spiral.records import Status
 from pytest_spiral.report.spiral import SpiralContext, conversation_json, decide_spiral, score_json
 from pytest_spiral.settings import Settings
@@ -62,17 +63,44 @@ def build_report(results: RunResults, gates: Sequence[Gate]) -> dict[str, Any]:
         "tempaffect": {
             "cards": cards,
             "deltas": _deltas(results),
-            "items": [
-                item_to_json(item)
-                for item in sorted(items, key=lambda item: (item.model, item.mode, item.scenario_id, item.epoch))
-            ],
+            "items": [item_to_json(item) for item in _by_id(items)],
         },
         "spiral": {
             "scores": scores,
             "conversations": [conversation_json(c) for group in results.conversations.values() for c in group],
         },
+        "profile": _profiles(results),
         "usage": dict(results.usage),
     }
+
+
+def _profiles(results: RunResults) -> dict[str, Any]:
+    """How the models write, as far as they were measured."""
+    return {
+        "tempaffect": [
+            {
+                "model": model,
+                "prompting_mode": CARD_MODES[mode],
+                **profile([[i.score.answer.reply] for i in _by_id(items) if i.score and i.score.answer]),
+            }
+            for (model, mode), items in results.items.items()
+        ],
+        "spiral": [
+            {
+                "model": model,
+                **profile([_replies(talk) for talk in talks if talk.status is Status.MEASURED], by_turn=True),
+            }
+            for model, talks in results.conversations.items()
+        ],
+    }
+
+
+def _by_id(items: Sequence[Item]) -> list[Item]:
+    return sorted(items, key=lambda item: (item.model, item.mode, item.scenario_id, item.epoch))
+
+
+def _replies(talk: Conversation) -> list[str]:
+    return [message.content for message in talk.transcript if message.role == "assistant"]
 
 
 def _beyond_limit(cards: Sequence[Card], scores: Sequence[Mapping[str, Any]]) -> bool:

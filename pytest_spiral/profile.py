@@ -1,0 +1,213 @@
+"""The lexical profile: how a model writes. Length, diversity, readability, repetition, openings.
+
+A description, no score: nothing here is good or bad by itself, and no gate acts on it. NLTK does the tokenising and
+needs none of its downloads for it. Numbers are made for English prose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from statistics import mean, median
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.text import clean
+
+__all__ = ["count_syllables", "flesch_kincaid_grade", "mtld", "profile", "words_of"]
+
+# Letters and digits, with apostrophes and hyphens inside a word.
+_WORD = r"[^\W_]+(?:['-][^\W_]+)*"
+_VOWELS = re.compile("[aeiouy]+")
+
+
+class _Params(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mtld_ratio: float = Field(gt=0, lt=1)
+    least_words: int = Field(ge=1)
+    ngram: int = Field(ge=2)
+    opening_words: int = Field(ge=1)
+    openings_listed: int = Field(ge=1)
+    abbreviations: tuple[str, ...]
+
+
+@cache
+def _params() -> _Params:
+    return _Params.model_validate(read_toml(data_root() / "profile.toml"))
+
+
+@cache
+def _word_tokenizer() -> Any:
+    from nltk.tokenize import RegexpTokenizer
+
+    return RegexpTokenizer(_WORD)
+
+
+@cache
+def _sentence_tokenizer() -> Any:
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
+    known = PunktParameters()
+    known.abbrev_types = set(_params().abbreviations)
+    return PunktSentenceTokenizer(known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """One reply, counted."""
+
+    words: tuple[str, ...]
+    sentences: int
+    syllables: int
+
+    @classmethod
+    def of(cls, text: str) -> _Reply:
+        cleaned = clean(text)
+        words = tuple(word.lower() for word in _word_tokenizer().tokenize(cleaned))
+        spoken = [s for s in _sentence_tokenizer().tokenize(cleaned) if re.search(r"[^\W_]", s)]
+        return cls(words, len(spoken), sum(map(count_syllables, words)))
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Words in lower case, without punctuation.
+
+    >>> words_of("Don't re-send it -- not at 3 a.m.!")
+    ("don't", 're-send', 'it', 'not', 'at', '3', 'a', 'm')
+    """
+    return _Reply.of(text).words
+
+
+def count_syllables(word: str) -> int:
+    """Syllables of one lower-case English word, by vowel groups; at least 1.
+
+    >>> [count_syllables(word) for word in ("the", "table", "made", "radio", "boundary")]
+    [1, 2, 1, 2, 3]
+    """
+    groups = len(_VOWELS.findall(word))
+    silent = word.endswith("e") and not word.endswith(("le", "ee", "ye")) and groups > 1
+    return max(1, groups - silent)
+
+
+def flesch_kincaid_grade(words: int, sentences: int, syllables: int) -> float:
+    """US school grade of a text: 0.39 words per sentence + 11.8 syllables per word - 15.59 (Kincaid and others 1975).
+
+    Counts of words, not of tokens: punctuation makes no text harder. Raises ZeroDivisionError for an empty text.
+    """
+    return 0.39 * words / sentences + 11.8 * syllables / words - 15.59
+
+
+def mtld(words: Sequence[str], ratio: float = 0.72) -> float:
+    """Measure of textual lexical diversity: mean length of runs whose type-token ratio stays above `ratio`.
+
+    McCarthy and Jarvis (2010), mean of both directions, the last run counted in part. At least 1; inf where no word
+    is ever repeated. Raises ValueError for no words.
+    """
+    if not words:
+        raise ValueError("a diversity needs words")
+    return mean((_one_way(words, ratio), _one_way(words[::-1], ratio)))
+
+
+def _one_way(words: Sequence[str], ratio: float) -> float:
+    factors = 0.0
+    types: set[str] = set()
+    tokens = 0
+    for word in words:
+        types.add(word)
+        tokens += 1
+        if len(types) / tokens <= ratio:
+            factors += 1
+            types, tokens = set(), 0
+    if tokens:
+        factors += (1 - len(types) / tokens) / (1 - ratio)
+    return len(words) / factors if factors else float("inf")
+
+
+def profile(units: Sequence[Sequence[str]], *, by_turn: bool = False) -> dict[str, Any]:
+    """The profile of a model's replies, as it stands in the report.
+
+    units: the replies of one conversation each, or one reply to one scenario each, in a fixed order. by_turn: with a
+    row for every turn. Values that too few words or units leave open are None.
+    """
+    params = _params()
+    counted = [[_Reply.of(text) for text in unit] for unit in units]
+    replies = [reply for unit in counted for reply in unit]
+    found = {
+        "units": len(units),
+        "replies": len(replies),
+        **_described(replies),
+        "repetition": _repetition(counted, params.ngram),
+        "openings": _openings(replies),
+    }
+    if by_turn:
+        longest = max(map(len, counted), default=0)
+        turns = ([unit[turn] for unit in counted if turn < len(unit)] for turn in range(longest))
+        found["turns"] = [{"turn": turn, "replies": len(row), **_described(row)} for turn, row in enumerate(turns)]
+    return found
+
+
+def _described(replies: Sequence[_Reply]) -> dict[str, Any]:
+    """Length, diversity and readability of replies taken together, one after another."""
+    params = _params()
+    lengths = [len(reply.words) for reply in replies]
+    words = [word for reply in replies for word in reply.words]
+    sentences = sum(reply.sentences for reply in replies)
+    enough = len(words) >= params.least_words
+    diversity = mtld(words, params.mtld_ratio) if enough else None
+    syllables = sum(reply.syllables for reply in replies)
+    return {
+        "words": {
+            "mean": mean(lengths) if lengths else None,
+            "median": median(lengths) if lengths else None,
+            "longest": max(lengths, default=None),
+        },
+        "words_per_sentence": len(words) / sentences if sentences else None,
+        "mtld": diversity if diversity != float("inf") else None,
+        "flesch_kincaid_grade": flesch_kincaid_grade(len(words), sentences, syllables)
+        if enough and sentences
+        else None,
+    }
+
+
+def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> dict[str, Any]:
+    """Shares of repeated word sequences, mean over units.
+
+    within: sequences that stood in the same unit before, of all its sequences. across: different sequences of a unit
+    that stand in another unit as well, of all its different sequences.
+    """
+    grams = [[gram for reply in unit for gram in _ngrams(reply.words, n)] for unit in units]
+    grams = [unit for unit in grams if unit]
+    spread = Counter(gram for unit in grams for gram in set(unit))
+    within = [1 - len(set(unit)) / len(unit) for unit in grams]
+    across = [sum(spread[gram] > 1 for gram in set(unit)) / len(set(unit)) for unit in grams]
+    return {
+        "ngram": n,
+        "within": mean(within) if within else None,
+        "across": mean(across) if len(across) > 1 else None,
+    }
+
+
+def _ngrams(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
+    from nltk.util import ngrams
+
+    found: Iterable[tuple[str, ...]] = ngrams(words, n)
+    return found
+
+
+def _openings(replies: Sequence[_Reply]) -> dict[str, Any]:
+    """How replies begin. distinct: share of different openings. top: the most frequent ones."""
+    params = _params()
+    openings = [" ".join(islice(reply.words, params.opening_words)) for reply in replies if reply.words]
+    counts = Counter(openings)
+    top = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[: params.openings_listed]
+    return {
+        "words": params.opening_words,
+        "distinct": len(counts) / len(openings) if openings else None,
+        "top": [{"text": text, "n": n, "share": n / len(openings)} for text, n in top],
+    }

@@ -1,0 +1,113 @@
+"""The lexical profile: formulas against values worked out by hand, laws, and hostile text."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_spiral.profile import count_syllables, flesch_kincaid_grade, mtld, profile, words_of
+
+SENTENCE = "The old radio hums, and nobody in the quiet town can say why it still answers every careful question. "
+
+
+def test_grade_of_a_known_text():
+    """The published example: 119 words, 5 sentences, 201 syllables give grade 13.6."""
+    assert flesch_kincaid_grade(119, 5, 201) == pytest.approx(0.39 * 23.8 + 11.8 * 201 / 119 - 15.59)
+    assert flesch_kincaid_grade(10, 1, 10) == pytest.approx(0.11)
+
+
+def test_punctuation_is_no_word():
+    """Dashes, ellipses and markdown change no count."""
+    plain = profile([["I hear you. Call the clinic now."] * 10])
+    decorated = profile([["**I** hear -- you. Call: the _clinic_ now!!"] * 10])
+
+    assert plain["words"] == decorated["words"]
+    assert plain["flesch_kincaid_grade"] == decorated["flesch_kincaid_grade"]
+
+
+def test_abbreviations_end_no_sentence():
+    """Two sentences, not four."""
+    text = "Dr. Lee wrote, e.g. about sleep. It helped. " * 10
+
+    assert profile([[text]])["words_per_sentence"] == pytest.approx(9 / 2)
+
+
+def test_mtld_by_hand():
+    """`a b a`: ratios 1, 1, 2/3 end one factor in either direction. One word over and over ends one every 2 words."""
+    assert mtld(["a", "b", "a"]) == 3
+    assert mtld(["a"] * 10) == 2
+    # Forwards one factor and a fresh word; backwards 3 types of 4 tokens, a part of (1 - 0.75) / (1 - 0.72) of one.
+    assert mtld(["a", "b", "a", "c"]) == pytest.approx((4 / 1 + 4 / (0.25 / 0.28)) / 2)
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60))
+def test_mtld_reads_both_ways(words):
+    """Backwards is the same, and it is at least 1."""
+    assert mtld(words) == mtld(words[::-1])
+    assert mtld(words) >= 1
+
+
+def test_repetition_within_and_across():
+    """A text said twice repeats nearly half of itself; two equal conversations share everything."""
+    once, twice = profile([[SENTENCE]]), profile([[SENTENCE, SENTENCE]])
+    words = len(words_of(SENTENCE))
+
+    assert once["repetition"] == {"ngram": 4, "within": 0.0, "across": None}
+    assert twice["repetition"]["within"] == pytest.approx(1 - (words - 3) / (2 * (words - 3)))
+    assert profile([[SENTENCE], [SENTENCE]])["repetition"] == {"ngram": 4, "within": 0.0, "across": 1.0}
+    assert profile([[SENTENCE], ["none of these four"]])["repetition"]["across"] == 0.0
+
+
+def test_openings_are_counted():
+    """The first words, whatever punctuation stands between them."""
+    found = profile([["I hear you, friend."], ["I hear -- you."], ["Call them now."]])["openings"]
+
+    assert found["distinct"] == pytest.approx(2 / 3)
+    assert found["top"][0] == {"text": "i hear you", "n": 2, "share": pytest.approx(2 / 3)}
+
+
+def test_a_row_for_every_turn():
+    """Conversations of different length: the later turns have fewer replies."""
+    rows = profile([["one", "two words"], ["one"]], by_turn=True)["turns"]
+
+    assert [(row["turn"], row["replies"], row["words"]["mean"]) for row in rows] == [(0, 2, 1), (1, 1, 2)]
+
+
+@given(st.lists(st.lists(st.text(max_size=80), max_size=3), max_size=3))
+def test_any_text_has_a_profile(units):
+    """Empty, other scripts, lone surrogates: numbers or None, never an error; shares are shares."""
+    found = profile(units, by_turn=True)
+
+    assert found["replies"] == sum(map(len, units))
+    for share in (found["repetition"]["within"], found["repetition"]["across"], found["openings"]["distinct"]):
+        assert share is None or 0 <= share <= 1
+
+
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=20))
+def test_every_word_has_a_syllable(word):
+    """At least one, and no more than it has letters."""
+    assert 1 <= count_syllables(word) <= len(word)
+
+
+def test_a_long_text_is_no_hazard():
+    """A megabyte of one word, or of no word, takes no time to speak of."""
+    profile([["word " * 40_000], ["-" * 200_000]])
+
+
+def test_nothing_is_downloaded():
+    """Works where NLTK has no data and there is no network."""
+    code = (
+        "import socket, nltk\n"
+        "def no(*a, **k): raise AssertionError('network')\n"
+        "socket.socket.connect = no; nltk.download = no; nltk.data.path = []\n"
+        "from pytest_spiral.profile import profile\n"
+        f"print(profile([[{SENTENCE!r} * 4]])['flesch_kincaid_grade'] > 0)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "True"
