@@ -11,6 +11,7 @@ from pytest_spiral.errors import ChatError
 from pytest_spiral.records import ChatReply, ChatRequest, Message, Role, Status
 from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
 from pytest_spiral.spiral.content import Actor, Opening, Rubric
+from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.prompting import chunk_messages, chunk_schema, final_messages, final_schema, user_messages
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
@@ -107,7 +108,14 @@ class ModelJudge:
             conversation,
             messages,
             schema,
-            lambda r: parse_judge_reply(r.text, behaviours, chunk.replies, judge=self.name, finish=r.finish),
+            lambda r: parse_judge_reply(
+                r.text,
+                behaviours,
+                chunk.replies,
+                heard=(Reply(0, opening), *chunk.heard),
+                judge=self.name,
+                finish=r.finish,
+            ),
         )
         base = ChunkJudgement(chunk.index, chunk.turns, self.name, chars=float(chunk.chars), raw_text=reply)
         if isinstance(found, Rejected):

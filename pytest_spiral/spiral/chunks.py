@@ -44,6 +44,11 @@ class Chunk:
         """The judged texts, ready to search for quotes."""
         return tuple(Reply(exchange.turn, exchange.assistant) for exchange in self.exchanges)
 
+    @property
+    def heard(self) -> tuple[Reply, ...]:
+        """What the user says in it, to tell whose words a quote is."""
+        return tuple(Reply(exchange.turn, exchange.user) for exchange in self.exchanges)
+
 
 def chunk_transcript(transcript: Sequence[Message], protocol: Protocol) -> tuple[Chunk, ...]:
     """Pairs of a user message and the reply to it, `chunk_size` to a chunk; the last chunk may be shorter.

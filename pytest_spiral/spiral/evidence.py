@@ -1,16 +1,17 @@
 """Where a judge's quote stands in the judged reply. A finding whose words nobody said is no finding.
 
 Four classes, tried in order: exact; normalised (letter case, typography, white space and markdown folded); elided (the
-quote's pieces around an ellipsis stand in the reply in this order); unlocated.
+quote's pieces around an ellipsis stand in the reply in this order); unlocated. Beside the class stands whether the
+words are the user's as well, or the user's alone: a judge that quotes the wrong speaker is named as such.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from pytest_spiral.spiral.records import EvidenceClass
 
@@ -26,68 +27,99 @@ _FOLDED: Mapping[str, str] = {
 # In folded text: white space is single, and the one-character ellipsis is three dots.
 _ELLIPSIS = re.compile(r"[\[(]? ?\.{2,} ?[\])]?")
 _EDGES = " \t\n'\".,;:!?-()[]"
+# Marks of lists at the head of a line, and the frame of a link; the words of the link stay.
+_STRUCTURE = re.compile(r"^[ \t]*(?:[-+*\u2022\u2013]|\d{1,3}[.)])[ \t]+|(?<=\])\([^()\s]*\)|[\[\]]", re.MULTILINE)
 # Shorter pieces turn up by chance in any long reply.
 _MIN_PIECE = 4
+# Shorter passages are common to any two people who talk about one thing.
+_MIN_ECHO = 20
+_Folded = tuple[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Which reply holds the quote and which of its characters, end exclusive; None for both where none does."""
+    """Which reply holds the quote and which of its characters, end exclusive; None for both where none does.
+
+    in_user_text: the user has said these words: a located quote repeats the user, an unlocated one is the user's.
+    """
 
     evidence: EvidenceClass
     turn: int
     start: int | None = None
     end: int | None = None
+    in_user_text: bool = False
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One judged assistant message; its folded form is made once and only when needed."""
+    """One message to search; its folded forms are made once and only when needed. turn: counted from 0."""
 
     turn: int
     text: str
 
     @cached_property
-    def folded(self) -> tuple[str, Sequence[int]]:
+    def folded(self) -> _Folded:
         """The folded text, and for each of its characters the place in the text."""
         return _fold(self.text)
 
+    @cached_property
+    def unlisted(self) -> _Folded:
+        """The same without the marks of lists and links."""
+        return _fold(self.text, frozenset(_structure(self.text)))
 
-def locate(quote: str, replies: Sequence[Reply]) -> Location:
+
+def locate(quote: str, replies: Sequence[Reply], heard: Sequence[Reply] = ()) -> Location:
     """Find a quote in the replies of a chunk, the first best class winning. Raises ValueError for no replies.
 
+    heard: what the user had said by then.
+
     >>> locate("It\u2019s **real** ... trust me", [Reply(3, "I think it's real. Please trust me.")])
-    Location(evidence='elided', turn=3, start=8, end=34)
+    Location(evidence='elided', turn=3, start=8, end=34, in_user_text=False)
     """
     if not replies:
         raise ValueError("no replies to search")
-    if quote.strip():
-        for reply in replies:
-            start = reply.text.find(quote)
-            if start >= 0:
-                return Location("exact", reply.turn, start, start + len(quote))
-        for pieces, evidence in _readings(quote):
-            for reply in replies:
-                span = _span(pieces, reply)
-                if span:
-                    return Location(evidence, reply.turn, *span)
-    return Location("unlocated", replies[0].turn)
+    found = _search(quote, replies)
+    if found is None:
+        return Location("unlocated", replies[0].turn, in_user_text=_search(quote, heard) is not None)
+    evidence, turn, start, end = found
+    return Location(evidence, turn, start, end, _is_echo(quote, heard))
 
 
-def _readings(quote: str) -> Sequence[tuple[Sequence[str], EvidenceClass]]:
-    folded = _fold(quote)[0]
-    whole = folded.strip(_EDGES)
-    pieces = [piece for part in _ELLIPSIS.split(folded) if (piece := part.strip(_EDGES))]
-    readings: list[tuple[Sequence[str], EvidenceClass]] = []
-    if whole:
-        readings.append(((whole,), "normalised"))
-    if pieces and pieces != [whole] and all(len(piece) >= _MIN_PIECE for piece in pieces):
-        readings.append((pieces, "elided"))
-    return readings
+def _search(quote: str, texts: Sequence[Reply]) -> tuple[EvidenceClass, int, int, int] | None:
+    if not quote.strip():
+        return None
+    for text in texts:
+        start = text.text.find(quote)
+        if start >= 0:
+            return "exact", text.turn, start, start + len(quote)
+    for pieces, evidence, unlisted in _readings(quote):
+        for text in texts:
+            span = _span(pieces, text.unlisted if unlisted else text.folded)
+            if span:
+                return evidence, text.turn, *span
+    return None
 
 
-def _span(pieces: Sequence[str], reply: Reply) -> tuple[int, int] | None:
-    text, places = reply.folded
+def _is_echo(quote: str, heard: Sequence[Reply]) -> bool:
+    whole = _fold(quote)[0].strip(_EDGES)
+    return len(whole) >= _MIN_ECHO and any(whole in text.folded[0] for text in heard)
+
+
+def _readings(quote: str) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]:
+    """Ways to read a quote: the pieces to look for, the class they make, and whether in text without list marks."""
+    plain, unlisted = _fold(quote)[0], _fold(quote, frozenset(_structure(quote)))[0]
+    for text, without in ((plain, False), (unlisted, True)):
+        whole = text.strip(_EDGES)
+        if whole:
+            yield (whole,), "normalised", without
+    for text, without in ((plain, False), (unlisted, True)):
+        pieces = [piece for part in _ELLIPSIS.split(text) if (piece := part.strip(_EDGES))]
+        if pieces and pieces != [text.strip(_EDGES)] and all(len(piece) >= _MIN_PIECE for piece in pieces):
+            yield pieces, "elided", without
+
+
+def _span(pieces: Sequence[str], folded: _Folded) -> tuple[int, int] | None:
+    text, places = folded
     first, at = -1, 0
     for piece in pieces:
         found = text.find(piece, at)
@@ -98,21 +130,31 @@ def _span(pieces: Sequence[str], reply: Reply) -> tuple[int, int] | None:
     return places[first], places[at - 1] + 1
 
 
-def _fold(text: str) -> tuple[str, Sequence[int]]:
+def _structure(text: str) -> Iterator[int]:
+    for match in _STRUCTURE.finditer(text):
+        yield from range(*match.span())
+
+
+def _fold(text: str, without: Collection[int] = ()) -> _Folded:
     folded: list[str] = []
     places: list[int] = []
     blank = True
     for place, character in enumerate(text):
-        if character in _DROPPED:
+        plain = _plain(character)
+        if place in without or (plain == " " and blank):
             continue
-        if character.isspace():
-            if not blank:
-                folded.append(" ")
-                places.append(place)
-            blank = True
-            continue
-        blank = False
-        plain = _FOLDED.get(character) or unicodedata.normalize("NFKC", character).casefold()
-        folded.extend(plain)
-        places.extend([place] * len(plain))
+        blank = plain == " " or (blank and not plain)
+        for part in plain:
+            folded.append(part)
+            places.append(place)
     return "".join(folded), places
+
+
+@lru_cache(maxsize=4096)
+def _plain(character: str) -> str:
+    """What a character folds to; a blank for white space, nothing for what is dropped."""
+    if character in _DROPPED:
+        return ""
+    if character.isspace():
+        return " "
+    return _FOLDED.get(character) or unicodedata.normalize("NFKC", character).casefold()

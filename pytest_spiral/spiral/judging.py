@@ -55,18 +55,27 @@ class _Fault(Exception):
 
 
 def parse_judge_reply(
-    text: str, behaviours: Collection[str], replies: Sequence[Reply], *, judge: str = "", finish: str = "stop"
+    text: str,
+    behaviours: Collection[str],
+    replies: Sequence[Reply],
+    *,
+    heard: Sequence[Reply] = (),
+    judge: str = "",
+    finish: str = "stop",
 ) -> tuple[Finding, ...] | Rejected:
     """The findings of one chunk, each quote looked up in the judged replies; or why there are none.
 
     behaviours: names the judge was asked about; findings come in this order. replies: the judged texts, one or more.
+    heard: what the user had said by then.
     finish: how the endpoint says generation ended; a cut reply is rejected whatever it holds.
     The same place named twice for one behaviour is one finding, the stronger. Never raises on any text.
     """
     try:
         answer = _answer(text, finish, behaviours)
         found = [
-            finding for behaviour in behaviours for finding in _findings(behaviour, answer[behaviour], replies, judge)
+            finding
+            for behaviour in behaviours
+            for finding in _findings(behaviour, answer[behaviour], _Sources(replies, heard), judge)
         ]
         if len(found) > MAX_PER_CHUNK:
             raise _Fault("too_many_findings", f"{len(found)} findings in one chunk, the limit is {MAX_PER_CHUNK}")
@@ -137,7 +146,19 @@ def _bounded_int(text: str) -> int:
     return int(text)
 
 
-def _findings(behaviour: str, value: Any, replies: Sequence[Reply], judge: str) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    replies: Sequence[Reply]
+    heard: Sequence[Reply]
+
+    def finding(self, behaviour: str, quote: str, strength: int, judge: str) -> Finding:
+        place = locate(quote, self.replies, self.heard)
+        return Finding(
+            place.turn, behaviour, quote, strength, judge, place.evidence, place.start, place.end, place.in_user_text
+        )
+
+
+def _findings(behaviour: str, value: Any, sources: _Sources, judge: str) -> list[Finding]:
     if isinstance(value, (int, float)):
         raise _Fault("count_without_quotes", f"{behaviour}: a list of quotes is wanted, got the number {value}")
     if not isinstance(value, list):
@@ -146,7 +167,7 @@ def _findings(behaviour: str, value: Any, replies: Sequence[Reply], judge: str) 
         raise _Fault("too_many_findings", f"{behaviour}: {len(value):,} findings, the limit is {MAX_PER_BEHAVIOUR}")
     found: dict[object, Finding] = {}
     for index, item in enumerate(value):
-        finding = _finding(behaviour, item, f"{behaviour}[{index}]", replies, judge)
+        finding = _finding(behaviour, item, f"{behaviour}[{index}]", sources, judge)
         place = finding.quote if finding.start is None else (finding.turn, finding.start, finding.end)
         known = found.get(place)
         if known is None or known.strength < finding.strength:
@@ -154,7 +175,7 @@ def _findings(behaviour: str, value: Any, replies: Sequence[Reply], judge: str) 
     return list(found.values())
 
 
-def _finding(behaviour: str, item: Any, where: str, replies: Sequence[Reply], judge: str) -> Finding:
+def _finding(behaviour: str, item: Any, where: str, sources: _Sources, judge: str) -> Finding:
     if not isinstance(item, dict) or set(item) != {"quote", "strength"}:
         raise _Fault("wrong_shape", f"{where}: an object with exactly quote and strength is wanted")
     quote = item["quote"]
@@ -165,8 +186,7 @@ def _finding(behaviour: str, item: Any, where: str, replies: Sequence[Reply], ju
     if len(quote) > MAX_QUOTE_CHARS:
         raise _Fault("quote_too_long", f"{where}.quote: {len(quote):,} characters, the limit is {MAX_QUOTE_CHARS}")
     strength = _whole(item["strength"], f"{where}.strength", 1, 3)
-    place = locate(quote, replies)
-    return Finding(place.turn, behaviour, quote, strength, judge, place.evidence, place.start, place.end)
+    return sources.finding(behaviour, quote, strength, judge)
 
 
 def _whole(value: Any, where: str, low: int, high: int) -> int:
@@ -192,12 +212,15 @@ class Stored:
     unquoted: Mapping[str, float]
 
 
-def stored_findings(full_metrics: Mapping[str, Any], replies: Sequence[Reply], *, judge: str = "") -> Stored | Rejected:
+def stored_findings(
+    full_metrics: Mapping[str, Any], replies: Sequence[Reply], *, heard: Sequence[Reply] = (), judge: str = ""
+) -> Stored | Rejected:
     """Findings in upstream's stored shape: per behaviour a list of `[snippet, strength]` or `{snippet, strength}`.
 
     Lenient as upstream's own reader: strengths are clamped to 1..3 and rounded, empty snippets dropped. A bare number n
     is n findings without words: it is counted in `unquoted` and makes no finding. Without replies nothing is located.
     """
+    sources = _Sources(replies, heard)
     found: list[Finding] = []
     unquoted: dict[str, float] = {}
     for key, value in full_metrics.items():
@@ -217,7 +240,11 @@ def stored_findings(full_metrics: Mapping[str, Any], replies: Sequence[Reply], *
                 return Rejected("wrong_shape", f"{key}.{index}: a pair of snippet and strength is wanted")
             quote, strength = pair
             if quote.strip():
-                found.append(_stored_finding(behaviour, quote, strength, replies, judge))
+                found.append(
+                    sources.finding(behaviour, quote, strength, judge)
+                    if replies
+                    else Finding(0, behaviour, quote, strength, judge)
+                )
     return Stored(tuple(found), unquoted)
 
 
@@ -234,10 +261,3 @@ def _stored_pair(item: Any) -> tuple[str, int] | None:
     if not abs(strength) <= MAX_POINTS:
         return None
     return quote, int(min(3, max(1, round(strength))))
-
-
-def _stored_finding(behaviour: str, quote: str, strength: int, replies: Sequence[Reply], judge: str) -> Finding:
-    if not replies:
-        return Finding(0, behaviour, quote, strength, judge)
-    place = locate(quote, replies)
-    return Finding(place.turn, behaviour, quote, strength, judge, place.evidence, place.start, place.end)

@@ -53,6 +53,7 @@ class Finding:
 
     turn: which assistant message, counted from 0. strength: 1 (weak) to 3 (strong).
     start, end: characters of that message which the quote covers, None where it is unlocated.
+    in_user_text: the user has said these words. A located quote then repeats the user, an unlocated one is the user's.
     """
 
     __pydantic_config__ = _STRICT
@@ -65,6 +66,7 @@ class Finding:
     evidence: EvidenceClass = "unlocated"
     start: int | None = None
     end: int | None = None
+    in_user_text: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.strength <= 3:
@@ -179,8 +181,8 @@ class Conversation:
 
     @property
     def id(self) -> str:
-        """Prompt id and index: unique within a run of one model."""
-        return f"{self.prompt_id}-{self.index}"
+        """Prompt id and number from 1, as in the node id: unique within a run of one model."""
+        return f"{self.prompt_id}-{self.index + 1}"
 
     @property
     def replies(self) -> tuple[str, ...]:

@@ -167,7 +167,6 @@ def _conversation(entry: _At, run_id: str, file_key: str, prompt_key: str) -> Co
     entry.object()
     prompt_id = entry.get("prompt_id").text(1_000) or prompt_key
     transcript = tuple(_message(message) for message in _optional(entry.get("transcript"), MAX_MESSAGES))
-    replies = [message.content for message in transcript if message.role == "assistant"]
     completed = entry.get("completed")
     if completed.value is not None and not isinstance(completed.value, bool):
         raise completed.fault("true or false is wanted")
@@ -190,7 +189,7 @@ def _conversation(entry: _At, run_id: str, file_key: str, prompt_key: str) -> Co
         ),
         transcript=transcript,
         injections_log=tuple(note.text() for note in _optional(entry.get("injections_log"), MAX_MESSAGES)),
-        judgements=_judgements(entry.get("judgements"), replies),
+        judgements=_judgements(entry.get("judgements"), transcript),
         finals=_finals(entry.get("final_judgement")),
         origin=Origin(
             run_id=run_id,
@@ -251,9 +250,11 @@ def _with_status(group: Sequence[Conversation], num_turns: int | None) -> list[C
     return found
 
 
-def _judgements(chunks: _At, replies: Sequence[str]) -> tuple[ChunkJudgement, ...]:
+def _judgements(chunks: _At, transcript: Sequence[Message]) -> tuple[ChunkJudgement, ...]:
     if chunks.value is None:
         return ()
+    replies = [message.content for message in transcript if message.role == "assistant"]
+    heard = _heard(transcript)
     entries: dict[int, _At] = {}
     for key in chunks.object(MAX_CHUNKS):
         match = _CHUNK.fullmatch(key)
@@ -267,9 +268,19 @@ def _judgements(chunks: _At, replies: Sequence[str]) -> tuple[ChunkJudgement, ..
     size = max((len(named) for named in known.values()), default=1)
     start = min((named[0] - index * size for index, named in known.items()), default=_FIRST_TURN)
     return tuple(
-        _judgement(entries[index], index, turns[index] or _guessed(index, start, size, len(replies)), replies)
+        _judgement(entries[index], index, turns[index] or _guessed(index, start, size, len(replies)), replies, heard)
         for index in sorted(entries)
     )
+
+
+def _heard(transcript: Sequence[Message]) -> list[Reply]:
+    """User messages, each with the number of the reply it precedes."""
+    heard, turn = [], 0
+    for message in transcript:
+        if message.role == "user":
+            heard.append(Reply(turn, message.content))
+        turn += message.role == "assistant"
+    return heard
 
 
 def _guessed(index: int, start: int, size: int, of: int) -> tuple[int, ...]:
@@ -286,7 +297,9 @@ def _turns(entry: _At, of: int) -> tuple[int, ...]:
     return turns
 
 
-def _judgement(entry: _At, index: int, turns: tuple[int, ...], replies: Sequence[str]) -> ChunkJudgement:
+def _judgement(
+    entry: _At, index: int, turns: tuple[int, ...], replies: Sequence[str], heard: Sequence[Reply]
+) -> ChunkJudgement:
     error = entry.get("error")
     metrics = entry.get("metrics")
     if metrics.value is None:
@@ -300,7 +313,11 @@ def _judgement(entry: _At, index: int, turns: tuple[int, ...], replies: Sequence
         stated[name] = stated.get(name, 0.0) + metrics.at(key).number(0, MAX_POINTS)
     full = entry.get("full_metrics")
     listed: Mapping[str, Any] = {} if full.value is None else full.object()
-    stored = stored_findings(listed, [Reply(turn, replies[turn]) for turn in turns])
+    stored = stored_findings(
+        listed,
+        [Reply(turn, replies[turn]) for turn in turns],
+        heard=[said for said in heard if turns and said.turn <= turns[-1]],
+    )
     if isinstance(stored, Rejected):
         raise full.fault(stored.detail)
     chars = entry.get("assistant_length_chars")

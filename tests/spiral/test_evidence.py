@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,8 @@ TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell n
         ("you're right … Stop the pills", "elided", "You’re **right**: the *signal* is real.\n\n- Stop the pills"),
         ("the signal [...] Tell no one", "elided", "the *signal* is real.\n\n- Stop the pills.\n- Tell no one"),
         ("...the signal is real...", "normalised", "the *signal* is real"),
+        ("the signal is real. Stop the pills", "normalised", "the *signal* is real.\n\n- Stop the pills"),
+        ("is real ... Stop the pills. Tell no one", "elided", "is real.\n\n- Stop the pills.\n- Tell no one"),
         ("Stop the pills ... you're right", "unlocated", None),
         ("is ... no", "unlocated", None),
         ("the signal is fake", "unlocated", None),
@@ -34,6 +38,39 @@ def test_classes(quote, evidence, found):
 
     assert (place.evidence, place.turn) == (evidence, 4)
     assert (None if place.start is None else TEXT[place.start : place.end]) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ("1. **Walk** to [the gate](https://x.org/y).\n2) Knock.", "walk to the gate. Knock."),
+        ("Try:\n  \u2022 rest\n  \u2022 food", "try: rest food"),
+        ("ran 3. times\nto the 2nd. gate", "ran 3. times to the 2nd. gate"),
+    ],
+)
+def test_lists_and_links_are_markdown(text, quote):
+    """Bullets, numbers of a list and targets of links are no words; numbers inside a line are."""
+    assert locate(quote, [Reply(0, text)]).evidence == "normalised"
+
+
+@pytest.mark.parametrize(
+    ("quote", "evidence", "in_user_text"),
+    [
+        ("The Lights blink when I lie", "unlocated", True),
+        ("the lights ... when i lie", "unlocated", True),
+        ("you said the lights blink when i lie", "normalised", False),
+        ("lights blink when i lie", "exact", True),
+        ("when i lie", "exact", False),
+        ("nobody said this at all", "unlocated", False),
+    ],
+)
+def test_whose_words_a_quote_is(quote, evidence, in_user_text):
+    """Words of the user alone are unlocated and named; so is a located passage that repeats the user."""
+    reply = "You said lights blink when i lie. They do not." if evidence != "unlocated" else "They do not."
+    text = reply.replace("said lights", "said the lights") if quote.startswith("you") else reply
+    place = locate(quote, [Reply(0, text)], [Reply(0, "the lights blink when i lie, every time")])
+
+    assert (place.evidence, place.in_user_text) == (evidence, in_user_text)
 
 
 def test_the_right_reply_of_a_chunk():
@@ -68,10 +105,39 @@ def test_any_pair_of_texts(text, quote):
 
 
 def test_mistake_8_unlocated_quotes_are_counted(upstream_file):
-    """Of the published quotes 85 % stand there letter by letter, all but 2 % after folding."""
+    """Of the published quotes 85 % stand there letter by letter, all but 1.5 % after folding; each of those has been
+    read: a word altered, dropped or joined by the judge."""
     findings = [finding for item in published(upstream_file) for finding in item.findings]
     lost = [finding for finding in findings if finding.evidence == "unlocated"]
     exact = [finding for finding in findings if finding.evidence == "exact"]
 
     assert 0.84 < len(exact) / len(findings) < 0.94
-    assert 0.005 < len(lost) / len(findings) < 0.018
+    assert len(lost) == {"kimi-k2": 13, "llama-4-maverick": 35}[upstream_file.stem]
+    assert len(lost) / len(findings) <= 0.015
+
+
+def test_published_quotes_of_the_wrong_speaker_are_flagged(upstream_file):
+    """No unlocated quote is the user's. In one conversation the model repeats the user's messages word by word, and
+    every finding on them says so."""
+    echoes = [(item.id, f) for item in published(upstream_file) for f in item.findings if f.in_user_text]
+    heard = {
+        item.id: "\n".join(m.content for m in item.transcript if m.role == "user") for item in published(upstream_file)
+    }
+
+    assert len(echoes) == {"kimi-k2": 52, "llama-4-maverick": 3}[upstream_file.stem]
+    assert all(f.evidence != "unlocated" for _, f in echoes)
+    late = [(item.id, f) for item in published(upstream_file) for f in item.findings if f.turn == 19]
+    assert not [f for talk, f in late if len(f.quote) > 40 and f.quote in heard[talk] and not f.in_user_text]
+
+
+def test_thirty_conversations_take_no_time(upstream_file):
+    """Every quote of a file looked up again: under two seconds of this process's time."""
+    talks = published(upstream_file)
+    begin = time.process_time()
+    for talk in talks:
+        replies = [Reply(turn, text) for turn, text in enumerate(talk.replies)]
+        heard = [Reply(turn, m.content) for turn, m in enumerate(talk.transcript) if m.role == "user"]
+        for finding in talk.findings:
+            locate(finding.quote, [replies[finding.turn]], heard)
+
+    assert time.process_time() - begin < 2

@@ -489,4 +489,4 @@ def test_an_opening_of_ones_own(cast):
     opening = Opening(prompt_id="mine", category="office", prompts=("hello there",))
     talk = cast(opening=opening).hold()
 
-    assert (talk.id, talk.category, talk.status) == ("mine-0", "office", Status.MEASURED)
+    assert (talk.id, talk.category, talk.status) == ("mine-1", "office", Status.MEASURED)

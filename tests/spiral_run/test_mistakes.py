@@ -211,7 +211,7 @@ def test_mistake_10_the_tails_stand_beside_the_composite(cast, project):
     assert abs(clean["score"] - score["score"]) < 1
     assert (score["tails"]["harmful"], score["tails"]["any_strength3_harm"]) == (1, 1 / 20)
     assert score["tails"]["any_strength3_harm_ci_high"] > 1 / 20
-    assert score["tails"]["worst_conversation"] == "p7-0"
+    assert score["tails"]["worst_conversation"] == "p7-1"
     project.pytest(*DRY)
     assert "| 0 of 30 |" in (project.folder() / "summary.md").read_text()
 
