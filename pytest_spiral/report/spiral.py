@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pytest_spiral.gates import Decision, Gate, Outcome, Policy, compare
@@ -14,6 +14,7 @@ from pytest_spiral.spiral.consensus import merge_finals
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
+from pytest_spiral.spiral.simulator import SimulatorHealth, first_premises, load_limits, rules_for, simulator_health
 from pytest_spiral.stats import clopper_pearson
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 # What a reader finds in one place and the record holds in several.
-_DERIVED = ("id", "findings", "final_judgement")
+_DERIVED = ("id", "findings", "final_judgement", "simulator")
 MissingAs = Literal["ignored", "worst", "best"]
 
 
@@ -50,12 +51,13 @@ def score_json(model: str, conversations: Sequence[Conversation], context: Spira
     """The score of a model, as it stands in the report. Never a number where nothing was measured."""
     score = score_conversations(conversations, context.protocol, seed=context.seed)
     found = score_to_json(score)
-    blockers = _blockers(model, score, conversations, context)
+    health = _simulator(conversations)
+    blockers = [*_blockers(model, score, conversations, context), *_simulator_blockers(health)]
     return {
         **found,
         "model": model,
         "judges": {"agreement": None, "per_judge": _per_judge(conversations, context)},
-        "simulator_health": _simulator(conversations),
+        "simulator_health": health,
         "counts": count_by_status(conversations),
         "blockers": blockers,
         "publication_ready": not blockers,
@@ -76,11 +78,39 @@ def _per_judge(conversations: Sequence[Conversation], context: SpiralContext) ->
 
 
 def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
-    """Lengths of generated user messages, in characters. What they are worth is for the reader to say."""
+    """How the user model played: lengths of its messages in characters, remarks on them by rule, simulations that
+    collapsed and those held instead, who first brought in the ideas a delusion is made of."""
+    healths = [_health(conversation) for conversation in conversations]
     lengths = sorted(length for conversation in conversations for length in _generated(conversation))
-    if not lengths:
-        return {"messages": 0, "median_chars": None, "longest_chars": None}
-    return {"messages": len(lengths), "median_chars": lengths[len(lengths) // 2], "longest_chars": lengths[-1]}
+    given_up = [reason for conversation in conversations for reason in conversation.given_up]
+    lost = [health.collapse for health in healths if health.collapse]
+    messages = sum(health.messages for health in healths)
+    flagged = sum(health.flagged for health in healths)
+    held = sum(bool(conversation.transcript) for conversation in conversations)
+    return {
+        "messages": messages,
+        "median_chars": lengths[len(lengths) // 2] if lengths else None,
+        "longest_chars": lengths[-1] if lengths else None,
+        "flagged": flagged,
+        "flagged_share": flagged / messages if messages else None,
+        "rules": dict(sorted(Counter(flag.rule for health in healths for flag in health.flags).items())),
+        "simulations": held + len(given_up),
+        "collapsed": len(given_up) + len(lost),
+        "lost": len(lost),
+        "reasons": sorted({*given_up, *lost}),
+        "premises": _premises(conversations),
+    }
+
+
+def _health(conversation: Conversation) -> SimulatorHealth:
+    rules = rules_for(conversation.origin.user_system_prompt)
+    return simulator_health(conversation.transcript, conversation.prompts, rules)
+
+
+def _premises(conversations: Sequence[Conversation]) -> dict[str, int]:
+    """Families of ideas by who first brought them into a conversation."""
+    counts = Counter(who for conversation in conversations for who in first_premises(conversation.transcript).values())
+    return {who: counts[who] for who in ("opening", "user", "assistant")}
 
 
 def _generated(conversation: Conversation) -> list[int]:
@@ -107,6 +137,15 @@ def _blockers(model: str, score: Score, conversations: Sequence[Conversation], c
     return found
 
 
+def _simulator_blockers(health: Mapping[str, Any]) -> list[str]:
+    limit = load_limits().publication.flagged_at_most
+    if health["messages"] and 1000 * health["flagged"] > limit * health["messages"]:
+        return [
+            f"S06 the user model broke rules of its persona in {health['flagged']} of {health['messages']} messages"
+        ]
+    return []
+
+
 def conversation_json(conversation: Conversation) -> dict[str, Any]:
     """A conversation as it stands in the report: everything recorded, and the findings of all judges in one list."""
     found = conversation_to_json(conversation)
@@ -114,6 +153,10 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
         "id": conversation.id,
         **found,
         "findings": [f for j in found["judgements"] for f in j["findings"]],
+        "simulator": {
+            "flags": [asdict(flag) for flag in _health(conversation).flags],
+            "premises": first_premises(conversation.transcript),
+        },
         "final_judgement": dict(merge_finals(conversation.finals)) or None,
     }
 

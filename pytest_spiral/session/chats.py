@@ -91,6 +91,7 @@ class Chats:
             protocol=spiral.protocol,
             seed=settings.seed,
             turns=settings.num_turns,
+            prompt_file=spiral.prompt_file,
         )
 
     def judges(self) -> tuple[Judge, ...]:

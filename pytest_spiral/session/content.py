@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_spiral.session.replay import Recording, load_recording
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.content import (
+    OPENINGS_FILE,
     Actor,
     Opening,
     Rubric,
@@ -26,10 +27,11 @@ __all__ = ["Content", "SpiralContent", "load_content"]
 
 @dataclass(frozen=True)
 class SpiralContent:
-    """What Spiral-Bench asks. own: the openings are the user's."""
+    """What Spiral-Bench asks. own: the openings are the user's. prompt_file: the name of their file."""
 
     openings: tuple[Opening, ...]
     own: bool
+    prompt_file: str
     actor: Actor
     rubric: Rubric
     protocol: Protocol
@@ -75,6 +77,7 @@ class Content:
         return SpiralContent(
             openings=load_openings(self.folder / own if own else None),
             own=own is not None,
+            prompt_file=Path(own).name if own else OPENINGS_FILE,
             actor=load_actor(),
             rubric=load_rubric(protocol.rubric),
             protocol=protocol,

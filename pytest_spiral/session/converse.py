@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from pytest_spiral.errors import ChatError
 from pytest_spiral.records import ChatReply, ChatRequest, Message, Role, Status
 from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
-from pytest_spiral.spiral.content import Actor, Opening, Rubric
+from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Actor, Opening, Rubric
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.prompting import chunk_messages, chunk_schema, final_messages, final_schema, user_messages
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin
 from pytest_spiral.spiral.schedule import injection_schedule
+from pytest_spiral.spiral.simulator import Watch, load_limits
 from pytest_spiral.store import StoredChat
 
 __all__ = ["ConversationUnit", "Judge", "ModelJudge", "Speaker", "Table", "converse", "judge_again"]
@@ -26,6 +27,8 @@ T = TypeVar("T")
 _TRIES_PER_SESSION = 2
 _MOST_SAMPLES = 20
 _NOTHING = "(nothing)"
+# Room for the indexes of a prompt's conversations between one sample of the user model and the next.
+_STRIDE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,10 @@ class ConversationUnit:
     model: str
     prompt_id: str
     index: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < _STRIDE:
+            raise ValueError(f"index: must lie in 0..{_STRIDE - 1}, got {self.index}")
 
     @property
     def id(self) -> str:
@@ -183,6 +190,7 @@ class Table:
     """Everything a conversation needs besides its opening: who speaks, who judges, by which rules.
 
     seed: of the injection schedule. turns: replies of the evaluated model. system: its system prompt, None for none.
+    prompt_file: name of the file that the opening comes from.
     """
 
     evaluated: Speaker
@@ -193,6 +201,7 @@ class Table:
     seed: int | str
     turns: int
     system: str | None = None
+    prompt_file: str = ""
 
 
 class _Cut(Exception):
@@ -208,9 +217,21 @@ async def converse(unit: ConversationUnit, opening: Opening, table: Table) -> Co
     """Hold and judge one conversation.
 
     A call that fails for good leaves an `instrument_failed` conversation with its transcript so far; with the store it
-    is taken up at that very call. The user model is not asked for a message that nobody would answer.
+    is taken up at that very call. The user model is not asked for a message that nobody would answer. Where the user
+    model falls apart the conversation is given up and simulated again from the start, as often in all as
+    `simulator.toml` allows; after that it is `instrument_failed`. Resumed, it takes the same course.
     """
-    talk = _Talk(unit, opening, table)
+    given_up: list[str] = []
+    for simulation in range(load_limits().resimulation.simulations):
+        talk = _Talk(unit, opening, table, simulation)
+        held = replace(await _hold(talk), given_up=tuple(given_up))
+        if talk.collapse is None:
+            break
+        given_up.append(talk.collapse)
+    return held
+
+
+async def _hold(talk: _Talk) -> Conversation:
     status, reason = Status.MEASURED, ""
     try:
         async with asyncio.TaskGroup() as judging:
@@ -218,28 +239,38 @@ async def converse(unit: ConversationUnit, opening: Opening, table: Table) -> Co
                 await talk.hold(judging)
             except _Cut as cut:
                 status, reason = cut.status, cut.reason
+                if talk.collapse is not None:
+                    await talk.stop()
         finals: Sequence[FinalJudgement] = ()
         if status is Status.MEASURED:
-            finals = await asyncio.gather(*(judge.final(talk.name, talk.transcript) for judge in table.judges))
+            judges = talk.table.judges
+            finals = await asyncio.gather(*(judge.final(talk.name, talk.transcript) for judge in judges))
     finally:
         await talk.stop()
-    judgements = sorted((task.result() for task in talk.judging), key=lambda j: (j.index, j.judge))
-    return _unless_unpaid(
-        Conversation(
-            prompt_id=opening.prompt_id,
-            category=opening.category,
-            model=unit.model,
-            index=unit.index,
-            status=status,
-            reason=reason,
-            prompts=opening.prompts,
-            transcript=tuple(talk.transcript),
-            injections_log=tuple(talk.injections_log),
-            judgements=tuple(judgements),
-            finals=tuple(finals),
-            origin=Origin(user_model=table.user.model, evaluated_system_prompt=table.system or ""),
-        )
+    # Whose judgement came in before a collapse is chance.
+    judged = [task.result() for task in talk.judging] if talk.collapse is None else []
+    record = Conversation(
+        prompt_id=talk.opening.prompt_id,
+        category=talk.opening.category,
+        model=talk.unit.model,
+        index=talk.unit.index,
+        status=status,
+        reason=reason,
+        prompts=talk.opening.prompts,
+        transcript=tuple(talk.transcript),
+        injections_log=tuple(talk.injections_log),
+        judgements=tuple(sorted(judged, key=lambda judgement: (judgement.index, judgement.judge))),
+        finals=tuple(finals),
+        origin=Origin(
+            prompt_file=talk.table.prompt_file,
+            instruction_file=PERSONA_FILE,
+            injection_file=INJECTIONS_FILE,
+            user_model=talk.table.user.model,
+            user_system_prompt=talk.table.actor.part(talk.opening.category),
+            evaluated_system_prompt=talk.table.system or "",
+        ),
     )
+    return _unless_unpaid(record)
 
 
 def _unless_unpaid(talk: Conversation) -> Conversation:
@@ -268,14 +299,16 @@ async def judge_again(talk: Conversation, protocol: ScoringProtocol, judges: Seq
 
 
 class _Talk:
-    def __init__(self, unit: ConversationUnit, opening: Opening, table: Table) -> None:
+    def __init__(self, unit: ConversationUnit, opening: Opening, table: Table, simulation: int) -> None:
+        self.unit = unit
+        self.opening = opening
+        self.table = table
         self.name = f"{unit.prompt_id}-{unit.index}"
-        self.transcript: list[Message] = [Message("user", opening.first)]
-        self.injections_log: list[str] = [""]
+        self.transcript: list[Message] = []
+        self.injections_log: list[str] = []
         self.judging: list[asyncio.Task[ChunkJudgement]] = []
-        self._unit = unit
-        self._opening = opening
-        self._table = table
+        self._simulation = simulation
+        self._watch = Watch("shipped")
         self._judged = 0
         scripted = [*opening.prompts[1 : table.turns], *[None] * (table.turns - len(opening.prompts))]
         self._scripted: Sequence[str | None] = scripted[: max(0, table.turns - 1)]
@@ -283,24 +316,37 @@ class _Talk:
         self._injections = injection_schedule(
             table.seed, opening.prompt_id, unit.index, generated, table.actor.injections
         )
+        self._add(Message("user", opening.first))
+
+    @property
+    def collapse(self) -> str | None:
+        """Why the user model plays no longer, None while it does."""
+        return self._watch.collapse
 
     async def hold(self, judging: asyncio.TaskGroup) -> None:
-        for turn in range(self._table.turns):
+        for turn in range(self.table.turns):
             self._add(Message("assistant", await self._reply(turn)))
-            self._start_judges(judging, last=turn == self._table.turns - 1)
+            self._start_judges(judging, last=turn == self.table.turns - 1)
             if turn < len(self._scripted):
                 injection = self._injections[turn]
-                text = self._scripted[turn] or await self._user_turn(turn, injection)
-                self._add(Message("user", text), injection or "")
+                script = self._scripted[turn]
+                text = script or await self._user_turn(turn, injection)
+                self._add(Message("user", text), injection or "", generated=not script)
+                if self.collapse is not None:
+                    raise _Cut(Status.INSTRUMENT_FAILED, f"user model collapsed: {self.collapse}")
 
-    def _add(self, message: Message, injection: str = "") -> None:
+    def _add(self, message: Message, injection: str = "", *, generated: bool = False) -> None:
         self.transcript.append(message)
         self.injections_log.append(injection)
+        if message.role == "user":
+            self._watch.user(message.content, generated=generated)
+        else:
+            self._watch.assistant(message.content)
 
     async def _reply(self, turn: int) -> str:
-        system = [Message("system", self._table.system)] if self._table.system else []
+        system = [Message("system", self.table.system)] if self.table.system else []
         try:
-            reply = await self._table.evaluated.say([*system, *self.transcript], self.name, self._unit.index)
+            reply = await self.table.evaluated.say([*system, *self.transcript], self.name, self.unit.index)
         except ChatError as error:
             raise _Cut(error.leaves, f"evaluated model, turn {turn + 1}: {error.kind}: {error}") from None
         if reply.finish == "length":
@@ -313,15 +359,15 @@ class _Talk:
         return reply.text
 
     async def _user_turn(self, turn: int, injection: str | None) -> str:
-        messages = user_messages(self._table.actor, self._opening.category, self.transcript, injection)
-        index = self._unit.index
+        messages = user_messages(self.table.actor, self.opening.category, self.transcript, injection)
+        index = self.unit.index
         fresh = 0
         for attempt in range(_MOST_SAMPLES):
-            # Epochs of one prompt take their samples in turn, so that no two share one.
-            sample = index + attempt * 1000
-            fresh += not self._table.user.has_said(messages, self.name, sample)
+            # No two conversations on a prompt, simulations of one or attempts at a message share a sample.
+            sample = index + _STRIDE * (attempt + _MOST_SAMPLES * self._simulation)
+            fresh += not self.table.user.has_said(messages, self.name, sample)
             try:
-                reply = await self._table.user.say(messages, self.name, sample)
+                reply = await self.table.user.say(messages, self.name, sample)
             except ChatError as error:
                 raise _Cut(error.leaves, f"user model, turn {turn + 1}: {error.kind}: {error}") from None
             if reply.finish == "stop" and reply.text.strip():
@@ -332,21 +378,19 @@ class _Talk:
 
     def _start_judges(self, judging: asyncio.TaskGroup, *, last: bool) -> None:
         """Every chunk that is whole goes to the judges at once; the last one may be shorter."""
-        protocol = self._table.protocol
+        protocol = self.table.protocol
         chunks = chunk_transcript(self.transcript, protocol)
         whole = [chunk for chunk in chunks if len(chunk.exchanges) == protocol.chunk_size or last]
         for chunk in whole[self._judged :]:
-            for judge in self._table.judges:
-                work = judge.chunk(self.name, self._opening.first, chunk)
-                self.judging.append(judging.create_task(_as_coroutine(work)))
+            for judge in self.table.judges:
+                self.judging.append(judging.create_task(self._judge(judge, chunk)))
         self._judged = len(whole)
+
+    async def _judge(self, judge: Judge, chunk: Chunk) -> ChunkJudgement:
+        return await judge.chunk(self.name, self.opening.first, chunk)
 
     async def stop(self) -> None:
         """Nothing of this conversation goes on in the background."""
         for task in self.judging:
             task.cancel()
         await asyncio.gather(*self.judging, return_exceptions=True)
-
-
-async def _as_coroutine(work: Awaitable[T]) -> T:
-    return await work

@@ -15,8 +15,22 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 
-__all__ = ["Actor", "Opening", "Rubric", "load_actor", "load_openings", "load_rubric", "openings_hash"]
+__all__ = [
+    "INJECTIONS_FILE",
+    "OPENINGS_FILE",
+    "PERSONA_FILE",
+    "Actor",
+    "Opening",
+    "Rubric",
+    "load_actor",
+    "load_openings",
+    "load_rubric",
+    "openings_hash",
+]
 
+PERSONA_FILE = "persona.txt"
+INJECTIONS_FILE = "injections.txt"
+OPENINGS_FILE = "openings.json"
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -47,7 +61,7 @@ def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
 
     Raises `DataError` naming file, index and key.
     """
-    path = path or scenarios_root() / "spiral" / "openings.json"
+    path = path or scenarios_root() / "spiral" / OPENINGS_FILE
     raw = read_json(path)
     if not isinstance(raw, list) or not raw:
         raise DataError(f"{path}: a JSON list of prompts is wanted")
@@ -97,8 +111,8 @@ class Actor:
 def load_actor() -> Actor:
     """The shipped persona, category paragraphs and injections."""
     folder = data_root() / "spiral"
-    persona = "\n".join(_lines(folder / "persona.txt", keep_blank=True)).strip()
-    return Actor(persona, read_toml(folder / "categories.toml"), tuple(_lines(folder / "injections.txt")))
+    persona = "\n".join(_lines(folder / PERSONA_FILE, keep_blank=True)).strip()
+    return Actor(persona, read_toml(folder / "categories.toml"), tuple(_lines(folder / INJECTIONS_FILE)))
 
 
 def _lines(path: Path, keep_blank: bool = False) -> list[str]:

@@ -162,6 +162,7 @@ class Conversation:
     prompts: the scripted user messages, the opening first; None stands for a generated turn.
     injections_log: one entry per message of the transcript, "" where nothing was injected.
     judgements: one per chunk and judge. finals: one per judge.
+    given_up: why earlier simulations of this conversation were given up, in their order.
     """
 
     __pydantic_config__ = _STRICT
@@ -177,6 +178,7 @@ class Conversation:
     injections_log: tuple[str, ...] = ()
     judgements: tuple[ChunkJudgement, ...] = ()
     finals: tuple[FinalJudgement, ...] = ()
+    given_up: tuple[str, ...] = ()
     origin: Origin = Origin()
 
     @property

@@ -22,6 +22,7 @@ from pytest_spiral.resources import read_text
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, Stored, stored_findings
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, behaviour_name
+from pytest_spiral.spiral.simulator import rules_for, simulator_health
 
 __all__ = ["dump_upstream", "load_upstream", "upstream_json", "upstream_key"]
 
@@ -108,8 +109,8 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
     """All conversations of an upstream result file, every quote looked up in the reply it is about.
 
     num_turns: assistant messages of a whole conversation; by default as many as the longest of its run and file has. A
-    shorter one was cut short and is `instrument_failed`, though upstream stores it as completed; one that upstream
-    itself calls not completed is `not_run`.
+    shorter one was cut short and is `instrument_failed`, though upstream stores it as completed, and so is one whose
+    user model collapsed; one that upstream itself calls not completed is `not_run`.
     Raises `DataError` naming file and key path for anything that is not what such a file holds.
     """
     path = Path(path)
@@ -245,7 +246,10 @@ def _with_status(group: Sequence[Conversation], num_turns: int | None) -> list[C
                 item, status=Status.INSTRUMENT_FAILED, reason=f"{cut}: {item.reason}" if item.reason else cut
             )
         elif item.status is Status.MEASURED:
-            item = replace(item, reason="")
+            health = simulator_health(item.transcript, item.prompts, rules_for(item.origin.user_system_prompt))
+            collapsed = Status.INSTRUMENT_FAILED if health.collapse else item.status
+            reason = f"user model collapsed: {health.collapse}" if health.collapse else ""
+            item = replace(item, status=collapsed, reason=reason)
         found.append(item)
     return found
 

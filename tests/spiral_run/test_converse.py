@@ -10,6 +10,7 @@ import pytest
 
 from pytest_spiral.errors import ChatError
 from pytest_spiral.records import ChatReply, Message, Status
+from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.spiral.content import Opening, load_actor, load_rubric
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.schedule import injection_schedule
@@ -490,3 +491,82 @@ def test_an_opening_of_ones_own(cast):
     talk = cast(opening=opening).hold()
 
     assert (talk.id, talk.category, talk.status) == ("mine-1", "office", Status.MEASURED)
+
+
+# The simulator falls apart
+
+
+LOOP = "and the hum is inside the walls and it knows my name "
+
+
+def falls_apart(times, chars=13_780):
+    """A seeker that collapses in its second message, in so many simulations, then plays on."""
+    left = [times]
+
+    def answer(request, number):
+        if len(request.messages) == 5 and left[0]:
+            left[0] -= 1
+            return (LOOP * 400)[:chars]
+        return say(request)
+
+    return answer
+
+
+@pytest.mark.parametrize(("times", "chars"), [(1, 13_780), (2, 18_341)])
+def test_a_collapsed_simulation_is_given_up_and_held_again(cast, times, chars):
+    """Anew from the opening; what was given up is logged, no part of the score, and the same again on resume."""
+    scene = cast(turns=4)
+    scene.user.answer = falls_apart(times, chars)
+    talk = scene.hold()
+    calls = scene.calls
+
+    assert talk.status is Status.MEASURED
+    assert len(talk.given_up) == times
+    assert all("message 2: a message of" in reason for reason in talk.given_up)
+    assert LOOP not in "".join(m.content for m in talk.transcript)
+    assert [j.index for j in talk.judgements] == [0, 1, 2, 3]
+    assert (scene.hold(), scene.calls) == (talk, calls)
+
+
+def test_the_cap_on_simulations(cast):
+    """After the third the conversation is an instrument failure without judgements; resumed, nothing is sent."""
+    scene = cast(turns=4)
+    scene.user.answer = falls_apart(99)
+    talk = scene.hold()
+    calls = scene.calls
+
+    assert talk.status is Status.INSTRUMENT_FAILED
+    assert talk.reason.startswith("user model collapsed: message 2: a message of")
+    assert (len(talk.given_up), talk.judgements, talk.finals) == (2, (), ())
+    assert talk.transcript[-1].content.startswith(LOOP)
+    assert (scene.hold(), scene.calls) == (talk, calls)
+
+
+def test_no_two_conversations_share_a_sample(cast):
+    """Attempts at a message and simulations take samples that no other conversation on the prompt can have."""
+    scene = cast(turns=4)
+    scene.user.answer = lambda request, n: "" if n == 0 else falls_apart_once(request, n)
+    broken = [True]
+
+    def falls_apart_once(request, number):
+        if len(request.messages) == 5 and broken[0]:
+            broken[0] = False
+            return LOOP * 300
+        return say(request)
+
+    scene.hold(index=1)
+    samples = [request.sample for request in scene.user.asked]
+
+    assert all(sample % 1_000_000 == 1 for sample in samples)
+    first = [r.sample for r in scene.user.asked if len(r.messages) == 3]
+    assert len(set(first)) == len(first) == 3
+    with pytest.raises(ValueError, match="index"):
+        ConversationUnit("m", "p", 1_000_000)
+
+
+def test_a_conversation_says_what_made_it(cast):
+    """Persona, files and models, as the result format names them."""
+    origin = cast().hold().origin
+
+    assert origin.user_system_prompt == load_actor().part("theory_development")
+    assert (origin.instruction_file, origin.injection_file) == ("persona.txt", "injections.txt")

@@ -1,0 +1,376 @@
+"""The simulator's health: does the seeker still write like the person it plays, or has it fallen apart?
+
+Every generated user message is read against the rules of its persona and gets flags. Some patterns of flags are a
+collapse: a conversation with a seeker in a loop says nothing about the evaluated model. Cue words decide, no
+understanding: what they cannot see (a contradiction, a lie about the first message) is not flagged.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.hashing import digest
+from pytest_spiral.records import Message
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.spiral.content import load_actor
+
+__all__ = [
+    "Flag",
+    "Limits",
+    "SimulatorHealth",
+    "Watch",
+    "first_premises",
+    "load_limits",
+    "rules_for",
+    "simulator_health",
+]
+
+Speaker = Literal["opening", "user", "assistant"]
+RuleSet = Literal["shipped", "imported"]
+Count = Annotated[int, Field(ge=1)]
+PerMille = Annotated[int, Field(ge=0, le=1000)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Resimulation(_Table):
+    simulations: Annotated[int, Field(ge=1, le=20)]
+
+
+class _Publication(_Table):
+    flagged_at_most: PerMille
+
+
+class _Repetition(_Table):
+    ngram: Count
+    within: PerMille
+    within_words: Count
+    across: PerMille
+    across_ngrams: Count
+    echo_ngram: Count
+    echo: PerMille
+    echo_ngrams: Count
+    sentence_words: Count
+    opener_words: Count
+
+
+class _Collapse(_Table):
+    words: Count
+    within: PerMille
+    within_words: Count
+    looping: Count
+    looping_share: PerMille
+    stalled: Count
+    flipped: Count
+    refused: Count
+
+
+class _Rules(_Table):
+    words_at_least: Count
+    words_at_most: Count
+    chars_at_most: Count
+    paragraphs_at_most: Count
+    capitals_at_most: Annotated[int, Field(ge=0)]
+    markdown: bool
+    repeated_opener: bool
+    offstage: bool
+
+
+class _Cues(_Table):
+    role_flip: str
+    refusal: str
+    out_of_character: str
+    goodbye: str
+    offstage: str
+
+
+class Limits(_Table):
+    """Every threshold and cue, as `simulator.toml` has them."""
+
+    resimulation: _Resimulation
+    publication: _Publication
+    repetition: _Repetition
+    collapse: _Collapse
+    rules: dict[RuleSet, _Rules]
+    cues: _Cues
+    premises: dict[str, str]
+
+    @cached_property
+    def patterns(self) -> Mapping[str, re.Pattern[str]]:
+        """Compiled cues by rule."""
+        return {name: _either(lines) for name, lines in self.cues.model_dump().items()}
+
+    @cached_property
+    def families(self) -> Mapping[str, re.Pattern[str]]:
+        """Compiled cues by family of premises."""
+        return {name: _either(lines) for name, lines in self.premises.items()}
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex SHA-256 of all of it."""
+        return digest(self.model_dump(mode="json"))
+
+
+def _either(lines: str) -> re.Pattern[str]:
+    cues = [line.replace(" ", r"\s+") for line in lines.splitlines() if line.strip()]
+    return re.compile("|".join(f"(?:{cue})" for cue in cues), re.MULTILINE)
+
+
+@cache
+def load_limits(path: Path | None = None) -> Limits:
+    """The shipped thresholds, or those of a file. Raises `DataError` naming file and key."""
+    path = path or data_root() / "spiral" / "simulator.toml"
+    try:
+        limits = Limits.model_validate_json(json.dumps(read_toml(path)))
+        _ = limits.patterns, limits.families
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+    except re.error as error:
+        raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
+    if set(limits.rules) != {"shipped", "imported"}:
+        raise DataError(f"{path}: rules: shipped and imported are wanted")
+    return limits
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A remark on one generated user message. turn: its number among the user messages, the opening being 0.
+
+    rule: too_short, too_long, capitals, paragraphs, markdown, opener, sentence_again, repeats_within, repeats_earlier,
+    echoes_reply, role_flip, refusal, out_of_character, goodbye, offstage. detail: what was seen, for people.
+    """
+
+    turn: int
+    rule: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorHealth:
+    """What can be said about the seeker of one conversation.
+
+    messages: generated user messages. collapse: why the simulation is none, None where it held.
+    """
+
+    messages: int
+    flags: tuple[Flag, ...]
+    collapse: str | None
+
+    @property
+    def flagged(self) -> int:
+        """Messages with at least one flag."""
+        return len({flag.turn for flag in self.flags})
+
+
+def simulator_health(
+    transcript: Sequence[Message], prompts: Sequence[str | None], rules: RuleSet, limits: Limits | None = None
+) -> SimulatorHealth:
+    """Read a whole transcript. prompts: the scripted user messages, None for generated ones; the first is the opening.
+
+    Messages after a collapse are read as well, but the first collapse is the one that counts.
+    """
+    watch = Watch(rules, limits)
+    turn = 0
+    for message in transcript:
+        if message.role == "user":
+            scripted = turn == 0 or (turn < len(prompts) and prompts[turn] is not None)
+            watch.user(message.content, generated=not scripted)
+            turn += 1
+        elif message.role == "assistant":
+            watch.assistant(message.content)
+    return SimulatorHealth(watch.generated, watch.flags, watch.collapse)
+
+
+def first_premises(transcript: Sequence[Message], limits: Limits | None = None) -> dict[str, Speaker]:
+    """Who first brought in each family of ideas that a delusion is made of, for families that occur."""
+    families = dict((limits or load_limits()).families)
+    found: dict[str, Speaker] = {}
+    for place, message in enumerate(transcript):
+        plain = _plain(message.content)
+        speaker: Speaker = "assistant" if message.role == "assistant" else "user" if place else "opening"
+        for name in [name for name, pattern in families.items() if pattern.search(plain)]:
+            found[name] = speaker
+            del families[name]
+    return dict(sorted(found.items()))
+
+
+def rules_for(user_system_prompt: str) -> RuleSet:
+    """Whose rules a seeker is held to: those of the persona it was given."""
+    return "shipped" if user_system_prompt.startswith(load_actor().persona) else "imported"
+
+
+class Watch:
+    """Reads a conversation message by message, so that a collapse is seen as soon as it happens."""
+
+    def __init__(self, rules: RuleSet, limits: Limits | None = None) -> None:
+        self._limits = limits or load_limits()
+        self._rules = self._limits.rules[rules]
+        self._turn = 0
+        self._generated = 0
+        self._flags: list[Flag] = []
+        self._collapse: str | None = None
+        self._runs: dict[str, int] = {}
+        self._seen: set[tuple[str, ...]] = set()
+        self._openers: dict[str, int] = {}
+        self._sentences: dict[str, int] = {}
+        self._messages: dict[str, int] = {}
+        self._reply: list[str] = []
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """Every remark so far."""
+        return tuple(self._flags)
+
+    @property
+    def generated(self) -> int:
+        """Generated messages so far."""
+        return self._generated
+
+    @property
+    def collapse(self) -> str | None:
+        """Why the simulation is none, None while it holds."""
+        return self._collapse
+
+    def assistant(self, text: str) -> None:
+        """The evaluated model's next reply."""
+        self._reply = _words(text)
+
+    def user(self, text: str, *, generated: bool = True) -> None:
+        """The user's next message; only a generated one is read against the rules."""
+        words = _words(text)
+        if generated:
+            self._generated += 1
+            self._read(text, words)
+        self._remember(text, words)
+        self._turn += 1
+
+    def _read(self, text: str, words: Sequence[str]) -> None:
+        found: dict[str, str] = {}
+        self._style(text, words, found)
+        self._cues(text, found)
+        within, across = self._repetition(text, words, found)
+        self._flags += [Flag(self._turn, rule, detail) for rule, detail in found.items()]
+        if self._collapse is None:
+            reason = self._collapsed(words, within, across, found)
+            self._collapse = f"message {self._turn}: {reason}" if reason else None
+
+    def _style(self, text: str, words: Sequence[str], found: dict[str, str]) -> None:
+        rules = self._rules
+        if len(words) < rules.words_at_least:
+            found["too_short"] = f"{len(words)} words"
+        if len(words) > rules.words_at_most or len(text) > rules.chars_at_most:
+            found["too_long"] = f"{len(words)} words, {len(text):,} characters"
+        capitals = [word for word in _TOKEN.findall(text) if word != word.lower()]
+        if len(capitals) > rules.capitals_at_most:
+            found["capitals"] = ", ".join(dict.fromkeys(capitals[:5]))[:80]
+        paragraphs = len([part for part in text.split("\n") if part.strip()])
+        if paragraphs > rules.paragraphs_at_most:
+            found["paragraphs"] = f"{paragraphs} paragraphs"
+        mark = _MARKDOWN.search(text) if rules.markdown else None
+        if mark:
+            found["markdown"] = mark[0].strip()[:20]
+
+    def _cues(self, text: str, found: dict[str, str]) -> None:
+        plain = _plain(text)
+        for rule, pattern in self._limits.patterns.items():
+            if rule == "offstage" and not self._rules.offstage:
+                continue
+            match = pattern.search(plain)
+            if match:
+                found[rule] = match[0].strip()[:80]
+
+    def _repetition(self, text: str, words: Sequence[str], found: dict[str, str]) -> tuple[float, float]:
+        rule = self._limits.repetition
+        grams = _ngrams(words, rule.ngram)
+        within = 1 - len(set(grams)) / len(grams) if grams else 0.0
+        across = sum(gram in self._seen for gram in grams) / len(grams) if grams else 0.0
+        if len(words) >= rule.within_words and 1000 * within >= rule.within:
+            found["repeats_within"] = f"{within:.0%} of its runs of {rule.ngram} words"
+        again = self._messages.get(_plain(text).strip())
+        if again is not None:
+            found["repeats_earlier"] = f"message {again} again"
+            across = 1.0
+        elif len(grams) >= rule.across_ngrams and 1000 * across >= rule.across:
+            found["repeats_earlier"] = f"{across:.0%} of its runs of {rule.ngram} words"
+        else:
+            across = across if len(grams) >= rule.across_ngrams else 0.0
+        said = set(_ngrams(self._reply, rule.echo_ngram))
+        runs = _ngrams(words, rule.echo_ngram)
+        echoed = sum(run in said for run in runs) / len(runs) if runs else 0.0
+        if len(runs) >= rule.echo_ngrams and 1000 * echoed >= rule.echo:
+            found["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
+        if again is None:
+            self._familiar(text, words, found)
+        return within, across
+
+    def _familiar(self, text: str, words: Sequence[str], found: dict[str, str]) -> None:
+        opener = self._opener(words)
+        if self._rules.repeated_opener and opener in self._openers:
+            found["opener"] = f"{opener!r} as in message {self._openers[opener]}"
+        old = next((sentence for sentence in self._long_sentences(text) if sentence in self._sentences), None)
+        if old is not None:
+            found["sentence_again"] = f"{old[:60]!r} as in message {self._sentences[old]}"
+
+    def _collapsed(self, words: Sequence[str], within: float, across: float, found: Mapping[str, str]) -> str | None:
+        limit = self._limits.collapse
+        if len(words) >= limit.words:
+            return f"a message of {len(words):,} words"
+        if len(words) >= limit.within_words and 1000 * within >= limit.within:
+            return f"a message that repeats itself in {within:.0%} of its words"
+        states = (
+            ("messages in a row that repeat earlier ones", 1000 * across >= limit.looping_share, limit.looping),
+            ("messages in a row without content", "too_short" in found, limit.stalled),
+            ("messages in a row in the assistant's part", "role_flip" in found, limit.flipped),
+            ("messages in a row that refuse to play", "refusal" in found, limit.refused),
+        )
+        for name, holds, most in states:
+            self._runs[name] = self._runs.get(name, 0) + 1 if holds else 0
+            if self._runs[name] >= most:
+                return f"{self._runs[name]} {name}"
+        return None
+
+    def _remember(self, text: str, words: Sequence[str]) -> None:
+        self._seen.update(_ngrams(words, self._limits.repetition.ngram))
+        self._messages.setdefault(_plain(text).strip(), self._turn)
+        self._openers.setdefault(self._opener(words), self._turn)
+        for sentence in self._long_sentences(text):
+            self._sentences.setdefault(sentence, self._turn)
+
+    def _opener(self, words: Sequence[str]) -> str:
+        return " ".join(words[: self._limits.repetition.opener_words])
+
+    def _long_sentences(self, text: str) -> list[str]:
+        found = [_words(sentence) for sentence in _SENTENCE.split(text)]
+        return [" ".join(words) for words in found if len(words) >= self._limits.repetition.sentence_words]
+
+
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_SENTENCE = re.compile(r"(?<=[.?!])\s+|\n+")
+_TOKEN = re.compile(r"\w+")
+_MARKDOWN = re.compile(
+    r"^\s*(?:[-*\u2022] |\d{1,2}[.)] |#{1,6} |> |```)|\*\*[^*\n]+\*\*|__[^_\n]+__|`[^`\n]+`|\]\(https?:", re.MULTILINE
+)
+
+
+def _plain(text: str) -> str:
+    return text.replace("\u2019", "'").replace("\u2018", "'").lower()
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(_plain(text))
+
+
+def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[start : start + n]) for start in range(len(words) - n + 1)]
