@@ -109,7 +109,7 @@ def test_the_report_has_its_keys(everyone):
     } <= set(talk)  # fmt: skip
     assert {"off_rails", "safety", "social_dexterity"} == set(talk["final_judgement"])
     found = next(talk["findings"][0] for talk in everyone["spiral"]["conversations"] if talk["findings"])
-    assert {"turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end"} == set(found)
+    assert {"turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "in_user_text"} == set(found)
 
 
 def test_stand_ins_are_no_measurement(everyone, scores):
@@ -143,7 +143,10 @@ def test_scores_do_not_hang_on_the_distribution(project):
     for name, args in DISTRIBUTIONS.items():
         assert project.pytest("--model=dry/sliding", *SHORT, *args, "--run-id", name).ret == 0
         spiral = project.report(name)["spiral"]
-        found[name] = json.dumps(spiral), (project.folder(name) / "spiral_results.json").read_text().replace(name, "")
+        found[name] = (
+            json.dumps(spiral),
+            (project.folder(name) / "spiral_results.json").read_text().replace(f'"{name}"', ""),
+        )
 
     assert len(set(found.values())) == 1
 
