@@ -19,7 +19,7 @@ FOUND_FAULTS = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Exit code 0 done, 1 faults found, 4 wrong input (said on stderr)."""
+    """Run one command. Exit code 0 done, 1 faults found, 4 wrong input (said on stderr); `merge` as a run."""
     parser = _parser()
     try:
         options = parser.parse_args(arguments)
@@ -63,6 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("path", type=Path, help="a run folder, its report.json, or a result file in upstream's format")
     again.add_argument("--protocol", default="per-10k-chars", metavar="NAME", help="default: per-10k-chars")
     _finish(again, _rescore)
+
+    merge = commands.add_parser("merge", help="make one run of its shards; exits like the run: 0, 1, 10 or 11")
+    merge.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="run folders of all shards")
+    merge.add_argument("--run-id", default="merged", metavar="ID", help="name of the whole run (default: merged)")
+    merge.add_argument("--report-dir", type=Path, default=Path("reports"), metavar="DIR", help="default: reports")
+    _finish(merge, _merge)
 
     replies = commands.add_parser("score-replies", help="check replies of a JSONL file of {scenario, reply} objects")
     replies.add_argument("file", type=Path)
@@ -182,6 +188,23 @@ def _rescore(options: argparse.Namespace) -> int:
 
 def _shown(value: float | None, digits: int = 2) -> str:
     return "not measured" if value is None else f"{value:.{digits}f}"
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from pytest_spiral.report.text import summary_lines
+    from pytest_spiral.report.write import write_report
+    from pytest_spiral.session.shards import merge_shards
+    from pytest_spiral.verdict import exit_code
+
+    report = merge_shards(options.paths, options.run_id, Path.cwd(), sys.argv[1:])
+    run_dir = options.report_dir / options.run_id
+    write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
+    if options.json:
+        _print_json({"report": str(run_dir), "verdict": report["verdict"], "gates": report["gates"]})
+    else:
+        for line, _ in summary_lines(report, str(run_dir)):
+            print(line)
+    return exit_code(0, report["verdict"], False)
 
 
 def _score_replies(options: argparse.Namespace) -> int:

@@ -126,6 +126,11 @@ OPTIONS: tuple[Option, ...] = (
         choices=("bound", "point"),
     ),
     Option(
+        "shard",
+        "Run every N-th item from the K-th on; `pytest-spiral merge` makes one run of all N shards",
+        metavar="K/N",
+    ),
+    Option(
         "plan",
         "Print calls, tokens and estimated cost by role, and run nothing; given the --run-id of an existing run, for "
         "what is left of it",

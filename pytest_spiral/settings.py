@@ -44,6 +44,7 @@ class Settings(BaseModel):
     redo_judging: bool
     gate: tuple[str, ...]
     gate_policy: Literal["bound", "point"]
+    shard: str | None
     plan: bool
     max_cost: float | None
     strict_items: bool
@@ -54,6 +55,22 @@ class Settings(BaseModel):
         if not 1 <= value <= 10_000:
             raise ValueError(f"must lie between 1 and 10000, got {value}")
         return value
+
+    @field_validator("shard")
+    @classmethod
+    def _a_share(cls, value: str | None) -> str | None:
+        found = value is not None and re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", value)
+        if value is not None and not (found and int(found[1]) <= int(found[2])):
+            raise ValueError(f"{value!r} is no shard; write K/N with 1 <= K <= N, such as 2/5")
+        return value
+
+    @property
+    def share(self) -> tuple[int, int] | None:
+        """Number and count of shards, None for a whole run."""
+        if self.shard is None:
+            return None
+        k, _, n = self.shard.partition("/")
+        return int(k), int(n)
 
     @field_validator("max_cost")
     @classmethod

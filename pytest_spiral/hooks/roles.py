@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +38,7 @@ from pytest_spiral.session.lead import Lead
 from pytest_spiral.session.plan import RunPlan, category_of, conversation_units, make_plan, parse_gates, scenario_units
 from pytest_spiral.session.rehearsal import Estimate, rehearse
 from pytest_spiral.session.runner import EvaluatedModel, Runner, Unit
+from pytest_spiral.session.shards import share_of
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings, load_environment, make_settings
 from pytest_spiral.spiral.records import (
@@ -49,7 +50,7 @@ from pytest_spiral.spiral.records import (
 )
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.item import Item, item_from_json, item_to_json
-from pytest_spiral.verdict import TERMINATED, exit_code
+from pytest_spiral.verdict import TERMINATED, exit_code, missing_limit
 
 __all__ = ["LeadRole", "Role", "WorkerRole", "take_role"]
 
@@ -125,6 +126,26 @@ class Role:
         if isinstance(collector, pytest.Session) and report.passed:
             report.result = [*report.result, *suite_modules(collector, self.nodes)]
         return report
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """With --shard: leave the items of other shards to them. The same in every process of the run."""
+        share = self.settings.share
+        if share is None:
+            return
+        kept = set(share_of([*self._all_units()], share))
+        own = [item for item in items if _unit_of(item) is None]
+        kept_own = set(share_of(own, share))
+        left = [item for item in items if not (item in kept_own or _unit_of(item) in kept)]
+        if left:
+            self.config.hook.pytest_deselected(items=left)
+            items[:] = [item for item in items if item in kept_own or _unit_of(item) in kept]
+
+    def _all_units(self) -> Iterator[Unit]:
+        if "tempaffect" in self.plan.suites:
+            yield from scenario_units(self.plan, self.content)
+        if "spiral" in self.plan.suites:
+            yield from conversation_units(self.plan, self.content)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -280,12 +301,7 @@ class LeadRole(Role):
         self._catch_sigterm()
 
     def _unit_ids(self) -> set[str]:
-        ids: set[str] = set()
-        if "tempaffect" in self.plan.suites:
-            ids |= {unit.id for unit in scenario_units(self.plan, self.content)}
-        if "spiral" in self.plan.suites:
-            ids |= {unit.id for unit in conversation_units(self.plan, self.content)}
-        return ids
+        return {unit.id for unit in self._all_units()}
 
     @staticmethod
     def _split_arguments(config: pytest.Config, plan: RunPlan) -> tuple[list[str], list[str]]:
@@ -421,7 +437,19 @@ class LeadRole(Role):
             self._say(str(error))
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        session.exitstatus = exit_code(int(exitstatus), self.report["verdict"], self._foreign_failures > 0)
+        verdict = self.report["verdict"]
+        if self.settings.share is not None and verdict != "fail" and not self._lacks_its_share():
+            # One shard has no verdict: all of its own is there, the rest is for the others.
+            verdict = None
+        session.exitstatus = exit_code(int(exitstatus), verdict, self._foreign_failures > 0)
+
+    def _lacks_its_share(self) -> bool:
+        assert self.settings.share is not None
+        wanted = share_of([*self._all_units()], self.settings.share)
+        found: list[Item | Conversation | None] = [self.lead.result(unit) for unit in wanted]
+        measured = (Status.MEASURED, Status.MODEL_FAILED)
+        missing = sum(result is None or result.status not in measured for result in found)
+        return missing > missing_limit(len(wanted))
 
     def _say(self, text: str) -> None:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")

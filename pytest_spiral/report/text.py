@@ -37,6 +37,9 @@ def summary_lines(report: Mapping[str, Any], run_dir: str) -> list[Line]:
     lines += [(f"report: {plain(run_dir)}", "plain")]
     verdict = report["verdict"]
     gated = "" if report["gates"] else " (no gates given)"
+    shard = report["run"]["config"].get("shard")
+    if shard is not None:
+        lines.append((f"shard {shard}: the others are missing here; join them with `pytest-spiral merge`", "plain"))
     lines.append((f"verdict: {verdict.upper()}{gated}", _TONES[verdict]))
     return lines
 

@@ -10,7 +10,7 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.records import Role, Usage
 from pytest_spiral.session.plan import OPTION_OF, ModelPlan
 
-__all__ = ["cost_of", "paid_prices", "usage_by_role"]
+__all__ = ["cost_of", "merge_usage", "paid_prices", "usage_by_role"]
 
 
 def cost_of(row: Mapping[str, Any], price: Price | None) -> float | None:
@@ -49,6 +49,31 @@ def usage_by_role(
         for name, number in numbers.items():
             total[name] += number
         total["cost_usd"] = None if cost is None or total["cost_usd"] is None else total["cost_usd"] + cost
+    return _usage(by_role, missing, unchecked, max_cost, not_run)
+
+
+def merge_usage(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The `usage` of several reports together. A limit on the cost of one of them is none on all."""
+    by_role: dict[str, dict[str, Any]] = {}
+    for role in sorted({role for usage in usages for role in usage["by_role"]}):
+        rows = [usage["by_role"][role] for usage in usages if role in usage["by_role"]]
+        costs = [row["cost_usd"] for row in rows]
+        by_role[role] = {
+            **{name: sum(row[name] for row in rows) for name in rows[0] if name not in ("cost_usd", "cached_share")},
+            "cost_usd": None if None in costs else sum(costs),
+        }
+    return _usage(
+        by_role,
+        {name for usage in usages for name in usage["missing_prices"]},
+        {name for usage in usages for name in usage["unchecked_prices"]},
+        None,
+        sum(usage["not_run_for_cost"] for usage in usages),
+    )
+
+
+def _usage(
+    by_role: dict[str, dict[str, Any]], missing: set[str], unchecked: set[str], max_cost: float | None, not_run: int
+) -> dict[str, Any]:
     for total in by_role.values():
         prompt = total["prompt_tokens"]
         total["cached_share"] = total["cached_tokens"] / prompt if prompt else None

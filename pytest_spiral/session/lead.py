@@ -143,7 +143,6 @@ class Lead:
 
     def context(self, model: str, mode: Mode) -> CardContext:
         """What the card of a model and mode says about this run."""
-        assert self.store is not None
         assert self.preflight is not None
         pinned = lock()
         plan = self.plan.model(model)
@@ -158,17 +157,26 @@ class Lead:
             canary=CANARY,
             seed=self.plan.settings.seed,
             stand_in=plan.kind == "dry",
-            served_models=self.store.served_models(plan.model_id),
+            served_models=self.served_models(plan),
             enforcement_verified=self.enforcement.get(model) if mode == "schema" else None,
             archived=True,
             partner_present=len(self.plan.settings.prompting) == 2,
         )
+
+    def served_models(self, model: ModelPlan) -> tuple[str, ...]:
+        """Names under which endpoints served an evaluated model, sorted."""
+        assert self.store is not None
+        return self.store.served_models(model.model_id)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Scores of models that do not think, computed once."""
         if self._baselines is None:
             self._baselines = baselines(self.content.suite)
         return self._baselines
+
+    def result(self, unit: ScenarioUnit | ConversationUnit) -> Item | Conversation | None:
+        """What has arrived for a unit so far."""
+        return self.items.get(unit) if isinstance(unit, ScenarioUnit) else self.conversations.get(unit)
 
     def usage(self) -> dict[str, Any]:
         """Requests, tokens and cost by role, from the store: the whole life of the run, interruptions included."""

@@ -155,6 +155,9 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
         )
     )
     run_id = settings.run_id or run_name([model.spec for model in models], started_at)
+    if settings.share is not None:
+        # Shards that meet on one machine keep apart.
+        run_id += "-shard{}of{}".format(*settings.share)
     report_dir = Path(settings.report_dir)
     return RunPlan(
         settings=settings,

@@ -1,0 +1,152 @@
+"""`--shard K/N` and `pytest-spiral merge`: divided over machines, and put together as if it had been one run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from pytest_spiral.cli import main
+from pytest_spiral.session.shards import share_of
+
+RUN = (
+    "--model=dry/perfect",
+    "--suite=tempaffect",
+    "--suite=spiral",
+    "--num-turns=2",
+    "--gate",
+    "tempaffect.score >= 0.2",
+)
+# When, under which name and by which command line a run was made.
+ASIDE = ("id", "started_at", "finished_at", "argv")
+
+
+def results(project, run) -> str:
+    """A report, byte for byte, apart from ids and times."""
+    report = project.report(run)
+    for name in ASIDE:
+        del report["run"][name]
+    for name in ("run_id", "report_dir"):
+        del report["run"]["config"][name]
+    return json.dumps(report, indent=1)
+
+
+def conversations(project, run) -> str:
+    """The result file, byte for byte, apart from the run's name."""
+    return (project.folder(run) / "spiral_results.json").read_text().replace(f'"{run}"', '"RUN"')
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One whole run and its three shards, made once."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def shards(project, runs):
+    """Folders of one run whole and in three shards."""
+    if not (runs / "reports").exists():
+        own = "def test_a(): pass\ndef test_b(): pass\n"
+        project.write(test_own__py=own)
+        assert project.pytest(*RUN, "--run-id=whole", "-p", "no:xdist").ret == 0
+        for k, how in ((1, ("-p", "no:xdist")), (2, ("-n", "2")), (3, ("-p", "no:xdist"))):
+            result = project.pytest(*RUN, "--run-id=part", f"--shard={k}/3", *how)
+            assert result.ret == 0, result.outlines
+            result.stdout.fnmatch_lines([f"shard {k}/3: the others are missing here*"])
+        shutil.copytree(project.path / "reports", runs / "reports", symlinks=True)
+    else:
+        shutil.copytree(runs / "reports", project.path / "reports", symlinks=True)
+    return [project.folder(f"part-shard{k}of3") for k in (1, 2, 3)]
+
+
+def test_merged_shards_are_the_whole_run(project, shards):
+    """Byte-identical report, cards and result file; the order in which shards are named does not matter."""
+    assert main(["merge", *map(str, reversed(shards))]) == 0
+
+    assert results(project, "merged") == results(project, "whole")
+    assert project.cards("merged") == project.cards("whole")
+    assert conversations(project, "merged") == conversations(project, "whole")
+
+
+@pytest.mark.parametrize(
+    ("pick", "says"),
+    [
+        ((0, 2), "shards missing: 2/3; all 3 are needed"),
+        ((0, 1, 1, 2), "shard 2/3 is there more than once"),
+    ],
+    ids=["missing", "twice"],
+)
+def test_not_exactly_all_shards_is_refused(shards, pick, says, capsys):
+    """Missing ones and doubles are named."""
+    assert main(["merge", *(str(shards[i]) for i in pick)]) == 4
+
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda r: r["run"]["config"].update(seed=2), "config.seed (1, 2)"),
+        (lambda r: r["run"]["config"].update(num_turns=9, epochs=2), "config.epochs (1, 2); config.num_turns (2, 9)"),
+        (lambda r: r["integrity"]["tempaffect"].update(suite_hash="0" * 64), "integrity.tempaffect.suite_hash"),
+        (lambda r: r["run"]["versions"].update({"pytest-spiral": "9"}), "versions.pytest-spiral"),
+        (lambda r: r["run"]["config"].update(shard="3/4"), "shards of different divisions: K/3, K/4"),
+        (lambda r: r["run"]["config"].update(shard=None), "a whole run, not a shard of one"),
+        (lambda r: r.update(schema_version=99), "report schema 99"),
+        (lambda r: r.pop("run"), "not a report of pytest-spiral"),
+    ],
+    ids=["seed", "two-fields", "suite", "version", "division", "whole", "schema", "foreign"],
+)
+def test_unequal_shards_are_refused_with_the_fields_named(shards, change, says, capsys):
+    """Nothing is merged that is not one run."""
+    file = shards[2] / "report.json"
+    report = json.loads(file.read_text())
+    change(report)
+    file.write_text(json.dumps(report))
+
+    assert main(["merge", *map(str, shards)]) == 4
+
+    assert says in capsys.readouterr().err
+
+
+def test_overlapping_shards_are_refused(shards, capsys):
+    """An item that two shards measured belongs to neither."""
+    first, second = (json.loads((shard / "report.json").read_text()) for shard in shards[:2])
+    second["tempaffect"]["items"].append(first["tempaffect"]["items"][0])
+    (shards[1] / "report.json").write_text(json.dumps(second))
+
+    assert main(["merge", *map(str, shards)]) == 4
+
+    assert "is in another shard as well" in capsys.readouterr().err
+
+
+def test_what_a_shard_lacks_is_missing_in_the_whole(project, shards):
+    """Instrument failures of a shard stay what they are: no verdict."""
+    file = shards[0] / "report.json"
+    report = json.loads(file.read_text())
+    for item in report["tempaffect"]["items"][:6]:
+        item.update(status="instrument_failed", reason="timeout", output=None, points={}, score=None, checks=None)
+    file.write_text(json.dumps(report))
+
+    assert main(["merge", *map(str, shards)]) == 11
+
+    assert project.report("merged")["verdict"] == "incomplete"
+
+
+@pytest.mark.parametrize(("units", "n"), [(0, 3), (2, 3), (10, 3), (150, 7)])
+def test_shares_are_disjoint_and_complete(units, n):
+    """Every unit in exactly one shard, sizes at most one apart."""
+    shares = [share_of(range(units), (k, n)) for k in range(1, n + 1)]
+
+    assert sorted(unit for share in shares for unit in share) == list(range(units))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("value", ["0/3", "4/3", "a/b", "1", "1/0", "-1/2"])
+def test_no_such_shard_is_a_usage_error(project, value):
+    """K from 1 to N."""
+    result = project.here("--model=dry/perfect", f"--shard={value}")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--shard: *such as 2/5*"])
