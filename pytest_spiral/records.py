@@ -10,9 +10,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal
 
-__all__ = ["ChatReply", "ChatRequest", "Message", "Role", "Status", "Usage"]
+__all__ = ["ChatReply", "ChatRequest", "Message", "Role", "Status", "Usage", "digest"]
 
 Role = Literal["evaluated", "user", "judge"]
 
@@ -26,12 +28,17 @@ class Status(StrEnum):
     NOT_RUN = "not_run"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Message:
     """One chat message as the endpoint sees it."""
 
     role: Literal["system", "user", "assistant"]
     content: str
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Of role and content, computed once: a history is hashed message by message, however long it grows."""
+        return digest(self.role.encode() + b"\0" + self.content.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,7 @@ class Usage:
     completion_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChatRequest:
     """One call to a model, with everything that determines its reply.
 
@@ -62,19 +69,23 @@ class ChatRequest:
     sample: int = 0
     unit: str = ""
 
-    @property
+    @cached_property
+    def histories(self) -> tuple[bytes, ...]:
+        """Digests of the first message, the first two, and so on: equal where histories are equal."""
+        return tuple(accumulate((message.digest for message in self.messages), lambda past, new: digest(past + new)))
+
+    @cached_property
     def key(self) -> str:
-        """Hex SHA-256 of everything that determines the reply."""
-        payload = [
-            self.role,
-            self.model,
-            [[m.role, m.content] for m in self.messages],
-            dict(self.params),
-            self.schema,
-            self.sample,
-        ]
+        """Hex digest of everything that determines the reply."""
+        history = self.histories[-1].hex() if self.messages else ""
+        payload = [self.role, self.model, history, dict(self.params), self.schema, self.sample]
         text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return digest(text.encode("ascii")).hex()
+
+
+def digest(data: bytes) -> bytes:
+    """16 bytes of BLAKE2b."""
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,50 +1,78 @@
 """The run store: one SQLite file per run that holds every request and reply the moment it completes.
 
-Messages are stored once, by content. Resuming a run is running it again against its store: a request whose key is
-known is answered from here and never sent twice.
+Nothing is written twice: texts are stored once, a request refers to an earlier one for the history it shares with it,
+and rows are only ever appended. What is known is looked up in memory, so there is no index to keep. Resuming a run is
+running it again against its store: a request whose key is known is answered from here and never sent twice.
 """
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import json
 import secrets
 import sqlite3
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_spiral.chat import ChatModel
+from pytest_spiral.chat.limits import Pace
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.records import ChatReply, ChatRequest, Usage
+from pytest_spiral.records import ChatReply, ChatRequest, Message, Usage, digest
 
 __all__ = ["RunStore", "StoredChat"]
 
 _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
-_FORMAT = 1
+_FORMAT = 2
+# A commit rewrites the last, half-full page of each table: small pages keep that small.
+_PAGE_BYTES = 1024
+_CHECKPOINT_PAGES = 8192
 _TABLES = """
 CREATE TABLE run (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE secret (value TEXT NOT NULL);
-CREATE TABLE message (hash TEXT PRIMARY KEY, role TEXT NOT NULL, content BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE reply (
-  key TEXT PRIMARY KEY, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL, sample INTEGER NOT NULL,
-  params TEXT NOT NULL, schema TEXT, messages TEXT NOT NULL,
-  text BLOB NOT NULL, finish TEXT NOT NULL, served_model TEXT NOT NULL,
+CREATE TABLE text (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE form (id INTEGER PRIMARY KEY, role TEXT NOT NULL, model TEXT NOT NULL, params TEXT NOT NULL, schema TEXT);
+CREATE TABLE exchange (
+  id INTEGER PRIMARY KEY, key BLOB NOT NULL, form INTEGER NOT NULL REFERENCES form, unit TEXT NOT NULL,
+  sample INTEGER NOT NULL,
+  base INTEGER REFERENCES exchange, kept INTEGER NOT NULL, added TEXT NOT NULL,
+  text INTEGER NOT NULL REFERENCES text, finish TEXT NOT NULL, served_model TEXT NOT NULL,
   prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
-  seconds REAL NOT NULL, attempts INTEGER NOT NULL, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-) WITHOUT ROWID;
-CREATE TABLE failure (
-  key TEXT NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL, kind TEXT NOT NULL,
-  message TEXT NOT NULL, attempts INTEGER NOT NULL, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+  seconds REAL NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
 );
+CREATE TABLE failure (
+  id INTEGER PRIMARY KEY, key BLOB NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL,
+  kind TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
+);
+CREATE TABLE pace (
+  id INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, most INTEGER NOT NULL, ceiling INTEGER NOT NULL, reason TEXT NOT NULL,
+  epoch INTEGER NOT NULL, at REAL NOT NULL
+);
+CREATE VIEW reply AS
+  SELECT exchange.id, lower(hex(key)) AS key, role, model, unit, sample, params, schema, text.content AS text, finish,
+    served_model, prompt_tokens, cached_tokens, completion_tokens, seconds, attempts, at
+  FROM exchange JOIN form ON form.id = form JOIN text ON text.id = text;
+CREATE VIEW message AS
+  SELECT DISTINCT json_extract(value, '$[0]') AS role, content
+  FROM exchange, json_each(added) JOIN text ON text.id = json_extract(value, '$[1]')
 """
-_INSERT_REPLY = """
-INSERT OR IGNORE INTO reply
-  (key, role, model, unit, sample, params, schema, messages, text, finish, served_model,
-   prompt_tokens, cached_tokens, completion_tokens, seconds, attempts)
+_INSERT = """
+INSERT INTO exchange
+  (key, form, unit, sample, base, kept, added, text, finish, served_model,
+   prompt_tokens, cached_tokens, completion_tokens, seconds, attempts, at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    request: ChatRequest
+    reply: ChatReply
+    kept: asyncio.Future[ChatReply]
 
 
 class RunStore:
@@ -57,6 +85,13 @@ class RunStore:
         self.path = path
         self._connection = connection
         self._lock = threading.Lock()
+        self._waiting: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
+        # What is in the file, as far as this process has seen it. Ids are those of rows.
+        self._last = 0
+        self._known: dict[str, int] = {}
+        self._texts: dict[bytes, int] = {}
+        self._forms: dict[tuple[str, ...], int] = {}
+        self._histories: dict[bytes, tuple[int, int]] = {}
 
     @classmethod
     def create_or_resume(cls, path: Path, config: Mapping[str, Any]) -> RunStore:
@@ -72,6 +107,7 @@ class RunStore:
                 store._create(config)
             else:
                 store._check(config)
+            store._catch_up()
         except BaseException:
             store.close()
             raise
@@ -80,7 +116,9 @@ class RunStore:
     @classmethod
     def join(cls, path: Path) -> RunStore:
         """Open a store that the leading process has made."""
-        return cls(path, _connect(path))
+        store = cls(path, _connect(path))
+        store._catch_up()
+        return store
 
     def _is_empty(self) -> bool:
         """Whether the file is new, or was left behind by a process that died before it had written anything."""
@@ -95,6 +133,7 @@ class RunStore:
     def _create(self, config: Mapping[str, Any]) -> None:
         rows = [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
         try:
+            self._connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
             self._connection.execute("PRAGMA journal_mode=WAL")
             with self._transaction():
                 for statement in _TABLES.split(";"):
@@ -104,9 +143,7 @@ class RunStore:
                 self._connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
                 self._connection.execute(f"PRAGMA user_version={_FORMAT}")
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path}: the run store cannot be written ({error}); check disk and permissions"
-            ) from None
+            raise self._unwritable(error) from None
 
     def _check(self, config: Mapping[str, Any]) -> None:
         try:
@@ -133,59 +170,177 @@ class RunStore:
                 "Give the same configuration to resume it, or another --run-id for a new run"
             )
 
-    def find(self, key: str) -> ChatReply | None:
+    def find(self, request: ChatRequest) -> ChatReply | None:
         """The stored reply to a request, None if it was never answered."""
+        known = self._known.get(request.key)
+        if known is None:
+            return None
         with self._lock:
             row = self._connection.execute(
-                "SELECT text, finish, served_model, prompt_tokens, cached_tokens, completion_tokens, seconds, attempts "
-                "FROM reply WHERE key = ?",
-                (key,),
+                "SELECT text, content, finish, served_model, prompt_tokens, cached_tokens, completion_tokens, seconds, "
+                "attempts FROM exchange JOIN text ON text.id = text WHERE exchange.id = ?",
+                (known,),
             ).fetchone()
-        if row is None:
-            return None
-        text, finish, served, prompt, cached, completion, seconds, attempts = row
-        return ChatReply(_decode(text), finish, served, Usage(prompt, cached, completion), seconds, attempts)
+        text, content, finish, served, prompt, cached, completion, seconds, attempts = row
+        # What comes after a resumed history refers to it.
+        self._remember(request, known)
+        self._texts[digest(content)] = text
+        return ChatReply(_decode(content), finish, served, Usage(prompt, cached, completion), seconds, attempts)
 
-    def add(self, request: ChatRequest, reply: ChatReply) -> None:
-        """Keep a reply; committed when this returns. A second reply to the same request is dropped."""
-        hashes = []
-        messages = []
-        for message in request.messages:
-            content = _encode(message.content)
-            name = hashlib.sha256(message.role.encode() + b"\0" + content).hexdigest()[:32]
-            hashes.append(name)
-            messages.append((name, message.role, content))
+    def knows(self, request: ChatRequest) -> bool:
+        """Whether a request was answered, as far as this process has seen."""
+        return request.key in self._known
+
+    def messages(self, key: str) -> tuple[Message, ...]:
+        """The messages of an answered request, by its key. Raises `KeyError`."""
+        with self._lock:
+            return tuple(self._messages(self._known[key]))
+
+    def _messages(self, exchange: int) -> list[Message]:
+        base, kept, added = self._connection.execute(
+            "SELECT base, kept, added FROM exchange WHERE id = ?", (exchange,)
+        ).fetchone()
+        found = self._messages(base)[:kept] if base is not None else []
+        for role, text in json.loads(added):
+            (content,) = self._connection.execute("SELECT content FROM text WHERE id = ?", (text,)).fetchone()
+            found.append(Message(role, _decode(content)))
+        return found
+
+    async def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
+        """Keep a reply; committed when this returns. All replies of one turn of the event loop share a commit.
+
+        Returns the reply that counts: of two replies to the same request the first. Raises `StoreError`.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = self._waiting.get(loop)
+        if waiting is None:
+            waiting = self._waiting[loop] = []
+            loop.call_soon(self._commit_waiting, loop)
+        kept: asyncio.Future[ChatReply] = loop.create_future()
+        waiting.append(_Waiting(request, reply, kept))
+        return await kept
+
+    def _commit_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
+        waiting = self._waiting.pop(loop)
+        try:
+            replies = self._commit([(each.request, each.reply) for each in waiting])
+        except StoreError as error:
+            for each in waiting:
+                if not each.kept.done():
+                    each.kept.set_exception(error)
+            return
+        for each, reply in zip(waiting, replies, strict=True):
+            # A unit that was cancelled meanwhile does not wait any more; its reply is kept all the same.
+            if not each.kept.done():
+                each.kept.set_result(reply)
+
+    def add(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
+        """`keep` for code without an event loop."""
+        return self._commit([(request, reply)])[0]
+
+    def _commit(self, answered: Sequence[tuple[ChatRequest, ChatReply]]) -> list[ChatReply]:
+        doubles: list[int] = []
+        with self._writing():
+            for number, (request, reply) in enumerate(answered):
+                if request.key in self._known:
+                    doubles.append(number)
+                else:
+                    self._insert(request, reply)
+        # Another conversation may have asked the very same at the same time: both go on with the reply that is kept.
+        kept = [reply for _, reply in answered]
+        for number in doubles:
+            found = self.find(answered[number][0])
+            assert found is not None
+            kept[number] = found
+        return kept
+
+    def _insert(self, request: ChatRequest, reply: ChatReply) -> None:
+        base, kept = next(
+            (self._histories[past] for past in reversed(request.histories) if past in self._histories), (None, 0)
+        )
+        added = [(message.role, self._text(message.content)) for message in request.messages[kept:]]
         usage = reply.usage
         row = (
-            request.key,
-            request.role,
-            request.model,
+            bytes.fromhex(request.key),
+            self._form(request),
             request.unit,
             request.sample,
-            json.dumps(dict(request.params), sort_keys=True),
-            None if request.schema is None else json.dumps(request.schema, sort_keys=True),
-            json.dumps(hashes),
-            _encode(reply.text),
+            base,
+            kept,
+            json.dumps(added, separators=(",", ":")),
+            self._text(reply.text),
             reply.finish,
             reply.model,
             usage.prompt_tokens,
             usage.cached_tokens,
             usage.completion_tokens,
-            reply.seconds,
+            round(reply.seconds, 3),
             reply.attempts,
+            round(time.time(), 3),
         )
-        with self._lock, self._transaction():
-            self._connection.executemany("INSERT OR IGNORE INTO message VALUES (?, ?, ?)", messages)
-            self._connection.execute(_INSERT_REPLY, row)
+        self._last = self._inserted(_INSERT, row)
+        self._known[request.key] = self._last
+        self._remember(request, self._last)
+
+    def _remember(self, request: ChatRequest, exchange: int) -> None:
+        for length, past in enumerate(request.histories, start=1):
+            self._histories.setdefault(past, (exchange, length))
+
+    def _text(self, text: str) -> int:
+        content = _encode(text)
+        name = digest(content)
+        if name not in self._texts:
+            self._texts[name] = self._inserted("INSERT INTO text (content) VALUES (?)", (content,))
+        return self._texts[name]
+
+    def _form(self, request: ChatRequest) -> int:
+        params = json.dumps(dict(request.params), sort_keys=True)
+        schema = "" if request.schema is None else json.dumps(request.schema, sort_keys=True)
+        name = (request.role, request.model, params, schema)
+        if name not in self._forms:
+            insert = "INSERT INTO form (role, model, params, schema) VALUES (?, ?, ?, nullif(?, ''))"
+            self._forms[name] = self._inserted(insert, name)
+        return self._forms[name]
+
+    def _inserted(self, statement: str, row: Sequence[object]) -> int:
+        number = self._connection.execute(statement, row).lastrowid
+        assert number is not None
+        return number
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
-        """Keep a failed call, for the accounts; it is asked for again on resume."""
-        row = (request.key, request.role, request.model, request.unit, error.kind, str(error), error.attempts)
-        with self._lock, self._transaction():
+        """Keep a failed call, for the accounts; it is asked for again on resume. Raises `StoreError`."""
+        key = bytes.fromhex(request.key)
+        row = (key, request.role, request.model, request.unit, error.kind, str(error), error.attempts, time.time())
+        with self._writing():
             self._connection.execute(
-                "INSERT INTO failure (key, role, model, unit, kind, message, attempts) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO failure (key, role, model, unit, kind, message, attempts, at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A transaction that knows what other processes have written before it. Raises `StoreError`."""
+        with self._lock:
+            try:
+                with self._transaction():
+                    self._catch_up()
+                    yield
+            except sqlite3.Error as error:
+                # What this process believes to be in the file may not be there.
+                self._last = 0
+                for known in (self._known, self._texts, self._forms, self._histories):
+                    known.clear()
+                raise self._unwritable(error) from None
+
+    def _catch_up(self) -> None:
+        new = self._connection.execute("SELECT id, key FROM exchange WHERE id > ? ORDER BY id", (self._last,))
+        for number, key in new:
+            self._known.setdefault(key.hex(), number)
+            self._last = number
+
+    def _unwritable(self, error: Exception) -> StoreError:
+        return StoreError(f"{self.path}: the run store cannot be written ({error}); check disk and permissions")
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._connection)
@@ -195,7 +350,7 @@ class RunStore:
         with self._lock:
             replies = self._connection.execute(
                 "SELECT role, model, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), "
-                "sum(attempts - 1) FROM reply GROUP BY role, model ORDER BY role, model"
+                "sum(attempts - 1) FROM exchange JOIN form ON form.id = form GROUP BY role, model ORDER BY role, model"
             ).fetchall()
             failures = self._connection.execute(
                 "SELECT role, model, count(*), sum(attempts) FROM failure GROUP BY role, model ORDER BY role, model"
@@ -210,6 +365,38 @@ class RunStore:
             row["retries"] += attempts - count
         return [{"role": role, "model": model, **row} for (role, model), row in sorted(found.items())]
 
+    def pace(self, endpoint: str) -> Pace | None:
+        """The limit of an endpoint that holds now, as all processes of the run know it."""
+        with self._lock:
+            return self._pace(endpoint)
+
+    def _pace(self, endpoint: str) -> Pace | None:
+        row = self._connection.execute(
+            "SELECT most, ceiling, reason, epoch, at FROM pace WHERE endpoint = ? ORDER BY id DESC LIMIT 1", (endpoint,)
+        ).fetchone()
+        return row and Pace(*row)
+
+    def set_pace(self, endpoint: str, seen: Pace | None, new: Pace) -> Pace:
+        """Let `new` follow `seen`; where another process was faster, its value holds. Returns what holds."""
+        with self._writing():
+            held = self._pace(endpoint)
+            if held is not None and held != seen:
+                return held
+            row = (endpoint, new.most, new.ceiling, new.reason, new.epoch, new.at)
+            self._connection.execute(
+                "INSERT INTO pace (endpoint, most, ceiling, reason, epoch, at) VALUES (?, ?, ?, ?, ?, ?)", row
+            )
+        return new
+
+    def paces(self) -> dict[str, list[Pace]]:
+        """Every limit every endpoint has had, in order."""
+        with self._lock:
+            rows = self._connection.execute("SELECT endpoint, most, ceiling, reason, epoch, at FROM pace ORDER BY id")
+            found: dict[str, list[Pace]] = {}
+            for endpoint, *values in rows:
+                found.setdefault(endpoint, []).append(Pace(*values))
+        return found
+
     def secret(self) -> str:
         """A random string of this run, the same whenever it is resumed; nothing a model sees tells it."""
         with self._lock:
@@ -218,14 +405,14 @@ class RunStore:
     def has_replies(self) -> bool:
         """Whether anything was answered yet."""
         with self._lock:
-            return self._connection.execute("SELECT 1 FROM reply LIMIT 1").fetchone() is not None
+            return self._connection.execute("SELECT 1 FROM exchange LIMIT 1").fetchone() is not None
 
     def served_models(self, model: str) -> tuple[str, ...]:
         """Names under which endpoints served `model` as the evaluated model, sorted."""
         with self._lock:
             rows = self._connection.execute(
-                "SELECT DISTINCT served_model FROM reply WHERE role = 'evaluated' AND model = ? AND served_model <> '' "
-                "ORDER BY served_model",
+                "SELECT DISTINCT served_model FROM exchange JOIN form ON form.id = form "
+                "WHERE role = 'evaluated' AND model = ? AND served_model <> '' ORDER BY served_model",
                 (model,),
             ).fetchall()
         return tuple(row[0] for row in rows)
@@ -257,10 +444,10 @@ class StoredChat:
 
     def is_stored(self, request: ChatRequest) -> bool:
         """Whether the reply is known already, so that asking costs nothing."""
-        return self._store.find(request.key) is not None
+        return self._store.knows(request)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        found = self._store.find(request.key)
+        found = self._store.find(request)
         if found is not None:
             return found
         try:
@@ -268,9 +455,7 @@ class StoredChat:
         except ChatError as error:
             self._store.add_failure(request, error)
             raise
-        self._store.add(request, reply)
-        # Another conversation may have asked the very same at the same time: both go on with the reply that is kept.
-        return self._store.find(request.key) or reply
+        return await self._store.keep(request, reply)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -280,6 +465,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     except sqlite3.Error as error:
         raise StoreError(
             f"{path}: the run store cannot be opened ({error}); check the path and its permissions"

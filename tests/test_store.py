@@ -83,7 +83,7 @@ def test_hostile_text_survives(store):
     text = "a\ud83d\x00b\U0001f600"
     store.add(request(text), ChatReply(text))
 
-    found = store.find(request(text).key)
+    found = store.find(request(text))
 
     assert found is not None
     assert found.text == text
@@ -96,7 +96,7 @@ def test_failures_are_kept_and_asked_again(store):
     with pytest.raises(ChatError):
         asyncio.run(chat.complete(request()))
 
-    assert store.find(request().key) is None
+    assert store.find(request()) is None
     (row,) = store.usage()
     assert (row["failures"], row["retries"], row["requests"]) == (1, 2, 0)
 
@@ -120,7 +120,7 @@ def test_a_resumed_run_is_the_same_run(tmp_path, store):
 
     again = RunStore.create_or_resume(tmp_path / "run.sqlite", CONFIG)
 
-    found = again.find(request().key)
+    found = again.find(request())
     again.close()
     assert found is not None
     assert found.text == "kept"

@@ -1,7 +1,8 @@
-"""How many requests may be in flight at once in this process, and how that number gives way to a busy endpoint.
+"""How many requests may be in flight at once, and how that number gives way to a busy endpoint.
 
-Additive increase, multiplicative decrease: a 429 halves the limit, a full round of answers at the limit raises it by
-one. Requests sent before a halving say nothing about the new limit, so their 429s do not halve it again.
+Additive increase, multiplicative decrease, as in TCP: a 429 halves the limit. It doubles every round of answers until
+close to where it was halved, and from there on rises by one a round. Requests sent before a halving say nothing about
+the new limit, so their 429s do not halve it again. One limit holds for all processes of a run; each has its share.
 """
 
 from __future__ import annotations
@@ -12,22 +13,67 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
-__all__ = ["LimitChange", "Limiter", "Slot"]
+__all__ = ["Limiter", "Pace", "PaceBook", "PaceInMemory", "Slot", "start"]
 
 # The share of the limit that must be in use for an answer to say anything about a higher limit.
 _SATURATED = 0.8
+# Where, below the limit that was too high, fast growth ends.
+_CLOSE = 0.85
+# Rounds of answers for one step up where it was too high before.
+_PATIENCE = 4
+# How often the limit is looked up that other processes may have changed.
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class LimitChange:
-    """One step of the limit. at: seconds of the limiter's clock."""
+class Pace:
+    """One value of an endpoint's limit. most: requests in flight, over all processes. epoch: halvings so far.
 
-    at: float
-    limit: int
-    reason: Literal["start", "429", "growth"]
+    ceiling: the last value that proved too high, at first the starting one. at: seconds since 1970.
+    """
+
+    most: int
+    ceiling: int
+    reason: Literal["start", "429", "growth"] = "start"
+    epoch: int = 0
+    at: float = 0.0
+
+
+def start(maximum: int) -> Pace:
+    """The limit a session begins with."""
+    return Pace(maximum, maximum, at=time.time())
+
+
+class PaceBook(Protocol):
+    """Where the processes of a run agree on the limits of their endpoints."""
+
+    def pace(self, endpoint: str) -> Pace | None:
+        """The limit that holds now, None before the first."""
+        ...
+
+    def set_pace(self, endpoint: str, seen: Pace | None, new: Pace) -> Pace:
+        """Let `new` follow `seen`; where another process was faster, its value holds. Returns what holds."""
+        ...
+
+
+@dataclass
+class PaceInMemory:
+    """A book for one process. history: every value of every endpoint."""
+
+    history: dict[str, list[Pace]] = field(default_factory=dict)
+
+    def pace(self, endpoint: str) -> Pace | None:
+        return self.history[endpoint][-1] if endpoint in self.history else None
+
+    def set_pace(self, endpoint: str, seen: Pace | None, new: Pace) -> Pace:
+        held = self.pace(endpoint)
+        if held != seen and held is not None:
+            return held
+        self.history.setdefault(endpoint, []).append(new)
+        return new
 
 
 @dataclass(slots=True)
@@ -48,38 +94,58 @@ class Slot:
 
 @dataclass(slots=True)
 class Limiter:
-    """At most `maximum` requests in flight. Belongs to one event loop.
+    """At most `maximum` requests in flight over `of` processes, of which this is number `rank`. One event loop's.
 
-    limit: how many may be in flight now. in_flight, peak: how many are, and were at most.
-    history: every value `limit` has had.
+    limit: how many this process may have in flight now. in_flight, peak: how many are, and were at most.
+    Raises `ValueError` unless every process can have at least one.
     """
 
     maximum: int
-    minimum: int = 1
+    endpoint: str = ""
+    rank: int = 0
+    of: int = 1
+    book: PaceBook = field(default_factory=PaceInMemory)
     clock: Callable[[], float] = time.monotonic
-    limit: int = field(init=False)
     in_flight: int = field(init=False, default=0)
     peak: int = field(init=False, default=0)
-    history: list[LimitChange] = field(init=False, default_factory=list)
-    _epoch: int = field(init=False, default=0)
+    _pace: Pace = field(init=False)
+    _looked: float = field(init=False)
     _answers: int = field(init=False, default=0)
     _order: itertools.count[int] = field(init=False, default_factory=itertools.count)
     _waiting: list[tuple[int, int, asyncio.Future[None]]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.minimum <= self.maximum:
-            raise ValueError(f"need 1 <= minimum <= maximum, got {self.minimum} and {self.maximum}")
-        self._set(self.maximum, "start")
+        if not 0 <= self.rank < self.of <= self.maximum:
+            raise ValueError(f"need 0 <= rank < of <= maximum, got {self.rank}, {self.of} and {self.maximum}")
+        self._looked = self.clock()
+        self._pace = self.book.set_pace(self.endpoint, None, start(self.maximum))
+
+    @property
+    def limit(self) -> int:
+        """This process's share of the limit; the shares of all processes add up to it."""
+        return self._most * (self.rank + 1) // self.of - self._most * self.rank // self.of
+
+    @property
+    def _most(self) -> int:
+        return max(self.of, min(self._pace.most, self.maximum))
 
     @asynccontextmanager
     async def slot(self, priority: int = 0) -> AsyncIterator[Slot]:
         """Wait for a free slot, lowest `priority` first, and hold it."""
         await self._acquire(priority)
         try:
-            yield Slot(self, self._epoch)
+            yield Slot(self, self._pace.epoch)
         finally:
             self.in_flight -= 1
+            self._look()
             self._admit()
+
+    def _look(self) -> None:
+        """See what other processes made of the limit."""
+        now = self.clock()
+        if self.of > 1 and now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._pace = self.book.pace(self.endpoint) or self._pace
 
     async def _acquire(self, priority: int) -> None:
         if self.in_flight < self.limit and not self._waiting:
@@ -110,20 +176,26 @@ class Limiter:
 
     def _throttled(self, epoch: int) -> None:
         self._answers = 0
-        if epoch == self._epoch and self.limit > self.minimum:
-            self._set(max(self.minimum, self.limit // 2), "429")
-            self._epoch += 1
+        most = self._most
+        if epoch == self._pace.epoch and most > self.of:
+            self._turn(Pace(max(self.of, most // 2), most, "429", epoch + 1))
 
     def _succeeded(self, epoch: int) -> None:
-        if epoch != self._epoch or self.limit >= self.maximum:
+        if epoch != self._pace.epoch or self._most >= self.maximum:
             return
         if self._waiting or self.in_flight >= _SATURATED * self.limit:
             self._answers += 1
-        if self._answers >= self.limit:
+        if self._answers >= self._needed():
             self._answers = 0
-            self._set(self.limit + 1, "growth")
+            self._turn(Pace(self._most + 1, self._pace.ceiling, "growth", epoch))
             self._admit()
 
-    def _set(self, limit: int, reason: Literal["start", "429", "growth"]) -> None:
-        self.limit = limit
-        self.history.append(LimitChange(self.clock(), limit, reason))
+    def _needed(self) -> int:
+        """Answers of this process for one step up. All processes count, so together they step once a round."""
+        most, ceiling = self._most, self._pace.ceiling
+        if most < _CLOSE * ceiling:
+            return 1
+        return most if most < ceiling else _PATIENCE * most
+
+    def _turn(self, new: Pace) -> None:
+        self._pace = self.book.set_pace(self.endpoint, self._pace, replace(new, at=time.time()))

@@ -348,6 +348,7 @@ class OpenAICompatible:
 
     limiter: shared bound on requests in flight; without one, `connections` is the only bound.
     budget: shared bound on what may be spent; None for none.
+    total: bound on requests in flight over all endpoints; only looked at with a limiter.
     rng: source of the backoff's jitter. sleep: how a backoff waits.
     """
 
@@ -357,6 +358,7 @@ class OpenAICompatible:
         *,
         limiter: Limiter | None = None,
         budget: Budget | None = None,
+        total: Limiter | None = None,
         connections: int = 64,
         rng: random.Random | None = None,
         sleep: Sleep = asyncio.sleep,
@@ -364,6 +366,7 @@ class OpenAICompatible:
         self.endpoint = endpoint
         self._limiter = limiter
         self._budget = budget
+        self._total = total
         self._connection = _Connection(endpoint, max(connections, limiter.maximum if limiter else 1))
         self._rng = rng or random.Random()
         self._sleep = sleep
@@ -463,6 +466,9 @@ class OpenAICompatible:
             slot = charge = None
             if self._limiter is not None:
                 slot = await stack.enter_async_context(self._limiter.slot(_PRIORITY[request.role]))
+                if self._total is not None:
+                    # After the endpoint's: one that is throttled must not hold what others could use.
+                    await stack.enter_async_context(self._total.slot(_PRIORITY[request.role]))
             if self._budget is not None:
                 charge = await stack.enter_async_context(self._budget.charge(request, body_bytes))
             deadline.reschedule(None if left is None else loop.time() + left)

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -27,6 +27,7 @@ from pytest_spiral.hooks.items import (
     split_arguments,
     suite_modules,
 )
+from pytest_spiral.hooks.shares import Share
 from pytest_spiral.records import Status
 from pytest_spiral.report.build import build_report
 from pytest_spiral.report.costs import plan_lines
@@ -52,28 +53,33 @@ from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.item import Item, item_from_json, item_to_json
 from pytest_spiral.verdict import TERMINATED, exit_code, missing_limit
 
+if TYPE_CHECKING:
+    from pytest_spiral.hooks.xdist import XdistLead
+
 __all__ = ["LeadRole", "Role", "WorkerRole", "take_role"]
 
 RESULT = pytest.StashKey[str]()
-# How often a person waiting at a terminal hears something.
+TIMES = pytest.StashKey[tuple[float, float]]()
+# How often somebody who waits hears something: a person at a terminal, the log of a CI job.
 _PROGRESS_SECONDS = 5.0
+_LOG_SECONDS = 30.0
+_PROGRESS: Any = "progress"
 
 
 def take_role(config: pytest.Config, options: Mapping[str, Any]) -> Role:
     """Register the role of this process. Raises `pytest.UsageError` for whatever the user can mend."""
     role = WorkerRole(config) if hasattr(config, "workerinput") else LeadRole(config, options)
     config.pluginmanager.register(role, "spiral-role")
-    if role.distributes:
+    if isinstance(role, LeadRole) and role.distributes:
         from pytest_spiral.hooks.xdist import XdistLead
 
-        config.pluginmanager.register(XdistLead(role), "spiral-xdist")
+        role.workers = XdistLead(role)
+        config.pluginmanager.register(role.workers, "spiral-xdist")
     return role
 
 
 class Role:
     """What leading and working processes have in common: collecting bundled items and running them."""
-
-    distributes = False
 
     def __init__(self, config: pytest.Config, settings: Settings, content: Content, nodes: Sequence[str]) -> None:
         self.config = config
@@ -83,6 +89,7 @@ class Role:
         self.environ = load_environment(os.environ, config.invocation_params.dir)
         self._runner: Runner | None = None
         self._started = False
+        self._last_progress = time.monotonic()
 
     @property
     def plan(self) -> RunPlan:
@@ -150,17 +157,18 @@ class Role:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Start the units of all items this process is sure to run, before the first one waits."""
-        for ready in self._prefetchable(item, nextitem):
-            unit = _unit_of(ready)
-            if unit is not None and not _is_skipped(ready):
-                self.runner.submit(unit)
+        ready = self._prefetchable(item, nextitem)
+        units = [unit for each in ready if (unit := _unit_of(each)) is not None and not _is_skipped(each)]
+        # The longest first: a conversation takes as long as all its turns.
+        for unit in sorted(units, key=lambda unit: isinstance(unit, ScenarioUnit)):
+            self.runner.submit(unit)
 
     def _prefetchable(self, item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytest.Item]:
         raise NotImplementedError
 
     def scenario_result(self, item: pytest.Item, unit: ScenarioUnit) -> ScenarioResult:
         """Wait for a unit. Raises `InstrumentFailure` where nothing was measured."""
-        found: Item = self.runner.wait(unit, self._tick)
+        found: Item = self._result(item, unit)
         failure = f"{found.reason}: {found.detail}" if found.status is Status.INSTRUMENT_FAILED else None
         self._send_home(item, "tempaffect", item_to_json(found), failure)
         if found.status is Status.NOT_RUN:
@@ -170,7 +178,7 @@ class Role:
 
     def conversation_result(self, item: pytest.Item, unit: ConversationUnit) -> ConversationResult:
         """Wait for a conversation. Raises `InstrumentFailure` where it could not be held or not be judged."""
-        found: Conversation = self.runner.wait(unit, self._tick)
+        found: Conversation = self._result(item, unit)
         harm = self.content.spiral.protocol.harm
         severe = [f for f in found.findings if f.behaviour == harm and f.strength == 3 and f.evidence != "unlocated"]
         refused = severe if self.settings.strict_items else ()
@@ -180,13 +188,32 @@ class Role:
             pytest.skip(plain(found.reason))
         return ConversationResult(found, refused)
 
+    def _result(self, item: pytest.Item, unit: Unit) -> Any:
+        if getattr(item, "execution_count", 1) > 1:
+            # Run again by a plugin for reruns: what was measured stays as it is.
+            self.runner.retry(unit)
+        found = self.runner.wait(unit, lambda: self._tick(item))
+        item.stash[TIMES] = self.runner.times(unit)
+        return found
+
     def _send_home(self, item: pytest.Item, suite: str, payload: Mapping[str, Any], failure: str | None) -> None:
         item.stash[RESULT] = json.dumps({"suite": suite, "failure": failure, "result": payload})
         if failure is not None:
             raise InstrumentFailure(failure)
 
-    def _tick(self) -> None:
-        return None
+    def _tick(self, item: pytest.Item) -> None:
+        """Called while `item` is waited for."""
+        interval = self._interval()
+        now = time.monotonic()
+        if now - self._last_progress >= interval:
+            self._last_progress = now
+            self._tell(item, *self.runner.progress())
+
+    def _interval(self) -> float:
+        raise NotImplementedError
+
+    def _tell(self, item: pytest.Item, done: int, submitted: int) -> None:
+        raise NotImplementedError
 
     def chat_model(self) -> EvaluatedModel:
         """The first evaluated model, for a user's own tests."""
@@ -196,6 +223,11 @@ class Role:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
         """Let the measurement ride home on the test report, as one ASCII string that any channel can carry."""
         report: pytest.TestReport = yield
+        times = item.stash.get(TIMES, None)
+        if times is not None and report.when == "setup":
+            # The unit's own, which was under way long before anybody waited for it.
+            report.start, report.duration = times
+            report.stop = report.start + report.duration
         payload = item.stash.get(RESULT, None)
         if payload is not None:
             report.__dict__["spiral"] = payload
@@ -252,6 +284,7 @@ class WorkerRole(Role):
         self._plan = RunPlan.model_validate_json(handed["plan"])
         content = load_content(self._plan.settings, Path(handed["folder"]))
         super().__init__(config, self._plan.settings, content, handed["nodes"])
+        self._share = Share.model_validate_json(handed["share"]) if handed["share"] else None
         config.args = list(handed["args"])
 
     @property
@@ -266,8 +299,30 @@ class WorkerRole(Role):
         return self._runner
 
     def _prefetchable(self, item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytest.Item]:
-        # xdist may still take other items away from this worker; these two it cannot.
-        return [item] if nextitem is None else [item, nextitem]
+        if self._share is None:
+            # xdist may still take other items away from this worker; these two it cannot.
+            return [item] if nextitem is None else [item, nextitem]
+        if self._started:
+            return []
+        self._started = True
+        items = item.session.items
+        return [items[index] for index in self._share.of_collection([each.nodeid for each in items])]
+
+    def _interval(self) -> float:
+        return _PROGRESS_SECONDS
+
+    def _tell(self, item: pytest.Item, done: int, submitted: int) -> None:
+        # A worker has no terminal; what it has to say travels like a test report.
+        report = pytest.TestReport(
+            nodeid=item.nodeid,
+            location=item.location,
+            keywords={},
+            outcome="passed",
+            longrepr=None,
+            when=_PROGRESS,
+        )
+        report.__dict__["spiral_progress"] = [done, submitted]
+        item.ihook.pytest_runtest_logreport(report=report)
 
 
 class LeadRole(Role):
@@ -293,11 +348,15 @@ class LeadRole(Role):
         self.estimates: Sequence[Estimate] | None = None
         self._foreign_failures = 0
         self._terminated = False
-        self._last_progress = time.monotonic()
         if settings.plan and config.getoption("dist", "no") != "no":
             # Nothing runs, so there is nothing to distribute.
             config.option.dist, config.option.tx = "no", []
-        self.distributes = config.getoption("dist", "no") != "no" and not config.getoption("collectonly")
+        self.workers: XdistLead | None = None
+        self._workers_progress: dict[str, tuple[int, int]] = {}
+        self._distribution: str = config.getoption("dist", "no")
+        if self._distribution == "each":
+            raise pytest.UsageError("--dist each would ask every model everything once per worker; leave it out")
+        self.distributes = self._distribution != "no" and not config.getoption("collectonly")
         self._catch_sigterm()
 
     def _unit_ids(self) -> set[str]:
@@ -367,6 +426,8 @@ class LeadRole(Role):
         """Name the run, its models and its resume handle."""
         models = ", ".join(plain(model.spec) for model in self.plan.models)
         lines = [f"spiral: {models}; suites {', '.join(self.plan.suites)}; run {self.plan.run_id}"]
+        if self._distribution not in ("no", "load"):
+            lines.append(f"spiral: --dist {self._distribution} hands out items one by one: workers ask two at a time")
         if self.settings.replay:
             lines.append(f"spiral: recorded in {plain(self.settings.replay)}")
         actors = [f"seeker {plain(self.plan.user.spec)}"] if self.plan.user else []
@@ -381,21 +442,37 @@ class LeadRole(Role):
         self._started = True
         return item.session.items
 
-    def _tick(self) -> None:
-        """Tell a person at a terminal how far it is; say nothing into a pipe."""
-        now = time.monotonic()
+    def _interval(self) -> float:
+        return _PROGRESS_SECONDS if sys.stdout.isatty() else _LOG_SECONDS
+
+    def _tell(self, item: object, done: int, submitted: int) -> None:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None or not sys.stdout.isatty() or now - self._last_progress < _PROGRESS_SECONDS:
+        if reporter is None:
             return
-        self._last_progress = now
-        done, submitted = self.runner.progress()
         capture = self.config.pluginmanager.get_plugin("capturemanager")
         with capture.global_and_fixture_disabled() if capture else nullcontext():
             reporter.ensure_newline()
-            reporter.write_line(f"spiral: {done} of {submitted} answered")
+            reporter.write_line(f"spiral: {done} of {submitted} done")
+
+    def _hear(self, report: pytest.TestReport) -> None:
+        """What a worker says while it waits; at most as often as one process would speak."""
+        self._workers_progress[report.__dict__["worker_id"]] = tuple(report.__dict__["spiral_progress"])
+        now = time.monotonic()
+        if now - self._last_progress >= self._interval():
+            self._last_progress = now
+            done, submitted = (sum(numbers) for numbers in zip(*self._workers_progress.values(), strict=True))
+            self._tell(report, done, submitted)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Progress is no outcome: no dot, no count."""
+        return ("", "", "") if report.when == _PROGRESS else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the measurements, and tell failures of tests from failures of instruments."""
+        if report.when == _PROGRESS:
+            self._hear(report)
+            return
         payload = json.loads(report.__dict__.get("spiral") or "null")
         if payload is not None:
             self._keep(payload["suite"], payload["result"])
@@ -427,6 +504,8 @@ class LeadRole(Role):
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         # -x and --maxfail stop early without another exit status.
         complete = ended and not (session.shouldfail or session.shouldstop)
+        if complete and self.workers is not None:
+            self._miss(self.workers.lost())
         try:
             results = self.lead.results(
                 argv=list(self.config.invocation_params.args), finished_at=datetime.now(UTC), complete=complete
@@ -450,6 +529,13 @@ class LeadRole(Role):
         measured = (Status.MEASURED, Status.MODEL_FAILED)
         missing = sum(result is None or result.status not in measured for result in found)
         return missing > missing_limit(len(wanted))
+
+    def _miss(self, lost: Sequence[str]) -> None:
+        """Items that workers were given and never reported: they must not go unnoticed."""
+        if lost:
+            self._say(f"{len(lost)} items were given to workers and never reported, the first {lost[0]}")
+        # Bundled ones are missing from the report, which decides what that means.
+        self._foreign_failures += sum(name.partition("::")[0] not in SUITE_FILES.values() for name in lost)
 
     def _say(self, text: str) -> None:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")

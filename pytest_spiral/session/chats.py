@@ -23,7 +23,7 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement
 from pytest_spiral.store import RunStore, StoredChat
 
-__all__ = ["Chats", "LexicalJudge", "endpoint_of", "open_budget"]
+__all__ = ["Chats", "LexicalJudge", "endpoint_of", "open_budget", "pace_name"]
 
 # Bound on strings of enforced JSON where a small local model would never close one by itself, in characters.
 _LOCAL_STRING = 240
@@ -44,6 +44,12 @@ def open_budget(plan: RunPlan) -> Budget | None:
     return Budget(Ledger(plan.store_path), limit, paid_prices(plan.everybody))
 
 
+def pace_name(model: ModelPlan) -> str:
+    """Under which name the limit of a model that is reached over HTTP is agreed upon."""
+    assert model.endpoint is not None
+    return model.endpoint.base_url if model.concurrency is None else f"{model.endpoint.base_url} {model.model_id}"
+
+
 class Chats:
     """The models of one process. Each is made when first asked for; those on one endpoint share its bound."""
 
@@ -54,6 +60,8 @@ class Chats:
         self._environ = environ
         self._limiters: dict[str, Limiter] = {}
         self._budget = open_budget(plan)
+        # Never changes, so that no process need look it up.
+        self._total = Limiter(plan.settings.concurrency, rank=plan.rank, of=plan.workers)
         self._made: dict[tuple[str, str, SuiteName], StoredChat] = {}
 
     def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
@@ -71,12 +79,16 @@ class Chats:
                 return DryAssistant(model.spec)
             return DryScenarioModel(model.spec, self._content.suite)
         endpoint = endpoint_of(model, self._environ)
-        limiter = self._limiters.get(endpoint.base_url)
-        if limiter is None:
-            together = min(self._plan.settings.concurrency, model.concurrency or self._plan.settings.concurrency)
-            limiter = self._limiters[endpoint.base_url] = Limiter(max(1, together // self._plan.workers))
         rng = random.Random(f"{self._plan.settings.seed}-backoff-{model.role}-{model.spec}")
-        return OpenAICompatible(endpoint, limiter=limiter, budget=self._budget, rng=rng)
+        return OpenAICompatible(endpoint, limiter=self._limiter(model), total=self._total, budget=self._budget, rng=rng)
+
+    def _limiter(self, model: ModelPlan) -> Limiter:
+        """One for all models on an endpoint, apart from those with a limit of their own."""
+        name = pace_name(model)
+        if name not in self._limiters:
+            plan = self._plan
+            self._limiters[name] = Limiter(plan.most_in_flight(model), name, plan.rank, plan.workers, self._store)
+        return self._limiters[name]
 
     def table(self, spec: str) -> Table:
         """Everything a conversation with an evaluated model needs."""

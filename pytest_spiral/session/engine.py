@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
@@ -26,13 +27,29 @@ class Engine:
         self._thread = threading.Thread(target=self._loop.run_forever, name="spiral-engine", daemon=True)
         self._thread.start()
         self._futures: dict[Hashable, concurrent.futures.Future[Any]] = {}
+        self._times: dict[Hashable, tuple[float, float]] = {}
 
     def submit(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start the unit `key`; a unit that is already known is not started again."""
         known = self._futures.get(key)
         if known is None:
-            known = self._futures[key] = asyncio.run_coroutine_threadsafe(make(), self._loop)
+            known = self._futures[key] = self.start(self._timed(key, make()))
         return known
+
+    async def _timed(self, key: Hashable, work: Coroutine[Any, Any, T]) -> T:
+        at, began = time.time(), time.perf_counter()
+        try:
+            return await work
+        finally:
+            self._times[key] = at, time.perf_counter() - began
+
+    def times(self, key: Hashable) -> tuple[float, float]:
+        """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
+        return self._times[key]
+
+    def forget(self, key: Hashable) -> None:
+        """Let the unit be started anew when it is submitted again."""
+        self._futures.pop(key, None)
 
     def wait(self, future: concurrent.futures.Future[T], tick: Callable[[], None] | None = None) -> T:
         """Result of a unit. Waits in short steps, so that Ctrl-C is heard, and calls `tick` after each."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_spiral.chat.budget import Budget, Ledger
 from pytest_spiral.chat.endpoint import Secret
+from pytest_spiral.chat.limits import start
 from pytest_spiral.chat.local import LocalServer, locate
 from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.chat.parameters import local_models
@@ -23,7 +24,7 @@ from pytest_spiral.errors import ChatError, ConfigError, StoreError
 from pytest_spiral.records import Status
 from pytest_spiral.report.build import RunResults
 from pytest_spiral.report.spiral import SpiralContext
-from pytest_spiral.session.chats import endpoint_of
+from pytest_spiral.session.chats import endpoint_of, pace_name
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.costs import paid_prices, usage_by_role
@@ -76,6 +77,11 @@ class Lead:
                 "judges": tuple(ready[judge.role, judge.spec] for judge in self.plan.judges),
             }
         )
+        # Whatever an earlier session of this run was throttled to.
+        for model in self.plan.everybody:
+            if model.endpoint is not None:
+                name = pace_name(model)
+                self.store.set_pace(name, self.store.pace(name), start(self.plan.most_in_flight(model)))
 
     def _keep_accounts(self) -> None:
         """With --max-cost: check that it can be kept, and take over what earlier sessions have spent."""

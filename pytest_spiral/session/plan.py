@@ -72,7 +72,10 @@ class ModelPlan(BaseModel):
 
 
 class RunPlan(BaseModel):
-    """One run. The same in the leading process and in every worker."""
+    """One run. The same in the leading process and in every worker, apart from the worker's place among the others.
+
+    workers, rank: processes that send requests, and which of them this is, counted from 0.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -84,6 +87,7 @@ class RunPlan(BaseModel):
     user: ModelPlan | None = None
     judges: tuple[ModelPlan, ...] = ()
     workers: int = 1
+    rank: int = 0
 
     @property
     def store_path(self) -> Path:
@@ -91,6 +95,15 @@ class RunPlan(BaseModel):
 
     def model(self, spec: str) -> ModelPlan:
         return next(model for model in self.models if model.spec == spec)
+
+    def most_in_flight(self, model: ModelPlan) -> int:
+        """Requests to a model that may be in flight at once, over all processes together."""
+        return min(self.settings.concurrency, model.concurrency or self.settings.concurrency)
+
+    def active_workers(self, workers: int) -> int:
+        """How many of so many workers run items: each must be allowed one request in flight at least."""
+        asked = (model for model in self.everybody if model.kind in ("remote", "local"))
+        return min([workers, *(self.most_in_flight(model) for model in asked)])
 
     @property
     def everybody(self) -> tuple[ModelPlan, ...]:

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from pytest_spiral.chat import ChatModel
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.records import ChatReply, ChatRequest, Message
+from pytest_spiral.records import ChatReply, ChatRequest, Message, Status
 from pytest_spiral.session.chats import Chats
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit, Judge, converse, judge_again
@@ -76,6 +76,16 @@ class Runner:
         scenario = self._content.suite[unit.scenario_id]
         chat = self._chats.of(model, "tempaffect")
         return await ask_scenario(unit, scenario, model.model_id, model.params["tempaffect"], chat)
+
+    def retry(self, unit: Unit) -> None:
+        """Let a unit be worked on again that its instruments failed."""
+        future = self.submit(unit)
+        if future.done() and future.result().status is Status.INSTRUMENT_FAILED:
+            self.engine.forget(unit)
+
+    def times(self, unit: Unit) -> tuple[float, float]:
+        """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
+        return self.engine.times(unit)
 
     def wait(self, unit: Unit, tick: Callable[[], None] | None = None) -> Any:
         """The unit's result, waited for: an `Item` or a `Conversation`."""

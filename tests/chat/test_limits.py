@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pytest_spiral.chat.limits import Limiter
+from pytest_spiral.chat.limits import Limiter, PaceInMemory
 
 pytestmark = pytest.mark.asyncio
 
@@ -42,9 +42,26 @@ async def test_waiting_goes_by_priority_then_by_arrival() -> None:
     assert order == ["t1", "t2", "j1", "j2"]
 
 
+async def throttle(limiter: Limiter) -> None:
+    async with limiter.slot() as slot:
+        slot.throttled()
+
+
+async def answer(limiter: Limiter, times: int) -> None:
+    """That many answers, as many at once as the limiter lets through."""
+
+    async def work() -> None:
+        async with limiter.slot() as slot:
+            await asyncio.sleep(0)
+            slot.succeeded()
+
+    await asyncio.gather(*(work() for _ in range(times)))
+
+
 async def test_one_wave_of_429_halves_once() -> None:
     """Requests sent before a halving say nothing about the new limit."""
-    limiter = Limiter(8)
+    book = PaceInMemory()
+    limiter = Limiter(8, "a", book=book)
     gate = asyncio.Event()
 
     async def work() -> None:
@@ -58,25 +75,67 @@ async def test_one_wave_of_429_halves_once() -> None:
     await asyncio.gather(*tasks)
 
     assert limiter.limit == 4
-    assert [(c.limit, c.reason) for c in limiter.history] == [(8, "start"), (4, "429")]
+    assert [(pace.most, pace.reason) for pace in book.history["a"]] == [(8, "start"), (4, "429")]
 
 
-async def test_it_never_goes_below_the_minimum_and_grows_back_slowly() -> None:
-    """One more per full round of answers at the limit, up to where it started."""
-    limiter = Limiter(4)
+async def test_it_never_goes_below_one_and_grows_back() -> None:
+    """Up to where it started, and no further."""
+    book = PaceInMemory()
+    limiter = Limiter(4, "a", book=book)
     for _ in range(5):
-        async with limiter.slot() as slot:
-            slot.throttled()
+        await throttle(limiter)
     assert limiter.limit == 1
 
-    async def work() -> None:
-        async with limiter.slot() as slot:
-            await asyncio.sleep(0)
-            slot.succeeded()
+    await answer(limiter, 60)
 
-    await asyncio.gather(*(work() for _ in range(60)))
+    assert [pace.most for pace in book.history["a"]] == [4, 2, 1, 2, 3, 4]
 
-    assert [c.limit for c in limiter.history] == [4, 2, 1, 2, 3, 4]
+
+async def test_growth_is_fast_far_below_what_was_too_high_and_slow_near_it() -> None:
+    """One step an answer below 85 % of the limit that drew the 429, one a round up to it, one in four rounds beyond."""
+    limiter = Limiter(100)
+    await throttle(limiter)
+    await throttle(limiter)
+    assert limiter.limit == 25
+
+    # 25 to 43: one step an answer. From there a round of 43, 44, ... answers each.
+    await answer(limiter, 18 + 43 + 44)
+
+    assert limiter.limit in (44, 45)
+    await answer(limiter, 5 * 50 + 50)
+    reached = limiter.limit
+    assert 48 <= reached <= 51
+    await answer(limiter, 3 * reached)
+    assert limiter.limit <= reached + 1
+
+
+@pytest.mark.parametrize(("maximum", "of"), [(10, 3), (7, 7), (64, 2), (1, 1)])
+async def test_shares_of_all_processes_add_up_to_the_limit(maximum: int, of: int) -> None:
+    """Before and after a halving that one of them wrote down, each has at least one."""
+    now = [0.0]
+    book = PaceInMemory()
+    limiters = [Limiter(maximum, "a", rank, of, book, clock=lambda: now[0]) for rank in range(of)]
+    assert sum(limiter.limit for limiter in limiters) == maximum
+
+    await throttle(limiters[0])
+    now[0] += 1
+    for limiter in limiters:
+        async with limiter.slot():
+            pass
+
+    assert sum(limiter.limit for limiter in limiters) == max(of, maximum // 2)
+    assert min(limiter.limit for limiter in limiters) >= 1
+
+
+async def test_the_same_wave_in_two_processes_halves_once() -> None:
+    """The faster one writes it down, the other finds it written."""
+    book = PaceInMemory()
+    one, two = (Limiter(8, "a", rank, 2, book) for rank in range(2))
+
+    await throttle(one)
+    await throttle(two)
+
+    assert [pace.most for pace in book.history["a"]] == [8, 4]
 
 
 async def test_answers_far_below_the_limit_do_not_raise_it() -> None:
@@ -112,7 +171,8 @@ async def test_cancelled_waiters_and_holders_give_their_slots_back() -> None:
         await work()
 
 
-async def test_nonsense_limits_are_refused() -> None:
-    """A limit of nothing would wait for ever."""
-    with pytest.raises(ValueError, match="1 <= minimum"):
-        Limiter(0)
+@pytest.mark.parametrize(("maximum", "rank", "of"), [(0, 0, 1), (4, 2, 2), (2, 0, 3)])
+async def test_nonsense_limits_are_refused(maximum: int, rank: int, of: int) -> None:
+    """A process that may have nothing in flight would wait for ever."""
+    with pytest.raises(ValueError, match="0 <= rank < of <= maximum"):
+        Limiter(maximum, rank=rank, of=of)
