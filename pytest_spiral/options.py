@@ -98,6 +98,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("convos-per-prompt", "Conversations on each opening", kind="int", default=1, metavar="N"),
     Option("protocol", "Scoring protocol of conversations", default="per-10k-chars", metavar="NAME"),
     Option("spiral-prompts", "Prompt file in upstream's format instead of the bundled openings", metavar="FILE"),
+    Option("system-prompt", "File with a system prompt for the evaluated model in conversations", metavar="FILE"),
     Option("seed", "Seed of injection schedules and bootstrap intervals", kind="int", default=1, metavar="N"),
     Option("concurrency", "Most requests in flight over all workers together", kind="int", default=64, metavar="N"),
     Option("run-id", "Name of the run; giving an existing one resumes it (default: time and model)", metavar="ID"),

@@ -36,6 +36,7 @@ class Settings(BaseModel):
     convos_per_prompt: int
     protocol: str
     spiral_prompts: str | None
+    system_prompt: str | None
     seed: int
     concurrency: int
     run_id: str | None

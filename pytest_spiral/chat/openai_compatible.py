@@ -579,6 +579,8 @@ async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Pro
     connection = _Connection(endpoint, 1)
     failed: _AttemptError
     try:
+        # Set up before the clock runs: a machine that imports slowly says nothing about the endpoint.
+        connection.open()
         async with asyncio.timeout(timeout):
             answer = await connection.send("GET", "/models")
         return Probe(answer.status, _lists(answer.body, model))

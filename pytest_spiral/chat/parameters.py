@@ -100,6 +100,7 @@ class _Entry(_Strict):
     price: Price | None = None
     context_length: _Tokens | None = None
     concurrency: _Tokens | None = None
+    longest_string: _Tokens | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -169,6 +170,7 @@ class ModelParameters:
     price: Price | None = None
     context_length: int | None = None
     concurrency: int | None = None
+    longest_string: int | None = None
 
 
 def resolve_parameters(
@@ -206,6 +208,7 @@ def resolve_parameters(
         price=next((layer.price for layer in layers if layer.price is not None), None),
         context_length=found.get("context_length"),
         concurrency=found.get("concurrency"),
+        longest_string=found.get("longest_string"),
     )
 
 

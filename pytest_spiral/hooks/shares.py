@@ -108,12 +108,15 @@ class FixedShares:
         self._orphans.insert(0, self.collection.index(item))
 
     def remove_node(self, node: Any) -> str | None:
-        """Forget a worker. Returns the item at which it died; what it had before it goes to its replacement."""
-        pending = self._pending.pop(node)
+        """Forget a worker. Returns the item at which it died; what it had not begun goes to its replacement.
+
+        Raises `KeyError` for one that had not reported ready, as xdist expects.
+        """
         promised = self._promised.pop(node, None)
         if promised is not None and self.collection is not None:
             # Dead before anything was dealt to it: what it was promised is free again.
             self._orphans += promised.of_collection(self.collection)
+        pending = self._pending.pop(node)
         if not pending:
             return None
         assert self.collection is not None

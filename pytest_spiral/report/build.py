@@ -39,7 +39,7 @@ class RunResults:
     contexts: Mapping[tuple[str, Mode], CardContext]
     items: Mapping[tuple[str, Mode], Sequence[Item]]
     spiral_context: SpiralContext | None
-    spiral_hashes: Mapping[str, str]
+    spiral_hashes: Mapping[str, str | None]
     conversations: Mapping[str, Sequence[Conversation]]
     usage: Mapping[str, Any]
 

@@ -25,9 +25,6 @@ from pytest_spiral.store import RunStore, StoredChat
 
 __all__ = ["Chats", "LexicalJudge", "endpoint_of", "open_budget", "pace_name"]
 
-# Bound on strings of enforced JSON where a small local model would never close one by itself, in characters.
-_LOCAL_STRING = 240
-
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
     """The endpoint of a model that is reached over HTTP; its key is read from the environment here and nowhere else."""
@@ -104,6 +101,7 @@ class Chats:
             seed=settings.seed,
             turns=settings.num_turns,
             prompt_file=spiral.prompt_file,
+            system=spiral.system,
         )
 
     def judges(self) -> tuple[Judge, ...]:
@@ -111,8 +109,8 @@ class Chats:
         return tuple(map(self._judge, self._plan.judges))
 
     def _speaker(self, model: ModelPlan) -> Speaker:
-        longest = _LOCAL_STRING if model.kind == "local" else None
-        return Speaker(model.role, model.model_id, self.of(model, "spiral"), model.params["spiral"], longest)
+        chat, params = self.of(model, "spiral"), model.params["spiral"]
+        return Speaker(model.role, model.model_id, chat, params, model.longest_string)
 
     def _judge(self, model: ModelPlan) -> Judge:
         spiral = self._content.spiral

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.hashing import digest
+from pytest_spiral.resources import read_text
 from pytest_spiral.session.replay import Recording, load_recording
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.content import (
@@ -27,7 +30,10 @@ __all__ = ["Content", "SpiralContent", "load_content"]
 
 @dataclass(frozen=True)
 class SpiralContent:
-    """What Spiral-Bench asks. own: the openings are the user's. prompt_file: the name of their file."""
+    """What Spiral-Bench asks.
+
+    own: the openings are the user's. prompt_file: the name of their file. system: the evaluated model's system prompt.
+    """
 
     openings: tuple[Opening, ...]
     own: bool
@@ -35,13 +41,14 @@ class SpiralContent:
     actor: Actor
     rubric: Rubric
     protocol: Protocol
+    system: str | None
 
     @cached_property
     def by_id(self) -> Mapping[str, Opening]:
         """Openings by prompt id."""
         return {opening.prompt_id: opening for opening in self.openings}
 
-    def hashes(self) -> dict[str, str]:
+    def hashes(self) -> dict[str, str | None]:
         """What two comparable scores have in common."""
         return {
             "protocol": self.protocol.name,
@@ -49,6 +56,7 @@ class SpiralContent:
             "prompts_hash": openings_hash(self.openings),
             "persona_hash": self.actor.hash,
             "rubric_hash": self.rubric.hash,
+            "system_prompt_hash": None if self.system is None else digest(self.system),
         }
 
 
@@ -81,7 +89,17 @@ class Content:
             actor=load_actor(),
             rubric=load_rubric(protocol.rubric),
             protocol=protocol,
+            system=self._system(),
         )
+
+    def _system(self) -> str | None:
+        if self.settings.system_prompt is None:
+            return None
+        path = self.folder / self.settings.system_prompt
+        text = read_text(path).strip()
+        if not text:
+            raise ConfigError(f"{path}: the system prompt is empty; write one, or leave --system-prompt out")
+        return text
 
 
 def load_content(settings: Settings, folder: Path) -> Content:

@@ -56,6 +56,7 @@ class ModelPlan(BaseModel):
     kind: "dry" and "local" models live on this machine; of a "replay" only its recorded outputs are there.
     model_id: what goes into the request.
     params: request parameters by suite; the suites in which an evaluated model can take part.
+    longest_string: characters of a string of enforced JSON, where a model would not stop by itself; None for no bound.
     endpoint: None for dry models, and for local ones until their server runs.
     """
 
@@ -67,6 +68,7 @@ class ModelPlan(BaseModel):
     model_id: str
     params: dict[SuiteName, dict[str, Any]]
     concurrency: int | None
+    longest_string: int | None = None
     price: Price | None
     endpoint: EndpointSettings | None
 
@@ -267,6 +269,7 @@ def _model_plan(
         model_id=model_id,
         params={suite: dict(found.request) for suite, found in by_suite.items()},
         concurrency=parameters.concurrency,
+        longest_string=parameters.longest_string,
         price=parameters.price,
         endpoint=endpoint,
     )

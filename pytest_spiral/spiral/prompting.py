@@ -90,19 +90,21 @@ class _Fenced:
 
 
 def chunk_schema(behaviours: Sequence[str], *, longest: int | None = None) -> Mapping[str, Any]:
-    """JSON schema of a chunk judgement. longest: characters of a string, items of a list times 40, for endpoints whose
-    models do not stop by themselves; None leaves both open, as strict providers want it."""
+    """JSON schema of a chunk judgement.
+
+    longest: characters of a string, with one finding a behaviour, for models that do not stop by themselves; None leaves
+    both open, as strict providers want it.
+    """
     text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
-    quote = {"type": "string"} if longest is None else {"type": "string", "maxLength": min(longest, 140)}
     finding = {
         "type": "object",
-        "properties": {"quote": quote, "strength": {"type": "integer", "enum": [1, 2, 3]}},
+        "properties": {"quote": text, "strength": {"type": "integer", "enum": [1, 2, 3]}},
         "required": ["quote", "strength"],
         "additionalProperties": False,
     }
     findings: dict[str, Any] = {"type": "array", "items": finding}
     if longest is not None:
-        findings["maxItems"] = max(1, longest // 40)
+        findings["maxItems"] = 1
     return _object({"reasoning": text, **dict.fromkeys(behaviours, findings)})
 
 

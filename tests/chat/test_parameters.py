@@ -46,7 +46,7 @@ def test_reasoning_models_get_room_to_think_and_no_temperature(model: str, role:
 
 def test_local_models_run_one_at_a_time_and_cost_nothing() -> None:
     """One slot is what makes temperature 0 reproducible."""
-    found = resolve_parameters("local/smollm2-135m", "evaluated", suite="spiral")
+    found = resolve_parameters("local/smollm2-135m", "evaluated", suite="tempaffect")
 
     assert found.request == {"temperature": 0.0, "max_tokens": 256}
     assert found.concurrency == 1
@@ -118,7 +118,7 @@ def test_parameters_fit_a_request_and_are_nobody_elses(toml: Path) -> None:
     second = resolve_parameters("m", "user", toml)
 
     assert second.request["provider"] == {"order": ["a"]}
-    assert len(ChatRequest("user", "m", (), second.request).key) == 64
+    assert len(ChatRequest("user", "m", (), second.request).key) == 32
     json.dumps(second.request)
 
 

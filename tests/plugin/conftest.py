@@ -19,7 +19,7 @@ from pytest_spiral.chat.local import default_cache_dir
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 # Other people's plugins cost half a second a run; the tests that want one ask for it.
-_LEFT_OUT = ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout")
+_LEFT_OUT = ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout", "rerunfailures")
 ADDOPTS = " ".join(f"-p no:{name}" for name in _LEFT_OUT)
 SUITE = "scenarios/test_tempaffect.py"
 DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}

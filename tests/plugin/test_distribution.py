@@ -1,0 +1,159 @@
+"""Runs over several workers, each in processes of their own: who stops, dies or repeats, and what is asked then."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.fakes import spiral_cast
+from tests.fakes.openai_server import Fault, Reply
+from tests.fakes.scripted_model import ScriptedModel
+
+PRESSURED = ("--model", "m", "--prompting", "raw", "-m", "pressured_integrity", "--report-dir", "out", "--run-id", "r")
+# Dies where an item is waited for, so many times as there are files missing.
+DEADLY = """
+import os, pathlib, pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    for death in range({deaths}):
+        mark = pathlib.Path({folder!r}, f"death-{{death}}")
+        if "{at}" in item.name and not mark.exists():
+            mark.touch()
+            os._exit(1)
+"""
+
+
+def test_a_dead_workers_share_is_taken_over(project, serve):
+    """Its replacement runs what is left, from stored replies where there are any; nobody runs an item twice."""
+    model = ScriptedModel()
+    project.reach(serve(model, latency=0.05))
+    project.write(deadly__py=DEADLY.format(deaths=2, folder=str(project.path), at="pi-05"))
+
+    result = project.pytest(*PRESSURED, "-n", "2", "-p", "deadly", "--concurrency=4")
+
+    result.assert_outcomes(passed=25)
+    result.stdout.fnmatch_lines(["*2 rerun*"])
+    # Each worker had two requests in flight at most when it died.
+    assert len(model.asked) <= 25 + 2 * 2
+    assert set(model.asked) == {("raw", f"pi-{n:02}") for n in range(1, 26)}
+
+
+def test_an_item_that_kills_every_worker_is_given_up(project):
+    """After the third death it is a failure; all others are measured."""
+    project.write(deadly__py=DEADLY.format(deaths=9, folder=str(project.path), at="pi-05"))
+
+    result = project.pytest("--model", "dry/perfect", *PRESSURED[2:], "-n", "2", "-p", "deadly")
+
+    result.assert_outcomes(passed=24, failed=1)
+    assert len(list(project.path.glob("death-*"))) == 3
+
+
+def test_the_first_failure_stops_all_workers(project, serve):
+    """With -x the other worker begins nothing that it has not begun, and nothing of it is lost from the report."""
+    model = ScriptedModel(replies={"pi-01": "no JSON"})
+    project.reach(serve(model))
+    project.write(
+        slow__py="import time\ndef pytest_runtest_teardown(item): time.sleep('pi-01' not in item.name and .3)\n"
+    )
+
+    result = project.pytest(*PRESSURED, "-n", "2", "-p", "slow", "--strict-items", "-x", "--concurrency=2")
+
+    outcomes = result.parseoutcomes()
+    assert outcomes["failed"] == 1
+    assert outcomes.get("passed", 0) <= 5
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_no_eleventh_request(project, serve, workers):
+    """Ten at once over evaluated model, seeker and judge and all workers together, however many conversations wait."""
+    roles = {"m": spiral_cast.assistant, "u": spiral_cast.seeker, "j": spiral_cast.judge}
+    server = serve(lambda body, n: roles[body["model"]](body, n), latency=0.01)
+    for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
+        project.setenv(f"{role}_BASE_URL", server.base_url)
+
+    result = project.pytest(
+        "--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", "--num-turns=3", "--concurrency=10",
+        "-n", str(workers),
+    )  # fmt: skip
+
+    result.assert_outcomes(passed=30)
+    assert 5 <= server.peak <= 10
+    assert set(Counter(request.raw for request in server.requests).values()) == {1}
+
+
+def test_more_workers_than_requests_allowed(project, serve):
+    """Those that may not ask have nothing to run."""
+    server = serve(ScriptedModel(), latency=0.01)
+    project.reach(server)
+
+    result = project.pytest(*PRESSURED, "-n", "3", "--concurrency=2")
+
+    result.assert_outcomes(passed=25)
+    assert server.peak <= 2
+
+
+def test_asking_everything_once_per_worker_is_refused(project):
+    """With the reason."""
+    result = project.here("--model", "dry/perfect", "-n", "2", "--dist", "each")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--dist each would ask every model everything once per worker*"])
+
+
+def test_another_distribution_is_respected(project, serve):
+    """Nothing is asked twice, and the header says what it costs."""
+    model = ScriptedModel()
+    project.reach(serve(model))
+
+    result = project.pytest(*PRESSURED, "-n", "2", "--dist", "worksteal")
+
+    result.assert_outcomes(passed=25)
+    result.stdout.fnmatch_lines(["*--dist worksteal hands out items one by one*"])
+    assert len(model.asked) == 25
+
+
+def test_a_rerun_asks_again_only_what_failed(project, serve):
+    """pytest-rerunfailures: an instrument that failed gets another chance, a measurement stands."""
+    pytest.importorskip("pytest_rerunfailures")
+    broken = Fault.status_code(400, "not now")
+    model = ScriptedModel(replies={"pi-03": broken, "pi-04": "no JSON"})
+    asked: Counter[str] = Counter()
+
+    def flaky(body, n):
+        reply = model(body, n)
+        if reply == broken:
+            asked["pi-03"] += 1
+            return broken if asked["pi-03"] == 1 else Reply("no JSON either")
+        return reply
+
+    project.reach(serve(flaky))
+
+    result = project.pytest(
+        *PRESSURED, "-n", "2", "-p", "rerunfailures", "--reruns=1", "--strict-items", "-k", "pi-03 or pi-04 or pi-05"
+    )
+
+    assert Counter(scenario for _, scenario in model.asked) == {"pi-03": 2, "pi-04": 1, "pi-05": 1}
+    result.stdout.fnmatch_lines(["*2 failed, 1 passed*2 rerun*"])
+
+
+def test_durations_are_the_units_own_and_workers_say_how_far_they_are(project, serve):
+    """Not what the first item waited for all; progress is neither a dot nor a test case."""
+    project.reach(serve(ScriptedModel(), latency=0.6))
+    project.write(
+        eager__py="from pytest_spiral.hooks import roles\nroles._PROGRESS_SECONDS = roles._LOG_SECONDS = 0.1\n"
+    )
+
+    result = project.pytest(*PRESSURED, "-n", "2", "-p", "eager", "--junit-xml=junit.xml")
+
+    result.assert_outcomes(passed=25)
+    result.stdout.fnmatch_lines(["spiral: * of 25 done"])
+    cases = ElementTree.parse(project.path / "junit.xml").getroot().findall(".//testcase")
+    seconds = [float(case.attrib["time"]) for case in cases]
+    assert len(seconds) == 25
+    assert min(seconds) >= 0.6
+    assert max(seconds) < 3 * statistics.median(seconds)

@@ -1,0 +1,190 @@
+"""Fixed shares: pure arithmetic, and a scheduler that loses no item and runs none twice, whoever dies when."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_spiral.hooks.shares import FixedShares, Share
+
+
+@dataclass(eq=False)
+class Node:
+    """What a scheduler sees of a worker: it is sent items and its end."""
+
+    name: str
+    sent: list[int] = field(default_factory=list)
+    stolen: list[list[int]] = field(default_factory=list)
+    ended: bool = False
+
+    @property
+    def gateway(self) -> SimpleNamespace:
+        return SimpleNamespace(id=self.name)
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        assert not self.ended
+        self.sent += indices
+
+    def send_steal(self, indices: list[int]) -> None:
+        self.stolen.append(list(indices))
+
+    def shutdown(self) -> None:
+        self.ended = True
+
+
+class Session:
+    """A scheduler with its workers, driven as xdist drives it."""
+
+    def __init__(self, workers: int, active: int, items: int) -> None:
+        self.ids = [f"item-{n}" for n in range(items)]
+        self.shares: dict[Node, Share] = {}
+        self.stopped: list[str] = []
+        self.done: list[str] = []
+        self.given_up: list[str] = []
+        self.scheduler = FixedShares(workers, self.shares, self.stopped.append)
+        self.nodes = [Node(f"gw{n}") for n in range(workers)]
+        for rank, node in enumerate(self.nodes):
+            self.shares[node] = Share(rank=rank if rank < active else None, of=active)
+
+    def ready(self, node: Node, ids: list[str] | None = None) -> None:
+        self.scheduler.add_node(node)
+        self.scheduler.add_node_collection(node, self.ids if ids is None else ids)
+        if self.scheduler.collection_is_completed:
+            self.scheduler.schedule()
+
+    def run_one(self, node: Node) -> None:
+        index = node.sent.pop(0)
+        self.done.append(self.ids[index])
+        self.scheduler.mark_test_complete(node, index)
+
+    def die(self, node: Node) -> Node:
+        """A worker dies, its replacement is configured but has not started."""
+        crashed = None
+        with suppress(KeyError):
+            # As xdist does: one that had not reported ready is not known.
+            crashed = self.scheduler.remove_node(node)
+        if crashed:
+            if self.scheduler.may_run_again(crashed):
+                self.scheduler.mark_test_pending(crashed)
+            else:
+                self.given_up.append(crashed)
+        clone = Node(f"{node.name}x")
+        self.shares[clone] = self.scheduler.inheritance(self.shares[node])
+        self.scheduler.promise(clone, self.shares[clone])
+        return clone
+
+
+@given(st.integers(0, 200), st.integers(1, 12))
+def test_shares_are_a_partition(items, of):
+    """Every item belongs to exactly one worker, and no worker has two more than another."""
+    ids = [str(n) for n in range(items)]
+    shares = [Share(rank=rank, of=of).of_collection(ids) for rank in range(of)]
+
+    assert sorted(index for share in shares for index in share) == list(range(items))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_a_worker_without_a_slot_runs_nothing():
+    """More workers than requests may be in flight."""
+    assert Share(rank=None, of=2).of_collection(["a", "b"]) == []
+
+
+@given(st.data())
+def test_every_item_runs_once_whoever_dies_when(data):
+    """Random runs and deaths, of replacements too, before and after they start: nothing lost, nothing twice."""
+    workers = data.draw(st.integers(1, 4), label="workers")
+    session = Session(workers, data.draw(st.integers(1, workers), label="active"), data.draw(st.integers(0, 25)))
+    waiting = list(session.nodes)
+    alive: list[Node] = []
+    deaths = 0
+    while waiting or any(node.sent for node in alive):
+        choices = ["ready"] * bool(waiting) + ["run"] * any(node.sent for node in alive)
+        dying = [node for node in alive if node.sent] + waiting
+        choices += ["die"] * (bool(dying) and deaths < 8)
+        match data.draw(st.sampled_from(choices)):
+            case "ready":
+                node = waiting.pop(0)
+                session.ready(node)
+                alive.append(node)
+            case "run":
+                session.run_one(data.draw(st.sampled_from([node for node in alive if node.sent])))
+            case "die":
+                node = data.draw(st.sampled_from(dying))
+                deaths += 1
+                (alive if node in alive else waiting).remove(node)
+                waiting.append(session.die(node))
+
+    assert sorted(session.done + session.given_up) == sorted(session.ids)
+    assert session.scheduler.tests_finished
+    assert all(node.ended for node in alive)
+
+
+def test_a_replacement_inherits_only_what_nobody_else_was_promised():
+    """Two workers die; the first replacement has both shares or its own, the second never the same items."""
+    session = Session(2, 2, 12)
+    for node in session.nodes:
+        session.ready(node)
+    one = session.die(session.nodes[0])
+    two = session.die(session.nodes[1])
+
+    left = [set(session.shares[clone].left or ()) for clone in (one, two)]
+    assert left[0] | left[1] == set(session.ids)
+    assert not left[0] & left[1]
+
+
+def test_the_replacement_of_one_that_died_before_the_deal_takes_its_place():
+    """Nothing was dealt yet, so nothing is left behind: its rank is."""
+    session = Session(2, 2, 3)
+    session.scheduler.add_node(session.nodes[0])
+    clone = session.die(session.nodes[0])
+
+    session.ready(clone)
+    session.ready(session.nodes[1])
+
+    assert (clone.sent, session.nodes[1].sent) == ([0, 2], [1])
+
+
+def test_a_replacement_with_other_items_stops_the_session():
+    """xdist's own schedulers wait for ever here."""
+    session = Session(1, 1, 3)
+    session.ready(session.nodes[0])
+    clone = session.die(session.nodes[0])
+
+    session.ready(clone, ["item-0", "something else"])
+
+    assert "gw0x collected other items" in session.stopped[0]
+    assert clone.sent == []
+
+
+def test_an_item_is_given_up_after_three_deaths():
+    """Twice it may have been bad luck."""
+    session = Session(1, 1, 1)
+    node = session.nodes[0]
+    session.ready(node)
+    for _ in range(3):
+        node = session.die(node)
+        session.ready(node)
+
+    assert session.given_up == session.ids
+    assert session.scheduler.tests_finished
+
+
+def test_enough_failures_take_back_what_has_not_begun():
+    """All but the item that runs and the next one; asked again where the worker had gone on meanwhile."""
+    session = Session(1, 1, 6)
+    (node,) = session.nodes
+    session.ready(node)
+
+    session.scheduler.take_back()
+    session.run_one(node)
+    session.scheduler.remove_pending_tests_from_node(node, [])
+    session.scheduler.remove_pending_tests_from_node(node, [3, 4, 5])
+
+    assert node.stolen == [[2, 3, 4, 5], [3, 4, 5]]
+    session.run_one(node)
+    session.run_one(node)
+    assert session.scheduler.tests_finished
