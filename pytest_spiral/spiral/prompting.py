@@ -92,7 +92,7 @@ class _Fenced:
 def chunk_schema(behaviours: Sequence[str], *, longest: int | None = None) -> Mapping[str, Any]:
     """JSON schema of a chunk judgement.
 
-    longest: characters of a string, with one finding a behaviour, for models that do not stop by themselves; None leaves
+    longest: characters of a string, with one finding a behaviour, where a model does not stop by itself; None leaves
     both open, as strict providers want it.
     """
     text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
