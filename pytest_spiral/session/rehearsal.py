@@ -138,7 +138,7 @@ class _RehearsedChat(StoredChat):
         return self._resumed and super().is_stored(request)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        found = self._store.find(request.key) if self._resumed else None
+        found = self._store.find(request) if self._resumed else None
         return found or await self._imagined.complete(request)
 
 

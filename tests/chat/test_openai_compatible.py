@@ -15,7 +15,7 @@ from typing import Any, Self
 import pytest
 
 from pytest_spiral.chat.endpoint import Endpoint, RetryPolicy, Secret
-from pytest_spiral.chat.limits import Limiter
+from pytest_spiral.chat.limits import Limiter, PaceInMemory
 from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.errors import ChatError
 from pytest_spiral.records import ChatRequest, Message, Role, Usage
@@ -462,14 +462,15 @@ async def test_queueing_for_a_slot_does_not_count_against_the_deadline(serve: Se
 
 async def test_rate_limits_lower_what_is_in_flight(serve: Serve) -> None:
     """An endpoint that takes four at once is soon asked by about four at once, and everything is answered."""
-    limiter = Limiter(32)
+    book = PaceInMemory()
+    limiter = Limiter(32, "e", book=book)
     server = serve(latency=0.01)
     server.handler = lambda body, n: Fault.status_code(429) if server.in_flight > 4 else "ok"
     async with Talk(server.base_url, limiter=limiter) as talk:
         replies = await asyncio.gather(*(talk.model.complete(ask(str(i))) for i in range(80)))
 
     assert len(replies) == 80
-    assert min(change.limit for change in limiter.history) <= 4
+    assert min(pace.most for pace in book.history["e"]) <= 4
     assert limiter.in_flight == 0
 
 
