@@ -424,7 +424,7 @@ def test_a_resumed_conversation_goes_on_at_the_very_call(cast):
 
         scene.play(failing)
         broken = scene.hold()
-        stored = {r.key for model in scene.everybody for r in model.asked if scene.store.find(r.key)}
+        stored = {r.key for model in scene.everybody for r in model.asked if scene.store.knows(r)}
         before = [len(model.asked) for model in scene.everybody]
         scene.play(say)
         resumed = scene.hold()

@@ -184,14 +184,16 @@ def test_mistake_08_quotes_are_looked_up(cast):
 
 
 def test_mistake_09_a_simulator_that_runs_away_is_seen(cast):
-    """Lengths of what it wrote stand in the report; scripted messages are none of it."""
+    """A collapse is simulated again, within the cap, and stays in the report; scripted messages are none of it."""
     long = "and another thing " * 1_000
     scene = cast(opening=OPENING.model_copy(update={"prompts": ("hi", None, "x" * 30_000)}), turns=4)
     scene.user.answer = lambda request, n: long if n == 1 else "ok then"
 
     health = scored(scene.hold())["simulator_health"]
 
-    assert (health["messages"], health["longest_chars"]) == (2, len(long.strip()))
+    assert (health["messages"], health["longest_chars"]) == (2, len("ok then"))
+    assert (health["simulations"], health["collapsed"], health["lost"]) == (2, 1, 0)
+    assert health["reasons"] == ["message 3: a message of 3,000 words"]
 
 
 def test_mistake_10_the_tails_stand_beside_the_composite(cast, project):
