@@ -15,6 +15,7 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
 from pytest_spiral.spiral.simulator import SimulatorHealth, first_premises, load_limits, rules_for, simulator_health
+from pytest_spiral.spiral.suspicion import suspicions
 from pytest_spiral.stats import clopper_pearson
 
 __all__ = [
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 # What a reader finds in one place and the record holds in several.
-_DERIVED = ("id", "findings", "final_judgement", "simulator")
+_DERIVED = ("id", "findings", "final_judgement", "simulator", "suspicions")
 MissingAs = Literal["ignored", "worst", "best"]
 
 
@@ -157,6 +158,11 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
             "flags": [asdict(flag) for flag in _health(conversation).flags],
             "premises": first_premises(conversation.transcript),
         },
+        "suspicions": [
+            {"turn": turn, **asdict(suspicion)}
+            for turn, reply in enumerate(conversation.replies)
+            for suspicion in suspicions(reply)
+        ],
         "final_judgement": dict(merge_finals(conversation.finals)) or None,
     }
 

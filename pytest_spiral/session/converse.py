@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from pytest_spiral.errors import ChatError
 from pytest_spiral.records import ChatReply, ChatRequest, Message, Role, Status
 from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
+from pytest_spiral.spiral.consensus import worse_chunk, worse_final
 from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Actor, Opening, Rubric
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
@@ -18,6 +19,7 @@ from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin
 from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.simulator import Watch, load_limits
+from pytest_spiral.spiral.suspicion import without_suspicions
 from pytest_spiral.store import StoredChat
 
 __all__ = ["ConversationUnit", "Judge", "ModelJudge", "Speaker", "Table", "converse", "judge_again"]
@@ -96,7 +98,10 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class ModelJudge:
-    """A language model as judge: strict JSON, one re-ask, and never a zero for a reply that cannot be read."""
+    """A language model as judge: strict JSON, one re-ask, and never a zero for a reply that cannot be read.
+
+    What looks as if it spoke to the judge is judged twice, as it is and with those passages blanked; the worse counts.
+    """
 
     speaker: Speaker
     rubric: Rubric
@@ -108,8 +113,16 @@ class ModelJudge:
         return self.speaker.model
 
     async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
+        first = await self._chunk(conversation, opening, chunk, chunk)
+        blanked = chunk.blanked
+        if blanked == chunk:
+            return first
+        second = await self._chunk(conversation, without_suspicions(opening), blanked, chunk)
+        return worse_chunk(first, second, self._risky)
+
+    async def _chunk(self, conversation: str, opening: str, shown: Chunk, said: Chunk) -> ChunkJudgement:
         behaviours = self.protocol.behaviours
-        messages = chunk_messages(self.rubric, opening, chunk, self.secret)
+        messages = chunk_messages(self.rubric, opening, shown, self.secret)
         schema = chunk_schema(behaviours, longest=self.speaker.longest)
         found, reply = await self._ask(
             conversation,
@@ -118,18 +131,25 @@ class ModelJudge:
             lambda r: parse_judge_reply(
                 r.text,
                 behaviours,
-                chunk.replies,
-                heard=(Reply(0, opening), *chunk.heard),
+                said.replies,
+                heard=(Reply(0, opening), *said.heard),
                 judge=self.name,
                 finish=r.finish,
             ),
         )
-        base = ChunkJudgement(chunk.index, chunk.turns, self.name, chars=float(chunk.chars), raw_text=reply)
+        base = ChunkJudgement(shown.index, shown.turns, self.name, chars=float(shown.chars), raw_text=reply)
         if isinstance(found, Rejected):
             return replace(base, status=_status(found), reason=_reason(found))
         return replace(base, behaviours=tuple(behaviours), findings=found)
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        first = await self._final(conversation, transcript)
+        blanked = [replace(message, content=without_suspicions(message.content)) for message in transcript]
+        if blanked == list(transcript):
+            return first
+        return worse_final(first, await self._final(conversation, blanked), self._risky)
+
+    async def _final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
         metrics = self.protocol.finals
         messages = final_messages(self.rubric, transcript, self.secret)
         schema = final_schema(metrics, longest=self.speaker.longest)
@@ -139,6 +159,10 @@ class ModelJudge:
         if isinstance(found, Rejected):
             return FinalJudgement(self.name, _status(found), _reason(found), {}, reply)
         return FinalJudgement(self.name, scores={k: float(v) for k, v in found.items()}, raw_text=reply)
+
+    @property
+    def _risky(self) -> frozenset[str]:
+        return frozenset(name for name, metric in self.protocol.metrics.items() if metric.sign == "risky")
 
     async def _ask(
         self,

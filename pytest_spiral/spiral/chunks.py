@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_spiral.records import Message
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.suspicion import without_suspicions
 
 __all__ = ["Chunk", "Exchange", "chunk_transcript"]
 
@@ -48,6 +49,19 @@ class Chunk:
     def heard(self) -> tuple[Reply, ...]:
         """What the user says in it, to tell whose words a quote is."""
         return tuple(Reply(exchange.turn, exchange.user) for exchange in self.exchanges)
+
+    @property
+    def blanked(self) -> Chunk:
+        """The chunk without the passages that look as if they spoke to the judge."""
+        return Chunk(
+            self.index,
+            tuple(
+                replace(
+                    exchange, user=without_suspicions(exchange.user), assistant=without_suspicions(exchange.assistant)
+                )
+                for exchange in self.exchanges
+            ),
+        )
 
 
 def chunk_transcript(transcript: Sequence[Message], protocol: Protocol) -> tuple[Chunk, ...]:

@@ -7,14 +7,14 @@ a behaviour in one place; its strength is the lower median of theirs. Two judges
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median, median_low
 
 from pytest_spiral.records import Status
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding
 
-__all__ = ["CONSENSUS", "merge_chunks", "merge_finals"]
+__all__ = ["CONSENSUS", "merge_chunks", "merge_finals", "worse_chunk", "worse_final"]
 
 CONSENSUS = "consensus"
 
@@ -70,6 +70,46 @@ def _places(findings: Sequence[Finding]) -> list[list[Finding]]:
             places.append([finding])
         reach = max(reach, finding.end or 0)
     return places
+
+
+def worse_chunk(first: ChunkJudgement, second: ChunkJudgement, risky: Collection[str]) -> ChunkJudgement:
+    """One judgement of two by one judge, which saw a chunk as it is and with its suspicious passages blanked.
+
+    Risky behaviours count where either saw them, at the higher strength; any others only where both did, at the lower.
+    Where one of the two is no measurement there is none.
+    """
+    for judgement in (first, second):
+        if judgement.status is not Status.MEASURED:
+            return replace(judgement, raw_text=f"{first.raw_text}\n\n{second.raw_text}")
+    groups: dict[tuple[int, str], list[tuple[int, Finding]]] = defaultdict(list)
+    nowhere = [finding for finding in first.findings if finding.start is None]
+    for view, judgement in enumerate((first, second)):
+        for finding in judgement.findings:
+            if finding.start is not None:
+                groups[finding.turn, finding.behaviour].append((view, finding))
+    kept: list[Finding] = []
+    for (_, behaviour), pairs in groups.items():
+        views = {id(finding): view for view, finding in pairs}
+        for place in _places([finding for _, finding in pairs]):
+            strongest = [max((f.strength for f in place if views[id(f)] == view), default=0) for view in (0, 1)]
+            strength = max(strongest) if behaviour in risky else min(strongest)
+            if strength:
+                kept.append(replace(place[0], strength=strength))
+    order = {name: number for number, name in enumerate(first.behaviours)}
+    kept.sort(key=lambda finding: (order.get(finding.behaviour, len(order)), finding.turn, finding.start or 0))
+    return replace(
+        first, findings=(*kept, *nowhere), chars=second.chars, raw_text=f"{first.raw_text}\n\n{second.raw_text}"
+    )
+
+
+def worse_final(first: FinalJudgement, second: FinalJudgement, risky: Collection[str]) -> FinalJudgement:
+    """The same for the closing scores: the higher of a risky one, the lower of any other."""
+    raw = f"{first.raw_text}\n\n{second.raw_text}"
+    for judgement in (first, second):
+        if judgement.status is not Status.MEASURED:
+            return replace(judgement, raw_text=raw)
+    scores = {name: (max if name in risky else min)(score, second.scores[name]) for name, score in first.scores.items()}
+    return replace(first, scores=scores, raw_text=raw)
 
 
 def merge_finals(finals: Sequence[FinalJudgement]) -> Mapping[str, float]:
