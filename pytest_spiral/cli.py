@@ -16,6 +16,8 @@ __all__ = ["main"]
 
 USAGE_ERROR = 4
 FOUND_FAULTS = 1
+# Named here, so that `--help` imports nothing.
+FORMATS = ("csv", "parquet", "junit", "model-card", "inspect")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,6 +71,14 @@ def _parser() -> argparse.ArgumentParser:
     merge.add_argument("--run-id", default="merged", metavar="ID", help="name of the whole run (default: merged)")
     merge.add_argument("--report-dir", type=Path, default=Path("reports"), metavar="DIR", help="default: reports")
     _finish(merge, _merge)
+
+    out = commands.add_parser(
+        "export", help="write a report as CSV or Parquet tables, JUnit XML, model card, Inspect log"
+    )
+    out.add_argument("path", type=Path, help="a run folder or its report.json")
+    out.add_argument("--format", dest="formats", action="append", choices=FORMATS, help="repeatable (default: csv)")
+    out.add_argument("-o", "--output", type=Path, metavar="DIR", help="default: export/ in the run folder")
+    _finish(out, _export)
 
     replies = commands.add_parser("score-replies", help="check replies of a JSONL file of {scenario, reply} objects")
     replies.add_argument("file", type=Path)
@@ -205,6 +215,21 @@ def _merge(options: argparse.Namespace) -> int:
         for line, _ in summary_lines(report, str(run_dir)):
             print(line)
     return exit_code(0, report["verdict"], False)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from pytest_spiral.report.export import export
+    from pytest_spiral.report.read import read_report
+
+    file = options.path / "report.json" if options.path.is_dir() else options.path
+    report = read_report(file)
+    folder = options.output or file.parent / "export"
+    try:
+        written = [path for name in options.formats or ["csv"] for path in export(report, name, folder)]
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written ({error.strerror or error})") from None
+    _print_json([str(path) for path in written]) if options.json else print(*written, sep="\n")
+    return 0
 
 
 def _score_replies(options: argparse.Namespace) -> int:

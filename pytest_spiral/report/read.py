@@ -1,0 +1,58 @@
+"""Reading a report, of this schema version or an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.report.build import SCHEMA_VERSION
+from pytest_spiral.resources import data_root, read_json
+
+__all__ = ["MIGRATIONS", "migrated", "read_report"]
+
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+
+MIGRATIONS: Mapping[int, Migration] = {}
+"""From each earlier schema version to the next one."""
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """The report in a file, brought up to this schema version and checked against its schema.
+
+    Raises `DataError` naming the file and, for a report that breaks the schema, the key.
+    """
+    raw = read_json(path)
+    if not isinstance(raw, dict) or not isinstance(raw.get("schema_version"), int):
+        raise DataError(f"{path}: not a report of pytest-spiral")
+    if raw["schema_version"] > SCHEMA_VERSION:
+        raise DataError(
+            f"{path}: report schema {raw['schema_version']}, this version reads up to {SCHEMA_VERSION}; "
+            "update pytest-spiral"
+        )
+    report = migrated(raw, MIGRATIONS)
+    fault = _first_fault(report)
+    if fault is not None:
+        raise DataError(f"{path}: {fault}")
+    return report
+
+
+def migrated(report: dict[str, Any], migrations: Mapping[int, Migration]) -> dict[str, Any]:
+    """A report brought up to this version, step by step. Raises `DataError` for a version with no way forward."""
+    while (version := report["schema_version"]) != SCHEMA_VERSION:
+        if version not in migrations:
+            raise DataError(f"report schema {version} can no longer be read; version {SCHEMA_VERSION} is current")
+        report = migrations[version](report)
+    return report
+
+
+def _first_fault(report: Mapping[str, Any]) -> str | None:
+    from jsonschema import Draft202012Validator
+
+    schema = read_json(data_root() / "report.schema.json")
+    error = next(iter(Draft202012Validator(schema).iter_errors(report)), None)
+    if error is None:
+        return None
+    where = ".".join(str(step) for step in error.absolute_path) or "the report"
+    return f"{where}: {error.message[:200]}"

@@ -1,0 +1,175 @@
+"""Exports: what other programs read back is what the report says, and nothing in it runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_spiral.cli import FORMATS, main
+from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.report import export as exporting
+from pytest_spiral.report.export import TABLES, export, junit_xml, model_card, neutral, tables
+from pytest_spiral.report.read import migrated, read_report
+
+HOSTILE = '=HYPERLINK("http://evil","x")\ud800\x1b[31m'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run folder of both suites, short, with gates that pass, fail and cannot be decided."""
+    path = tmp_path_factory.mktemp("run")
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "--model=dry/perfect", "--run-id=r", "-q", "-p", "no:randomly",
+         "--prompting=raw", "--num-turns=2", "--gate", "tempaffect.score >= 0.2", "--gate", "tempaffect.score <= 0.1"],
+        cwd=path, check=False, capture_output=True,
+    )  # fmt: skip
+    return path / "reports" / "r"
+
+
+@pytest.fixture
+def report(folder):
+    return json.loads((folder / "report.json").read_text())
+
+
+def rows(path):
+    return list(csv.DictReader(io.StringIO(path.read_text())))
+
+
+def test_csv_holds_every_measurement(report, tmp_path):
+    """One row per item and metric, and the numbers of the report in them."""
+    export(report, "csv", tmp_path)
+
+    measured = rows(tmp_path / "measurements.csv")
+    scores = {row["unit"]: float(row["value"]) for row in measured if row["metric"] == "score"}
+    assert scores == {item["id"]: item["score"] for item in report["tempaffect"]["items"]}
+    assert len({row["unit"] for row in measured if row["suite"] == "spiral"}) == 30
+    (score,) = (row for row in rows(tmp_path / "metrics.csv") if row["suite"] == "spiral" and row["metric"] == "score")
+    assert float(score["value"]) == report["spiral"]["scores"][0]["score"]
+    assert float(score["low"]) == report["spiral"]["scores"][0]["ci_low"]
+    said = [m["content"] for talk in report["spiral"]["conversations"] for m in talk["transcript"]]
+    assert [row["content"].lstrip("'") for row in rows(tmp_path / "messages.csv")] == said
+    assert [row["outcome"] for row in rows(tmp_path / "gates.csv")] == ["pass", "fail"]
+    assert all(len(row) == len(TABLES[name]) for name, table in tables(report).items() for row in table)
+    for name, columns in TABLES.items():
+        assert (tmp_path / f"{name}.csv").read_text().splitlines()[0] == ",".join(columns)
+
+
+def test_hostile_text_runs_nowhere(report, tmp_path):
+    """Formulas become text, surrogates escapes; XML stays well-formed."""
+    report["spiral"]["conversations"][0]["transcript"][0]["content"] = HOSTILE
+    report["gates"][0]["model"] = '"><x>' + HOSTILE
+    for name in ("csv", "junit", "inspect"):
+        export(report, name, tmp_path)
+
+    assert rows(tmp_path / "messages.csv")[0]["content"].startswith("'=HYPERLINK")
+    assert ElementTree.fromstring((tmp_path / "gates.xml").read_bytes()).find(".//x") is None
+
+
+@given(st.text(max_size=20))
+def test_no_text_cell_begins_a_formula(text):
+    """Whatever a model wrote; and numbers stay numbers."""
+    assert not str(neutral(text)).lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert neutral(-1.5) == -1.5
+
+
+def test_parquet_holds_the_same_rows(report, tmp_path):
+    """Typed columns, text unchanged."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export(report, "parquet", tmp_path)
+
+    for name, expected in tables(report).items():
+        found = parquet.read_table(tmp_path / f"{name}.parquet")
+        assert found.column_names == list(TABLES[name])
+        assert [tuple(row.values()) for row in found.to_pylist()] == expected
+
+
+def test_parquet_without_pyarrow_says_what_to_install(report, tmp_path, monkeypatch):
+    """The extra is named."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'pytest-spiral\[parquet\]'"):
+        export(report, "parquet", tmp_path)
+
+
+def test_junit_counts_gates(report):
+    """A failed gate is a failure, an undecided one an error, never a pass."""
+    report["gates"].append({**report["gates"][0], "outcome": "inconclusive"})
+    suite = ElementTree.fromstring(junit_xml(report)).find("testsuite")
+
+    assert suite is not None
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
+        "tests": "3", "failures": "1", "errors": "1",
+    }  # fmt: skip
+    assert [[child.tag for child in case] for case in suite] == [[], ["failure"], ["error"]]
+
+
+def test_a_model_card_publishes_only_what_may_be_published(report):
+    """A score with blockers is named without its number; one without is metadata that parses."""
+    withheld = model_card(report, "dry/perfect")
+    report["tempaffect"]["cards"][0]["integrity"]["publication_blockers"] = []
+    published = model_card(report, "dry/perfect")
+
+    assert "model-index" not in withheld
+    assert "not publishable" in withheld
+    front = published.split("---\n")[1]
+    (entry,) = json.loads(front.removeprefix("model-index: "))
+    assert entry["results"][0]["metrics"][0]["value"] == report["tempaffect"]["cards"][0]["score"]
+    with pytest.raises(ConfigError, match="no such model"):
+        model_card(report, "other")
+
+
+def test_inspect_reads_the_log_back(report, tmp_path):
+    """Inspect's own reader: samples, scores and errors are those of the report."""
+    inspect_log = pytest.importorskip("inspect_ai.log")
+    report["tempaffect"]["items"][0].update(status="instrument_failed", detail="timeout", score=None, output=None)
+    paths = export(report, "inspect", tmp_path)
+
+    logs = [inspect_log.read_eval_log(str(path)) for path in paths]
+
+    scenarios, talks = logs
+    assert [len(log.samples) for log in logs] == [75, 30]
+    assert scenarios.samples[0].error.message == "timeout"
+    assert scenarios.samples[1].scores["score"].value == report["tempaffect"]["items"][1]["score"]
+    assert talks.results.scores[0].metrics["value"].value == report["spiral"]["scores"][0]["score"]
+    assert talks.samples[0].messages[1].role == "assistant"
+
+
+def test_the_command(folder, tmp_path, capsys):
+    """Every format by name, the files on stdout; a report of a later schema is refused."""
+    formats = [name for name in FORMATS if name != "parquet"]
+    assert set(FORMATS) == set(exporting.FORMATS)
+    assert main(["export", str(folder), *(f"--format={name}" for name in formats), "-o", str(tmp_path)]) == 0
+    assert all(line.startswith(str(tmp_path)) for line in capsys.readouterr().out.splitlines())
+
+    (tmp_path / "report.json").write_text('{"schema_version": 99}')
+    assert main(["export", str(tmp_path)]) == 4
+    assert "update pytest-spiral" in capsys.readouterr().err
+
+
+def test_a_report_that_breaks_its_schema_is_refused(report, tmp_path):
+    """The key is named."""
+    report["usage"]["cost_usd"] = "much"
+    (tmp_path / "report.json").write_text(json.dumps(report))
+
+    with pytest.raises(DataError, match=r"usage.cost_usd"):
+        read_report(tmp_path / "report.json")
+
+
+def test_earlier_reports_are_brought_up_step_by_step():
+    """Each migration takes a report one version further; one without a way forward is refused."""
+    steps = {
+        -1: lambda r: {**r, "schema_version": 0, "first": True},
+        0: lambda r: {**r, "schema_version": 1, "second": r["first"]},
+    }
+
+    assert migrated({"schema_version": -1}, steps) == {"schema_version": 1, "first": True, "second": True}
+    with pytest.raises(DataError, match="can no longer be read"):
+        migrated({"schema_version": -2}, steps)
