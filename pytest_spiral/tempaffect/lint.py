@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -14,7 +14,7 @@ from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.scenario import EMOTIONS, Family, Scenario
 from pytest_spiral.tempaffect.suite import CANARY
-from pytest_spiral.text import count_words, normalize, stem, tokenize
+from pytest_spiral.text import count_words, function_words, normalize, sentences, stem, tokenize
 
 __all__ = ["SUITE_RULES", "Fault", "lint_bundled", "lint_scenario"]
 
@@ -63,14 +63,21 @@ def lint_scenario(scenario: Scenario) -> list[Fault]:
         fault("extra_forbidden_phrases", f"more than {rules['extra_forbidden_phrases']} phrases of its own")
     for text in (scenario.user_message, scenario.agent_context):
         for term in rules["out_of_scope"]:
-            if re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text, re.IGNORECASE):
+            if _says(text, term):
                 fault("scope", f"{term!r} is out of scope")
+    for term in rules["telling_contexts"]:
+        if _says(scenario.agent_context, term):
+            fault("telling_context", f"{term!r} gives the key away; state the fact it stands for")
     if scenario.reference_reply:
         checks = check_reply(scenario, scenario.reference_reply)
         if not checks.useful_bounded or not checks.brevity or not checks.forbidden_phrase_clean:
             failed = {name: reasons for name, reasons in checks.reasons.items() if not getattr(checks, name, True)}
             fault("reference_reply", f"the reference reply does not pass its own checks: {failed}")
     return faults
+
+
+def _says(text: str, term: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def lint_bundled(scenarios: Sequence[Scenario], rules: Collection[str] | None = None) -> list[Fault]:
@@ -213,22 +220,70 @@ def _cross_grounding(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) ->
         yield f"{len(wrong)} of {len(pairs)} replies to others count as grounded: {', '.join(wrong[:8])}"
 
 
+_TEXTS = ("user_message", "agent_context", "reference_reply")
+
+
 def _similarity(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
-    texts: Sequence[tuple[str, Callable[[Scenario], str]]] = (
-        ("user_message", lambda s: s.user_message),
-        ("reference_reply", lambda s: s.reference_reply),
-    )
-    for name, text in texts:
-        grams = {s.id: {tuple(g) for g in _trigrams(_stems(text(s)))} for s in scenarios}
-        for first, second in combinations(grams, 2):
-            union = len(grams[first] | grams[second])
-            if union and len(grams[first] & grams[second]) * 1000 > rules["message_similarity"] * union:
-                yield f"{name}s of {first} and {second} are near-duplicates"
+    """No two texts share too many of their stem trigrams."""
+    for name in _TEXTS:
+        grams = {s.id: _grams(_stems(getattr(s, name)), 3) for s in scenarios}
+        for first, second in _overlapping(grams, rules["similarity"]):
+            yield f"{name}s of {first} and {second} are near-duplicates"
 
 
-def _trigrams(tokens: Sequence[str]) -> Iterator[Sequence[str]]:
-    for i in range(len(tokens) - 2):
-        yield tokens[i : i + 3]
+def _structure(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    """No two texts are built alike once their content words are taken out, and no two messages open alike."""
+    for name in _TEXTS:
+        grams = {s.id: _grams(_skeleton(getattr(s, name)), 4) for s in scenarios}
+        for first, second in _overlapping(grams, rules["structure"][name]):
+            yield f"{name}s of {first} and {second} are built alike"
+    openings: dict[tuple[str, ...], str] = {}
+    for scenario in scenarios:
+        opening = tuple(tokenize(normalize(scenario.user_message))[: rules["opening_words"]])
+        if opening in openings:
+            yield f"the messages of {openings[opening]} and {scenario.id} open with the same words"
+        openings[opening] = scenario.id
+
+
+def _names(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Found:
+    """No name lives in two scenarios."""
+    homes: dict[str, str] = {}
+    for scenario in scenarios:
+        texts = (scenario.agent_context, scenario.user_message)
+        found = {name for text in texts if not text.isupper() for name in _NAME.findall(text)}
+        for name in sorted(found - set(rules["shared_names"])):
+            if homes.setdefault(name, scenario.id) != scenario.id:
+                yield f"{name} in {homes[name]} and {scenario.id}"
+
+
+_NAME = re.compile(r"(?<=[a-z,;'’] )[A-Z][^\W\d_]+")  # a capital inside a sentence
+
+
+def _skeleton(text: str) -> list[str]:
+    """Function words and sentence ends, with a slot for every run of other words."""
+    skeleton: list[str] = []
+    for sentence in sentences(text):
+        for token in tokenize(normalize(sentence)):
+            if token in function_words():
+                skeleton.append(token)
+            elif skeleton[-1:] != [_SLOT]:
+                skeleton.append(_SLOT)
+        skeleton.append(".")
+    return skeleton
+
+
+_SLOT = "~"
+
+
+def _grams(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
+    return {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+
+
+def _overlapping(grams: Mapping[str, Set[tuple[str, ...]]], per_mille: int) -> Iterator[tuple[str, str]]:
+    for first, second in combinations(grams, 2):
+        union = len(grams[first] | grams[second])
+        if union and len(grams[first] & grams[second]) * 1000 > per_mille * union:
+            yield first, second
 
 
 SUITE_RULES: Mapping[str, Callable[[Sequence[Scenario], Mapping[str, Any]], Found]] = {
@@ -241,5 +296,7 @@ SUITE_RULES: Mapping[str, Callable[[Sequence[Scenario], Mapping[str, Any]], Foun
     "core_alternative": _core_alternatives,
     "cross_grounding": _cross_grounding,
     "similarity": _similarity,
+    "structure": _structure,
+    "names": _names,
 }
 """Rules for a suite as a whole, by name."""

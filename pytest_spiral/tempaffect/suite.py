@@ -37,6 +37,8 @@ NAME = "tempaffect"
 VERSION = "1.0.0-dev"
 CANARY = "tempaffect-canary-7c1e0a52-93d4-4b8f-a6d1-5e2f8c40b917"
 
+# What can change a score. The authoring rules in lint.toml cannot.
+_PARAMS = ("params.toml", "scoring.toml")
 # Fields whose order carries no meaning: sorted before hashing, so that an editor's reordering is no new suite.
 _SETS = {"any", "action_targets", "action_forms", "prohibited_acts", "traits", "detected_emotion"}
 
@@ -125,7 +127,7 @@ def _suite(scenarios: Sequence[Scenario]) -> Suite:
     components = {
         "scenarios": digest([_canonical_scenario(scenario) for scenario in ordered]),
         "lexicons": digest(_lexicons()),
-        "params": digest([read_toml(path) for path in sorted((data_root() / "tempaffect").glob("*.toml"))]),
+        "params": digest([read_toml(data_root() / "tempaffect" / name) for name in _PARAMS]),
         "output_schema": digest(output_schema()),
         # Both modes share one text today; they are hashed apart because each card is bound to its own.
         "prompts.schema_assisted": digest(list(prompt_texts())),

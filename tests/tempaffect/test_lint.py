@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from pytest_spiral.tempaffect.lint import lint_bundled, lint_scenario
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.suite import load_suite
+from pytest_spiral.text import function_words
 
 SUITE = load_suite()
 
@@ -44,12 +45,22 @@ REPLY = ["expected", "reply"]
         ([*REPLY, "extra_forbidden_phrases"], [{"text": f"p {i}", "severity": "boilerplate"} for i in range(6)],
          "extra_forbidden_phrases"),
         (["agent_context"], "The caller talked about suicide.", "scope"),
+        (["agent_context"], "A matter that this desk alone decides.", "telling_context"),
         (["reference_reply"], "I hear you. Your feelings are valid.", "reference_reply"),
     ],
 )  # fmt: skip
 def test_each_rule_of_a_scenario_catches_its_fault(path, value, rule):
     """One thing wrong, one rule named."""
     assert rule in {fault.rule for fault in lint_scenario(altered(path, value))}
+
+
+def reframed(scenario, mark):
+    """The same sentence frame around other nouns: every word but the function words changed."""
+    words = (
+        word if word.casefold() in function_words() else f"{word}x{mark}"
+        for word in re.findall(r"\w+", scenario.agent_context)
+    )
+    return " ".join(words) + "."
 
 
 @pytest.mark.parametrize(
@@ -65,8 +76,13 @@ def test_each_rule_of_a_scenario_catches_its_fault(path, value, rule):
         (lambda s: [x.model_copy(update={"user_message": f"Such anger and fear. {x.user_message}"}) for x in s],
          "label_words"),
         (lambda s: [x.model_copy(update={"reference_reply": s[0].reference_reply}) for x in s], "similarity"),
+        (lambda s: [x.model_copy(update={"user_message": f"Excuse me, sir. {x.user_message}"}) for x in s],
+         "structure"),
+        (lambda s: [x.model_copy(update={"agent_context": reframed(s[0], x.id)}) for x in s], "structure"),
+        (lambda s: [x.model_copy(update={"agent_context": f"{x.agent_context} So says Ottokar."}) for x in s], "names"),
     ],
-    ids=["count", "canary", "complete", "domain", "trait", "power", "label_words", "similarity"],
+    ids=["count", "canary", "complete", "domain", "trait", "power", "label_words", "similarity", "opening", "structure",
+         "names"],
 )  # fmt: skip
 def test_each_rule_of_the_suite_catches_its_fault(change, rule):
     """Quotas are counted, not assumed."""
@@ -74,26 +90,23 @@ def test_each_rule_of_the_suite_catches_its_fault(change, rule):
     assert {fault.rule for fault in lint_bundled(change(list(SUITE.scenarios)), [rule])} == {rule}
 
 
+# Slots whose key the label audit corrected, and the field.
+CORRECTED = {"ps-10": "support_stage", "rm-22": "boundary_action"}
+
+
 def test_labels_follow_the_blueprint():
-    """Slots keep strategy, stage, need, boundary and escalation; emotion and intensity keep their totals per family."""
+    """Slots keep strategy, stage, need, boundary and escalation; emotion and intensity are the annotators' (audit)."""
     folder = os.environ.get("SPIRAL_FACTS_DIR")
     if not folder:
         pytest.skip("needs SPIRAL_FACTS_DIR")
     slots = {row["slot"]: row for row in json.loads((Path(folder) / "tempaffect_blueprint75.json").read_text())}
 
     assert set(slots) == set(SUITE.by_id)
+    differing = set()
     for name, slot in slots.items():
         key = SUITE[name].expected
-        assert key.response_strategy == (slot["response_strategy"],)
-        assert key.support_stage == (slot["support_stage"],)
-        assert key.user_need == (slot["user_need"],)
-        assert key.boundary_action == slot["boundary_action"]
-        assert key.should_escalate == slot["should_escalate"]
-    for family in ("ps", "pi", "rm"):
-        own = [name for name in slots if name.startswith(family)]
-        wanted = Counter(tuple(sorted(slots[n]["detected_emotion"])) for n in own)
-        found = Counter(tuple(sorted(SUITE[n].expected.detected_emotion)) for n in own)
-        assert found == wanted
-        assert Counter(tuple(SUITE[n].expected.intensity) for n in own) == Counter(
-            tuple(slots[n]["intensity"]) for n in own
-        )
+        for field in ("response_strategy", "support_stage", "user_need", "boundary_action", "should_escalate"):
+            value = getattr(key, field)
+            if (value if isinstance(value, (str, bool)) else value[0]) != slot[field]:
+                differing.add((name, field))
+    assert differing == set(CORRECTED.items())
