@@ -1,7 +1,8 @@
-"""Fixtures for tests of the plugin as users meet it: whole pytest runs, each in a process of its own."""
+"""Fixtures for tests of the plugin as users meet it: whole pytest runs."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -25,6 +26,11 @@ SUITE = "scenarios/test_tempaffect.py"
 DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
 
 
+# pytester forgets what a run in this process imports; what is here already is imported once.
+for name in ("openai", "nltk.stem", "pytest_spiral.hooks.roles", "pytest_spiral.hooks.xdist"):
+    importlib.import_module(name)
+
+
 def node(scenario: str, mode: str = "raw", model: str = "dry/perfect") -> str:
     """Node id of a bundled item."""
     return f"{SUITE}::test_scenario[{model}-{mode}-{scenario}]"
@@ -33,6 +39,12 @@ def node(scenario: str, mode: str = "raw", model: str = "dry/perfect") -> str:
 @pytest.fixture(params=DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
 def distribution(request) -> tuple[str, ...]:
     """Arguments for no xdist, xdist without workers, xdist with two."""
+    return request.param
+
+
+@pytest.fixture(params=[DISTRIBUTIONS["no-xdist"], ("-n", "1")], ids=["no-xdist", "n1"])
+def anywhere(request) -> tuple[str, ...]:
+    """Arguments for no xdist and for a worker, where it matters who runs an item and not how many there are."""
     return request.param
 
 
@@ -76,19 +88,21 @@ class Project:
         self.setenv = monkeypatch.setenv
         self.delenv = monkeypatch.delenv
 
-    def pytest(self, *args: str, cwd: str | Path = ".", timeout: float = 100) -> pytest.RunResult:
-        """Run pytest to its end."""
-        os.chdir(self.path / cwd)
-        try:
-            return self.pytester.run(sys.executable, "-m", "pytest", *for_one_suite(args), timeout=timeout)
-        finally:
-            os.chdir(self.path)
-
-    def here(self, *args: str, cwd: str | Path = ".") -> pytest.RunResult:
-        """Run pytest in this process: ten times cheaper, for runs that end before the first item."""
+    def pytest(self, *args: str, cwd: str | Path = ".") -> pytest.RunResult:
+        """Run pytest in this process, xdist workers in theirs: several times cheaper than `process`."""
         os.chdir(self.path / cwd)
         try:
             return self.pytester.runpytest_inprocess(*for_one_suite(args))
+        finally:
+            os.chdir(self.path)
+
+    here = pytest
+
+    def process(self, *args: str, cwd: str | Path = ".", timeout: float = 100) -> pytest.RunResult:
+        """Run pytest in a process of its own, as users do."""
+        os.chdir(self.path / cwd)
+        try:
+            return self.pytester.run(sys.executable, "-m", "pytest", *for_one_suite(args), timeout=timeout)
         finally:
             os.chdir(self.path)
 
@@ -150,6 +164,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lean: di
     monkeypatch.setenv("PYTEST_ADDOPTS", ADDOPTS)
     for name, value in lean.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(pytester.path)
     return Project(pytester, monkeypatch)
 
 

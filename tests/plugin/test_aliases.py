@@ -60,7 +60,7 @@ def test_workers_know_both_meanings(project):
     project.write(conftest__py=THEIRS, test_theirs__py=USE)
     nodes = ("scenarios/test_tempaffect.py", "-k", "theirs or ps-01", "--spiral-prompting=raw")
 
-    result = project.pytest(*GIVEN, "--spiral-model", "dry/perfect", *nodes, "test_theirs.py", "-n", "2")
+    result = project.pytest(*GIVEN, "--spiral-model", "dry/perfect", *nodes, "test_theirs.py", "-n", "1")
 
     result.assert_outcomes(passed=2)
 

@@ -47,10 +47,10 @@ def hostile(project, serve):
     return ("--model", name.replace(" ", "_"), "--prompting", "raw", "-k", " or ".join(HOSTILE))
 
 
-def test_hostile_outputs_reach_nothing(project, hostile, one_or_two):
+def test_hostile_outputs_reach_nothing(project, hostile, anywhere):
     """No escape sequence on the terminal, no markup in the summary, no broken file; the report holds the raw output."""
     result = project.pytest(
-        *hostile, *one_or_two, "--strict-items", "-rA", "-vv", "--showlocals", "--junitxml=out.xml", "--color=no"
+        *hostile, *anywhere, "--strict-items", "-rA", "-vv", "--showlocals", "--junitxml=out.xml", "--color=no"
     )
 
     said = result.stdout.str() + result.stderr.str()

@@ -22,14 +22,14 @@ def _leaks(project, result, secret: str) -> list[str]:
     return found + [name for name in ("stdout", "stderr") if part.decode() in getattr(result, name).str()]
 
 
-def test_what_is_sent(project, serve, one_or_two):
+def test_what_is_sent(project, serve, anywhere):
     """75 scenarios in two modes and one probe; the schema only in schema mode, strict; the key on every request and
     nowhere else."""
     model = ScriptedModel("perfect")
     server = serve(model, key=KEY)
     project.reach(server, KEY)
 
-    result = project.pytest("--model", "some/model", *one_or_two)
+    result = project.pytest("--model", "some/model", *anywhere)
 
     assert result.ret == 0
     result.assert_outcomes(passed=150)
@@ -88,13 +88,12 @@ def test_failures_of_the_model_score_zero(project, serve):
     assert project.report()["tempaffect"]["cards"][0]["valid_output_rate"] == pytest.approx(1 / 6)
 
 
-@pytest.mark.parametrize("distribution", [("-p", "no:xdist"), ("-n", "2")], ids=["no-xdist", "n2"])
-def test_failures_of_the_instrument_are_no_score(project, serve, distribution):
+def test_failures_of_the_instrument_are_no_score(project, serve, anywhere):
     """Out of credit after 50 answers: the rest are test errors without a score, what was measured stays, no verdict."""
     model = ScriptedModel("perfect", answers=50)
     project.reach(serve(model), KEY)
 
-    result = project.pytest(*RAW, *distribution, "--gate", "tempaffect.valid_output_rate >= 0.5")
+    result = project.pytest(*RAW, *anywhere, "--gate", "tempaffect.valid_output_rate >= 0.5")
 
     result.assert_outcomes(passed=50, errors=25)
     assert result.ret == 11
@@ -208,14 +207,14 @@ def test_a_base_url_that_is_none(project, url):
     assert _leaks(project, result, "x" * 10 + "secretpassword") == []
 
 
-def test_dot_env_is_read(project, serve, one_or_two):
+def test_dot_env_is_read(project, serve, anywhere):
     """Key and address from .env where the user stands; the environment wins over it; workers read it, too."""
     model = ScriptedModel()
     server = serve(model, key=KEY)
     (project.path / ".env").write_text(f"EVALUATED_MODEL_BASE_URL={server.base_url}\nEVALUATED_MODEL_API_KEY=wrong\n")
     project.setenv("EVALUATED_MODEL_API_KEY", KEY)
 
-    result = project.pytest(*RAW, "-k", "ps-01 or ps-02", *one_or_two)
+    result = project.pytest(*RAW, "-k", "ps-01 or ps-02", *anywhere)
 
     result.assert_outcomes(passed=2)
     assert sorted(model.asked) == [("raw", "ps-01"), ("raw", "ps-02")]

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import node
+from tests.plugin.conftest import DISTRIBUTIONS, node
 
 RAW = ("--model", "dry/perfect", "--prompting", "raw")
 VALID = "tempaffect.valid_output_rate"
@@ -68,17 +68,17 @@ def test_everything_missing(project):
     assert project.report()["tempaffect"]["cards"][0]["missing"]["n"] == 75
 
 
-def test_nothing_collected(project, one_or_two):
+def test_nothing_collected(project, anywhere):
     """5 where a path of the user's own holds no test."""
     (project.path / "empty").mkdir()
 
-    assert project.pytest(*RAW, "empty", *one_or_two).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert project.pytest(*RAW, "empty", *anywhere).ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 @pytest.mark.parametrize(
     ("own", "args"),
     [
-        ("def test_own(): assert False\n", ("-n", "2")),
+        ("def test_own(): assert False\n", ("-n", "1")),
         ("import pytest\n@pytest.fixture\ndef broken(): raise OSError\ndef test_own(broken): pass\n", ("-n", "0")),
     ],
     ids=["failure", "error"],
@@ -93,22 +93,22 @@ def test_a_users_own_failure_comes_first(project, own, args):
     assert project.report()["verdict"] == "inconclusive"
 
 
-def test_a_test_file_that_cannot_be_imported(project, one_or_two):
+def test_a_test_file_that_cannot_be_imported(project, anywhere):
     """As in pytest: collection errors interrupt the run."""
     project.write(test_own__py="import no_such_module\n")
 
-    result = project.pytest(*RAW, node("ps-01"), "test_own.py", *one_or_two)
+    result = project.pytest(*RAW, node("ps-01"), "test_own.py", *anywhere)
 
     assert result.ret in (1, 2)
     result.stdout.fnmatch_lines(["E   ModuleNotFoundError: No module named 'no_such_module'"])
 
 
-@pytest.mark.parametrize("group", [True, False], ids=["terminal", "process"])
-def test_ctrl_c(project, serve, wait_for, end, one_or_two, group):
+@pytest.mark.parametrize(
+    ("group", "distribution"), [(True, "n2"), (False, "no-xdist")], ids=["terminal-n2", "process-no-xdist"]
+)
+def test_ctrl_c(project, serve, wait_for, end, group, distribution):
     """2, with a report of what was measured by then, marked as incomplete. A terminal signals all processes, a
     supervisor only the first."""
-    if not group and "no:xdist" not in one_or_two:
-        pytest.skip("once is enough")
     model = ScriptedModel()
     project.reach(serve(model, latency=0.1))
 
@@ -123,7 +123,7 @@ def test_ctrl_c(project, serve, wait_for, end, one_or_two, group):
         "r",
         "--gate",
         f"{VALID} >= 0.9",
-        *one_or_two,
+        *DISTRIBUTIONS[distribution],
     )
     wait_for(lambda: len(model.asked) >= 12)
     text = end(process, signal.SIGINT, group=group)
@@ -139,12 +139,12 @@ def test_ctrl_c(project, serve, wait_for, end, one_or_two, group):
     assert "verdict: INCOMPLETE" in text
 
 
-def test_sigterm(project, serve, wait_for, end, one_or_two):
+def test_sigterm(project, serve, wait_for, end):
     """143, with a report, as when a CI job is cancelled."""
     model = ScriptedModel()
     project.reach(serve(model, latency=0.1))
 
-    process = project.start("--model", "m", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", *one_or_two)
+    process = project.start("--model", "m", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", "-n", "1")
     wait_for(lambda: len(model.asked) >= 12)
     text = end(process, signal.SIGTERM, group=False)
 

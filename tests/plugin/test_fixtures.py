@@ -35,7 +35,7 @@ def test_reply(score_reply):
 """
 
 
-def test_chat_model_in_any_loop(project, serve, one_or_two):
+def test_chat_model_in_any_loop(project, serve, anywhere):
     """Async tests have a loop each, plain tests none: all reach the model, beside the bundled items."""
     model = ScriptedModel(enforces=False)
     project.reach(serve(model))
@@ -50,7 +50,7 @@ def test_chat_model_in_any_loop(project, serve, one_or_two):
         "scenarios/test_tempaffect.py",
         "-k",
         "own or ps-01",
-        *one_or_two,
+        *anywhere,
     )
 
     result.assert_outcomes(passed=4, warnings=0)
@@ -82,11 +82,11 @@ def test_chat_model_skips_without_a_model(project):
     assert result.ret == 0
 
 
-def test_score_reply_needs_no_model(project, one_or_two):
+def test_score_reply_needs_no_model(project, anywhere):
     """The deterministic checks are there for any test."""
     project.write(test_own__py=SCORING)
 
-    project.pytest(*one_or_two).assert_outcomes(passed=1)
+    project.pytest(*anywhere).assert_outcomes(passed=1)
 
 
 def test_scenario_result_in_a_test_of_ones_own(project):

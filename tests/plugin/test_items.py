@@ -47,22 +47,22 @@ def test_without_a_path_the_bundled_suites_run_and_only_they(project, cwd, confi
     assert ids[0] == node("pi-01")
 
 
-def test_a_path_of_the_users_own_runs_only_that(project, one_or_two):
+def test_a_path_of_the_users_own_runs_only_that(project, anywhere):
     """`--model` with a path is for tests that use our fixtures: no bundled item runs, no report is written."""
     project.write(test_own__py="def test_own(): pass\n")
 
-    result = project.pytest(*DRY, "test_own.py", *one_or_two)
+    result = project.pytest(*DRY, "test_own.py", *anywhere)
 
     result.assert_outcomes(passed=1)
     assert result.ret == 0
     assert not list(project.path.glob("reports/*/report.json"))
 
 
-def test_bundled_and_own_tests_run_together(project, one_or_two):
+def test_bundled_and_own_tests_run_together(project, anywhere):
     """Naming both runs both."""
     project.write(test_own__py="def test_own(): pass\n")
 
-    result = project.pytest(*RAW, "test_own.py", node("ps-01"), *one_or_two)
+    result = project.pytest(*RAW, "test_own.py", node("ps-01"), *anywhere)
 
     result.assert_outcomes(passed=2)
     assert list(project.items()) == [("raw", "ps-01")]
@@ -100,9 +100,9 @@ def test_an_item_named_twice_runs_once(project):
     [node("ps-99"), node("ps-01", "schema"), f"{SUITE}::test_nothing", f"{SUITE}::test_scenario[]"],
     ids=["scenario", "mode", "function", "empty"],
 )
-def test_an_unknown_id_is_a_usage_error(project, one_or_two, argument):
+def test_an_unknown_id_is_a_usage_error(project, anywhere, argument):
     """Nothing runs; one sentence names the id."""
-    result = project.pytest(*RAW, argument, *one_or_two)
+    result = project.pytest(*RAW, argument, *anywhere)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     said = result.stdout.str() + result.stderr.str()
@@ -140,16 +140,16 @@ def test_selection(project, args, count):
     assert sum("::" in line for line in result.outlines) == count
 
 
-def test_collecting_sends_and_creates_nothing(project, serve, one_or_two):
+def test_collecting_sends_and_creates_nothing(project, serve, anywhere):
     """`--collect-only` is free, also of an endpoint that needs a key."""
     server = serve()
     project.reach(server)
 
-    result = project.pytest("--model", "remote", "--collect-only", "-q", "-p", "no:cacheprovider", *one_or_two)
+    result = project.pytest("--model", "remote", "--collect-only", "-q", "-p", "no:cacheprovider", *anywhere)
 
     assert result.ret == 0
     assert (len(server.requests), server.probes) == (0, 0)
-    assert sorted(path.name for path in project.path.iterdir()) == ["stderr", "stdout"]
+    assert list(project.path.iterdir()) == []
 
 
 def test_x_stops_at_the_first_failure(project):
@@ -172,10 +172,10 @@ def test_failed_items_are_found_again(project):
     again.assert_outcomes(failed=2)
 
 
-def test_junit_and_durations(project, one_or_two):
+def test_junit_and_durations(project, anywhere):
     """JUnit XML has one case per item under the id's own parts; `--durations` lists them."""
     args = (*RAW, "-k", "ps-01 or ps-02", "--junitxml", "out.xml", "--durations", "0", "-vv")
-    result = project.pytest(*args, *one_or_two)
+    result = project.pytest(*args, *anywhere)
 
     cases = ElementTree.parse(project.path / "out.xml").findall(".//testcase")
     assert sorted((case.get("classname"), case.get("name")) for case in cases) == [

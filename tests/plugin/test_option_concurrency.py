@@ -24,13 +24,13 @@ def test_no_more_than_asked_for(project, serve, distribution, limit):
     assert limit // 2 < server.peak <= limit
 
 
-def test_a_models_own_bound_holds_over_all_workers(project, serve):
-    """`concurrency` in spiral.toml is the endpoint's bound, however many workers there are."""
+def test_a_models_own_bound_holds(project, serve):
+    """`concurrency` in spiral.toml is the endpoint's bound, whatever the run's is."""
     project.write(spiral__toml='[[model]]\nmatch = "m"\nconcurrency = 2\n')
     server = serve(ScriptedModel(), latency=0.05)
     project.reach(server)
 
-    project.pytest(*ARGS, *DISTRIBUTIONS["n2"])
+    project.pytest(*ARGS, *DISTRIBUTIONS["no-xdist"])
 
     assert server.peak <= 2
 

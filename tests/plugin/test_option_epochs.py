@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import node
+from tests.plugin.conftest import DISTRIBUTIONS, node
 
 
-def test_every_epoch_is_a_measurement_of_its_own(project, serve, one_or_two):
+def test_every_epoch_is_a_measurement_of_its_own(project, serve):
     """The same question is sent again, is an item of its own, and a scenario's value is the mean over its epochs."""
     model = ScriptedModel("perfect")
     project.reach(serve(model))
 
-    result = project.pytest("--model", "m", "--prompting", "raw", "--epochs", "3", "-k", "ps-01", *one_or_two)
+    result = project.pytest(
+        "--model", "m", "--prompting", "raw", "--epochs", "3", "-k", "ps-01", *DISTRIBUTIONS["no-xdist"]
+    )
 
     result.assert_outcomes(passed=3)
     report = project.report()

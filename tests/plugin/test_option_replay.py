@@ -53,7 +53,7 @@ def test_scenarios_are_scored_again(project):
     """Recorded outputs give the recorded items, invalid ones under the same reason."""
     project.pytest("--model=dry/malformed", "--run-id=first", "--suite=tempaffect", "-q")
 
-    project.pytest("--replay=reports/first", "--run-id=again", "--suite=tempaffect", "-q", "-n", "2")
+    project.pytest("--replay=reports/first", "--run-id=again", "--suite=tempaffect", "-q", "-n", "1")
 
     assert project.items("again") == project.items("first")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 MIXED = ("--model", "dry/shuffled_replies", "--prompting", "raw")
 
 
-def test_failed_tests_are_the_items_that_were_not_useful(project, one_or_two):
+def test_failed_tests_are_the_items_that_were_not_useful(project):
     """The tests say what the report says; the run fails although no gate was given."""
-    result = project.pytest(*MIXED, "--strict-items", *one_or_two)
+    result = project.pytest(*MIXED, "--strict-items", "-p", "no:xdist")
 
     useful = [item["useful_bounded"] for item in project.items().values()]
     result.assert_outcomes(passed=useful.count(True), failed=useful.count(False))

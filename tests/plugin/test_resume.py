@@ -58,7 +58,7 @@ def test_lf_finds_the_failed_instruments(project, serve):
 
     project.pytest(*args, "-p", "no:xdist")
     model.answers = None
-    result = project.pytest(*args, "--lf", "-n", "2")
+    result = project.pytest(*args, "--lf", "-n", "1")
 
     result.assert_outcomes(passed=5)
     assert len(model.asked) == 80

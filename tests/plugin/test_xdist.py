@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.plugin.conftest import ADDOPTS
 
-# One that answers everything right, one whose answers spread over all labels.
-MODELS = ("--model", "dry/perfect", "--model", "dry/random_valid")
+# Its answers spread over all labels.
+MODEL = ("--model", "dry/random_valid")
 
 
 def _items(project) -> list[dict]:
@@ -17,21 +17,20 @@ def _items(project) -> list[dict]:
 
 
 def test_cards_do_not_depend_on_the_distribution(project):
-    """Cards and items are the same over no xdist, 0, 2 and 4 workers and in random order."""
-    assert project.pytest(*MODELS, "-p", "no:xdist").ret == 0
+    """Cards and items are the same over no xdist, 0 and 2 workers and in random order."""
+    assert project.pytest(*MODEL, "-p", "no:xdist").ret == 0
     cards, items, deltas = project.cards(), _items(project), project.report()["tempaffect"]["deltas"]
     project.setenv("PYTEST_ADDOPTS", ADDOPTS.replace("-p no:randomly", ""))
 
     for args in [
-        ("-n", "0", "-p", "no:randomly"),
-        ("-n", "2", "-p", "no:randomly"),
-        ("-n", "4", "--dist", "worksteal", "-p", "randomly"),
-        ("-p", "no:xdist", "-p", "randomly"),
+        ("-n", "0", "-p", "randomly"),
+        ("-n", "2", "-p", "randomly"),
+        ("-n", "2", "--dist", "worksteal", "-p", "no:randomly"),
     ]:
-        result = project.pytest(*MODELS, *args)
+        result = project.pytest(*MODEL, *args)
 
         assert result.ret == 0
-        result.assert_outcomes(passed=300)
+        result.assert_outcomes(passed=150)
         assert project.cards() == cards
         assert _items(project) == items
         assert project.report()["tempaffect"]["deltas"] == deltas
@@ -46,7 +45,7 @@ def test_a_lost_worker_is_replaced(project):
         "    if 'ps-05' in item.name: os._exit(1)\n"
     )
 
-    result = project.pytest("--model", "dry/perfect", "--prompting", "raw", "-n", "2", "-p", "deadly")
+    result = project.process("--model", "dry/perfect", "--prompting", "raw", "-n", "2", "-p", "deadly")
 
     missing = project.report()["tempaffect"]["cards"][0]["missing"]
     assert (missing["n"], missing["ids"]) == (1, ["ps-05"])

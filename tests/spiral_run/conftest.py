@@ -18,9 +18,9 @@ from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore, StoredChat
 from tests.fakes import spiral_cast
-from tests.plugin.conftest import Project, end, lean, one_or_two, project, serve, wait_for
+from tests.plugin.conftest import Project, anywhere, end, lean, project, serve, wait_for
 
-__all__ = ["Cast", "Project", "Scripted", "end", "lean", "one_or_two", "project", "serve", "wait_for"]
+__all__ = ["Cast", "Project", "Scripted", "anywhere", "end", "lean", "project", "serve", "wait_for"]
 
 Answer = Callable[[ChatRequest, int], str | ChatReply | ChatError]
 OPENING = Opening(prompt_id="p", category="theory_development", prompts=("my numbers line up. do you see it?",))

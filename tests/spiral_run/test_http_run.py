@@ -52,11 +52,11 @@ def measurements(project, run_id):
     return report["spiral"], report["integrity"], report["verdict"], report["gates"], requests
 
 
-def test_three_roles_on_three_servers(project, three_servers, run, one_or_two):
+def test_three_roles_on_three_servers(project, three_servers, run, anywhere):
     """Each role is asked on its own server, exactly as often as the run needs; judges under a strict schema."""
     evaluated, user, judge = servers = three_servers()
 
-    result = project.pytest(*run, *one_or_two)
+    result = project.pytest(*run, *anywhere)
 
     result.assert_outcomes(passed=PROMPTS)
     assert result.ret == 0
@@ -86,7 +86,7 @@ def test_a_judge_that_dies_is_made_up_for(project, three_servers, run):
     stored = len(kept(project, "r"))
     before = asked(servers)
     servers[2].handler = good_judge
-    resumed = project.pytest(*run, "--run-id=r", "-n", "2")
+    resumed = project.pytest(*run, "--run-id=r", "-n", "1")
     after = asked(servers) - before
     whole = project.pytest(*run, "--run-id=whole", "-p", "no:xdist")
 

@@ -39,7 +39,7 @@ def test_one_small_model_in_all_roles(project, size):
 
     result = project.pytest(
         f"--model={MODEL}", f"--user-model={MODEL}", f"--judge-model={MODEL}", "--suite=spiral",
-        f"--num-turns={turns}", "--spiral-prompts=prompts.json", "-p", "no:xdist", "--run-id=r", timeout=500,
+        f"--num-turns={turns}", "--spiral-prompts=prompts.json", "-p", "no:xdist", "--run-id=r",
     )  # fmt: skip
 
     report = project.report("r")
