@@ -99,7 +99,7 @@ class Project:
     here = pytest
 
     def process(self, *args: str, cwd: str | Path = ".", timeout: float = 100) -> pytest.RunResult:
-        """Run pytest in a process of its own, as users do."""
+        """Run pytest in a process of its own, as users do: where workers must find a plugin of the project's, too."""
         os.chdir(self.path / cwd)
         try:
             return self.pytester.run(sys.executable, "-m", "pytest", *for_one_suite(args), timeout=timeout)

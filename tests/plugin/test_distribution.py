@@ -33,7 +33,7 @@ def test_a_dead_workers_share_is_taken_over(project, serve):
     project.reach(serve(model, latency=0.05))
     project.write(deadly__py=DEADLY.format(deaths=2, folder=str(project.path), at="pi-05"))
 
-    result = project.pytest(*PRESSURED, "-n", "2", "-p", "deadly", "--concurrency=4")
+    result = project.process(*PRESSURED, "-n", "2", "-p", "deadly", "--concurrency=4")
 
     result.assert_outcomes(passed=25)
     result.stdout.fnmatch_lines(["*2 rerun*"])
@@ -46,7 +46,7 @@ def test_an_item_that_kills_every_worker_is_given_up(project):
     """After the third death it is a failure; all others are measured."""
     project.write(deadly__py=DEADLY.format(deaths=9, folder=str(project.path), at="pi-05"))
 
-    result = project.pytest("--model", "dry/perfect", *PRESSURED[2:], "-n", "2", "-p", "deadly")
+    result = project.process("--model", "dry/perfect", *PRESSURED[2:], "-n", "2", "-p", "deadly")
 
     result.assert_outcomes(passed=24, failed=1)
     assert len(list(project.path.glob("death-*"))) == 3
@@ -60,7 +60,7 @@ def test_the_first_failure_stops_all_workers(project, serve):
         slow__py="import time\ndef pytest_runtest_teardown(item): time.sleep('pi-01' not in item.name and .3)\n"
     )
 
-    result = project.pytest(*PRESSURED, "-n", "2", "-p", "slow", "--strict-items", "-x", "--concurrency=2")
+    result = project.process(*PRESSURED, "-n", "2", "-p", "slow", "--strict-items", "-x", "--concurrency=2")
 
     outcomes = result.parseoutcomes()
     assert outcomes["failed"] == 1
@@ -148,7 +148,7 @@ def test_durations_are_the_units_own_and_workers_say_how_far_they_are(project, s
         eager__py="from pytest_spiral.hooks import roles\nroles._PROGRESS_SECONDS = roles._LOG_SECONDS = 0.1\n"
     )
 
-    result = project.pytest(*PRESSURED, "-n", "2", "-p", "eager", "--junit-xml=junit.xml")
+    result = project.process(*PRESSURED, "-n", "2", "-p", "eager", "--junit-xml=junit.xml")
 
     result.assert_outcomes(passed=25)
     result.stdout.fnmatch_lines(["spiral: * of 25 done"])

@@ -57,6 +57,7 @@ def test_all_files_and_all_keys(run):
         "requests",
         "prompt_tokens",
         "cached_tokens",
+        "cached_share",
         "completion_tokens",
         "cost_usd",
         "retries",
