@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, Literal
 
 __all__ = ["ChatReply", "ChatRequest", "Message", "Role", "Status", "Usage", "digest"]
@@ -69,15 +68,14 @@ class ChatRequest:
     sample: int = 0
     unit: str = ""
 
-    @cached_property
-    def histories(self) -> tuple[bytes, ...]:
-        """Digests of the first message, the first two, and so on: equal where histories are equal."""
-        return tuple(accumulate((message.digest for message in self.messages), lambda past, new: digest(past + new)))
+    def history(self, length: int) -> bytes:
+        """Digest of the first `length` messages: equal where histories are equal."""
+        return digest(b"".join(message.digest for message in self.messages[:length]))
 
     @cached_property
     def key(self) -> str:
         """Hex digest of everything that determines the reply."""
-        history = self.histories[-1].hex() if self.messages else ""
+        history = self.history(len(self.messages)).hex()
         payload = [self.role, self.model, history, dict(self.params), self.schema, self.sample]
         text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return digest(text.encode("ascii")).hex()

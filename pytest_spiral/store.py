@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ _FORMAT = 2
 # A commit rewrites the last, half-full page of each table: small pages keep that small.
 _PAGE_BYTES = 1024
 _CHECKPOINT_PAGES = 8192
+# How many messages the next request of a conversation may have beyond those it shares with the one before.
+_LOOK_BACK = 4
 _TABLES = """
 CREATE TABLE run (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE secret (value TEXT NOT NULL);
@@ -91,7 +93,7 @@ class RunStore:
         self._known: dict[str, int] = {}
         self._texts: dict[bytes, int] = {}
         self._forms: dict[tuple[str, ...], int] = {}
-        self._histories: dict[bytes, tuple[int, int]] = {}
+        self._histories: dict[bytes, int] = {}
 
     @classmethod
     def create_or_resume(cls, path: Path, config: Mapping[str, Any]) -> RunStore:
@@ -255,9 +257,7 @@ class RunStore:
         return kept
 
     def _insert(self, request: ChatRequest, reply: ChatReply) -> None:
-        base, kept = next(
-            (self._histories[past] for past in reversed(request.histories) if past in self._histories), (None, 0)
-        )
+        base, kept = self._known_history(request)
         added = [(message.role, self._text(message.content)) for message in request.messages[kept:]]
         usage = reply.usage
         row = (
@@ -282,9 +282,20 @@ class RunStore:
         self._known[request.key] = self._last
         self._remember(request, self._last)
 
+    def _known_history(self, request: ChatRequest) -> tuple[int | None, int]:
+        """The exchange that a request goes on from, and how many of its messages it shares."""
+        whole = len(request.messages)
+        # The other side has spoken since, and both; or the last message carried a note that is gone by now.
+        for length in range(whole, max(0, whole - _LOOK_BACK), -1):
+            found = self._histories.get(request.history(length))
+            if found is not None:
+                return found, length
+        return None, 0
+
     def _remember(self, request: ChatRequest, exchange: int) -> None:
-        for length, past in enumerate(request.histories, start=1):
-            self._histories.setdefault(past, (exchange, length))
+        whole = len(request.messages)
+        for length in range(max(1, whole - 1), whole + 1):
+            self._histories.setdefault(request.history(length), exchange)
 
     def _text(self, text: str) -> int:
         content = _encode(text)
@@ -331,6 +342,8 @@ class RunStore:
                 self._last = 0
                 for known in (self._known, self._texts, self._forms, self._histories):
                     known.clear()
+                with suppress(sqlite3.Error):
+                    self._catch_up()
                 raise self._unwritable(error) from None
 
     def _catch_up(self) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 import sqlite3
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pytest_spiral.chat.limits import Pace
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.records import ChatReply, ChatRequest, Message, Usage
 from pytest_spiral.store import RunStore, StoredChat
@@ -111,6 +117,112 @@ def test_messages_are_stored_once(store):
     rows = sqlite3.connect(store.path).execute("SELECT count(*) FROM message WHERE role = 'system'").fetchone()
 
     assert rows == (1,)
+
+
+def conversation(turns):
+    """The requests of a conversation in the order they are made: evaluated model, then seeker with roles swapped."""
+    said = [Message("user", "hello")]
+    for turn in range(turns):
+        yield request(messages=tuple(said)), f"answer {turn}"
+        said.append(Message("assistant", f"answer {turn}"))
+        swapped = [Message("assistant" if m.role == "user" else "user", m.content) for m in said]
+        # A note for this turn only, as injections are.
+        swapped[-1] = Message("user", f"{swapped[-1].content} [note {turn}]")
+        yield request(role="user", messages=(Message("system", "persona"), *swapped)), f"question {turn}"
+        said.append(Message("user", f"question {turn}"))
+
+
+def test_a_conversation_is_stored_once_however_long_it_gets(tmp_path, store):
+    """Every text is there once, what a request adds does not grow with its history, and all of it can be read again."""
+    asked = list(conversation(20))
+    for each, text in asked:
+        store.add(each, ChatReply(text))
+
+    rows = sqlite3.connect(store.path)
+    texts = [row[0] for row in rows.execute("SELECT content FROM text")]
+    assert len(texts) == len(set(texts)) == 1 + 20 + 20 + 20 + 1
+    assert all(len(json.loads(row[0])) <= 3 for row in rows.execute("SELECT added FROM exchange"))
+    store.close()
+    again = RunStore.create_or_resume(tmp_path / "run.sqlite", CONFIG)
+    assert [again.messages(each.key) for each, _ in asked] == [each.messages for each, _ in asked]
+    assert [again.find(each).text for each, _ in asked] == [text for _, text in asked]
+    again.close()
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=12))
+def test_any_requests_come_back_as_they_went_in(histories):
+    """Whatever they share."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = RunStore.create_or_resume(Path(folder, "run.sqlite"), CONFIG)
+        for history in histories:
+            store.add(request(messages=tuple(Message("user", text) for text in history)), ChatReply("".join(history)))
+        for history in histories:
+            each = request(messages=tuple(Message("user", text) for text in history))
+            assert store.messages(each.key) == each.messages
+            assert store.find(each).text == "".join(history)
+        store.close()
+
+
+def test_replies_that_arrive_together_share_a_commit(store):
+    """And of two replies to one request the first counts, for both."""
+    changes = []
+
+    async def keep_all():
+        before = store._connection.total_changes
+        kept = await asyncio.gather(
+            *(store.keep(request(str(n)), ChatReply(f"reply {n}")) for n in range(20)),
+            store.keep(request("0"), ChatReply("too late")),
+        )
+        changes.append(store._connection.total_changes - before)
+        return kept
+
+    store._connection.set_trace_callback(lambda statement: changes.append(statement) if statement == "COMMIT" else None)
+    kept = asyncio.run(keep_all())
+
+    assert changes.count("COMMIT") == 1
+    assert [reply.text for reply in kept] == [*(f"reply {n}" for n in range(20)), "reply 0"]
+
+
+def test_a_reply_outlives_the_unit_that_waited_for_it(store):
+    """Cancelled between the reply and its commit: the reply is kept."""
+
+    async def cancel():
+        task = asyncio.create_task(store.keep(request(), ChatReply("paid for")))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0)
+
+    asyncio.run(cancel())
+
+    assert store.find(request()).text == "paid for"
+
+
+def test_a_full_disk_is_an_error_and_nothing_is_believed_stored(store):
+    """What could not be written is asked for again, and once there is room everything goes on."""
+    store.add(request("a"), ChatReply("a"))
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreError, match="cannot be written"):
+        asyncio.run(store.keep(request("b"), ChatReply("b" * 10_000)))
+    assert store.find(request("b")) is None
+    assert store.find(request("a")).text == "a"
+    store._connection.execute("PRAGMA max_page_count=1000000")
+
+    store.add(request("c"), ChatReply("c"))
+
+    assert store.find(request("a")).text == "a"
+    assert store.find(request("c")).text == "c"
+
+
+def test_limits_are_agreed_upon(store):
+    """The first who changes a limit is followed by the others; the history stays."""
+    start = store.set_pace("e", None, Pace(64, 64))
+    half = store.set_pace("e", start, Pace(32, 64, "429", 1))
+    late = store.set_pace("e", start, Pace(31, 64, "429", 1))
+
+    assert late == half == store.pace("e")
+    assert [pace.most for pace in store.paces()["e"]] == [64, 32]
 
 
 def test_a_resumed_run_is_the_same_run(tmp_path, store):

@@ -1,8 +1,8 @@
 """The one way to a remote model: any endpoint that speaks OpenAI's chat completions.
 
-The official client carries the requests; what is sent, what counts as an answer, what is tried again and how long is
-decided here. No error leaves this room with a key in it or with the client's exceptions chained to it: those hold the
-request and its headers.
+The official client's HTTP transport carries the requests; what is sent, what counts as an answer, what is tried again
+and how long is decided here. No error leaves this room with a key in it or with the client's exceptions chained to it:
+those hold the request and its headers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import httpx2
-    from openai import AsyncOpenAI
 
 __all__ = ["OpenAICompatible", "Probe", "probe"]
 
@@ -103,7 +102,7 @@ class _Connection:
     def __init__(self, endpoint: Endpoint, connections: int) -> None:
         self.endpoint = endpoint
         self._connections = connections
-        self._client: AsyncOpenAI | None = None
+        self._client: httpx2.AsyncClient | None = None
 
     def open(self) -> None:
         """Set the client up, which takes a moment: it imports openai and reads certificate bundles."""
@@ -142,30 +141,35 @@ class _Connection:
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
+            await client.aclose()
 
     async def _exchange(self, method: str, path: str, content: bytes | None) -> _Answer:
-        import httpx2
-        from openai import AsyncStream, Omit
-
         assert self._client is not None
-        # A local server gets no key at all rather than a made-up one.
-        options: Any = {} if self.endpoint.api_key else {"headers": {"Authorization": Omit()}}
-        # Streamed, so that the body can be bounded; `create()` would walk the whole history in Python.
-        raw: Any = {"cast_to": httpx2.Response, "stream": True, "stream_cls": AsyncStream[Any], "options": options}
-        response: httpx2.Response
+        url = self.endpoint.base_url + path
+        request = self._client.build_request(method, url, content=content)
+        # Streamed, so that the body can be bounded.
+        response = await self._client.send(request, stream=True)
         try:
-            if method == "GET":
-                response = await self._client.get(path, **raw)
-            else:
-                response = await self._client.post(path, content=content, **raw)
-        except _StatusError as error:
-            return error.answer
-        try:
-            body = await _read(response, self.endpoint.max_body)
+            body = await self._body(response)
         finally:
             await response.aclose()
         return _Answer(response.status_code, _lower(response.headers), body)
+
+    async def _body(self, response: httpx2.Response) -> bytes:
+        limit = self.endpoint.max_body if response.is_success else _MAX_ERROR_BODY
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > limit:
+                    break
+        except Exception:
+            # The status of an error says enough; a broken body must not hide it.
+            if response.is_success:
+                raise
+        if len(body) > limit and response.is_success:
+            raise _TooLargeError
+        return bytes(body[:limit])
 
     def refused(self, status: int, error: ErrorBody, headers: Mapping[str, str]) -> _AttemptError:
         """What an error status means. 1xx to 3xx count as a wrong address."""
@@ -227,73 +231,31 @@ class _Connection:
         return _AttemptError("unreachable", self.endpoint.clean(says), again=known, remedy=remedy, billed=True)
 
 
-class _StatusError(Exception):
-    """Carries an error answer past the client, which would read its body without bound."""
-
-    def __init__(self, answer: _Answer) -> None:
-        super().__init__(answer.status)
-        self.answer = answer
-
-
-async def _read(response: httpx2.Response, limit: int) -> bytes:
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > limit:
-            raise _TooLargeError
-    return bytes(body)
-
-
-async def _stop_at_errors(response: httpx2.Response) -> None:
-    if response.is_success:
-        return
-    body = bytearray()
-    # The status alone says enough; a broken error body must not hide it.
-    with suppress(Exception):
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) >= _MAX_ERROR_BODY:
-                break
-    await response.aclose()
-    raise _StatusError(_Answer(response.status_code, _lower(response.headers), bytes(body[:_MAX_ERROR_BODY])))
-
-
 def _lower(headers: httpx2.Headers) -> dict[str, str]:
     # From the raw pairs: the mapping's own iteration guesses an encoding for every name and value.
     return {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers.raw}
 
 
-def _make_client(endpoint: Endpoint, connections: int) -> AsyncOpenAI:
+def _make_client(endpoint: Endpoint, connections: int) -> httpx2.AsyncClient:
+    """The HTTP client that openai's own client runs on. Its typed layers above cost as much again per call, and walk
+    the whole history in Python; retries, deadlines and what an error means are decided here anyway."""
     import httpx2
-    from openai import AsyncOpenAI, DefaultAioHttpClient, Omit
+    from openai import DefaultAioHttpClient
 
-    class Client(AsyncOpenAI):
-        """Sends what is listed here: OPENAI_CUSTOM_HEADERS and the like may be meant for another endpoint."""
-
-        @property
-        def default_headers(self) -> dict[str, str | Omit]:
-            return {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "pytest-spiral"}
-
-    return Client(
-        base_url=endpoint.base_url,
-        # Every credential is given, if only as a placeholder: the client looks up missing ones in the environment.
-        api_key=endpoint.api_key.reveal() or "unused",
-        admin_api_key="unused",
-        organization="unused",
-        project="unused",
-        webhook_secret="unused",  # noqa: S106  # see above
-        max_retries=0,
-        http_client=DefaultAioHttpClient(
-            # Proxies and certificate bundles of the environment are right for the outside world; a proxy cannot
-            # reach this machine's loopback.
-            trust_env=not endpoint.is_loopback,
-            # None would silently mean aiohttp's 100.
-            limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
-            # The deadlines are ours; the client's pool timeout would count the time spent connecting.
-            timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT),
-            follow_redirects=False,
-            event_hooks={"response": [_stop_at_errors]},
-        ),
+    headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "pytest-spiral"}
+    if endpoint.api_key:
+        # A local server gets no key at all rather than a made-up one.
+        headers["Authorization"] = f"Bearer {endpoint.api_key.reveal()}"
+    return DefaultAioHttpClient(
+        headers=headers,
+        # Proxies and certificate bundles of the environment are right for the outside world; a proxy cannot reach
+        # this machine's loopback.
+        trust_env=not endpoint.is_loopback,
+        # None would silently mean aiohttp's 100.
+        limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
+        # The deadlines are ours; the client's pool timeout would count the time spent connecting.
+        timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT),
+        follow_redirects=False,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import socket
 import time
 import traceback
@@ -336,7 +337,8 @@ async def test_the_deadline_holds_over_all_attempts(serve: Serve) -> None:
         took = time.monotonic() - started
 
     assert error.kind == "timeout"
-    assert "no answer within 0.7 s" in str(error)
+    # The deadline itself, or the last attempt where there is no time left to wait for another.
+    assert re.search(r"no answer within 0\.[27] s", str(error))
     assert 1 <= error.attempts <= 4
     assert took < 2.5
 

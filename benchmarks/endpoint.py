@@ -1,0 +1,160 @@
+"""An OpenAI-compatible endpoint for measurements: fixed latency, hardly any work per request, statistics on request.
+
+    python benchmarks/endpoint.py --latency 0.05 [--most 40]
+
+Prints its base URL. Models: "m" (evaluated), "u" (seeker), anything with a schema gets the smallest valid document.
+`GET /stats` says how many requests there were, seconds from the first to the last answer, and how many were in flight.
+Above `--most` in flight it answers 429.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+_WORDS = (
+    "river,table,seven,light,morning,paper,number,garden,winter,window,story,letter,market,bridge,kitchen,summer,engine,"
+    "corner,music,pattern,signal,weather,journal,neighbour,station,colour,evening,village,machine,picture,reason,field"
+)
+
+
+@dataclass
+class Endpoint:
+    """What all connections share."""
+
+    latency: float
+    most: int
+    requests: int = 0
+    refused: int = 0
+    in_flight: int = 0
+    peak: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    flights: list[tuple[float, int]] = field(default_factory=list)
+    documents: dict[bytes, str] = field(default_factory=dict)
+
+    def stats(self) -> dict[str, Any]:
+        """Since the last time somebody asked."""
+        found = {
+            "requests": self.requests, "refused": self.refused, "peak": self.peak, "span": self.last - self.first,
+            "flights": self.flights,
+        }  # fmt: skip
+        self.requests = self.refused = self.peak = 0
+        self.first = self.last = 0.0
+        self.flights = []
+        return found
+
+    def begin(self) -> bool:
+        """Count a request in; False if there are too many."""
+        now = time.monotonic()
+        self.first = self.first or now
+        if self.most and self.in_flight >= self.most:
+            self.refused += 1
+            return False
+        self.requests += 1
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        self.flights.append((now, self.in_flight))
+        return True
+
+    def end(self) -> None:
+        """Count it out."""
+        self.in_flight -= 1
+        self.last = time.monotonic()
+
+    def reply(self, body: bytes) -> str:
+        """What a request gets."""
+        at = body.find(b'"response_format"')
+        if at < 0:
+            # A seeker who repeats itself would be taken for a collapsed one.
+            words = random.Random(hash(body)).choices(_WORDS.split(","), k=20 if b'"model":"u"' in body else 120)
+            return f"so {' '.join(words)}?"
+        name = body[at:].split(b'"json_schema"', 2)[-1]
+        if name not in self.documents:
+            schema = json.loads(body)["response_format"]["json_schema"]["schema"]
+            self.documents[name] = json.dumps(_smallest(schema))
+        return self.documents[name]
+
+
+def _smallest(schema: dict[str, Any]) -> Any:
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return schema["enum"][0]
+    kinds = schema.get("type")
+    match kinds[0] if isinstance(kinds, list) else kinds:
+        case "object":
+            return {name: _smallest(part) for name, part in schema["properties"].items()}
+        case "array":
+            return []
+        case "integer":
+            return 5
+        case "boolean":
+            return False
+    return "One plain sentence that is long enough for any field of this kind."
+
+
+class Connection(asyncio.Protocol):
+    """HTTP/1.1 with keep-alive and content lengths, which is all that the clients here use."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.buffer = b""
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
+            head = self.buffer[:end].lower()
+            at = head.find(b"content-length:")
+            length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+            if len(self.buffer) < end + 4 + length:
+                return
+            body = self.buffer[end + 4 : end + 4 + length]
+            self.buffer = self.buffer[end + 4 + length :]
+            self.answer(head, body)
+
+    def answer(self, head: bytes, body: bytes) -> None:
+        if head.startswith(b"get /stats"):
+            self.send(200, self.endpoint.stats())
+        elif head.startswith(b"get"):
+            self.send(200, {"object": "list", "data": [{"id": name} for name in ("m", "u", "j")]})
+        elif not self.endpoint.begin():
+            self.send(429, {"error": {"message": "too many requests", "type": "rate_limit"}})
+        else:
+            text = self.endpoint.reply(body)
+            asyncio.get_running_loop().call_later(self.endpoint.latency, self.finish, text, len(body))
+
+    def finish(self, text: str, size: int) -> None:
+        self.endpoint.end()
+        usage = {"prompt_tokens": size // 4, "completion_tokens": len(text) // 4, "total_tokens": 0}
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        self.send(200, {"id": "x", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage})
+
+    def send(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self.transport.write(head.encode() + body)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--latency", type=float, default=0.05)
+    parser.add_argument("--most", type=int, default=0)
+    options = parser.parse_args()
+    endpoint = Endpoint(options.latency, options.most)
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(endpoint), "127.0.0.1", 0, backlog=4096)
+    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
