@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.errors import DataError, UserError
+from pytest_spiral.errors import DataError, StoreError, UserError
 
 __all__ = ["main"]
 
@@ -79,6 +79,28 @@ def _parser() -> argparse.ArgumentParser:
     out.add_argument("--format", dest="formats", action="append", choices=FORMATS, help="repeatable (default: csv)")
     out.add_argument("-o", "--output", type=Path, metavar="DIR", help="default: export/ in the run folder")
     _finish(out, _export)
+
+    pages = commands.add_parser(
+        "report", help="write report.html again, or one from a result file in upstream's format"
+    )
+    pages.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="run folders, report.json or result files")
+    pages.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="folder, or for one report a file ending in .html"
+    )
+    pages.add_argument(
+        "--protocol", default="per-10k-chars", metavar="NAME", help="of imported files; default: per-10k-chars"
+    )
+    _finish(pages, _report)
+
+    site = commands.add_parser("leaderboard", help="write a static site over many runs")
+    site.add_argument(
+        "paths", nargs="+", type=Path, metavar="PATH", help="run folders, folders of runs, report.json or result files"
+    )
+    site.add_argument("-o", "--output", type=Path, metavar="DIR", required=True, help="folder of the site")
+    site.add_argument(
+        "--protocol", default="per-10k-chars", metavar="NAME", help="of imported files; default: per-10k-chars"
+    )
+    _finish(site, _leaderboard)
 
     replies = commands.add_parser("score-replies", help="check replies of a JSONL file of {scenario, reply} objects")
     replies.add_argument("file", type=Path)
@@ -193,6 +215,47 @@ def _rescore(options: argparse.Namespace) -> int:
         print("  missing: " + ", ".join(f"{missing[kind]} of {missing['of_' + kind]} {kind}" for kind in kinds))
         tails = row["tails"]
         print(f"  strength-3 {tails['harm']}: {tails['harmful']} of {tails['of']} conversations")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from pytest_spiral.report.page.build import report_page
+    from pytest_spiral.report.write import file_slug, write_atomically
+    from pytest_spiral.session.reports import find_reports, read_report
+
+    paths = find_reports(options.paths)
+    single = options.output is not None and options.output.suffix == ".html"
+    if single and len(paths) > 1:
+        raise DataError(f"{options.output}: one file for {len(paths)} reports; give -o a folder")
+    written = []
+    for path in paths:
+        report = read_report(path, options.protocol)
+        try:
+            page = report_page(report)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        if single:
+            target = options.output
+        elif options.output is not None:
+            target = options.output / f"{file_slug(str(report['run']['id']))}.html"
+        else:
+            # Beside a report of ours; an imported file may lie anywhere, so its page goes where the user is.
+            target = path.with_name("report.html") if path.name == "report.json" else Path(f"{path.stem}.html")
+        try:
+            write_atomically(target, page)
+        except OSError as error:
+            raise StoreError(f"{target}: cannot be written ({error.strerror or error}); give another -o") from None
+        written.append(str(target))
+    _print_json({"written": written}) if options.json else print("\n".join(written))
+    return 0
+
+
+def _leaderboard(options: argparse.Namespace) -> int:
+    from pytest_spiral.report.site import write_site
+    from pytest_spiral.session.reports import find_reports, read_report
+
+    written = write_site([read_report(path, options.protocol) for path in find_reports(options.paths)], options.output)
+    _print_json({"written": [str(path) for path in written]}) if options.json else print(written[0])
     return 0
 
 

@@ -11,6 +11,7 @@ from pytest_spiral.profile import profile
 from pytest_spiral.records import Status
 from pytest_spiral.report.spiral import SpiralContext, conversation_json, decide_spiral, score_json
 from pytest_spiral.settings import Settings
+from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.card import Card, CardContext, bootstrap_draws, build_card, metric_sample, mode_delta
 from pytest_spiral.tempaffect.item import CARD_MODES, Item, Mode, item_to_json
@@ -19,7 +20,7 @@ from pytest_spiral.tempaffect.preflight import Preflight
 from pytest_spiral.tempaffect.suite import Suite
 from pytest_spiral.verdict import missing_limit, verdict_of
 
-__all__ = ["SCHEMA_VERSION", "RunResults", "build_report"]
+__all__ = ["SCHEMA_VERSION", "RunResults", "build_imported", "build_report"]
 
 SCHEMA_VERSION = 1
 
@@ -64,6 +65,7 @@ def build_report(results: RunResults, gates: Sequence[Gate]) -> dict[str, Any]:
             "cards": cards,
             "deltas": _deltas(results),
             "items": [item_to_json(item) for item in _by_id(items)],
+            "scenarios": _scenarios(results.suite, items),
         },
         "spiral": {
             "scores": scores,
@@ -85,14 +87,18 @@ def _profiles(results: RunResults) -> dict[str, Any]:
             }
             for (model, mode), items in results.items.items()
         ],
-        "spiral": [
-            {
-                "model": model,
-                **profile([_replies(talk) for talk in talks if talk.status is Status.MEASURED], by_turn=True),
-            }
-            for model, talks in results.conversations.items()
-        ],
+        "spiral": _talk_profiles(results.conversations),
     }
+
+
+def _talk_profiles(groups: Mapping[str, Sequence[Conversation]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "model": model,
+            **profile([_replies(talk) for talk in talks if talk.status is Status.MEASURED], by_turn=True),
+        }
+        for model, talks in groups.items()
+    ]
 
 
 def _by_id(items: Sequence[Item]) -> list[Item]:
@@ -101,6 +107,42 @@ def _by_id(items: Sequence[Item]) -> list[Item]:
 
 def _replies(talk: Conversation) -> list[str]:
     return [message.content for message in talk.transcript if message.role == "assistant"]
+
+
+def build_imported(
+    name: str, groups: Mapping[str, Sequence[Conversation]], protocol: Protocol, seed: int, versions: Mapping[str, str]
+) -> dict[str, Any]:
+    """A report of conversations that somebody else recorded, scored as they stand. groups: by model."""
+    judges = {model: sorted({j.judge for talk in talks for j in talk.judgements}) for model, talks in groups.items()}
+    scores = [
+        score_json(
+            model, talks, SpiralContext(protocol, seed, (), (), judges[model], "imported: how it was made is not known")
+        )
+        for model, talks in groups.items()
+    ]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": verdict_of([], _beyond_limit([], scores)),
+        "run": {
+            "id": name,
+            "started_at": "",
+            "finished_at": "",
+            "complete": True,
+            "argv": [],
+            "config": {},
+            "versions": dict(versions),
+            "seed": seed,
+        },
+        "integrity": {},
+        "gates": [],
+        "tempaffect": {"cards": [], "deltas": [], "items": [], "scenarios": {}},
+        "spiral": {
+            "scores": scores,
+            "conversations": [conversation_json(t) for talks in groups.values() for t in talks],
+        },
+        "profile": {"tempaffect": [], "spiral": _talk_profiles(groups)},
+        "usage": {"by_role": {}},
+    }
 
 
 def _beyond_limit(cards: Sequence[Card], scores: Sequence[Mapping[str, Any]]) -> bool:
@@ -131,6 +173,12 @@ def _integrity(results: RunResults) -> dict[str, Any]:
     if results.spiral_hashes:
         found["spiral"] = dict(results.spiral_hashes)
     return found
+
+
+def _scenarios(suite: Suite | None, items: Sequence[Item]) -> dict[str, Any]:
+    """The scenarios asked, with their keys, so that whoever reads the report can follow every point."""
+    asked = sorted({item.scenario_id for item in items})
+    return {name: suite[name].model_dump(mode="json", exclude={"meta"}) for name in asked} if suite else {}
 
 
 def _deltas(results: RunResults) -> list[dict[str, Any]]:

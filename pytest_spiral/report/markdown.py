@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_spiral.report.text import plain
+from pytest_spiral.report.worst import worst_findings
 
 __all__ = ["summary_markdown"]
 
+_PAGE = "report.html"
+_QUOTE_CHARS = 300
+_MOST_CHARS = 60_000  # GitHub takes 65,536 in a comment
 _METRICS = (
     ("Useful and bounded", "useful_bounded_response_rate"),
     ("Useful and bounded, near-duplicates out", "ubr_rate_deduped"),
@@ -27,7 +31,10 @@ def escape(text: str) -> str:
 def summary_markdown(report: Mapping[str, Any]) -> str:
     """The summary as Markdown."""
     run = report["run"]
-    lines = [f"## pytest-spiral: {report['verdict'].upper()}", "", f"Run `{run['id']}`", ""]
+    about = ["" if report["gates"] else "no gates given", "" if run["complete"] else "interrupted"]
+    note = ", ".join(text for text in about if text)
+    lines = [f"## pytest-spiral: {report['verdict'].upper()}{f' ({note})' if note else ''}", ""]
+    lines += [f"Run `{run['id']}`: [report]({_PAGE}), [conversations]({_PAGE}#talks), [items]({_PAGE}#items)", ""]
     if report["gates"]:
         lines += ["| Gate | Model | Mode | Value | 95 % bounds | Outcome |", "|---|---|---|---|---|---|"]
         for row in report["gates"]:
@@ -38,6 +45,7 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
                 f"| {value} | {bounds} | {row['outcome']} |"
             )
         lines.append("")
+    lines += _worst(report)
     cards = report["tempaffect"]["cards"]
     if cards:
         lines += ["### TempAffect 1", "", "| Model | Mode | " + " | ".join(name for name, _ in _METRICS) + " |"]
@@ -74,7 +82,30 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
             if score["blockers"]:
                 lines.append(f"- {escape(score['model'])}: not publishable: {escape('; '.join(score['blockers']))}")
         lines.append("")
-    return "\n".join(lines)
+    return _fitting(lines)
+
+
+def _worst(report: Mapping[str, Any]) -> list[str]:
+    """The worst findings with their words, each linked to its place."""
+    found = worst_findings(report)
+    lines = ["### Worst findings", ""] if found else []
+    for worst in found:
+        lines += [f"- [{escape(worst.what)}]({_PAGE}#{worst.link}): {escape(worst.model)}, {escape(worst.where)}"]
+        quote = worst.quote[:_QUOTE_CHARS] + ("\u2026" if len(worst.quote) > _QUOTE_CHARS else "")
+        lines += ["", f"  > {escape(quote)}", ""]
+    return lines
+
+
+def _fitting(lines: list[str]) -> str:
+    """As many lines as a comment may hold."""
+    kept: list[str] = []
+    room = _MOST_CHARS
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            return "\n".join([*kept, "", f"The rest stands in [the report]({_PAGE}).", ""])
+        kept.append(line)
+    return "\n".join(kept)
 
 
 def _cell(card: Mapping[str, Any], metric: str) -> str:

@@ -12,14 +12,15 @@ from typing import Any
 
 from pytest_spiral.errors import StoreError
 from pytest_spiral.report.markdown import summary_markdown
+from pytest_spiral.report.page.build import report_page
 from pytest_spiral.report.spiral import conversation_from_report
 from pytest_spiral.spiral.upstream import upstream_json
 
-__all__ = ["write_atomically", "write_report"]
+__all__ = ["file_slug", "write_atomically", "write_report"]
 
 
 def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | None = None) -> None:
-    """Write `report.json`, `summary.md` and the cards, and point `latest` here.
+    """Write `report.json`, `report.html`, `summary.md` and the cards, and point `latest` here.
 
     step_summary: a file that the summary is appended to as well, as GitHub's job summaries want it.
     Raises `StoreError`.
@@ -35,6 +36,7 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
                 run_dir / "spiral_results.json", _json(upstream_json(conversations, run_id=report["run"]["id"]))
             )
         write_atomically(run_dir / "report.json", _json(report))
+        write_atomically(run_dir / "report.html", report_page(report))
         _point_latest(run_dir)
         if step_summary:
             with Path(step_summary).open("a", encoding="utf-8") as file:
@@ -55,7 +57,7 @@ def _card_files(cards: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, An
     """File names of cards. Models whose names differ only in what no file name can hold are numbered."""
     found: dict[str, Mapping[str, Any]] = {}
     for card in cards:
-        slug, mode, number = _slug(card["model"]), card["prompting_mode"], 1
+        slug, mode, number = file_slug(card["model"]), card["prompting_mode"], 1
         name = f"{slug}-{mode}.json"
         while name in found:
             number += 1
@@ -64,7 +66,8 @@ def _card_files(cards: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, An
     return found
 
 
-def _slug(model: str) -> str:
+def file_slug(model: str) -> str:
+    """A name as part of a file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
 
 

@@ -1,0 +1,138 @@
+/* Two models or runs side by side on the same prompts. */
+
+function subjects() {
+  return given.reports.flatMap((report, run) => {
+    const models = [...new Set([...report.tempaffect.cards, ...report.spiral.scores].map(({ model }) => model))];
+    return models.map((model) => ({ key: `${run}:${model}`, run, report, model, name: given.reports.length > 1 ? `${report.run.id}: ${model}` : model }));
+  });
+}
+
+async function compareView(_, parameters) {
+  const all = subjects();
+  const heading = h("h1", { tabindex: "-1" }, "Compare");
+  if (all.length < 2) return [heading, empty("Two models or runs are needed. ", h("code", {}, "pytest-spiral compare A B --html compare.html"), " puts two runs into one page.")];
+  const left = all.find(({ key }) => key === parameters.left) || all[0];
+  const right = all.find(({ key }) => key === parameters.right) || all.find((subject) => subject !== left && subject.run !== left.run) || all.find((subject) => subject !== left);
+  const now = { ...parameters, left: left.key, right: right.key };
+  const pick = (side, label) => {
+    const select = h("select", { id: side, onchange: () => go("compare", { ...now, [side]: select.value }) }, all.map(({ key, name }) => h("option", { value: key, selected: now[side] === key }, name)));
+    return h("label", { for: side }, h("span", {}, label), select);
+  };
+  const bar = h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, pick("left", "Left"), pick("right", "Right"));
+  if (parameters.talk) return [heading, bar, await talksSideBySide(left, right, now)];
+  if (parameters.item) return [heading, bar, await itemsSideBySide(left, right, now)];
+  return [
+    heading, bar, unequal(left, right),
+    given.comparison ? section("Paired differences", comparisonPart(given.comparison)) : null,
+    section("Spiral-Bench", scorePart(left, right)),
+    section("TempAffect", cardPart(left, right)),
+    section("Conversations on the same prompt", commonTalks(left, right, now)),
+    section("Answers to the same scenario", commonItems(left, right, now)),
+  ];
+}
+
+/** What makes two runs incomparable, by name. */
+function unequal(left, right) {
+  const parts = ["spiral.protocol_hash", "spiral.prompts_hash", "spiral.persona_hash", "spiral.rubric_hash", "tempaffect.suite_hash", "tempaffect.scorer_fingerprint"];
+  const named = parts.filter((path) => {
+    const [one, other] = [left, right].map(({ report }) => at(report.integrity, path));
+    return one !== undefined && other !== undefined && one !== other;
+  });
+  const who = (report, role) => (report.run.config.models || []).filter((model) => model.role === role).map(({ model_id }) => model_id).join(", ");
+  for (const role of ["judge", "user"]) {
+    const [one, other] = [left, right].map(({ report }) => who(report, role));
+    if (one && other && one !== other) named.push(role === "judge" ? "judges" : "user models");
+  }
+  return named.length ? h("p", { class: "notice" }, "These runs differ in ", named.map((path) => words(path)).join(", "), ": their numbers must not be set against each other. Read the texts only.") : null;
+}
+
+function comparisonPart(comparison) {
+  return facts(comparison);
+}
+
+function scorePart(left, right) {
+  const [one, other] = [left, right].map(({ report, model }) => report.spiral.scores.find((score) => score.model === model));
+  if (!one || !other) return empty("Not both of them held conversations.");
+  const names = [...new Set([...Object.keys(one.metrics), ...Object.keys(other.metrics)])];
+  const cell = (score, name) => { const metric = score.metrics[name]; return metric ? withRange(metric.mean, metric.ci_low, metric.ci_high) : MISSING; };
+  return table(["Metric", [left.name, { number: true }], [right.name, { number: true }]], [
+    ["score (0 to 100)", withRange(one.score, one.ci_low, one.ci_high, 1), withRange(other.score, other.ci_low, other.ci_high, 1)],
+    ...names.map((name) => [words(name), cell(one, name), cell(other, name)]),
+  ], { caption: "Means with 95 % intervals. Overlap does not say that there is no difference: paired differences do" });
+}
+
+function cardPart(left, right) {
+  const cardsOf = ({ report, model }) => report.tempaffect.cards.filter((card) => card.model === model);
+  const pairs = cardsOf(left).map((card) => [card, cardsOf(right).find((other) => other.prompting_mode === card.prompting_mode)]).filter(([, other]) => other);
+  if (!pairs.length) return empty("They have no card of the same mode.");
+  return pairs.map(([card, other]) => table(
+    [words(card.prompting_mode), [left.name, { number: true }], [right.name, { number: true }]],
+    RATES.map(([metric, name]) => [name, withRange(card[metric], ...intervalOf(card, metric)), withRange(other[metric], ...intervalOf(other, metric))]),
+    { caption: `Cards, ${words(card.prompting_mode)}` },
+  ));
+}
+
+function commonTalks(left, right, now) {
+  const of = ({ report, model }) => report.spiral.talks.filter((talk) => talk.model === model);
+  const others = new Map(of(right).map((talk) => [talk.id, talk]));
+  const pairs = of(left).filter((talk) => others.has(talk.id)).map((talk) => [talk, others.get(talk.id)]);
+  if (!pairs.length) return empty("They have no prompt in common.");
+  const risky = (subject, talk) => shortFindings(subject.report, talk).filter((finding) => signOf(subject.report, talk.model, finding.behaviour) === "risky").length;
+  return table(
+    ["Conversation", "Category", [`risky, ${left.name}`, { number: true }], [`risky, ${right.name}`, { number: true }], "Opening"],
+    pairs.map(([one, other]) => [link("compare", { ...now, talk: one.id }, bdi(one.id)), words(one.category), String(risky(left, one)), String(risky(right, other)), h("td", { class: "excerpt" }, bdi(one.opening))]),
+    { caption: "Findings of risky behaviours" },
+  );
+}
+
+function commonItems(left, right, now) {
+  const of = ({ report, model }) => report.tempaffect.items.filter((item) => item.model === model && item.epoch === 0);
+  const key = (item) => `${item.id} ${item.prompting_mode}`;
+  const others = new Map(of(right).map((item) => [key(item), item]));
+  const pairs = of(left).filter((item) => others.has(key(item))).map((item) => [item, others.get(key(item))]);
+  if (!pairs.length) return empty("They have no scenario in common.");
+  const says = (item) => (item.useful_bounded === null ? MISSING : mark(item.useful_bounded));
+  const body = h("tbody", {});
+  const more = portions(pairs, ([one, other]) => h("tr", {}, h("th", { scope: "row" }, link("compare", { ...now, item: one.id, mode: MODES[one.prompting_mode] }, one.id)), h("td", {}, MODES[one.prompting_mode]), h("td", {}, says(one)), h("td", {}, says(other)), h("td", { class: "excerpt" }, bdi(one.message))), body, 75);
+  return [scrolling(h("table", {}, h("caption", {}, "Useful and bounded"), h("thead", {}, h("tr", {}, ["Scenario", "Mode", left.name, right.name, "Message"].map((name) => h("th", { scope: "col" }, name)))), body), "Scenarios"), more];
+}
+
+async function talksSideBySide(left, right, now) {
+  const sides = await Promise.all([left, right].map(async (subject) => {
+    const row = subject.report.spiral.talks.find((talk) => talk.id === now.talk && talk.model === subject.model);
+    return row && { subject, row, talk: await unpack(row.pack) };
+  }));
+  if (!sides.every(Boolean)) return empty("Not both of them held this conversation.");
+  const columns = sides.map(({ subject, row, talk }) => {
+    const findings = talk.findings.map((finding, index) => ({ ...finding, number: index + 1, sign: signOf(subject.report, row.model, finding.behaviour) }));
+    return messages(talk, findings, row);
+  });
+  // Ids and links belong to the chat viewer; here every conversation is there twice.
+  for (const node of columns.flat().flatMap((message) => [message, ...message.querySelectorAll("[id]")])) node.removeAttribute("id");
+  columns.forEach((column, side) => column.flatMap((message) => [...message.querySelectorAll("a")]).forEach((anchor) => {
+    if (sides[side].subject.run) anchor.href += `&run=${sides[side].subject.run}`;
+  }));
+  const rows = Array.from({ length: Math.max(...columns.map((column) => column.length)) }, (_, index) => columns.map((column) => column[index] || h("div", {})));
+  return h("div", {},
+    h("h2", {}, bdi(now.talk), h("small", {}, words(sides[0].row.category))),
+    h("p", {}, link("compare", { left: now.left, right: now.right }, "All prompts in common")),
+    h("div", { class: "sides" }, sides.map(({ subject, talk }) => h("header", {}, h("h3", {}, bdi(subject.name)), finalPart(talk))), rows));
+}
+
+async function itemsSideBySide(left, right, now) {
+  const sides = await Promise.all([left, right].map(async (subject) => {
+    const row = subject.report.tempaffect.items.find((item) => item.id === now.item && item.model === subject.model && MODES[item.prompting_mode] === now.mode);
+    if (!row) return null;
+    const { scenario, items } = await unpack(row.pack);
+    return { subject, scenario, item: items.find((item) => sameItem(item, row)) };
+  }));
+  if (!sides.every(Boolean)) return empty("Not both of them answered this scenario.");
+  return h("div", {},
+    h("h2", {}, now.item, h("small", {}, MODE_NAMES[now.mode])),
+    h("p", {}, link("compare", { left: now.left, right: now.right }, "All scenarios in common")),
+    sides[0].scenario ? scenarioPart(sides[0].scenario) : null,
+    h("div", { class: "sides" }, sides.map(({ subject, item, scenario }) => h("div", {},
+      h("h3", {}, bdi(subject.name)),
+      h("p", {}, item.score === null ? MISSING : [`score ${number(item.score)} \u00b7 useful and bounded: `, mark(item.useful_bounded)]),
+      item.answer ? [replyPart(item), checkTable(item, subject.report.tempaffect.weights), labelTable(item, scenario, subject.report.tempaffect.weights)] : [item.detail && h("p", { class: "notice" }, item.detail), item.output === null ? null : pre(item.output)]))));
+}

@@ -1,0 +1,54 @@
+/* How numbers and names are written. A number that was not measured is words, never 0. */
+
+const MISSING = "not measured";
+const MODES = { schema_assisted: "schema", raw_json: "raw" };
+const MODE_NAMES = { schema: "schema-assisted", raw: "raw JSON" };
+const STATUS_NAMES = {
+  measured: "measured",
+  model_failed: "model failed",
+  instrument_failed: "instrument failed",
+  not_run: "not run",
+};
+
+const measured = (value) => value !== null && value !== undefined && Number.isFinite(value);
+
+function number(value, digits = 2) {
+  return measured(value) ? value.toFixed(digits).replace("-", "\u2212") : MISSING;
+}
+
+function signed(value, digits = 2) {
+  if (!measured(value)) return MISSING;
+  const text = Math.abs(value).toFixed(digits);
+  return Number(text) === 0 ? text : `${value < 0 ? "\u2212" : "+"}${text}`;
+}
+
+function range(low, high, digits = 2) {
+  return measured(low) && measured(high) ? `${number(low, digits)} to ${number(high, digits)}` : "no interval";
+}
+
+/** A value with its interval, never one without the other. */
+function withRange(value, low, high, digits = 2) {
+  return measured(value) ? [number(value, digits), " ", h("span", { class: "range" }, `(${range(low, high, digits)})`)] : MISSING;
+}
+
+function words(name) {
+  return String(name).replaceAll("_", " ");
+}
+
+function count(amount, one, many = `${one}s`) {
+  return `${amount.toLocaleString("en")} ${amount === 1 ? one : many}`;
+}
+
+/** The value at a path of keys, undefined where there is none. */
+function at(object, path) {
+  return path.split(".").reduce((value, key) => (value === null || value === undefined ? undefined : value[key]), object);
+}
+
+function hash(text) {
+  return h("code", { title: text }, String(text ?? "").slice(0, 12) || "none");
+}
+
+function when(text) {
+  const date = new Date(text);
+  return Number.isNaN(date.getTime()) ? String(text) : `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}

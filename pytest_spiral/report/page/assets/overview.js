@@ -1,0 +1,93 @@
+/* The first page: verdict, gates, what was measured, the worst findings. */
+
+const VERDICTS = {
+  pass: "Every gate holds, and not more is missing than may be.",
+  fail: "At least one gate does not hold.",
+  inconclusive: "At least one gate can neither be passed nor failed on this many measurements.",
+  incomplete: "Too much is missing for a verdict.",
+};
+
+function overview(report) {
+  const { run } = report;
+  const said = report.verdict === "pass" && !report.gates.length ? "No gate was given, so nothing was decided; not more is missing than may be." : VERDICTS[report.verdict];
+  return [
+    h("h1", { tabindex: "-1" }, "Run ", bdi(run.id)),
+    h("p", { class: "lead" }, verdictBadge(report.verdict), " ", said),
+    !run.complete && h("p", { class: "notice" }, "This run was interrupted. What had been measured by then is here; the rest counts as missing."),
+    report.gates.length ? section("Gates", gateTable(report.gates)) : null,
+    section("At a glance", glance(report)),
+    section("Worst findings", worstList(report.worst)),
+    section("What was measured", statusTable(report)),
+  ];
+}
+
+function gateTable(gates) {
+  const columns = ["Gate", "Model", ["Value", { number: true }], "95 % bounds", "Missing at worst, at best", "Outcome"];
+  const rows = gates.map((gate) => {
+    const scale_ = gate.metric.startsWith("spiral.score") ? 100 : Math.max(1, gate.ci_high ?? 0, gate.value ?? 0, gate.threshold ?? 0);
+    const more = rest(gate, "expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "policy", "outcome", "mde", "worst_case", "best_case");
+    return [
+      [h("code", {}, gate.expr), gate.policy === "point" && h("div", { class: "note" }, "decided on the point estimate"), more && Object.values(more).some((value) => value !== null) && h("details", {}, h("summary", {}, "more"), facts(more))],
+      [bdi(gate.model), gate.prompting_mode && h("div", { class: "note" }, words(gate.prompting_mode))],
+      number(gate.value, 3),
+      measured(gate.value)
+        ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), measured(gate.mde) ? `; smallest difference it could show ${number(gate.mde, 3)}` : "")]
+        : MISSING,
+      `${gate.worst_case ?? "none"}, ${gate.best_case ?? "none"}`,
+      verdictBadge(gate.outcome),
+    ];
+  });
+  return table(columns, rows, { caption: "Gates: each must hold at its one-sided 95 % bound" });
+}
+
+function glance(report) {
+  const cards = report.tempaffect.cards.map((card) => h(
+    "article", { class: "tile" },
+    h("h3", {}, link("tempaffect", {}, "TempAffect"), ", ", MODE_NAMES[MODES[card.prompting_mode]]),
+    h("p", { class: "who" }, bdi(card.model)),
+    h("p", { class: "big" }, number(card.useful_bounded_response_rate)),
+    h("p", {}, "useful and bounded ", h("span", { class: "range" }, `(${range(...intervalOf(card, "useful_bounded_response_rate"))})`)),
+    h("p", { class: "note" }, `score ${number(card.score)}, valid output ${number(card.valid_output_rate)}`),
+  ));
+  const scores = report.spiral.scores.map((score) => h(
+    "article", { class: "tile" },
+    h("h3", {}, link("spiral", { model: score.model }, "Spiral-Bench")),
+    h("p", { class: "who" }, bdi(score.model)),
+    h("p", { class: "big" }, number(score.score, 1)),
+    h("p", {}, "of 100 ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)),
+    h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations`),
+  ));
+  const tiles = [...cards, ...scores];
+  return tiles.length ? h("div", { class: "tiles" }, tiles) : empty("Nothing was measured.");
+}
+
+function intervalOf(card, metric) {
+  const found = card.intervals[metric];
+  return found ? [found.low, found.high] : [null, null];
+}
+
+function worstList(worst) {
+  if (!worst.length) return empty("No risky finding was located in a reply and no boundary was broken.");
+  return h("ol", { class: "worst" }, worst.map((finding) => h(
+    "li", {},
+    h("p", {}, h("a", { href: `#${finding.link}` }, finding.what), " \u00b7 ", bdi(finding.model), " \u00b7 ", finding.where),
+    h("blockquote", { dir: "auto" }, finding.quote.length > 400 ? `${finding.quote.slice(0, 400)} \u2026` : finding.quote),
+  )));
+}
+
+function statusTable(report) {
+  const rows = [
+    ...report.tempaffect.cards.map((card) => ["TempAffect", card.model, words(card.prompting_mode), card.counts, "items"]),
+    ...report.spiral.scores.map((score) => ["Spiral-Bench", score.model, "conversations", score.counts, "talks"]),
+  ];
+  if (!rows.length) return empty("Nothing was asked for.");
+  const states = Object.keys(STATUS_NAMES);
+  return table(
+    ["Suite", "Model", "What", ...states.map((state) => [STATUS_NAMES[state], { number: true }])],
+    rows.map(([suite, model, what, counts, view]) => [
+      suite, bdi(model), what,
+      ...states.map((state) => (counts[state] ? link(view, { model, status: state }, String(counts[state])) : "0")),
+    ]),
+    { caption: "The four states: only the first two have a score" },
+  );
+}

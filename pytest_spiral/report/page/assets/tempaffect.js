@@ -1,0 +1,228 @@
+/* The TempAffect page. */
+
+const FEATURED = ["template_repetition", "strategy_overuse", "overvalidation", "reply_ignores_user_content"];
+const NOT_CLAIMED = [
+  "support in a crisis or for self-harm",
+  "clinical or therapeutic ability",
+  "empathy or emotional intelligence in general",
+  "the quality of a relationship over a long time",
+];
+const RATES = [
+  ["useful_bounded_response_rate", "useful and bounded"],
+  ["ubr_rate_deduped", "the same, near-duplicates out"],
+  ["score", "score (of 13 points)"],
+  ["skill", "skill over majority"],
+  ["valid_output_rate", "valid output"],
+];
+
+function tempaffect(report) {
+  const { cards, deltas } = report.tempaffect;
+  return [
+    h("h1", { tabindex: "-1" }, "TempAffect 1"),
+    riskStrip(cards),
+    claim(),
+    section("Cards", cards.length ? cardTable(cards) : empty("No card yet. Each model gets two rows here, schema-assisted and raw JSON, so that format and content can be told apart.")),
+    section("Useful and bounded, by family", cards.length ? familyLines(cards) : empty("Drawn once there is a card: one line per model and prompting mode.")),
+    section("Schema-assisted against raw JSON", deltaPart(report, deltas)),
+    section("Metric by metric", cards.length ? metricBars(cards) : empty("Drawn once there is a card: accuracies of the labels, then the five checks of the reply.")),
+    section("Format against behaviour", cards.length ? formatScatter(cards) : empty("Drawn once there is a card: one dot per card.")),
+    section("Gaming detectors", cards.length ? [detectorTable(cards, FEATURED, "The four detectors of the risk strip"), h("details", {}, h("summary", {}, "All six detectors"), detectorTable(cards, Object.keys(cards[0].detectors), "All detectors"))] : empty("Template repetition, strategy overuse, overvalidation and replies that ignore the user are shown once there is a card.")),
+    section("Families", cards.length ? familyTable(cards, report.tempaffect.cuts) : empty("One row per card and one cell per family, once there is a card.")),
+    section("Integrity", cards.length ? integrityTable(cards) : empty("Scenarios, suite hash, valid output, blockers and readiness of every card are shown here.")),
+    cards.length ? section("Baselines and cautions", baselineTable(cards), cautionList(cards)) : null,
+    section("What a card cannot say", list([
+      "Whether the step a reply promises is the right one: a confident wrong file name passes.",
+      "Whether a boundary was lost in a way nobody foresaw.",
+      "Anything about languages other than English, or about more than one turn.",
+      "That a high score means good care: it means that a reply passed a structured check.",
+    ])),
+  ];
+}
+
+function cardName(card) {
+  return `${card.model}, ${MODES[card.prompting_mode]}`;
+}
+
+/** Kinds by place: colour and shape by mode, so that they are told apart without colour. */
+function cardKind(card) {
+  return card.prompting_mode === "raw_json" ? "raw" : "schema";
+}
+
+function claim() {
+  return h("div", { class: "claim" },
+    h("p", {}, h("strong", {}, "The claim: "), "bounded helpfulness towards people under emotional pressure, outside crises, in a single turn."),
+    h("p", {}, "Not claimed:"), list(NOT_CLAIMED),
+  );
+}
+
+function riskStrip(cards) {
+  if (!cards.length) return null;
+  const order = ["ok", "not_enough_replies", "watch", "flag"];
+  return h("ul", { class: "strip", "aria-label": "Risks at a glance" }, FEATURED.map((name) => {
+    const worst = [...cards].sort((one, other) => order.indexOf(other.detectors[name].band) - order.indexOf(one.detectors[name].band) || (other.detectors[name].value ?? 0) - (one.detectors[name].value ?? 0))[0];
+    const found = worst.detectors[name];
+    return h("li", { class: `cell band-${found.band}` }, h("strong", {}, words(name)), h("span", {}, `${words(found.band)}${measured(found.value) ? ` ${number(found.value)}` : ""}`), h("small", {}, bdi(cardName(worst))));
+  }));
+}
+
+function cardTable(cards) {
+  return table(
+    ["Model", "Mode", ...RATES.map(([, name]) => [name, { number: true }]), "Publication"],
+    cards.map((card) => [
+      link("items", { model: card.model, mode: MODES[card.prompting_mode] }, bdi(card.model)), words(card.prompting_mode),
+      ...RATES.map(([metric]) => withRange(card[metric], ...intervalOf(card, metric))),
+      readiness(card.integrity.publication_ready, card.integrity.publication_blockers),
+    ]),
+    { caption: "Two rows per model, with 95 % intervals" },
+  );
+}
+
+function families(cards) {
+  return [...new Set(cards.flatMap((card) => Object.keys(card.families)))];
+}
+
+function familyLines(cards) {
+  const names = families(cards);
+  const metric = (family) => `families.${family}.useful_bounded_response_rate`;
+  const series = cards.map((card, index) => ({
+    name: cardName(card),
+    kind: seriesKind(cards, card, index),
+    points: names.map((family) => {
+      const [low, high] = intervalOf(card, metric(family));
+      return { value: card.families[family]?.useful_bounded_response_rate, low, high };
+    }),
+  }));
+  return figure("Share of useful and bounded replies in each family, with 95 % intervals", lines(names.map(words), series, { yName: "share" }), {
+    legend: series.map(({ kind, name }) => [kind, name]),
+    numbers: table(["Card", ...names.map((name) => [words(name), { number: true }])], series.map(({ name, points }) => [bdi(name), ...points.map((point) => withRange(point.value, point.low, point.high))])),
+  });
+}
+
+/** A model has a colour, a mode has a shape and a line style. */
+function seriesKind(cards, card) {
+  const models = [...new Set(cards.map(({ model }) => model))];
+  return `k${models.indexOf(card.model) % 6} ${cardKind(card)}`;
+}
+
+function deltaPart(report, deltas) {
+  const drawn = deltas.filter((delta) => Object.keys(delta.metrics).length);
+  if (!drawn.length) return empty("Drawn once a model has both its cards.");
+  return byModel(drawn, (delta) => {
+    const entries = Object.entries(delta.metrics);
+    const extent = Math.max(0.1, ...entries.flatMap(([, row]) => [row.low, row.high, row.format_part, row.content_part, row.value].map(Math.abs)));
+    const rows = entries.map(([name, row]) => ({
+      label: words(name.replace(/^.*\./, "")),
+      points: [{
+        kind: "one", name: "difference", value: row.value, low: row.low, high: row.high,
+        parts: [{ kind: "format", name: "format part", value: row.format_part }, { kind: "content", name: "content part", value: row.content_part }],
+      }],
+    }));
+    return [
+      figure("Schema-assisted minus raw JSON, paired by scenario", ranges(rows, { low: -extent, high: extent, zero: 0, wanted: 6 }), {
+        legend: [["one", "difference, 95 % interval"], ["format", "format part: valid only with the schema", true], ["content", "content part: valid in both", true]],
+        note: "The parts add up to the difference, together with what was valid only without the schema. To the right: better with the schema.",
+        numbers: table(["Metric", ["Difference", { number: true }], ["95 % interval", { number: true }], ["Format part", { number: true }], ["Content part", { number: true }], ["Valid only in raw", { number: true }], ["n", { number: true }]],
+          entries.map(([name, row]) => [words(name), signed(row.value, 3), range(row.low, row.high, 3), signed(row.format_part, 3), signed(row.content_part, 3), signed(row.lost_part, 3), String(row.n)])),
+      }),
+    ];
+  });
+}
+
+/** One part per model: the first open, the others a click away. rows: objects with a model. */
+function byModel(rows, drawOne) {
+  if (rows.length < 2) return rows.map(drawOne);
+  return rows.map((row, index) => h("details", { open: index === 0, class: "model" }, h("summary", {}, bdi(row.model)), drawOne(row)));
+}
+
+function metricBars(cards) {
+  const models = [...new Set(cards.map((card) => card.model))].map((model) => ({ model }));
+  const parts = [["fields", "Labels: share accepted"], ["reply_checks", "Reply: share that passes each check"]];
+  return byModel(models, ({ model }) => parts.map(([part, caption]) => {
+    const own = cards.filter((card) => card.model === model);
+    const rows = Object.keys(own[0][part]).map((name) => ({
+      label: words(name),
+      points: own.map((card) => {
+        const [low, high] = intervalOf(card, `${part}.${name}`);
+        return { kind: cardKind(card), name: MODE_NAMES[MODES[card.prompting_mode]], value: card[part][name], low, high };
+      }),
+    }));
+    return figure(caption, ranges(rows, { bars: true }), {
+      legend: own.map((card) => [cardKind(card), MODE_NAMES[MODES[card.prompting_mode]]]),
+      numbers: table(["Metric", ...own.map((card) => [MODE_NAMES[MODES[card.prompting_mode]], { number: true }])], rows.map((row) => [row.label, ...row.points.map((point) => withRange(point.value, point.low, point.high))])),
+    });
+  }));
+}
+
+function formatScatter(cards) {
+  const dots = cards.map((card) => {
+    const [xLow, xHigh] = intervalOf(card, "valid_output_rate");
+    const [yLow, yHigh] = intervalOf(card, "useful_bounded_response_rate");
+    return {
+      name: cardName(card), kind: seriesKind(cards, card),
+      x: { value: card.valid_output_rate, low: xLow, high: xHigh },
+      y: { value: card.useful_bounded_response_rate, low: yLow, high: yHigh },
+    };
+  });
+  return figure("Format compliance (across) against useful behaviour (up), a dot per card", scatter(dots, { xName: "valid output", yName: "useful and bounded" }), {
+    legend: dots.map(({ kind, name }) => [kind, name]),
+    numbers: table(["Card", ["Valid output", { number: true }], ["Useful and bounded", { number: true }]], dots.map((dot) => [bdi(dot.name), withRange(dot.x.value, dot.x.low, dot.x.high), withRange(dot.y.value, dot.y.low, dot.y.high)])),
+  });
+}
+
+function detectorTable(cards, names, caption) {
+  return table(
+    ["Card", ...names.map(words)],
+    cards.map((card) => [bdi(cardName(card)), ...names.map((name) => {
+      const found = card.detectors[name];
+      const [low, high] = intervalOf(card, `detectors.${name}`);
+      return h("td", { class: `cell band-${found.band}` }, words(found.band), measured(found.value) && [" ", withRange(found.value, low, high)]);
+    })]),
+    { caption, className: "heat" },
+  );
+}
+
+function familyTable(cards, cuts) {
+  const names = families(cards);
+  return [
+    table(
+      ["Card", ...names.map(words)],
+      cards.map((card) => [bdi(cardName(card)), ...names.map((name) => {
+        const family = card.families[name];
+        const [low, high] = intervalOf(card, `families.${name}.useful_bounded_response_rate`);
+        const spans = measured(low) && cuts.filter((cut) => low < cut && cut <= high).length > 1;
+        return h("td", { class: `cell band-${family?.band}${spans ? " hatched" : ""}` },
+          h("span", { class: "word" }, family?.band ?? MISSING, " ", withRange(family?.useful_bounded_response_rate, low, high), spans && h("small", {}, "band uncertain")));
+      })]),
+      { caption: "Useful and bounded share by family, tinted by band", className: "heat" },
+    ),
+    h("p", { class: "note" }, `Bands begin at ${cuts.map((cut) => cut.toFixed(2)).join(", ")}. A hatched cell's 95 % interval spans two of these points or more: its band is not settled.`),
+  ];
+}
+
+function integrityTable(cards) {
+  const rows = [
+    ["scenarios scored", (card) => `${card.integrity.scenarios} of ${card.integrity.expected_scenarios}`],
+    ["suite hash", (card) => hash(card.integrity.suite_hash)],
+    ["scorer fingerprint", (card) => hash(card.integrity.scorer_fingerprint)],
+    ["valid output", (card) => number(card.integrity.valid_output_rate)],
+    ["schema enforcement", (card) => ({ true: "verified", false: "not verified" })[card.integrity.enforcement_verified] ?? "not asked for"],
+    ["served as", (card) => card.integrity.served_models.join(", ") || "not named"],
+    ["publication blockers", (card) => (card.integrity.publication_blockers.length ? list(card.integrity.publication_blockers) : "none")],
+    ["publication ready", (card) => (card.integrity.publication_ready ? badge("yes", "good") : badge("no", "doubt"))],
+  ];
+  return table(["Row", ...cards.map((card) => bdi(cardName(card)))], rows.map(([name, value]) => [name, ...cards.map(value)]), { caption: "Integrity of every card" });
+}
+
+function baselineTable(cards) {
+  const baselines = cards[0].baselines;
+  const rows = [
+    ...Object.entries(baselines).map(([name, row]) => [words(name), number(row.score), number(row.useful_bounded_response_rate)]),
+    ...cards.map((card) => [bdi(cardName(card)), number(card.score), number(card.useful_bounded_response_rate)]),
+  ];
+  return table(["Model", ["Score", { number: true }], ["Useful and bounded", { number: true }]], rows, { caption: "Models that do not think, to read every score against" });
+}
+
+function cautionList(cards) {
+  const cautions = cards.flatMap((card) => card.cautions.map((caution) => [card, caution]));
+  return cautions.length ? h("ul", {}, cautions.map(([card, caution]) => h("li", {}, bdi(cardName(card)), ": ", caution))) : h("p", {}, "No cautions.");
+}

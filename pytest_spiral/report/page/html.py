@@ -1,0 +1,97 @@
+"""One HTML file from data: text is data to it, its own script and style are all that may run.
+
+The Content-Security-Policy names both by hash and forbids everything else, the network included. What a report shows
+reaches the page as JSON whose letters cannot end a script block, or compressed as base64; the script builds text nodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+__all__ = ["html_page"]
+
+_STYLE = "style.css"
+_SCRIPTS = (
+    "dom.js",
+    "format.js",
+    "data.js",
+    "charts.js",
+    "parts.js",
+    "overview.js",
+    "tempaffect.js",
+    "items.js",
+    "spiral.js",
+    "talks.js",
+    "compare.js",
+    "run.js",
+    "board.js",
+    "main.js",
+)
+# JSON inside a script block: no letter that could close it or open a comment; ASCII, so no line separator either.
+_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+def html_page(title: str, shown: Mapping[str, Any], packs: Mapping[str, Any]) -> str:
+    """A whole page. shown: JSON the script starts with. packs: JSON by name, unpacked when it is asked for."""
+    script, style = _script(), _asset(_STYLE)
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return "".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+            f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+            '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n',
+            '<meta name="robots" content="noindex">\n<link rel="icon" href="data:,">\n',
+            f"<title>{html.escape(_printable(title))}</title>\n<style>{style}</style>\n</head>\n<body>\n",
+            '<a class="skip" href="#main">Skip to the content</a>\n<div id="page"></div>\n',
+            "<noscript><p>This page is drawn by its own script, which is switched off here. "
+            "The same results stand in summary.md and report.json beside it.</p></noscript>\n",
+            f'<script type="application/json" id="shown">{_inert(shown)}</script>\n',
+            *(f'<script type="text/plain" id="pack-{name}">{_packed(pack)}</script>\n' for name, pack in packs.items()),
+            f"<script>{script}</script>\n</body>\n</html>\n",
+        ]
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    body = "\n".join(map(_asset, _SCRIPTS))
+    return f'"use strict";\n(() => {{\n{body}\n}})();\n'
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def _inert(value: Any) -> str:
+    return _json(value).translate(_UNSAFE)
+
+
+def _packed(value: Any) -> str:
+    """Raw deflate in base64, which browsers undo by `atob` and `DecompressionStream`."""
+    packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
+    return base64.b64encode(packer.compress(_json(value).encode()) + packer.flush()).decode()
