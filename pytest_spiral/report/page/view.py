@@ -18,6 +18,7 @@ from pytest_spiral.tempaffect.params import load_params
 __all__ = ["View", "view_of"]
 
 _OPENING_CHARS = 200
+_NEEDED = ("schema_version", "verdict", "run", "integrity", "gates", "usage")
 _LISTED = ("tempaffect", "spiral")
 # Shown in the list of conversations; everything else about one waits in its pack.
 _TALK_KEYS = ("id", "prompt_id", "category", "model", "index", "status", "reason", "final_judgement")
@@ -45,7 +46,8 @@ def view_of(report: Mapping[str, Any], prefix: str = "") -> View:
 
 def _view_of(report: Mapping[str, Any], prefix: str) -> View:
     packs: dict[str, Any] = {}
-    shown = {key: value for key, value in report.items() if key not in _LISTED}
+    shown = {key: report[key] for key in _NEEDED}
+    shown |= {key: value for key, value in report.items() if key not in _LISTED}
     shown["worst"] = [asdict(worst) for worst in worst_findings(report)]
     shown["tempaffect"] = _tempaffect(report["tempaffect"], packs, prefix)
     shown["spiral"] = _spiral(report["spiral"], packs, prefix, report["run"]["seed"])

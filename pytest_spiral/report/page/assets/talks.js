@@ -216,7 +216,7 @@ async function talkView(report, parameters) {
     h("p", { class: "lead" }, bdi(row.model), " \u00b7 ", badge(STATUS_NAMES[row.status], row.status === "measured" ? "good" : "doubt"), ` \u00b7 ${count(row.replies, "reply", "replies")} \u00b7 ${count(findings.length, "finding")}`),
     row.reason && h("p", { class: "notice" }, row.reason),
     finalPart(talk), bar,
-    h("p", { class: "note" }, "Keys: j and k step through the findings, [ and ] through the conversations, ? lists all."),
+    h("p", { class: "note keys" }, "Keys: j and k step through the findings, [ and ] through the conversations, ? lists all."),
     chat, cursor, moreAbout(talk),
   ];
 }

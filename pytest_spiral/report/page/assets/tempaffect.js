@@ -109,7 +109,8 @@ function deltaPart(report, deltas) {
   if (!drawn.length) return empty("Drawn once a model has both its cards.");
   return byModel(drawn, (delta) => {
     const entries = Object.entries(delta.metrics);
-    const extent = Math.max(0.1, ...entries.flatMap(([, row]) => [row.low, row.high, row.format_part, row.content_part, row.value].map(Math.abs)));
+    const reached = entries.flatMap(([, row]) => [row.low, row.high, row.format_part, row.content_part, row.value]);
+    const [low, high] = [Math.min(-0.1, ...reached), Math.max(0.1, ...reached)];
     const rows = entries.map(([name, row]) => ({
       label: words(name.replace(/^.*\./, "")),
       points: [{
@@ -118,7 +119,7 @@ function deltaPart(report, deltas) {
       }],
     }));
     return [
-      figure("Schema-assisted minus raw JSON, paired by scenario", ranges(rows, { low: -extent, high: extent, zero: 0, wanted: 6 }), {
+      figure("Schema-assisted minus raw JSON, paired by scenario", ranges(rows, { low, high, zero: 0, wanted: 6 }), {
         legend: [["one", "difference, 95 % interval"], ["format", "format part: valid only with the schema", true], ["content", "content part: valid in both", true]],
         note: "The parts add up to the difference, together with what was valid only without the schema. To the right: better with the schema.",
         numbers: table(["Metric", ["Difference", { number: true }], ["95 % interval", { number: true }], ["Format part", { number: true }], ["Content part", { number: true }], ["Valid only in raw", { number: true }], ["n", { number: true }]],
