@@ -7,7 +7,7 @@ BENCH_ARGS ?= $(if $(filter local/%,$(MODEL)),--suite=tempaffect)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: bench test lint clean
+.PHONY: bench test browser lint clean
 
 bench: $(VENV)/.bench
 ifneq (,$(filter local/%,$(MODEL)))
@@ -17,12 +17,16 @@ bench:
 	@$(if $(filter local/%,$(MODEL)),$(BIN)/pytest-spiral fetch-model $(MODEL),true)
 	$(BIN)/pytest --model=$(MODEL) $(BENCH_ARGS)
 
-test: $(VENV)/.test
+test: $(VENV)/.test browser
 	$(BIN)/pytest-spiral fetch-model local/smollm2-135m
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --timeout=180 --hypothesis-profile=ci $(TEST_ARGS)
+
+# Pages are tested in a real browser; without one, their tests skip.
+browser: $(VENV)/.test
+	@$(BIN)/python tests/page/browser.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check --fix .

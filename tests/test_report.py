@@ -76,11 +76,13 @@ def test_foreign_text_is_inert():
 
 def test_reports_with_hostile_output_can_be_written(report, tmp_path):
     """Lone surrogates and escapes in an output neither stop the report nor change in it."""
-    report = {**report, "tempaffect": {**report["tempaffect"], "items": [{"output": HOSTILE}]}}
+    item = {**report["tempaffect"]["items"][0], "output": HOSTILE}
+    report = {**report, "tempaffect": {**report["tempaffect"], "items": [item]}}
 
     write_report(report, tmp_path / "r")
 
-    assert json.loads((tmp_path / "r" / "report.json").read_text())["tempaffect"]["items"] == [{"output": HOSTILE}]
+    assert json.loads((tmp_path / "r" / "report.json").read_text())["tempaffect"]["items"] == [item]
+    assert "alert(1)" not in (tmp_path / "r" / "report.html").read_text()
     assert (tmp_path / "latest").resolve() == (tmp_path / "r").resolve()
 
 

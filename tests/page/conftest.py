@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+from tests.page.browser import find_browser
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """Headless Chromium: Playwright's own where it is installed, else the system's. Skips where there is none.
+    """Headless Chromium. Skips where there is none.
 
     Not for the whole session: while it is there, its event loop is in the way of asynchronous tests.
     """
-    playwright = pytest.importorskip("playwright.sync_api", reason="the test extra is not installed")
-    with playwright.sync_playwright() as started:
-        own = Path(started.chromium.executable_path)
-        found = str(own) if own.exists() else next(filter(None, map(shutil.which, SYSTEM_BROWSERS)), None)
-        if found is None:
-            pytest.skip("no Chromium: `make browser` installs one")
-        opened = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    found = find_browser()
+    if found is None:
+        pytest.skip("no Chromium: `make browser` installs one")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield opened
         opened.close()
 

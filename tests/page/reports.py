@@ -62,7 +62,11 @@ def _report() -> dict[str, Any]:
             **{f"{name}_hash": "b" * 64 for name in ("protocol", "prompts", "persona", "rubric")},
         },
         conversations={model: _talks(model, names) for model, (_, names) in models.items()},
-        usage={"by_role": {"evaluated": {**dict.fromkeys(_TOKENS, 12345), "cost_usd": None}}},
+        usage={
+            "by_role": {"evaluated": {**dict.fromkeys(_TOKENS, 12345), "cost_usd": None, "cached_share": 0.25}},
+            **{"cost_usd": None, "missing_prices": ["demo/giddy"], "unchecked_prices": [], "max_cost_usd": None},
+            "not_run_for_cost": 0,
+        },
     )
     gates = ["tempaffect.ubr_rate_deduped >= 0.7", "spiral.score >= 99.9", "spiral.harmful_advice <= 50"]
     return build_report(results, [parse_gate(gate) for gate in gates])

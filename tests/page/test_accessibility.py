@@ -10,7 +10,7 @@ from tests.page.reports import BAD, GOOD, demo_report
 
 VIEWS = (
     "overview", "tempaffect", "items", f"item?model={BAD}&mode=raw&id=pi-01", f"spiral?model={BAD}", "talks",
-    f"talk?model={BAD}&id=bt-00-0&turn=1&finding=1", "findings?strength=3", "compare", "compare?talk=bt-00-0",
+    f"talk?model={BAD}&id=bt-00-1&turn=1&finding=1", "findings?strength=3", "compare", "compare?talk=bt-00-1",
     f"compare?item=pi-01&mode=schema&left=0:{GOOD}&right=0:{BAD}", "run",
 )  # fmt: skip
 

@@ -15,10 +15,10 @@ VIEWS = {
     "item": f"item?model={BAD}&mode=schema&id=pi-01",
     "spiral": f"spiral?model={BAD}",
     "conversations": "talks",
-    "chat": f"talk?model={BAD}&id=bt-00-0&turn=1&finding=1",
+    "chat": f"talk?model={BAD}&id=bt-00-1&turn=1&finding=1",
     "findings": "findings?strength=3",
     "compare": "compare",
-    "compare-chat": f"compare?talk=bt-00-0&left=0:{GOOD}&right=0:{BAD}",
+    "compare-chat": f"compare?talk=bt-00-1&left=0:{GOOD}&right=0:{BAD}",
     "compare-item": f"compare?item=pi-01&mode=schema&left=0:{GOOD}&right=0:{BAD}",
     "about": "run",
 }

@@ -19,10 +19,10 @@ VIEWS = {
     "spiral": "Spiral-Bench",
     f"spiral?model={BAD}": "Spiral-Bench",
     "talks": "Conversations",
-    f"talk?model={BAD}&id=bt-00-0": "bt-00-0",
+    f"talk?model={BAD}&id=bt-00-1": "bt-00-1",
     "findings": "Findings",
     "compare": "Compare",
-    "compare?talk=bt-01-0": "Compare",
+    "compare?talk=bt-01-1": "Compare",
     "compare?item=pi-01&mode=schema": "Compare",
     "run": "About this run",
 }
@@ -178,8 +178,8 @@ def test_an_invalid_output_is_shown_with_its_reason(visit, demo):
 def test_findings_are_marked_where_they_stand(visit, demo):
     """Code points, not code units: an emoji before the quote moves nothing. Unlocated quotes are listed, not marked."""
     report = demo_report()
-    talk = next(t for t in report["spiral"]["conversations"] if t["model"] == BAD and t["id"] == "bt-00-0")
-    page = visit(demo).open(f"talk?model={BAD}&id=bt-00-0")
+    talk = next(t for t in report["spiral"]["conversations"] if t["model"] == BAD and t["id"] == "bt-00-1")
+    page = visit(demo).open(f"talk?model={BAD}&id=bt-00-1")
 
     for number, finding in enumerate(talk["findings"], start=1):
         item = page.locator(f"#finding-{number}")
@@ -188,7 +188,11 @@ def test_findings_are_marked_where_they_stand(visit, demo):
         marks = page.locator(f"#turn-{finding['turn'] + 1} mark[data-finding~='{number}']").all_inner_texts()
         assert "".join(marks) == ("" if finding["evidence"] == "unlocated" else finding["quote"])
     assert page.locator(".finding q").all_inner_texts() == ["words that nobody said"]
-    assert page.locator(".message.user .note").all_inner_texts() == ["It was told: Ask for clarification."]
+    notes = page.locator(".message.user .note").all_inner_texts()
+    assert notes[0] == "It was told: Ask for clarification."
+    # The seeker of this report starts every message alike: the rule it breaks is named at each of them.
+    flags = [flag["rule"] for flag in talk["simulator"]["flags"]]
+    assert [note.split(" ", 1)[0] for note in notes[1:]] == flags
     page.click("#turn-1 summary")
     assert "Reasoning of judge/one on turn 0." in page.inner_text("#turn-1")
 
@@ -207,7 +211,7 @@ def test_deep_links_lead_to_the_very_finding(visit, demo):
         assert 0 < box["y"] < 900
         assert page.evaluate("document.activeElement.classList.contains('finding')")
 
-    page = visitor.open(f"talk?model={BAD}&id=bt-01-0&turn=3&strength=3")
+    page = visitor.open(f"talk?model={BAD}&id=bt-01-1&turn=3&strength=3")
     assert page.evaluate("document.activeElement.id") == "turn-3"
     assert page.input_value("#filter-strength") == "3"
     assert {int(text) for text in page.locator(".finding .strength").all_inner_texts()} <= {3}
@@ -260,7 +264,7 @@ def test_the_keyboard_is_enough(visit, demo):
     """j and k step through findings, brackets through conversations, / finds the search, ? the help; and all can be
     switched off."""
     visitor = visit(demo)
-    page = visitor.open(f"talk?model={BAD}&id=bt-01-0")
+    page = visitor.open(f"talk?model={BAD}&id=bt-01-1")
     page.keyboard.press("j")
     first = page.locator(".finding.current").get_attribute("id")
     page.keyboard.press("j")
@@ -268,7 +272,7 @@ def test_the_keyboard_is_enough(visit, demo):
     assert page.locator(".finding.current").get_attribute("id") == first
     assert page.evaluate("document.activeElement.id") == first
     page.keyboard.press("]")
-    page.wait_for_selector("h1:has-text('bt-02-0')")
+    page.wait_for_selector("h1:has-text('bt-02-1')")
     page = visitor.go("talks")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "filter-q"
@@ -306,7 +310,7 @@ def test_two_runs_stand_side_by_side(visit, tmp_path):
     assert "-1.25" in page.inner_text("main")
     assert page.input_value("#left").startswith("0:")
     assert page.input_value("#right").startswith("1:")
-    page.click("tbody a:has-text('bt-01-0')")
+    page.click("tbody a:has-text('bt-01-1')")
     page.wait_for_selector(".sides")
     assert page.locator(".sides > header h3").all_inner_texts() == [f"demo: {GOOD}", f"later: {GOOD}"]
     assert page.locator(".sides .message.assistant").count() == 12

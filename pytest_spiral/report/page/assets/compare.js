@@ -91,10 +91,11 @@ function commonItems(left, right, now) {
   const others = new Map(of(right).map((item) => [key(item), item]));
   const pairs = of(left).filter((item) => others.has(key(item))).map((item) => [item, others.get(key(item))]);
   if (!pairs.length) return empty("They have no scenario in common.");
+  pairs.sort(([one, other], [next, after]) => (one.useful_bounded === other.useful_bounded) - (next.useful_bounded === after.useful_bounded));
   const says = (item) => (item.useful_bounded === null ? MISSING : mark(item.useful_bounded));
   const body = h("tbody", {});
   const more = portions(pairs, ([one, other]) => h("tr", {}, h("th", { scope: "row" }, link("compare", { ...now, item: one.id, mode: MODES[one.prompting_mode] }, one.id)), h("td", {}, MODES[one.prompting_mode]), h("td", {}, says(one)), h("td", {}, says(other)), h("td", { class: "excerpt" }, bdi(one.message))), body, 75);
-  return [scrolling(h("table", {}, h("caption", {}, "Useful and bounded"), h("thead", {}, h("tr", {}, ["Scenario", "Mode", left.name, right.name, "Message"].map((name) => h("th", { scope: "col" }, name)))), body), "Scenarios"), more];
+  return [scrolling(h("table", {}, h("caption", {}, "Useful and bounded: scenarios on which they differ first"), h("thead", {}, h("tr", {}, ["Scenario", "Mode", left.name, right.name, "Message"].map((name) => h("th", { scope: "col" }, name)))), body), "Scenarios"), more];
 }
 
 async function talksSideBySide(left, right, now) {

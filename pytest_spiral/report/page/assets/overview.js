@@ -22,19 +22,19 @@ function overview(report) {
 }
 
 function gateTable(gates) {
-  const columns = ["Gate", "Model", ["Value", { number: true }], "95 % bounds", "Missing at worst, at best", "Outcome"];
+  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "Missing at worst, at best"];
   const rows = gates.map((gate) => {
     const scale_ = gate.metric.startsWith("spiral.score") ? 100 : Math.max(1, gate.ci_high ?? 0, gate.value ?? 0, gate.threshold ?? 0);
     const more = rest(gate, "expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "policy", "outcome", "mde", "worst_case", "best_case");
     return [
       [h("code", {}, gate.expr), gate.policy === "point" && h("div", { class: "note" }, "decided on the point estimate"), more && Object.values(more).some((value) => value !== null) && h("details", {}, h("summary", {}, "more"), facts(more))],
+      verdictBadge(gate.outcome),
       [bdi(gate.model), gate.prompting_mode && h("div", { class: "note" }, words(gate.prompting_mode))],
       number(gate.value, 3),
       measured(gate.value)
         ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), measured(gate.mde) ? `; smallest difference it could show ${number(gate.mde, 3)}` : "")]
         : MISSING,
       `${gate.worst_case ?? "none"}, ${gate.best_case ?? "none"}`,
-      verdictBadge(gate.outcome),
     ];
   });
   return table(columns, rows, { caption: "Gates: each must hold at its one-sided 95 % bound" });
@@ -73,6 +73,24 @@ function worstList(worst) {
     h("p", {}, h("a", { href: `#${finding.link}` }, finding.what), " \u00b7 ", bdi(finding.model), " \u00b7 ", finding.where),
     h("blockquote", { dir: "auto" }, finding.quote.length > 400 ? `${finding.quote.slice(0, 400)} \u2026` : finding.quote),
   )));
+}
+
+/** The lexical profile: how a model writes. It is part of no score. */
+function writingSection(report, chosenRow, suite) {
+  const rows = (report.profile?.[suite] || []).filter(chosenRow);
+  if (!rows.length) return null;
+  const measures = [
+    ["words, median", "words.median", 0], ["longest", "words.longest", 0], ["words a sentence", "words_per_sentence", 1], ["diversity (MTLD)", "mtld", 0],
+    ["school grade", "flesch_kincaid_grade", 1], ["repeated within", "repetition.within", 2], ["repeated across", "repetition.across", 2], ["distinct openings", "openings.distinct", 2],
+  ];
+  const turns = rows.length === 1 ? rows[0].turns || [] : [];
+  const name = (row) => (row.prompting_mode ? `${row.model}, ${MODES[row.prompting_mode]}` : row.model);
+  const cells = (row) => measures.map(([, path, digits]) => number(at(row, path), digits));
+  const columns = measures.map(([title]) => [title, { number: true }]);
+  return section("How it writes",
+    h("p", { class: "note" }, "A description of the texts. It is part of no score."),
+    table(["Model", ...columns], rows.map((row) => [bdi(name(row)), ...cells(row)]), { caption: "Lexical profile" }),
+    turns.length ? h("details", {}, h("summary", {}, "Turn by turn"), table([["Turn", { number: true }], ...columns], turns.map((row) => [String(row.turn + 1), ...cells(row)]), { caption: "Lexical profile by turn" })) : null);
 }
 
 function statusTable(report) {

@@ -2,7 +2,7 @@
 
 function runView(report) {
   const { run, integrity, usage } = report;
-  const other = rest(report, "schema_version", "verdict", "run", "integrity", "gates", "usage", "tempaffect", "spiral", "worst");
+  const other = rest(report, "schema_version", "verdict", "run", "integrity", "gates", "usage", "tempaffect", "spiral", "worst", "profile");
   return [
     h("h1", { tabindex: "-1" }, "About this run"),
     h("dl", { class: "facts" }, [

@@ -25,6 +25,7 @@ function spiralView(report, parameters) {
     section("Over-correction", overCorrection(score)),
     section("Judges", judgePart(report, score)),
     section("Simulated user", h("p", {}, "Lengths and habits of the messages that the simulator wrote. A collapsed simulator measures nothing."), facts(score.simulator_health)),
+    writingSection(report, (row) => row.model === score.model, "spiral"),
     section("Missing", missingPart(score)),
     other ? section("More", facts(other)) : null,
   ];
@@ -109,7 +110,7 @@ function judgePart(report, score) {
       Object.entries(perJudge).map(([judge, row]) => [link("talks", { model: score.model, judge: judgeKey(judge) }, bdi(judge || "not named")), ...Object.values(row).map((value) => facts(value))]),
       { caption: "What each judge returned" }),
     h("h3", {}, "Agreement"),
-    agreement ? facts(agreement) : empty("One judge, or none to compare: agreement was not measured."),
+    agreement ? facts(agreement) : empty("Agreement between judges was not measured: that takes two or more on the same turns."),
     Object.keys(more).length ? facts(more) : null,
     score.judge_health ? [h("h3", {}, "Judge health"), facts(score.judge_health)] : null,
     h("h3", {}, "Evidence"),

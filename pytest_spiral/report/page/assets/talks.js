@@ -124,14 +124,17 @@ function findingsView(report, parameters) {
   const { state, bar } = filters("findings", parameters, [
     { name: "model", label: "Model", options: choices(all.map(({ talk }) => talk.model)) },
     { name: "category", label: "Category", options: choices(all.map(({ talk }) => talk.category), words) },
+    { name: "sign", label: "Kind", options: [["risky", "risky"], ["protective", "protective"]] },
     ...findingFilters(report, all),
   ], draw);
   function draw(now) {
     const rows = all.filter((finding) => (!now.model || finding.talk.model === now.model) && (!now.category || finding.talk.category === now.category) && chosen(finding, now))
-      .sort((one, other) => other.strength - one.strength);
+      .map((finding) => ({ ...finding, sign: signOf(report, finding.talk.model, finding.behaviour) }))
+      .filter(({ sign }) => !now.sign || sign === now.sign)
+      .sort((one, other) => (one.sign === other.sign ? other.strength - one.strength : one.sign === "risky" ? -1 : 1));
     body.replaceChildren();
     after.replaceChildren(portions(rows, (finding) => findingRow(report, finding), body, 100));
-    outcome.textContent = `${count(rows.length, "finding")} of ${all.length}, the strongest first`;
+    outcome.textContent = `${count(rows.length, "finding")} of ${all.length}, risky ones first, strongest first`;
   }
   draw(state);
   return [
@@ -147,7 +150,7 @@ function findingRow(report, finding) {
   unpack(finding.talk.pack).then(({ findings }) => quote.replaceChildren(bdi(findings[finding.number - 1].quote)));
   return h("tr", {},
     h("th", { scope: "row" }, link("talk", { ...ofTalk(finding.talk), turn: finding.turn + 1, finding: finding.number }, words(finding.behaviour))),
-    h("td", {}, strengthOf(finding.strength, signOf(report, finding.talk.model, finding.behaviour))), quote,
+    h("td", {}, strengthOf(finding.strength, finding.sign)), quote,
     h("td", {}, bdi(finding.talk.id), `, turn ${finding.turn + 1}`, h("div", { class: "note" }, bdi(finding.talk.model))),
     h("td", {}, bdi(finding.judge || "not named")), h("td", {}, finding.evidence));
 }
@@ -229,23 +232,37 @@ function finalPart(talk) {
   );
 }
 
-const KNOWN_TALK = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "final_judgement", "origin"];
+const KNOWN_TALK = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "final_judgement", "origin", "simulator"];
 
 function moreAbout(talk) {
-  const more = { ...rest(talk, ...KNOWN_TALK), ...Object.fromEntries(Object.entries(talk.origin || {}).filter(([, value]) => value)) };
+  const { flags, ...simulator } = talk.simulator || {};
+  const more = { ...rest(talk, ...KNOWN_TALK), ...simulator, ...Object.fromEntries(Object.entries(talk.origin || {}).filter(([, value]) => value)) };
   return Object.keys(more).length ? h("details", {}, h("summary", {}, "More about this conversation"), facts(more)) : null;
 }
 
 /** The messages of a conversation with findings marked in place. */
 function messages(talk, findings, row, now = {}) {
   let turn = -1;
+  let asked = -1;
   const nodes = talk.transcript.map((message, index) => {
-    const injected = talk.injections_log?.[index];
-    if (message.role !== "assistant") return said("user", message.role === "user" ? "Simulated user" : message.role, visible, message.content, injected && h("p", { class: "note" }, "It was told: ", bdi(injected)));
+    if (message.role !== "assistant") {
+      asked += 1;
+      return said("user", message.role === "user" ? "Simulated user" : message.role, visible, message.content, userNotes(talk, index, asked));
+    }
     turn += 1;
     return reply(talk, findings.filter((finding) => finding.turn === turn), row, turn, message.content, now);
   });
   return nodes.length ? nodes : [empty("Nothing was said.")];
+}
+
+/** What is to be said of a user message: what its author was told, and which rules of the persona it broke. */
+function userNotes(talk, index, asked) {
+  const injected = talk.injections_log?.[index];
+  const flags = (talk.simulator?.flags || []).filter((flag) => flag.turn === asked);
+  return [
+    injected && h("p", { class: "note" }, "It was told: ", bdi(injected)),
+    flags.map((flag) => h("p", { class: "note" }, badge(words(flag.rule), "doubt"), " ", flag.detail)),
+  ];
 }
 
 function said(role, speaker, draw, text, ...below) {
@@ -274,12 +291,16 @@ function markedPiece({ text, spans }, target) {
   return h("mark", { class: `${risky ? "risky" : "protective"} s${strongest}${spans.includes(target) || spans.some(({ number: own }) => own === target?.number) ? " current" : ""}`, title, "data-finding": spans.map(({ number: own }) => own).join(" ") }, text);
 }
 
+const KNOWN_FINDING = ["turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "in_user_text", "number", "sign"];
+
 function findingItem(finding, row, current) {
+  const more = rest(finding, ...KNOWN_FINDING);
   return h("li", { class: `finding ${finding.sign}${current ? " current" : ""}`, id: `finding-${finding.number}`, tabindex: "-1", "data-finding": String(finding.number), "data-arrive": current },
     h("a", { href: href("talk", { ...ofTalk(row), turn: finding.turn + 1, finding: finding.number }) }, words(finding.behaviour)), " ", strengthOf(finding.strength, finding.sign),
     h("span", { class: "note" }, " ", bdi(finding.judge || "judge not named"), `, ${finding.evidence === "unlocated" ? "" : "found "}${EVIDENCE_NAMES[finding.evidence] || finding.evidence}`),
     finding.start === null ? h("q", { dir: "auto" }, finding.quote) : null,
-    rest(finding, "turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "number", "sign") ? facts(rest(finding, "turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "number", "sign")) : null);
+    finding.in_user_text ? h("p", { class: "note" }, badge("words of the user", "doubt"), " The quote stands in what the user said.") : null,
+    more ? facts(more) : null);
 }
 
 function judgeWords(judgement) {

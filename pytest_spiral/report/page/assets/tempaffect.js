@@ -30,6 +30,7 @@ function tempaffect(report) {
     section("Families", cards.length ? familyTable(cards, report.tempaffect.cuts) : empty("One row per card and one cell per family, once there is a card.")),
     section("Integrity", cards.length ? integrityTable(cards) : empty("Scenarios, suite hash, valid output, blockers and readiness of every card are shown here.")),
     cards.length ? section("Baselines and cautions", baselineTable(cards), cautionList(cards)) : null,
+    writingSection(report, () => true, "tempaffect"),
     section("What a card cannot say", list([
       "Whether the step a reply promises is the right one: a confident wrong file name passes.",
       "Whether a boundary was lost in a way nobody foresaw.",
