@@ -64,7 +64,10 @@ def _report() -> dict[str, Any]:
         conversations={model: _talks(model, names) for model, (_, names) in models.items()},
         usage={
             "by_role": {"evaluated": {**dict.fromkeys(_TOKENS, 12345), "cost_usd": None, "cached_share": 0.25}},
-            **{"cost_usd": None, "missing_prices": ["demo/giddy"], "unchecked_prices": [], "max_cost_usd": None},
+            "cost_usd": None,
+            "missing_prices": ["demo/giddy"],
+            "unchecked_prices": [],
+            "max_cost_usd": None,
             "not_run_for_cost": 0,
         },
     )
