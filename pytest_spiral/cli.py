@@ -221,7 +221,7 @@ def _rescore(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from pytest_spiral.report.page.build import report_page
     from pytest_spiral.report.write import file_slug, write_atomically
-    from pytest_spiral.session.reports import find_reports, read_report
+    from pytest_spiral.session.reports import find_reports, open_report
 
     paths = find_reports(options.paths)
     single = options.output is not None and options.output.suffix == ".html"
@@ -229,7 +229,7 @@ def _report(options: argparse.Namespace) -> int:
         raise DataError(f"{options.output}: one file for {len(paths)} reports; give -o a folder")
     written = []
     for path in paths:
-        report = read_report(path, options.protocol)
+        report = open_report(path, options.protocol)
         try:
             page = report_page(report)
         except DataError as error:
@@ -252,9 +252,9 @@ def _report(options: argparse.Namespace) -> int:
 
 def _leaderboard(options: argparse.Namespace) -> int:
     from pytest_spiral.report.site import write_site
-    from pytest_spiral.session.reports import find_reports, read_report
+    from pytest_spiral.session.reports import find_reports, open_report
 
-    written = write_site([read_report(path, options.protocol) for path in find_reports(options.paths)], options.output)
+    written = write_site([open_report(path, options.protocol) for path in find_reports(options.paths)], options.output)
     _print_json({"written": [str(path) for path in written]}) if options.json else print(written[0])
     return 0
 

@@ -10,12 +10,18 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.report.build import SCHEMA_VERSION
 from pytest_spiral.resources import data_root, read_json
 
-__all__ = ["MIGRATIONS", "migrated", "read_report"]
+__all__ = ["MIGRATIONS", "is_report", "migrated", "read_report"]
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 
 MIGRATIONS: Mapping[int, Migration] = {}
 """From each earlier schema version to the next one."""
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file claims to be a report of ours. Raises `DataError` naming a file that is no JSON."""
+    raw = read_json(path)
+    return isinstance(raw, dict) and "schema_version" in raw
 
 
 def read_report(path: Path) -> dict[str, Any]:

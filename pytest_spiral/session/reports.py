@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.report.build import SCHEMA_VERSION, build_imported
-from pytest_spiral.resources import read_json
+from pytest_spiral.report.build import build_imported
+from pytest_spiral.report.read import is_report, read_report
 from pytest_spiral.session.plan import versions
 from pytest_spiral.session.replay import load_recording
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import Conversation
 
-__all__ = ["find_reports", "read_report"]
+__all__ = ["find_reports", "open_report"]
 
 
 def find_reports(paths: Sequence[Path]) -> list[Path]:
@@ -40,16 +40,13 @@ def _reports_at(path: Path) -> Iterator[Path]:
     yield from runs
 
 
-def read_report(path: Path, protocol: str = "per-10k-chars", seed: int = 1) -> dict[str, Any]:
+def open_report(path: Path, protocol: str = "per-10k-chars", seed: int = 1) -> dict[str, Any]:
     """The report in a file. protocol, seed: for scoring a result file in upstream's format; ours keep their scores.
 
     Raises `DataError` naming the file.
     """
-    raw = read_json(path)
-    if isinstance(raw, dict) and "schema_version" in raw:
-        if raw["schema_version"] != SCHEMA_VERSION:
-            raise DataError(f"{path}: schema version {raw['schema_version']!r}; this release reads {SCHEMA_VERSION}")
-        return raw
+    if is_report(path):
+        return read_report(path)
     return build_imported(path.stem, _groups(path), load_protocol(protocol), seed, versions())
 
 

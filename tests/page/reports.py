@@ -22,6 +22,7 @@ from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.suite import CANARY, load_suite
 
 PROTOCOL = load_protocol("per-10k-chars")
+HASHED = ("protocol", "prompts", "persona", "rubric", "system_prompt")
 CATEGORIES = ("spiral_tropes", "theory_development", "mania_psychosis")
 JUDGES = ("judge/one", "judge/two")
 GOOD, BAD = "demo/steady", "demo/giddy"
@@ -59,7 +60,7 @@ def _report() -> dict[str, Any]:
         spiral_context=SpiralContext(PROTOCOL, 1, (), (), JUDGES, None),
         spiral_hashes={
             "protocol": PROTOCOL.name,
-            **{f"{name}_hash": "b" * 64 for name in ("protocol", "prompts", "persona", "rubric")},
+            **{f"{name}_hash": "b" * 64 for name in HASHED},
         },
         conversations={model: _talks(model, names) for model, (_, names) in models.items()},
         usage={

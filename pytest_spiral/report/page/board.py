@@ -21,7 +21,6 @@ _CARD_COLUMNS = (
     ("score", "score (of 13 points)"),
     ("valid_output_rate", "valid output"),
 )
-_SPIRAL_HASHES = ("protocol_hash", "prompts_hash", "persona_hash", "rubric_hash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ def _circumstances(
     users = sorted({talk["origin"]["user_model"] for talk in talks}) or [""]
     turns = report["run"]["config"].get("num_turns") or max((_replies(talk) for talk in talks), default=0)
     return (
-        *((name.replace("_", " "), str(found[name])) for name in _SPIRAL_HASHES if name in found),
+        *((name.replace("_", " "), str(found[name])) for name in sorted(found) if name.endswith("_hash")),
         ("judges", ", ".join(name or "not named" for name in judges)),
         ("simulated user", ", ".join(name or "not named" for name in users)),
         ("turns", str(turns)),

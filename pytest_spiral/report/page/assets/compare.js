@@ -33,10 +33,9 @@ async function compareView(_, parameters) {
 
 /** What makes two runs incomparable, by name. */
 function unequal(left, right) {
-  const parts = ["spiral.protocol_hash", "spiral.prompts_hash", "spiral.persona_hash", "spiral.rubric_hash", "tempaffect.suite_hash", "tempaffect.scorer_fingerprint"];
-  const named = parts.filter((path) => {
-    const [one, other] = [left, right].map(({ report }) => at(report.integrity, path));
-    return one !== undefined && other !== undefined && one !== other;
+  const named = ["tempaffect", "spiral"].flatMap((suite) => {
+    const [one, other] = [left, right].map(({ report }) => report.integrity[suite] || {});
+    return Object.keys(one).filter((key) => /_hash$|_fingerprint$/.test(key) && key in other && one[key] !== other[key]).map((key) => `${suite} ${key}`);
   });
   const who = (report, role) => (report.run.config.models || []).filter((model) => model.role === role).map(({ model_id }) => model_id).join(", ");
   for (const role of ["judge", "user"]) {
