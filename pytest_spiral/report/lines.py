@@ -13,10 +13,12 @@ WIDTH = 80
 Tone = Literal["plain", "good", "bad", "doubt", "dim"]
 Line = tuple[str, Tone]
 
+_BREAKS = "\t\n\r\u2028\u2029"
+
 
 def plain(text: str) -> str:
     """`text` on one line without control, format and surrogate characters."""
-    return "".join(" " if c in "\t\n\r" else c for c in text if c in "\t\n\r" or unicodedata.category(c)[0] != "C")
+    return "".join(" " if c in _BREAKS else c for c in text if c in _BREAKS or unicodedata.category(c)[0] != "C")
 
 
 def wrapped(text: str, tone: Tone) -> Iterator[Line]:

@@ -133,6 +133,7 @@ def test_ctrl_c(project, serve, wait_for, end, group, distribution):
     assert report["run"]["complete"] is False
     assert report["verdict"] == "incomplete"
     assert 1 <= len(report["tempaffect"]["items"]) < 75
+    assert '"complete":false' in (project.folder("r") / "report.html").read_text()
     assert "INTERNALERROR" not in text
     assert "Exception ignored" not in text
     assert "never awaited" not in text

@@ -72,6 +72,9 @@ def test_all_files_and_all_keys(run):
     summary = (folder / "summary.md").read_text()
     assert "dry/perfect" in summary.replace("\\", "")
     assert (run.path / "steps.md").read_text() == "before\n" + summary
+    page = (folder / "report.html").read_text()
+    assert f"<title>pytest-spiral {report['run']['id']}</title>" in page
+    assert page.count('id="pack-s') == 75
     assert not list(folder.rglob(".*"))
     assert all(path.stat().st_mode & 0o077 == 0o044 for path in folder.rglob("*.json"))
 
