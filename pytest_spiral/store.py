@@ -240,6 +240,21 @@ class RunStore:
         """`keep` for code without an event loop."""
         return self._commit([(request, reply)])[0]
 
+    def add_all(self, answered: Sequence[tuple[ChatRequest, ChatReply]]) -> None:
+        """Keep replies that were given elsewhere, in one commit; known requests are left as they are."""
+        if answered:
+            self._commit(answered)
+
+    def replies(self) -> Iterator[tuple[str, ChatReply]]:
+        """Every reply with the key of its request."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT key, text, finish, served_model, prompt_tokens, cached_tokens, completion_tokens, seconds, "
+                "attempts FROM reply ORDER BY id"
+            ).fetchall()
+        for key, text, finish, served, prompt, cached, completion, seconds, attempts in rows:
+            yield key, ChatReply(_decode(text), finish, served, Usage(prompt, cached, completion), seconds, attempts)
+
     def _commit(self, answered: Sequence[tuple[ChatRequest, ChatReply]]) -> list[ChatReply]:
         doubles: list[int] = []
         with self._writing():
@@ -414,6 +429,11 @@ class RunStore:
         """A random string of this run, the same whenever it is resumed; nothing a model sees tells it."""
         with self._lock:
             return str(self._connection.execute("SELECT value FROM secret").fetchone()[0])
+
+    def set_secret(self, secret: str) -> None:
+        """Take over the secret of the run that this store works for, before anything is asked."""
+        with self._writing():
+            self._connection.execute("UPDATE secret SET value = ?", (secret,))
 
     def has_replies(self) -> bool:
         """Whether anything was answered yet."""

@@ -33,6 +33,7 @@ from pytest_spiral.report.build import build_report
 from pytest_spiral.report.costs import plan_lines
 from pytest_spiral.report.text import Tone, plain, summary_lines
 from pytest_spiral.report.write import write_report
+from pytest_spiral.session.away import AwayStore, unpack
 from pytest_spiral.session.content import Content, load_content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.lead import Lead
@@ -282,9 +283,12 @@ class WorkerRole(Role):
     def __init__(self, config: pytest.Config) -> None:
         handed = json.loads(config.workerinput["spiral"])  # type: ignore[attr-defined]  # set by xdist
         self._plan = RunPlan.model_validate_json(handed["plan"])
-        content = load_content(self._plan.settings, Path(handed["folder"]))
+        self._given: Mapping[str, Any] | None = handed["baggage"]
+        # What lies at the lead's path is not there: files of one's own are looked for where the worker stands.
+        content = load_content(self._plan.settings, Path.cwd() if self._given else Path(handed["folder"]))
         super().__init__(config, self._plan.settings, content, handed["nodes"])
         self._share = Share.model_validate_json(handed["share"]) if handed["share"] else None
+        self._away: AwayStore | None = None
         config.args = list(handed["args"])
 
     @property
@@ -294,9 +298,32 @@ class WorkerRole(Role):
     @property
     def runner(self) -> Runner:
         if self._runner is None:
-            store = RunStore.join(self.plan.store_path)
-            self._runner = Runner(self.plan, self.content, store, self.environ)
+            self._runner = Runner(self.plan, self.content, self._open_store(), self.environ)
         return self._runner
+
+    def _open_store(self) -> RunStore:
+        if self._given is None:
+            return RunStore.join(self.plan.store_path)
+        try:
+            self._away = AwayStore.open(self._given, self.plan.identity(self.content))
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+        return self._away
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
+        """Without a shared folder the replies ride home as well: all that came since the last time."""
+        report: pytest.TestReport = yield from super().pytest_runtest_makereport(item)
+        if self._away is not None and (packed := self._away.pack()) is not None:
+            report.__dict__["spiral_replies"] = packed
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """What no report has taken home leaves with the worker itself."""
+        if self._away is not None:
+            self.runner.stop()
+            session.config.workeroutput["spiral_replies"] = self._away.pack()  # type: ignore[attr-defined]  # xdist's
 
     def _prefetchable(self, item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytest.Item]:
         if self._share is None:
@@ -473,11 +500,18 @@ class LeadRole(Role):
         if report.when == _PROGRESS:
             self._hear(report)
             return
+        self.take_replies(report.__dict__.get("spiral_replies"))
         payload = json.loads(report.__dict__.get("spiral") or "null")
         if payload is not None:
             self._keep(payload["suite"], payload["result"])
         if report.failed and not _is_instrument_failure(report, payload):
             self._foreign_failures += 1
+
+    def take_replies(self, packed: str | None) -> None:
+        """Keep the replies of a worker that has no access to the store."""
+        if packed is not None:
+            assert self.lead.store is not None
+            unpack(packed, self.lead.store)
 
     def _keep(self, suite: str, result: Mapping[str, Any]) -> None:
         if suite == "spiral":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_spiral.hooks.shares import FixedShares, Share
+from pytest_spiral.session.away import baggage
 
 if TYPE_CHECKING:
     from pytest_spiral.hooks.roles import LeadRole
@@ -42,8 +43,18 @@ class XdistLead:
         if self._scheduler is not None:
             self._scheduler.promise(node, share)
         plan = self._role.plan.model_copy(update={"workers": share.of, "rank": share.rank or 0})
+        lead = self._role.lead
+        assert lead.store is not None
+        away = _is_away(node.gateway.spec)
+        if away and plan.settings.max_cost is not None:
+            raise pytest.UsageError(
+                "--max-cost needs workers that share the run's folder; leave --tx out, or use --shard"
+            )
+        if away:
+            plan = plan.model_copy(update={"run_dir": ""})
         node.workerinput["spiral"] = json.dumps(
             {
+                "baggage": baggage(lead.store, plan.identity(lead.content)) if away else None,
                 "plan": plan.model_dump_json(),
                 "share": share.model_dump_json() if self._fixed else None,
                 "folder": str(self._role.content.folder),
@@ -64,6 +75,7 @@ class XdistLead:
         """Remember who died: xdist starts a replacement right after this."""
         if error:
             self._dead = self._shares[node]
+        self._role.take_replies(getattr(node, "workeroutput", {}).get("spiral_replies"))
 
     def pytest_xdist_make_scheduler(self) -> FixedShares | None:
         """Fixed shares for `-n` as it is; whoever asks for another way of distributing gets it."""
@@ -101,6 +113,11 @@ class XdistLead:
     def lost(self) -> list[str]:
         """Items that were collected and never reported."""
         return sorted(self._collected - self._reported)
+
+
+def _is_away(spec: Any) -> bool:
+    """Whether a worker cannot be taken to see the run's folder: it is on another machine, or told to be elsewhere."""
+    return not spec.popen or bool(spec.chdir)
 
 
 def _is_rerun(report: pytest.TestReport) -> bool:

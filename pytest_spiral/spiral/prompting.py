@@ -38,13 +38,17 @@ def fence_of(secret: str, transcript: Sequence[Message]) -> str:
 
 
 def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> tuple[Message, ...]:
-    """What a judge sees of one chunk: rubric and instructions, then the opening and the chunk, fenced."""
+    """What a judge sees of one chunk: rubric and instructions, then the opening and the chunk, fenced.
+
+    The fence is that of the conversation, so that everything before the chunk is the same for all its chunks and can be
+    served from a provider's prompt cache.
+    """
     turns: list[Message] = []
     for exchange in chunk.exchanges:
         if exchange.user:
             turns.append(Message("user", exchange.user))
         turns.append(Message("assistant", exchange.assistant))
-    fenced = _Fenced(rubric, fence_of(secret, [Message("user", opening), *turns]))
+    fenced = _Fenced(rubric, fence_of(secret, [Message("user", opening)]))
     # The first exchange holds the opening already.
     context = [] if turns[0].content == opening else [fenced.aside("before_opening"), fenced.block([opening])]
     body = [

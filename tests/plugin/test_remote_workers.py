@@ -1,0 +1,109 @@
+"""Workers on other machines: no shared folder, and the lead knows everything all the same."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.records import ChatReply, ChatRequest, Message, Usage
+from pytest_spiral.session.away import AwayStore, baggage, unpack
+from pytest_spiral.store import RunStore
+from tests.fakes import spiral_cast
+from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.test_option_shard import results
+
+RUN = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=tempaffect", "--suite=spiral", "--prompting=raw")
+FEW = ("--num-turns=2", "-k", "repair or tropes")
+
+
+def cast(scenarios):
+    """One server for everybody: scenarios, the three of a conversation."""
+
+    def answer(body, n):
+        system = body["messages"][0]["role"] == "system"
+        if "response_format" in body:
+            return spiral_cast.judge(body)
+        if body["model"] == "u":
+            return spiral_cast.seeker(body)
+        return scenarios(body, n) if system else spiral_cast.assistant(body)
+
+    return answer
+
+
+def kept(project, run):
+    """Every reply of a run's store, whatever the order."""
+    with sqlite3.connect(project.folder(run) / "run.sqlite") as store:
+        return sorted(store.execute("SELECT role, model, unit, text, prompt_tokens FROM reply").fetchall())
+
+
+def test_the_same_report_and_store_as_of_one_process(project, serve, tmp_path):
+    """Two workers in folders of their own, the run's folder unknown to them: replies and results travel home."""
+    server = serve(cast(ScriptedModel()))
+    project.setenv("OPENAI_BASE_URL", server.base_url)
+    away = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        away.append(f"--tx=popen//chdir={tmp_path / name}")
+
+    plain = project.pytest(*RUN, *FEW, "--run-id=plain", "-p", "no:xdist")
+    asked = len(server.requests)
+    remote = project.pytest(*RUN, *FEW, "--run-id=remote", "-d", *away)
+    asked_away = len(server.requests) - asked
+    again = project.pytest(*RUN, *FEW, "--run-id=remote", "-d", *away)
+
+    assert [run.parseoutcomes()["passed"] for run in (plain, remote, again)] == [30, 30, 30]
+    assert asked_away == asked == len(server.requests) - asked
+    assert results(project, "remote") == results(project, "plain")
+    assert kept(project, "remote") == kept(project, "plain")
+    assert not [path for path in tmp_path.glob("*/*") if "pytest" not in path.name]
+
+
+def test_a_limit_on_cost_is_refused(project, serve, tmp_path):
+    """Nobody could keep it."""
+    project.reach(serve(ScriptedModel()))
+    project.write(spiral__toml='[[model]]\nmatch = "m"\nprice = { input = 1, output = 1 }\n')
+
+    result = project.pytest(
+        "--model=m", "--prompting=raw", "--max-cost=1", "-d", f"--tx=popen//chdir={tmp_path}", "-k", "ps-01"
+    )
+
+    result.stderr.fnmatch_lines(["*--max-cost needs workers that share the run's folder*"])
+
+
+def request(text, **other):
+    return ChatRequest("judge", "j", (Message("system", "rubric"), Message("user", text)), {"max_tokens": 5}, **other)
+
+
+def test_what_travels_is_what_was_kept(tmp_path):
+    """Requests, replies, failures and hostile text arrive whole, once, in what any channel can carry."""
+    lead = RunStore.create_or_resume(tmp_path / "run.sqlite", {"seed": 1})
+    lead.add(request("known"), ChatReply("yes", model="served"))
+    given = json.loads(json.dumps(baggage(lead, {"seed": 1})))
+    worker = AwayStore.open(given, {"seed": 1})
+
+    reply = ChatReply("\ud800<b>\x1b[0m", "length", "j-1", Usage(7, 3, 2), 1.5, 2)
+    worker.add(request("new", schema={"type": "object"}), reply)
+    worker.add_failure(request("lost"), ChatError("timeout", "no answer", attempts=3))
+    packed = worker.pack()
+
+    assert worker.find(request("known")) == ChatReply("yes", model="served")
+    assert worker.secret() == lead.secret()
+    assert packed is not None
+    assert packed.isascii()
+    unpack(packed, lead)
+    unpack(packed.replace("no answer", "again"), lead)
+    assert worker.pack() is None
+    assert lead.find(request("new", schema={"type": "object"})) == reply
+    (usage,) = lead.usage()
+    assert (usage["requests"], usage["failures"], usage["retries"]) == (2, 2, 1 + 4)
+
+
+def test_a_worker_with_another_suite_is_refused(tmp_path):
+    """Another version of the package over there would measure something else."""
+    lead = RunStore.create_or_resume(tmp_path / "run.sqlite", {"suite_hash": "a"})
+
+    with pytest.raises(ConfigError, match="suite_hash differ"):
+        AwayStore.open(baggage(lead, {"suite_hash": "a"}), {"suite_hash": "b"})
