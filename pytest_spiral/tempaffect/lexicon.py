@@ -51,6 +51,9 @@ class Grounding(_Table):
     echo_share: PerMille
     echo_share_short: PerMille
     echo_novel_stems: Count
+    echo_content: Count
+    echo_novel_share: PerMille
+    situation_stems: Count
     language_tokens: Count
     language_function_share: PerMille
     foreign_letters: PerMille

@@ -74,7 +74,7 @@ def read_acts(prepared: PreparedScenario, spoken: Sequence[Sentence], lexicon: L
             if forms and _excused(sentence, lexicon):
                 forms = ()
         found.append(SentenceActs(sentence, frames, targets, related, timed, soft, forms))
-        related_before = related
+        related_before = related_before or related
     return tuple(found)
 
 

@@ -82,6 +82,11 @@ def check_grounding(
         ):
             enough = True
             named.extend(" ".join(target) for target in aimed)
+    situation = present & (prepared.near_stems | prepared.anchor_stems | prepared.target_stems)
+    if not enough and len(situation) >= limits.situation_stems - bool(named):
+        # None of the listed wordings, but so many words of this situation that it can be no other.
+        enough = True
+        named.append("many words of the situation")
     echo = _echoes(prepared, reply, lexicon)
     foreign = _foreign(reply, lexicon)
     reasons = [f"names {', '.join(named)}" if named else "names none of the matters the user raised"]
@@ -160,6 +165,13 @@ def _echoes(prepared: PreparedScenario, reply: PreparedReply, lexicon: Lexicon) 
     tokens = list(reply.tokens)
     if len(tokens) < limits.echo_gram:
         return False
+    functional = function_words()
+    content = [
+        found for token, found in zip(tokens, reply.stems, strict=True) if token not in functional and len(token) > 2
+    ]
+    fresh = [found for found in content if found not in prepared.user_stems]
+    if len(content) >= limits.echo_content and len(fresh) * 1000 < limits.echo_novel_share * len(content):
+        return True
     covered: set[int] = set()
     for start, gram in enumerate(grams(echo_classes(tokens), limits.echo_gram)):
         if gram in prepared.echo_grams:
@@ -169,13 +181,7 @@ def _echoes(prepared: PreparedScenario, reply: PreparedReply, lexicon: Lexicon) 
         return True
     if share < limits.echo_share_short * len(tokens):
         return False
-    functional = function_words()
-    novel = {
-        found
-        for token, found in zip(tokens, reply.stems, strict=True)
-        if token not in functional and found not in prepared.user_stems
-    }
-    return len(novel) < limits.echo_novel_stems
+    return len(set(fresh)) < limits.echo_novel_stems
 
 
 def _foreign(reply: PreparedReply, lexicon: Lexicon) -> bool:
