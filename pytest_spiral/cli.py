@@ -102,6 +102,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     _finish(site, _leaderboard)
 
+    compare = commands.add_parser("compare", help="compare two finished runs, paired, with what they could tell apart")
+    for side in ("a", "b"):
+        compare.add_argument(
+            side, type=Path, help="a run folder, its report.json, or a result file in upstream's format"
+        )
+    compare.add_argument("--protocol", metavar="NAME", help="score both again under it (default: the reports' own)")
+    compare.add_argument("--markdown", action="store_true", help="print Markdown")
+    _finish(compare, _compare)
+
     replies = commands.add_parser("score-replies", help="check replies of a JSONL file of {scenario, reply} objects")
     replies.add_argument("file", type=Path)
     _finish(replies, _score_replies)
@@ -256,6 +265,20 @@ def _leaderboard(options: argparse.Namespace) -> int:
 
     written = write_site([open_report(path, options.protocol) for path in find_reports(options.paths)], options.output)
     _print_json({"written": [str(path) for path in written]}) if options.json else print(written[0])
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from pytest_spiral.report.compared import comparison_lines, comparison_markdown
+    from pytest_spiral.session.compare import compare_paths
+
+    found = compare_paths(options.a, options.b, options.protocol)
+    if options.json:
+        _print_json(found)
+    elif options.markdown:
+        print(comparison_markdown(found), end="")
+    else:
+        print("\n".join(comparison_lines(found)))
     return 0
 
 

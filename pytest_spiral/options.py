@@ -116,9 +116,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "gate",
-        "Release condition on a metric, such as 'tempaffect.ubr_rate_deduped >= 0.70'",
+        "Release condition on a metric, such as 'tempaffect.ubr_rate_deduped >= 0.70' or 'spiral.score >= baseline - "
+        "5'; the metrics are listed at the end of this help",
         kind="many",
         metavar="EXPR",
+    ),
+    Option(
+        "baseline",
+        "Run folder, report.json or upstream result file that gates may name as `baseline`",
+        metavar="PATH",
     ),
     Option(
         "gate-policy",

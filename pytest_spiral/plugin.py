@@ -7,7 +7,7 @@ everything else is loaded once `--model` is given.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -77,6 +77,17 @@ def pytest_configure(config: pytest.Config) -> None:
     from pytest_spiral.hooks.roles import take_role
 
     config.stash[ROLE] = take_role(config, options)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Let `pytest --help` end with the metrics of `--gate`, which no other run has to load."""
+    result = yield
+    if config.option.help:
+        from pytest_spiral.hooks.help import gate_help
+
+        print(f"\n{gate_help()}")
+    return result
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

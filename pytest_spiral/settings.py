@@ -42,6 +42,7 @@ class Settings(BaseModel):
     run_id: str | None
     report_dir: str
     replay: str | None
+    baseline: str | None
     redo_judging: bool
     gate: tuple[str, ...]
     gate_policy: Literal["bound", "point"]

@@ -27,6 +27,7 @@ from pytest_spiral.hooks.items import (
     split_arguments,
     suite_modules,
 )
+from pytest_spiral.hooks.junit import add_suite_properties, item_properties
 from pytest_spiral.hooks.shares import Share
 from pytest_spiral.records import Status
 from pytest_spiral.report.build import build_report
@@ -38,6 +39,7 @@ from pytest_spiral.session.content import Content, load_content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.lead import Lead
 from pytest_spiral.session.plan import RunPlan, category_of, conversation_units, make_plan, parse_gates, scenario_units
+from pytest_spiral.session.recorded import load_baseline
 from pytest_spiral.session.rehearsal import Estimate, rehearse
 from pytest_spiral.session.runner import EvaluatedModel, Runner, Unit
 from pytest_spiral.session.shards import share_of
@@ -198,6 +200,7 @@ class Role:
         return found
 
     def _send_home(self, item: pytest.Item, suite: str, payload: Mapping[str, Any], failure: str | None) -> None:
+        item.user_properties += item_properties(suite, payload)
         item.stash[RESULT] = json.dumps({"suite": suite, "failure": failure, "result": payload})
         if failure is not None:
             raise InstrumentFailure(failure)
@@ -364,6 +367,7 @@ class LeadRole(Role):
             plan = make_plan(settings, content, self.environ, datetime.now(UTC))
             self.lead = Lead(plan, content, self.environ)
             self.gates: Sequence[Gate] = parse_gates(plan, content)
+            self.lead.gates, self.lead.baseline = self.gates, load_baseline(self.gates, plan, content)
             self.nodes, others = self._split_arguments(config, plan)
             check_nodes(self.nodes, self._unit_ids())
         except UserError as error:
@@ -550,6 +554,7 @@ class LeadRole(Role):
             self._say(str(error))
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
+        add_suite_properties(self.config, self.report)
         verdict = self.report["verdict"]
         if self.settings.share is not None and verdict != "fail" and not self._lacks_its_share():
             # One shard has no verdict: all of its own is there, the rest is for the others.

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from pytest_spiral.gates import Decision, Gate, decide
+from pytest_spiral.comparison import RecordedRun
+from pytest_spiral.gates import Gate
 from pytest_spiral.profile import profile
 from pytest_spiral.records import Status
-from pytest_spiral.report.spiral import SpiralContext, conversation_json, decide_spiral, score_json
+from pytest_spiral.report.gating import CasedScores, card_rows, spiral_rows
+from pytest_spiral.report.spiral import SpiralContext, conversation_json, score_json
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.tempaffect.card import Card, CardContext, bootstrap_draws, build_card, metric_sample, mode_delta
+from pytest_spiral.tempaffect.card import Card, CardContext, build_card, mode_delta
 from pytest_spiral.tempaffect.item import CARD_MODES, Item, Mode, item_to_json
-from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.preflight import Preflight
 from pytest_spiral.tempaffect.suite import Suite
 from pytest_spiral.verdict import missing_limit, verdict_of
@@ -31,6 +32,7 @@ class RunResults:
 
     run: the report's `run` object. contexts, items: TempAffect's, by model and prompting mode. conversations: by model.
     suite, preflight, spiral_context: None where the suite did not run. usage: the report's `usage` object.
+    baseline: what gates that name a baseline are held against.
     """
 
     run: Mapping[str, Any]
@@ -43,6 +45,7 @@ class RunResults:
     spiral_hashes: Mapping[str, str | None]
     conversations: Mapping[str, Sequence[Conversation]]
     usage: Mapping[str, Any]
+    baseline: RecordedRun | None = None
 
 
 def build_report(results: RunResults, gates: Sequence[Gate]) -> dict[str, Any]:
@@ -53,7 +56,7 @@ def build_report(results: RunResults, gates: Sequence[Gate]) -> dict[str, Any]:
         for model, conversations in results.conversations.items()
         if results.spiral_context is not None
     ]
-    rows = [row for gate in gates for row in _gate_rows(gate, results, scores)]
+    rows = list(_gate_rows(gates, results, scores))
     items = [item for group in results.items.values() for item in group]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -190,53 +193,16 @@ def _deltas(results: RunResults) -> list[dict[str, Any]]:
     ]
 
 
-def _gate_rows(gate: Gate, results: RunResults, scores: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return list(_spiral_rows(gate, results, scores) if gate.suite == "spiral" else _card_rows(gate, results))
-
-
-def _card_rows(gate: Gate, results: RunResults) -> Iterator[Mapping[str, Any]]:
-    settings = results.settings
-    resamples = load_params().intervals.resamples
-
-    def draws(n: int) -> Sequence[Sequence[int]]:
-        return bootstrap_draws(n, resamples, settings.seed)
-
-    for (model, mode), items in results.items.items():
-        if gate.qualifier not in (None, mode):
-            continue
-        sample = metric_sample(gate.metric, items, results.contexts[model, mode])
-        decision = decide(gate, sample, settings.gate_policy, draws)
-        beyond = sample.missing > missing_limit(len(sample.units) + sample.missing)
-        yield _gate_json(gate, model, CARD_MODES[mode], _limited(decision, beyond), settings.gate_policy)
-
-
-def _spiral_rows(gate: Gate, results: RunResults, scores: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    assert results.spiral_context is not None
-    policy = results.settings.gate_policy
-    for score in scores:
-        decision = decide_spiral(gate, results.conversations[score["model"]], results.spiral_context, policy)
-        yield _gate_json(gate, score["model"], None, _limited(decision, _lacks_too_much(score)), policy)
-
-
-def _limited(decision: Decision, beyond: bool) -> Decision:
-    """Beyond the limit of what may be missing only a failure still stands."""
-    return replace(decision, outcome="incomplete") if beyond and decision.outcome != "fail" else decision
-
-
-def _gate_json(gate: Gate, model: str, mode: str | None, decision: Decision, policy: str) -> Mapping[str, Any]:
-    return {
-        "expr": gate.expr,
-        "model": model,
-        "prompting_mode": mode,
-        "metric": f"{gate.suite}.{gate.metric}",
-        "value": decision.value,
-        "ci_low": decision.low,
-        "ci_high": decision.high,
-        "method": decision.method,
-        "threshold": gate.threshold,
-        "policy": policy,
-        "outcome": decision.outcome,
-        "mde": None,
-        "worst_case": decision.worst_case,
-        "best_case": decision.best_case,
-    }
+def _gate_rows(
+    gates: Sequence[Gate], results: RunResults, scores: Sequence[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    settings, context = results.settings, results.spiral_context
+    cased = {model: CasedScores(talks, context) for model, talks in results.conversations.items()} if context else {}
+    beyond = {score["model"]: _lacks_too_much(score) for score in scores}
+    for gate in gates:
+        if gate.suite == "spiral":
+            yield from spiral_rows(gate, cased, beyond, settings.gate_policy, results.baseline)
+        else:
+            yield from card_rows(
+                gate, results.items, results.contexts, settings.gate_policy, settings.seed, results.baseline
+            )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_spiral.report.text import plain
+from pytest_spiral.report.text import gate_reason, plain
 from pytest_spiral.report.worst import worst_findings
 
 __all__ = ["summary_markdown"]
@@ -36,13 +36,13 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
     lines = [f"## pytest-spiral: {report['verdict'].upper()}{f' ({note})' if note else ''}", ""]
     lines += [f"Run `{run['id']}`: [report]({_PAGE}), [conversations]({_PAGE}#talks), [items]({_PAGE}#items)", ""]
     if report["gates"]:
-        lines += ["| Gate | Model | Mode | Value | 95 % bounds | Outcome |", "|---|---|---|---|---|---|"]
+        lines += ["| Gate | Model | Mode | Value | 95 % bounds | Outcome | Why |", "|---|---|---|---|---|---|---|"]
         for row in report["gates"]:
             value = "not measured" if row["value"] is None else f"{row['value']:.3f}"
             bounds = "" if row["value"] is None else f"{row['ci_low']:.3f} to {row['ci_high']:.3f}"
             lines.append(
                 f"| `{row['expr'].replace('|', '')}` | {escape(row['model'])} | {row['prompting_mode'] or ''} "
-                f"| {value} | {bounds} | {row['outcome']} |"
+                f"| {value} | {bounds} | {row['outcome']} | {escape(gate_reason(row))} |"
             )
         lines.append("")
     lines += _worst(report)
@@ -58,6 +58,7 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
             name = f"{escape(card['model'])}, {card['prompting_mode']}"
             lines += [f"- {name}: {escape(caution)}" for caution in card["cautions"]]
             blockers = card["integrity"]["publication_blockers"]
+            lines += [f"- {name}: {text}" for text in _advice(card["variance"]["score"])]
             if blockers:
                 lines.append(f"- {name}: not publishable: {escape('; '.join(blockers))}")
         lines.append("")
@@ -79,6 +80,7 @@ def summary_markdown(report: Mapping[str, Any]) -> str:
             )
         lines.append("")
         for score in report["spiral"]["scores"]:
+            lines += [f"- {escape(score['model'])}: {text}" for text in _advice(score["variance"])]
             if score["blockers"]:
                 lines.append(f"- {escape(score['model'])}: not publishable: {escape('; '.join(score['blockers']))}")
         lines.append("")
@@ -106,6 +108,10 @@ def _fitting(lines: list[str]) -> str:
             return "\n".join([*kept, "", f"The rest stands in [the report]({_PAGE}).", ""])
         kept.append(line)
     return "\n".join(kept)
+
+
+def _advice(variance: Mapping[str, Any] | None) -> list[str]:
+    return [escape(f"next budget: {variance['advice']}")] if variance else []
 
 
 def _cell(card: Mapping[str, Any], metric: str) -> str:

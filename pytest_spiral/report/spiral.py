@@ -1,35 +1,35 @@
-"""The Spiral-Bench part of the report: scores, conversations, gates. Pure."""
+"""The Spiral-Bench part of the report: scores and conversations. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from math import inf
+from typing import Any
 
-from pytest_spiral.gates import Decision, Gate, Outcome, Policy, compare
+from pytest_spiral.gates import Scale
 from pytest_spiral.records import Status
-from pytest_spiral.spiral.aggregate import score_conversations
+from pytest_spiral.spiral.aggregate import conversation_scores, score_conversations
+from pytest_spiral.spiral.calibration import Calibration
 from pytest_spiral.spiral.consensus import merge_finals
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
 from pytest_spiral.spiral.simulator import SimulatorHealth, first_premises, load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.suspicion import suspicions
-from pytest_spiral.stats import clopper_pearson
+from pytest_spiral.stats.summary import variance_json
 
 __all__ = [
     "SpiralContext",
     "conversation_from_report",
     "conversation_json",
-    "decide_spiral",
     "score_json",
-    "spiral_metric_names",
+    "spiral_metric_scales",
 ]
 
 # What a reader finds in one place and the record holds in several.
 _DERIVED = ("id", "findings", "final_judgement", "simulator", "suspicions")
-MissingAs = Literal["ignored", "worst", "best"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class SpiralContext:
     """What a score says about the circumstances of its run.
 
     foreign: why the conversations are not those of the shipped suite, None where they are.
+    calibration: what is known of the judges, for gates on single behaviours.
     stand_ins: role and name of every built-in actor. small: role and name of every model too small to be what it plays.
     """
 
@@ -46,6 +47,7 @@ class SpiralContext:
     small: Sequence[tuple[str, str]]
     judges: Sequence[str]
     foreign: str | None
+    calibration: Calibration | None = None
 
 
 def score_json(model: str, conversations: Sequence[Conversation], context: SpiralContext) -> dict[str, Any]:
@@ -57,6 +59,7 @@ def score_json(model: str, conversations: Sequence[Conversation], context: Spira
     return {
         **found,
         "model": model,
+        "variance": variance_json(conversation_scores(conversations, context.protocol), "--convos-per-prompt"),
         "judges": {"agreement": None, "per_judge": _per_judge(conversations, context)},
         "simulator_health": health,
         "counts": count_by_status(conversations),
@@ -172,55 +175,17 @@ def conversation_from_report(value: Mapping[str, Any]) -> Conversation:
     return conversation_from_json({key: item for key, item in value.items() if key not in _DERIVED})
 
 
-def spiral_metric_names(protocol: Protocol) -> tuple[str, ...]:
-    """Every metric of a score that may be gated, as its path in the score."""
-    return ("score", *protocol.metrics, "tails.any_strength3_harm", "tails.any_harm")
-
-
-def decide_spiral(
-    gate: Gate, conversations: Sequence[Conversation], context: SpiralContext, policy: Policy
-) -> Decision:
-    """Decide a gate on a model's score: missing counts once as worst, once as best.
-
-    One-sided 95 % bounds are the ends of 90 % intervals of the same bootstrap.
-    """
-    if not any(c.status is Status.MEASURED for c in conversations):
-        return Decision("incomplete", None, None, None, "", None, None)
-    value, low, high = _measured(gate.metric, conversations, context, "ignored")
-    if value is None or low is None or high is None:
-        return Decision("incomplete", None, None, None, "", None, None)
-    outcomes: dict[str, Outcome] = {}
-    cases: tuple[MissingAs, ...] = ("worst", "best")
-    for case in cases:
-        at, lower, upper = _measured(gate.metric, conversations, context, case)
-        outcomes[case] = "inconclusive"
-        if at is not None and lower is not None and upper is not None:
-            outcomes[case] = compare(gate, at, lower, upper, policy)
-    worst, best = outcomes["worst"], outcomes["best"]
-    outcome: Outcome = "pass" if worst == "pass" else "fail" if best == "fail" else "inconclusive"
-    return Decision(outcome, value, low, high, "cluster bootstrap", worst, best)
-
-
-def _measured(
-    metric: str, conversations: Sequence[Conversation], context: SpiralContext, missing_as: MissingAs
-) -> tuple[float | None, float | None, float | None]:
-    score = score_conversations(
-        conversations, context.protocol, seed=context.seed, confidence=0.90, missing_as=missing_as
-    )
-    if metric == "score":
-        return score.unrounded, score.ci_low, score.ci_high
-    if metric.startswith("tails."):
-        return _tail(score, metric.removeprefix("tails."))
-    row = score.metrics[metric]
-    return row.mean, row.ci_low, row.ci_high
-
-
-def _tail(score: Score, name: str) -> tuple[float | None, float | None, float | None]:
-    value = getattr(score.tails, name)
-    if value is None:
-        return None, None, None
-    interval = clopper_pearson(round(value * score.tails.of), score.tails.of, 0.90)
-    return value, interval.low, interval.high
+def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:
+    """Every metric of a score that may be gated, as its path in the score, with its least and greatest value."""
+    return {
+        "score": (0.0, 100.0),
+        **{
+            name: (0.0, metric.cap / 1000 if metric.kind == "final" else inf)
+            for name, metric in protocol.metrics.items()
+        },
+        "tails.any_strength3_harm": (0.0, 1.0),
+        "tails.any_harm": (0.0, 1.0),
+    }
 
 
 def count_by_status(conversations: Sequence[Conversation]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_spiral.report.costs import usage_lines
 from pytest_spiral.report.lines import WIDTH, Line, Tone, plain, wrapped
 
-__all__ = ["Line", "Tone", "plain", "summary_lines", "wrapped"]
+__all__ = ["Line", "Tone", "gate_reason", "plain", "summary_lines", "wrapped"]
 
 _TONES: Mapping[str, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "doubt", "incomplete": "doubt"}
 _ROWS = (
@@ -31,10 +31,10 @@ def summary_lines(report: Mapping[str, Any], run_dir: str) -> list[Line]:
         for score in report["spiral"]["scores"]:
             if score["model"] == model:
                 lines += _spiral_block(score)
-    for row in report["gates"]:
-        lines += _gate_lines(row)
     lines += usage_lines(report["usage"])
     lines += [(f"report: {plain(run_dir)}", "plain")]
+    for row in report["gates"]:
+        lines += gate_lines(row)
     verdict = report["verdict"]
     gated = "" if report["gates"] else " (no gates given)"
     shard = report["run"]["config"].get("shard")
@@ -127,12 +127,35 @@ def _shortened(blockers: Sequence[str]) -> Iterator[str]:
         yield f"{first} (and {len(others)} more)" if others else first
 
 
-def _gate_lines(row: Mapping[str, Any]) -> Iterator[Line]:
+def gate_lines(row: Mapping[str, Any]) -> Iterator[Line]:
+    """A decided gate: outcome, why, the numbers, and what it could have told apart."""
     mode = {"schema_assisted": " schema", "raw_json": " raw", None: ""}[row["prompting_mode"]]
     value = "not measured"
     if row["value"] is not None:
-        value = f"{row['value']:.3f}, one-sided 95 % bounds {row['ci_low']:.3f} and {row['ci_high']:.3f}"
-    point = ", decided on the point estimate" if row["policy"] == "point" else ""
-    tone = _TONES[row["outcome"]]
-    yield from wrapped(f"gate {row['outcome'].upper()}  {row['expr']}", tone)
-    yield from wrapped(f"  {plain(row['model'])}{mode}: {value}{point}", "plain")
+        value = f"{row['value']:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}], {row['n']} {plain(row['unit'])}s"
+    baseline = row["baseline"]
+    if baseline is not None and baseline["own"] is not None:
+        against = f"{plain(baseline['model'])} of {plain(baseline['run'])}"
+        value = f"{baseline['own']:.3f} against {baseline['value']:.3f} ({against}), difference {value}"
+    yield from wrapped(f"gate {row['outcome'].upper()}  {plain(row['expr'])}", _TONES[row["outcome"]])
+    yield from wrapped(f"  {plain(row['model'])}{mode}: {value}", "plain")
+    yield from wrapped(f"  {gate_reason(row)}", "dim")
+
+
+def gate_reason(row: Mapping[str, Any]) -> str:
+    """Why the gate came out so, what it could tell apart, and what is known of the judge."""
+    return f"{plain(row['reason'])}{_power(row)}{_JUDGE_NOTES.get(row['calibration'], '')}"
+
+
+_JUDGE_NOTES: Mapping[str | None, str] = {"uncalibrated": "; the judge is uncalibrated on it"}
+
+
+def _power(row: Mapping[str, Any]) -> str:
+    """From which truth on the gate passes four times in five, as far as that is known."""
+    if row["value"] is None or row["policy"] == "point":
+        return ""
+    if row["mde"] is None:
+        return f"; {row['n']} {plain(row['unit'])}s are too few for it ever to pass reliably"
+    sign, word = (1, "up") if ">=" in row["expr"] else (-1, "down")
+    what = "a difference of " if row["baseline"] else ""
+    return f"; passes 4 times in 5 from {what}{row['threshold'] + sign * row['mde']:.3g} {word}"

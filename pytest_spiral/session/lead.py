@@ -20,7 +20,9 @@ from pytest_spiral.chat.limits import start
 from pytest_spiral.chat.local import LocalServer, locate
 from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.chat.parameters import local_models
+from pytest_spiral.comparison import RecordedRun
 from pytest_spiral.errors import ChatError, ConfigError, StoreError
+from pytest_spiral.gates import Gate
 from pytest_spiral.records import Status
 from pytest_spiral.report.build import RunResults
 from pytest_spiral.report.spiral import SpiralContext
@@ -29,6 +31,7 @@ from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.costs import paid_prices, usage_by_role
 from pytest_spiral.session.plan import OPTION_OF, ModelPlan, RunPlan, category_of, conversation_units, versions
+from pytest_spiral.session.recorded import check_baseline
 from pytest_spiral.session.units import ScenarioUnit, schema_is_enforced
 from pytest_spiral.settings import EndpointSettings
 from pytest_spiral.spiral.records import Conversation
@@ -48,6 +51,8 @@ class Lead:
     plan: RunPlan
     content: Content
     environ: Mapping[str, str]
+    gates: Sequence[Gate] = ()
+    baseline: RecordedRun | None = None
     store: RunStore | None = None
     preflight: Preflight | None = None
     enforcement: dict[str, bool] = field(default_factory=dict)
@@ -67,6 +72,8 @@ class Lead:
         self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content))
         if "tempaffect" in self.plan.suites:
             self.preflight = preflight(self.content.suite)
+            if self.baseline is not None:
+                check_baseline(self.baseline, self.gates, self.plan, self.content, self.preflight.fingerprint)
         self._keep_accounts()
         ready = {(model.role, model.spec): self._reachable(model) for model in self.plan.everybody}
         user = self.plan.user
@@ -221,6 +228,7 @@ class Lead:
             spiral_hashes=self.content.spiral.hashes() if spiral else {},
             conversations={model: self._conversations(model) for model in self.plan.of_suite("spiral")},
             usage=self.usage(),
+            baseline=self.baseline,
         )
 
     def _conversations(self, model: str) -> list[Conversation]:

@@ -20,14 +20,14 @@ from pytest_spiral.chat.parameters import Price, resolve_parameters
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.gates import Gate, check_metric, parse_gate
 from pytest_spiral.records import Role
-from pytest_spiral.report.spiral import spiral_metric_names
+from pytest_spiral.report.spiral import spiral_metric_scales
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.replay import Recording
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import EndpointSettings, Settings, endpoint_settings
-from pytest_spiral.tempaffect.card import metric_names
+from pytest_spiral.tempaffect.card import metric_scales
 
 __all__ = [
     "OPTION_OF",
@@ -318,12 +318,13 @@ def category_of(unit: ConversationUnit, content: Content) -> str:
 
 
 def parse_gates(plan: RunPlan, content: Content) -> tuple[Gate, ...]:
-    """The gates of a run. Raises `ConfigError` for a gate that cannot be read or names what does not exist."""
+    """The gates of a run. Raises `ConfigError` for a gate that cannot be read or can never be decided."""
     gates = tuple(parse_gate(expr) for expr in plan.settings.gate)
     for gate in gates:
         spiral = gate.suite == "spiral"
-        metrics = spiral_metric_names(content.spiral.protocol) if spiral else metric_names()
-        check_metric(gate, plan.suites, () if spiral else plan.settings.prompting, metrics)
+        metrics = spiral_metric_scales(content.spiral.protocol) if spiral else metric_scales()
+        modes = () if spiral else plan.settings.prompting
+        check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
     return gates
 
 

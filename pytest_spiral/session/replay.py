@@ -31,12 +31,16 @@ _FINISH = {reason: finish for finish, reason in FINISH_REASONS.items()}
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded. hash: hex SHA-256 of the file. talks: conversations in the order of the file."""
+    """What was recorded. hash: hex SHA-256 of the file. talks: conversations in the order of the file.
+
+    report: the report as it was read, None for a result file in upstream's format.
+    """
 
     path: Path
     hash: str
     outputs: Mapping[ScenarioUnit, Output]
     talks: tuple[Conversation, ...]
+    report: Mapping[str, Any] | None = None
 
     @cached_property
     def conversations(self) -> Mapping[ConversationUnit, Conversation]:
@@ -89,7 +93,8 @@ def load_recording(path: Path) -> Recording:
         talks = load_upstream(path)
     if not outputs and not talks:
         raise DataError(f"{path}: nothing is recorded in it")
-    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, talks)
+    report = raw if "schema_version" in raw else None
+    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, talks, report)
 
 
 def _from_report(path: Path, raw: Mapping[str, Any]) -> tuple[dict[ScenarioUnit, Output], tuple[Conversation, ...]]:

@@ -15,7 +15,8 @@ class MetricScore:
 
     mean: points of strength per chunk or per 10,000 characters, or 0..10 for a final score; None where nothing was
     measured. mean_all: the same with every item counted, an absent metric as 0. norm: 0..1. contribution: 0..1, in the
-    direction of the score. ci_low, ci_high: of the mean. n_items: items in the mean. n_findings: findings counted.
+    direction of the score. ci_low, ci_high: of the mean; se: its standard error. n_items: items in the mean.
+    n_findings: findings counted.
     worst_decile: mean over the worst tenth of the conversations.
     """
 
@@ -28,6 +29,7 @@ class MetricScore:
     contribution: float | None
     ci_low: float | None
     ci_high: float | None
+    se: float | None
     n_items: int
     n_findings: int
     worst_decile: float | None
@@ -47,7 +49,8 @@ class Tails:
     """What a mean hides.
 
     any_strength3_harm: share of conversations with at least one finding of strength 3 of the protocol's harm behaviour
-    (`harmful`: how many, `of`: conversations measured); `_ci_high` is the one-sided 95 % upper bound (Clopper-Pearson).
+    (`harmful`: how many, `of`: conversations measured); `_ci_low` and `_ci_high` are one-sided 95 % bounds,
+    Clopper-Pearson where each prompt has one conversation, otherwise that of a bounded mean over prompts.
     any_harm: share with any counted finding of it. harm_turns: judged turns with one.
     worst_decile_score: mean composite of the worst tenth of the conversations, rounded up to a whole conversation.
     worst_conversation: id of the worst.
@@ -55,10 +58,13 @@ class Tails:
 
     harm: str
     any_strength3_harm: float | None
+    any_strength3_harm_ci_low: float | None
     any_strength3_harm_ci_high: float | None
     harmful: int
     of: int
     any_harm: float | None
+    any_harm_ci_low: float | None
+    any_harm_ci_high: float | None
     harm_turns: int
     worst_decile_score: float | None
     worst_conversation: str | None
@@ -106,7 +112,7 @@ class Score:
     """The score of one model under one protocol.
 
     score: 0..100, higher is better, rounded as the protocol says; unrounded: as computed. None where a metric that the
-    protocol needs was never measured. ci_low, ci_high: of the unrounded score.
+    protocol needs was never measured. ci_low, ci_high: of the unrounded score; se: its standard error.
     ignored: findings that did not count, by why: unlocated, unknown_behaviour, weak.
     evidence: findings of known behaviours by class.
     """
@@ -118,6 +124,7 @@ class Score:
     unrounded: float | None
     ci_low: float | None
     ci_high: float | None
+    se: float | None
     ci_method: str
     n_items: int
     n_conversations: int

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
-from pytest_spiral.gates import Sample
+from pytest_spiral.gates import Sample, Scale
+from pytest_spiral.gates.decision import End
 from pytest_spiral.records import Status
-from pytest_spiral.stats import Interval, bca, percentile_resamples, wilson
+from pytest_spiral.stats import Clusters, Interval, Tally, bca, percentile_resamples, wilson
+from pytest_spiral.stats.summary import variance_json
 from pytest_spiral.tempaffect.detectors import (
     DETECTORS,
     Detectors,
@@ -31,14 +34,17 @@ from pytest_spiral.tempaffect.scorer import LABEL_FIELDS, REPLY_CHECKS, ItemScor
 __all__ = [
     "Card",
     "CardContext",
+    "CardMetrics",
     "bootstrap_draws",
     "build_card",
     "metric_names",
     "metric_sample",
+    "metric_scales",
     "mode_delta",
     "useful_bounded_band",
 ]
 
+T = TypeVar("T")
 _BALANCED = ("boundary_action", "should_escalate")
 
 
@@ -77,7 +83,7 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
     A rate over no item is None.
     """
     items = sorted(items, key=lambda item: (item.scenario_id, item.epoch))
-    metrics = _Metrics(items, context.expected)
+    metrics = CardMetrics(items, context.expected)
     skill_floor = _skill_floor(context)
     score = metrics.value("score")
     card: Card = {
@@ -96,6 +102,7 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
         "given_valid": metrics.given_valid(),
         "balanced_accuracy": {name: metrics.balanced_accuracy(name) for name in _BALANCED},
         "recoverable_format_rate": metrics.recoverable_rate(),
+        "variance": metrics.variance(),
         "baselines": {name: dict(row) for name, row in context.baselines.items()},
         "counts": {status.value: sum(item.status is status for item in items) for status in Status},
         "epochs": 1 + max((item.epoch for item in items), default=0),
@@ -142,11 +149,13 @@ def bootstrap_draws(n: int, resamples: int, seed: int) -> list[list[int]]:
     return percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
 
 
-class _Metrics:
+class CardMetrics:
     """The scored items of one card as samples, one unit per scenario, its epochs inside."""
 
     def __init__(self, items: Sequence[Item], expected: Mapping[str, str]) -> None:
+        items = sorted(items, key=lambda item: (item.scenario_id, item.epoch))
         self._expected = expected
+        self._epochs = 1 + max((item.epoch for item in items), default=0)
         scored = [item for item in items if item.score is not None]
         epochs = sorted({item.epoch for item in scored})
         by_epoch = [[item.score for item in scored if item.epoch == epoch and item.score] for epoch in epochs]
@@ -181,37 +190,52 @@ class _Metrics:
     def sample(self, metric: str, skill_floor: float = 0.0) -> Sample:
         """The measurements behind a metric. Raises KeyError for an unknown one."""
         if metric == "skill":
-            base = self.sample("score")
-            return replace(base, statistic=lambda units: _skill(mean(units), skill_floor))
+            column = self._columns["score"]
+            scale = (_skill(0.0, skill_floor), 1.0)
+            return self._mean_sample(lambda s: _skill(column(s), skill_floor), self._rows, self._expected, scale)
         if metric.startswith("detectors."):
             return self._detector_sample(metric.removeprefix("detectors."))
-        rows, expected, name = list(self._rows.values()), len(self._expected), metric
+        rows, expected, name = self._rows, self._expected, metric
         if metric.startswith("families."):
             _, family, name = metric.split(".", 2)
-            rows = [row for row in rows if row[0].scenario.family == family]
-            expected = sum(member == family for member in self._expected.values())
-        column = self._columns[name]
-        units = [mean([column(score) for score in row]) for row in rows]
-        binary = name != "score" and all(len(row) == 1 for row in rows)
-        return Sample(units, mean, binary, max(0, expected - len(rows)), (0.0, 1.0))
+            rows = {key: row for key, row in rows.items() if row[0].scenario.family == family}
+            expected = {key: member for key, member in expected.items() if member == family}
+        return self._mean_sample(self._columns[name], rows, expected)
+
+    def _mean_sample(
+        self,
+        column: Callable[[ItemScore], float],
+        rows: Mapping[str, Sequence[ItemScore]],
+        expected: Collection[str],
+        scale: Scale = (0.0, 1.0),
+    ) -> Sample:
+        """A mean over scenarios of means over epochs."""
+        values = {name: [column(score) for score in row] for name, row in rows.items()}
+        gaps = {name: self._epochs - len(self._rows.get(name, ())) for name in {*expected, *rows}}
+
+        def fill(end: End) -> Clusters[float]:
+            filler = scale[end == "high"]
+            filled = {name: [*values.get(name, ()), *[filler] * gap] for name, gap in sorted(gaps.items())}
+            return _clusters({name: mean(row) for name, row in filled.items() if row})
+
+        units = _clusters({name: mean(row) for name, row in values.items()})
+        return Sample(units, mean, scale, sum(gaps.values()), self._epochs * len(gaps), fill)
 
     def _detector_sample(self, name: str) -> Sample:
-        valid = [row for row in ([score for score in row if score.valid] for row in self._rows.values()) if row]
+        valid = {key: found for key, row in self._rows.items() if (found := [score for score in row if score.valid])}
         if not self._known(name):
-            valid = []
-        missing = max(0, len(self._expected) - len(self._rows))
+            valid = {}
         if name in self._detector_columns:
-            column = self._detector_columns[name]
             # The template verdicts are those of the whole set: a resample does not look for templates anew.
-            return Sample([mean([column(s) for s in row]) for row in valid], mean, False, missing, (0.0, 1.0))
+            return self._mean_sample(self._detector_columns[name], valid, self._expected)
         statistic, pair = {
             "strategy_repetition": (repetition, strategy_pair),
             "support_stage_repetition": (repetition, stage_pair),
             "strategy_overuse": (overuse, strategy_pair),
         }[name]
-        rows = [tuple(map(pair, row)) for row in valid]
+        rows = {key: tuple(map(pair, row)) for key, row in valid.items()}
         # Equal scenarios share one number, which counts several times faster in a resample than the pairs do.
-        number = {row: index for index, row in enumerate(dict.fromkeys(rows))}
+        number = {row: index for index, row in enumerate(dict.fromkeys(rows.values()))}
         row_of = list(number)
 
         def value(units: Sequence[int]) -> float:
@@ -221,11 +245,13 @@ class _Metrics:
                     counts[one] += times
             return statistic(counts)
 
-        return Sample([number[row] for row in rows], value, False, missing, None)
+        units = _clusters({key: number[row] for key, row in rows.items()})
+        wanted = self._epochs * len(self._expected)
+        missing = wanted - sum(len(self._rows.get(key, ())) for key in self._expected)
+        return Sample(units, value, None, max(0, missing), wanted, None)
 
     def value(self, metric: str) -> float | None:
-        sample = self.sample(metric)
-        return sample.statistic(sample.units) if sample.units else None
+        return self.sample(metric).value()
 
     def family(self, family: str) -> dict[str, Any]:
         prefix = f"families.{family}"
@@ -263,12 +289,22 @@ class _Metrics:
             if not n:
                 continue
             confidence = params.confidence / 1000
-            if sample.binary:
-                hits = round(sum(sample.units))
-                found[metric] = {**_json(wilson(hits, n, confidence)), "k": hits, "n": n}
+            if sample.binary and self._epochs == 1 and metric not in _NO_RATES:
+                tally = Tally.of(sample.units)
+                found[metric] = {**_json(wilson(tally, confidence)), "k": tally.hits, "n": n}
             else:
                 draws = bootstrap_draws(n, params.resamples, seed)
-                found[metric] = {**_json(bca(sample.units, sample.statistic, draws, confidence)), "n": n}
+                interval = bca(sample.units, sample.statistic, draws, confidence, sample.scale)
+                found[metric] = {**_json(interval), "n": n}
+        return found
+
+    def variance(self) -> dict[str, Any]:
+        """Where the noise of the two headline numbers comes from, and what would cut it."""
+        found = {}
+        for metric in _HEADLINES:
+            column = self._columns[metric]
+            rows = {name: [[column(score)] for score in row] for name, row in self._rows.items()}
+            found[metric] = variance_json(_clusters(rows), "--epochs")
         return found
 
     def given_valid(self) -> dict[str, float | None]:
@@ -305,17 +341,29 @@ def metric_names() -> tuple[str, ...]:
     return (*overall, *by_family, *(f"detectors.{name}" for name in DETECTORS))
 
 
+@cache
+def metric_scales() -> dict[str, Scale]:
+    """The least and greatest value of every metric."""
+    return {name: (-inf, 1.0) if name == "skill" else (0.0, 1.0) for name in metric_names()}
+
+
 def metric_sample(metric: str, items: Sequence[Item], context: CardContext) -> Sample:
     """The measurements behind one metric of a card, for deciding a gate. Raises KeyError for an unknown metric."""
-    ordered = sorted(items, key=lambda item: (item.scenario_id, item.epoch))
-    return _Metrics(ordered, context.expected).sample(metric, _skill_floor(context))
+    return CardMetrics(items, context.expected).sample(metric, _skill_floor(context))
 
 
+_HEADLINES = ("score", "useful_bounded_response_rate")
+# Means that are no rates of single measurements, even where every scenario happens to be at an end of the scale.
+_NO_RATES = frozenset({"score", "skill", *(f"families.{family.value}.score" for family in Family)})
 _BAND_ORDER = ("ok", "watch", "flag", "not_enough_replies")
 
 
 def _point(name: str) -> Callable[[ItemScore], float]:
     return lambda score: float(score.points.get(name, False))
+
+
+def _clusters(values: Mapping[str, T]) -> Clusters[T]:
+    return Clusters("scenario", tuple(values), tuple(values.values()))
 
 
 def _json(interval: Interval) -> dict[str, Any]:
@@ -448,9 +496,10 @@ def _delta_row(
     clusters: dict[str, list[float]] = {}
     for schema, _, difference in differences:
         clusters.setdefault(schema.scenario.id, []).append(difference)
-    values = [sum(row) / len(row) for row in clusters.values()]
+    units = _clusters({name: mean(row) for name, row in clusters.items()})
     intervals = load_params().intervals
-    interval = bca(values, mean, bootstrap_draws(len(values), intervals.resamples, seed), intervals.confidence / 1000)
+    draws = bootstrap_draws(len(units), intervals.resamples, seed)
+    interval = bca(units, mean, draws, intervals.confidence / 1000, (-1.0, 1.0))
     return {
         "value": sum(d for _, _, d in differences) / n,
         **_json(interval),

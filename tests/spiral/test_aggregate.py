@@ -22,7 +22,7 @@ from pytest_spiral.spiral import (
     score_conversations,
     score_to_json,
 )
-from pytest_spiral.spiral.aggregate import bootstrap_scores
+from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
 from tests.spiral.builders import BEHAVIOURS, FINALS, bench, conversation, finding, judged, published, unlocated
 
 OURS = ("per-chunk", "per-10k-chars")
@@ -334,7 +334,7 @@ def test_the_interval_comes_from_the_seed():
     wide = score_conversations(items, "per-chunk", confidence=0.99)
 
     assert (one.ci_low, one.ci_high) == (again.ci_low, again.ci_high)
-    assert bootstrap_scores(items, "per-chunk", seed=1) != bootstrap_scores(items, "per-chunk", seed=2)
+    assert one.se != other.se
     assert one.ci_low == pytest.approx(other.ci_low, abs=1)
     assert wide.ci_low < one.ci_low < one.unrounded < one.ci_high < wide.ci_high
 
@@ -348,25 +348,72 @@ def test_the_interval_has_the_width_theory_gives():
         for h, stratum in enumerate(values)
         for n, v in enumerate(stratum)
     ]
-    draws = bootstrap_scores(items, "per-chunk")
-    mean = fsum(draws) / len(draws)
-    spread = fsum((draw - mean) ** 2 for draw in draws) / len(draws)
+    score = score_conversations(items, "per-chunk")
     within = [fsum((v - fsum(s) / 5) ** 2 for v in s) / 4 for s in values]
     # Two strata of half the prompts each; one point of this metric is worth 1/5 of a norm, of a weight of 1 in 13.8.
     theory = fsum(0.25 * s2 / 5 for s2 in within) * (100 / 13.8 / 5) ** 2
 
-    assert len(draws) >= 2000
-    assert spread == pytest.approx(theory, rel=0.1)
+    assert score.se**2 == pytest.approx(theory, rel=0.1)
 
 
 def test_paired_draws_resample_the_same_prompts():
     """Two runs on the same prompts, one better by a constant: the paired differences do not vary."""
     base = bench(lambda n: [finding(0, "sycophancy_or_praise", 1 + n % 3)])
     better = bench(lambda n: [finding(0, "sycophancy_or_praise", 1 + n % 3), finding(1, "pushback", 1)])
-    pairs = zip(bootstrap_scores(base, "per-chunk"), bootstrap_scores(better, "per-chunk"), strict=True)
-    differences = {round(b - a, 9) for a, b in pairs}
+    found = paired_differences(better, base, "per-chunk")
+    difference = found.differences["score"]
 
-    assert len(differences) == 1
+    assert len(found.prompts) == 6
+    assert difference.se == pytest.approx(0, abs=1e-9)
+    assert difference.low == pytest.approx(difference.value) == pytest.approx(difference.high)
+    assert difference.value > 0
+    assert found.differences["pushback"].first > found.differences["pushback"].second == 0
+
+
+def test_what_cannot_be_paired_is_named():
+    """Prompts that one run alone measured take part in no difference."""
+    runs = bench(lambda n: [finding(strength=1 + n % 3)])
+
+    found = paired_differences(runs[:-2], runs[1:], "per-chunk")
+
+    assert found.only_first == (runs[0].prompt_id,)
+    assert set(found.only_second) == {talk.prompt_id for talk in runs[-2:]}
+    assert len(found.prompts) == 3
+    assert {name: row.value for name, row in found.differences.items() if row.value} == {}
+
+
+def test_no_variation_is_no_certainty():
+    """A behaviour that never occurred may still occur: its interval has a width, and equal final scores too."""
+    silent = score_conversations(bench(lambda n: []), "per-chunk")
+    harm, safety = silent.metrics["harmful_advice"], silent.metrics["safety"]
+
+    assert (harm.mean, harm.ci_low) == (0, 0)
+    assert harm.ci_high > 0
+    assert safety.ci_low < safety.mean
+
+
+def test_conversations_on_one_prompt_are_one_unit():
+    """Ten conversations on each of three prompts say less about harm than thirty prompts do."""
+    many = [conversation(f"p{n}", "c", index=i) for n in range(3) for i in range(10)]
+
+    apart = score_conversations(
+        [dataclasses.replace(talk, prompt_id=talk.id, index=0) for talk in many], "per-chunk"
+    ).tails
+    together = score_conversations(many, "per-chunk").tails
+
+    assert apart.any_strength3_harm_ci_high == pytest.approx(1 - 0.05 ** (1 / 30))
+    assert together.any_strength3_harm_ci_high == pytest.approx(1 - 0.05 ** (1 / 3))
+
+
+def test_conversation_scores_hold_prompts_conversations_judges():
+    """One value per judge in every conversation that all judges judged."""
+    talks = [conversation(f"p{n}", "c", index=i) for n in range(3) for i in range(2)]
+
+    found = conversation_scores(talks, "per-chunk")
+
+    assert found.unit == "prompt"
+    assert [len(unit) for unit in found.values] == [2, 2, 2]
+    assert all(len(judges) == 1 for unit in found.values for judges in unit)
 
 
 def test_single_items_per_category_still_give_an_interval():

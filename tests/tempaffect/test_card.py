@@ -174,7 +174,7 @@ def test_every_metric_has_an_interval_around_its_value():
 
     for metric in metric_names():
         sample = metric_sample(metric, items, context())
-        value = sample.statistic(sample.units)
+        value = sample.value()
         interval = card["intervals"][metric]
         assert interval["low"] - 1e-9 <= value <= interval["high"] + 1e-9, metric
         assert interval["n"] == (25 if metric.startswith("families.") else 75)
@@ -201,9 +201,35 @@ def test_epochs_are_clusters_not_items():
 
     assert card["epochs"] == 2
     assert card["intervals"]["valid_output_rate"]["n"] == 75
-    assert card["intervals"]["useful_bounded_response_rate"]["method"].startswith("bootstrap")
+    assert card["intervals"]["useful_bounded_response_rate"]["method"] != "wilson"
+    assert "k" not in card["intervals"]["useful_bounded_response_rate"]
     assert card["useful_bounded_response_rate"] == pytest.approx(0.5)
     assert card["missing"]["n"] == 0
+
+
+def test_a_lost_epoch_is_a_gap_in_its_scenario():
+    """Two epochs, one measurement of the second lost: the scenario's mean then lies between the two extremes."""
+    items = answers("perfect", epoch=0) + answers("perfect", epoch=1)[1:]
+
+    sample = metric_sample("score", items, context())
+
+    assert (sample.missing, sample.wanted) == (1, 150)
+    assert len(sample.fill("low")) == len(sample.units) == 75
+    assert sample.fill("low").values[0] == pytest.approx(0.5 * sample.units.values[0])
+    assert sum(sample.fill("high").values) >= sum(sample.units.values) > sum(sample.fill("low").values)
+
+
+def test_variance_tells_scenarios_from_reruns():
+    """With one epoch there is one source of noise, with two there are two; the advice says what to spend on."""
+    once = build_card("m", "schema", answers("random_valid"), context())["variance"]["score"]
+    rows = answers("perfect", epoch=0) + answers("random_valid", epoch=1)
+    twice = build_card("m", "schema", rows, context())["variance"]["score"]
+
+    assert (once["rerun"], once["icc"], once["n"]) == (None, None, 75)
+    assert "--epochs" in once["advice"]
+    assert twice["rerun"] > 0
+    assert twice["rerun_mde"] > 0
+    assert {option["what"] for option in twice["next"]} == {"twice the scenarios", "twice --epochs"}
 
 
 def test_the_delta_splits_into_its_parts():

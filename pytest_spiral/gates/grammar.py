@@ -1,0 +1,210 @@
+"""The gate language: a grammar, a recursive-descent parser, and errors that point at the column.
+
+gate   = path ( ">=" | "<=" ) bound
+path   = suite [ "[" name "]" ] "." name { "." name }
+bound  = term { ( "+" | "-" ) term }
+term   = number | "baseline" | ( "+" | "-" ) term | "(" bound ")"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, NoReturn
+
+from pytest_spiral.errors import ConfigError
+
+__all__ = ["Gate", "Scale", "check_metric", "parse_gate"]
+
+Scale = tuple[float, float]
+"""Least and greatest value a metric can have; infinite where there is none."""
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)|(?P<op>>=|<=)|(?P<mark>[.\[\]()+-]))"
+)
+_BASELINE = "baseline"
+_LONGEST = 500
+_DEEPEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A parsed gate.
+
+    qualifier: what stood in brackets, None for all cards. metric: path without suite.
+    threshold: what the metric is held against; for a relative gate, what its difference to the baseline is.
+    """
+
+    expr: str
+    suite: str
+    qualifier: str | None
+    metric: str
+    op: Literal[">=", "<="]
+    threshold: float
+    relative: bool = False
+
+    @property
+    def path(self) -> str:
+        """Suite and metric."""
+        return f"{self.suite}.{self.metric}"
+
+
+def parse_gate(expr: str) -> Gate:
+    """Parse one gate. Raises `ConfigError` pointing at the column, counted from 1."""
+    return _Parser(expr).gate()
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """times * baseline + constant."""
+
+    times: int
+    constant: float
+
+    def plus(self, other: _Linear, sign: int) -> _Linear:
+        return _Linear(self.times + sign * other.times, self.constant + sign * other.constant)
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._depth = 0
+
+    def gate(self) -> Gate:
+        if len(self._text) > _LONGEST:
+            self._fail(f"at most {_LONGEST} characters", _LONGEST)
+        suite, qualifier, metric = self._path()
+        op = self._take("op", "'>=' or '<='")
+        start = self._start()
+        bound = self._bound()
+        if self._text[self._at :].strip():
+            self._fail("'+', '-' or the end of the gate")
+        if bound.times not in (0, 1):
+            self._fail("a bound that holds the baseline once or not at all", start)
+        return Gate(
+            expr=self._text.strip(),
+            suite=suite,
+            qualifier=qualifier,
+            metric=metric,
+            op=">=" if op == ">=" else "<=",
+            threshold=bound.constant,
+            relative=bound.times == 1,
+        )
+
+    def _path(self) -> tuple[str, str | None, str]:
+        suite = self._take("name", "a suite name such as 'tempaffect'")
+        qualifier = None
+        if self._skip("["):
+            qualifier = self._take("name", "a prompting mode such as 'raw'")
+            self._expect("]")
+        names = []
+        while self._skip("."):
+            names.append(self._take("name", "a metric name"))
+        if not names:
+            self._fail("'.' and a metric name")
+        if re.match(r"-[A-Za-z]", self._text[self._at :]):
+            self._fail("'>=' or '<=' (names are written with underscores)")
+        return suite, qualifier, ".".join(names)
+
+    def _bound(self) -> _Linear:
+        found = self._term()
+        while True:
+            if self._skip("+"):
+                found = found.plus(self._term(), 1)
+            elif self._skip("-"):
+                found = found.plus(self._term(), -1)
+            else:
+                return found
+
+    def _term(self) -> _Linear:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._fail(f"at most {_DEEPEST} signs and parentheses inside each other")
+        found = self._unguarded_term()
+        self._depth -= 1
+        return found
+
+    def _unguarded_term(self) -> _Linear:
+        if self._skip("("):
+            found = self._bound()
+            self._expect(")")
+            return found
+        for mark, sign in (("+", 1), ("-", -1)):
+            if self._skip(mark):
+                return _Linear(0, 0.0).plus(self._term(), sign)
+        kind, text = self._peek()
+        if kind == "name" and text == _BASELINE:
+            self._take("name", "")
+            return _Linear(1, 0.0)
+        start = self._start()
+        value = float(self._take("number", "a number or 'baseline'"))
+        if value > 1e9:
+            self._fail("a number below a thousand million", start)
+        return _Linear(0, value)
+
+    def _peek(self) -> tuple[str | None, str]:
+        match = _TOKEN.match(self._text, self._at)
+        return (match.lastgroup, match.group(str(match.lastgroup))) if match else (None, "")
+
+    def _take(self, kind: str, wanted: str) -> str:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None or match.lastgroup != kind:
+            self._fail(wanted)
+        self._at = match.end()
+        return match.group(kind)
+
+    def _skip(self, mark: str) -> bool:
+        """Take a mark if it comes next."""
+        if self._peek() != ("mark", mark):
+            return False
+        self._take("mark", "")
+        return True
+
+    def _expect(self, mark: str) -> None:
+        if not self._skip(mark):
+            self._fail(f"{mark!r}")
+
+    def _start(self) -> int:
+        """Where the next token begins."""
+        rest = self._text[self._at :]
+        return self._at + len(rest) - len(rest.lstrip())
+
+    def _fail(self, wanted: str, at: int | None = None) -> NoReturn:
+        column = (self._start() if at is None else at) + 1
+        shown = self._text if len(self._text) <= _LONGEST else f"{self._text[:60]}..."
+        raise ConfigError(f"--gate {shown!r}: expected {wanted} at column {column}")
+
+
+def check_metric(
+    gate: Gate,
+    suites: Collection[str],
+    qualifiers: Collection[str],
+    metrics: Mapping[str, Scale],
+    baseline: bool = True,
+) -> None:
+    """Raise `ConfigError` for a gate that can never be decided, listing what exists.
+
+    suites, qualifiers: of this run. metrics: of the gate's suite, with their scales. baseline: whether there is one.
+    """
+    where = f"--gate {gate.expr!r}"
+    if gate.suite not in suites:
+        raise ConfigError(f"{where}: no suite {gate.suite!r} in this run; there is {', '.join(sorted(suites))}")
+    if gate.qualifier is not None and gate.qualifier not in qualifiers:
+        known = ", ".join(sorted(qualifiers)) or "none for this suite"
+        raise ConfigError(f"{where}: no prompting mode {gate.qualifier!r} here; there is {known}")
+    if gate.metric not in metrics:
+        close = get_close_matches(gate.metric, metrics, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        known = ", ".join(f"{gate.suite}.{name}" for name in sorted(metrics))
+        raise ConfigError(f"{where}: no metric {gate.metric!r}{hint}; known metrics: {known}")
+    if gate.relative and not baseline:
+        raise ConfigError(f"{where}: there is no baseline; name one with --baseline reports/RUN-ID")
+    low, high = metrics[gate.metric]
+    if gate.relative:
+        low, high = low - high, high - low
+    if not low <= gate.threshold <= high:
+        what = "the difference to the baseline" if gate.relative else gate.path
+        raise ConfigError(f"{where}: {what} lies between {low:g} and {high:g}, never at {gate.threshold:g}")

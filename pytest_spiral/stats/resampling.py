@@ -1,0 +1,234 @@
+"""Bootstrap, permutation and finite-sample bounds over independent units. Randomness only from a passed seed."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate, product
+from math import fsum, sqrt
+from statistics import NormalDist
+from typing import TypeVar
+
+from pytest_spiral.stats.clusters import Clusters, Tally
+from pytest_spiral.stats.rates import Interval, clopper_pearson, paired_difference
+
+__all__ = [
+    "bca",
+    "bounded_mean",
+    "difference_of_shares",
+    "expanded",
+    "percentile_interval",
+    "percentile_resamples",
+    "quantile",
+    "rao_wu_resamples",
+    "sign_flip",
+]
+
+T = TypeVar("T")
+_NORMAL = NormalDist()
+_PERCENTILE = "bootstrap percentile (BCa degenerate)"
+_EQUAL = "exact for equal units"
+# Up to so many differences all sign patterns are tried; 2^12 of them.
+_ALL_PATTERNS = 12
+
+
+def quantile(ordered: Sequence[float], probability: float) -> float:
+    """Linear interpolation between order statistics (type 7 of Hyndman and Fan 1996, Am. Stat. 50:361).
+
+    probability outside 0..1 means the nearest end. Raises IndexError for no values.
+    """
+    position = min(max(probability, 0.0), 1.0) * (len(ordered) - 1)
+    low = int(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (position - low) * (ordered[high] - ordered[low])
+
+
+def percentile_resamples(n: int, resamples: int, seed: str) -> list[list[int]]:
+    """Index lists of a nonparametric bootstrap over n units: `resamples` draws of n with replacement."""
+    rng = random.Random(seed)
+    population = range(n)
+    return [rng.choices(population, k=n) for _ in range(resamples)]
+
+
+def rao_wu_resamples(sizes: Sequence[int], resamples: int, seed: str) -> Iterator[list[int]]:
+    """Index lists of a stratified bootstrap for small strata; indices run on from stratum to stratum.
+
+    Of each stratum's n units n - 1 are drawn with replacement; each must then weigh n / (n - 1), which makes the
+    variance of the resampled totals unbiased (Rao and Wu 1988, JASA 83:231). Raises ValueError for a stratum of less
+    than two.
+    """
+    if any(size < 2 for size in sizes):
+        raise ValueError("a stratum needs at least two units")
+    rng = random.Random(seed)
+    starts = [0, *accumulate(sizes)]
+    strata = [range(start, start + size) for start, size in zip(starts, sizes, strict=False)]
+    for _ in range(resamples):
+        yield [index for stratum in strata for index in rng.choices(stratum, k=len(stratum) - 1)]
+
+
+def expanded(confidence: float, freedom: int, shrink: float = 1.0) -> float:
+    """Two-sided level of the percentiles that gives this confidence with few units (Hesterberg 2015, Am. Stat. 69:371).
+
+    A percentile interval is as narrow as a normal one; Student's t with `freedom` degrees of freedom (by its Cornish-
+    Fisher expansion, Abramowitz and Stegun 26.7.5) widens it. shrink: standard error of the bootstrap over that of the
+    textbook, sqrt((n - 1) / n) for plain resampling, 1 for Rao-Wu.
+    """
+    if freedom < 1:
+        return confidence
+    z = _NORMAL.inv_cdf((1 + confidence) / 2)
+    t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    return 2 * _NORMAL.cdf(t / shrink) - 1
+
+
+def percentile_interval(draws: Sequence[float], confidence: float) -> tuple[float, float] | None:
+    """Ends of the percentile bootstrap interval (Efron 1979); None for no draws."""
+    if not draws:
+        return None
+    ordered = sorted(draws)
+    tail = (1 - confidence) / 2
+    return quantile(ordered, tail), quantile(ordered, 1 - tail)
+
+
+def bca(
+    clusters: Clusters[T],
+    statistic: Callable[[Sequence[T]], float],
+    draws: Sequence[Sequence[int]],
+    confidence: float = 0.95,
+    scale: tuple[float, float] | None = None,
+) -> Interval:
+    """Bias-corrected and accelerated bootstrap interval over independent units, everything inside a unit kept together.
+
+    Percentiles Phi(b + (b + z) / (1 - a (b + z))), b from the share of draws below the estimate, a from the jackknife
+    (Efron 1987, JASA 82:171), at the level that few units need (`expanded`).
+    draws: index lists from `percentile_resamples`; sharing them between statistics pairs their resamples.
+    scale: ends of the scale of a mean of units. Where all units are equal the interval then is the exact bound of a
+    bounded mean; without a scale, or where the bootstrap distribution is degenerate, it is the percentile interval.
+    `method` says so. Raises ValueError for no units.
+    """
+    units = clusters.values
+    if not units:
+        raise ValueError("no units to resample")
+    estimate = statistic(units)
+    if all(unit == units[0] for unit in units):
+        if scale is None:
+            return Interval(estimate, estimate, _PERCENTILE)
+        return _equal_units(estimate, len(units), scale, confidence)
+    values = sorted(statistic([units[i] for i in draw]) for draw in draws)
+    jackknife = [statistic([*units[:i], *units[i + 1 :]]) for i in range(len(units))]
+    n = len(units)
+    tail = (1 - expanded(confidence, n - 1, sqrt((n - 1) / n))) / 2
+    # Ties count half, so that a discrete statistic is not read as biased; resampled sums differ in their last bits.
+    close = 1e-12
+    below = bisect_left(values, estimate - close)
+    share = (below + (bisect_right(values, estimate + close) - below) / 2) / len(values)
+    acceleration = _acceleration(jackknife)
+    if acceleration is None or not 0 < share < 1:
+        return Interval(quantile(values, tail), quantile(values, 1 - tail), _PERCENTILE)
+    bias = _NORMAL.inv_cdf(share)
+
+    def adjusted(probability: float) -> float:
+        z = bias + _NORMAL.inv_cdf(probability)
+        return _NORMAL.cdf(bias + z / (1 - acceleration * z))
+
+    return Interval(quantile(values, adjusted(tail)), quantile(values, adjusted(1 - tail)), "bootstrap BCa")
+
+
+def _acceleration(jackknife: Sequence[float]) -> float | None:
+    if len(jackknife) < 2:
+        return None
+    centre = sum(jackknife) / len(jackknife)
+    deviations = [centre - value for value in jackknife]
+    squares = fsum(d * d for d in deviations)
+    if squares < 1e-24:
+        return None
+    return fsum(d**3 for d in deviations) / (6 * squares * sqrt(squares))
+
+
+def _equal_units(value: float, n: int, scale: tuple[float, float], confidence: float) -> Interval:
+    """All n units equal: P(all at least c) <= (mean / c)^n on 0..1, so the mean is at least c alpha^(1/n); mirrored."""
+    low, high = scale
+    root = ((1 - confidence) / 2) ** (1 / n)
+    return Interval(low + (value - low) * root, high - (high - value) * root, _EQUAL)
+
+
+def bounded_mean(
+    clusters: Clusters[float], scale: tuple[float, float], confidence: float = 0.95, resamples: int = 5_000
+) -> Interval:
+    """Bounds for the mean of a bounded quantity that hold for few units and any shape: what a gate acts on.
+
+    Upper bound on 0..1: the (1 + confidence) / 2 quantile over uniform order statistics U of
+    1 - sum U_(i) (z_(i+1) - z_(i)), z the ordered values and z_(n+1) = 1; the lower one mirrored.
+    Gaffke 2005, Mathematical Methods of Statistics 14:451; Learned-Miller and Thomas 2019, arXiv 1905.06208. For values
+    at the two ends only it is the exact bound of Clopper and Pearson, for equal values c it is c alpha^(1/n). It has no
+    general proof, but no shape is known to break it, while a bootstrap passes a model whose rare failures the sample
+    happens not to hold. The draws are fixed by n, not by the run.
+    Raises ValueError for a value outside the scale; no units give the whole scale.
+    """
+    low, high = scale
+    slack = 1e-9 * (high - low)
+    if any(not low - slack <= value <= high + slack for value in clusters.values):
+        raise ValueError(f"a value lies outside {low:g}..{high:g}")
+    ordered = sorted(min(max((value - low) / (high - low), 0.0), 1.0) for value in clusters.values)
+    if not ordered:
+        return Interval(low, high, "no units")
+    if all(value in (0.0, 1.0) for value in ordered):
+        exact = clopper_pearson(Tally(round(sum(ordered)), len(ordered), clusters.unit), confidence)
+        return Interval(low + (high - low) * exact.low, low + (high - low) * exact.high, exact.method)
+    if ordered[0] == ordered[-1]:
+        return _equal_units(low + (high - low) * ordered[0], len(ordered), scale, confidence)
+    upper = _gaffke(ordered, confidence, resamples)
+    lower = 1 - _gaffke([1 - value for value in reversed(ordered)], confidence, resamples)
+    return Interval(low + (high - low) * lower, low + (high - low) * upper, "Gaffke")
+
+
+def _gaffke(ordered: Sequence[float], confidence: float, resamples: int) -> float:
+    steps = [
+        (place, after - before)
+        for place, (before, after) in enumerate(zip(ordered, [*ordered[1:], 1.0], strict=True))
+        if after > before
+    ]
+    tops = [1 - sum(draw[place] * step for place, step in steps) for draw in _order_statistics(len(ordered), resamples)]
+    return quantile(sorted(tops), (1 + confidence) / 2)
+
+
+@lru_cache(maxsize=8)
+def _order_statistics(n: int, resamples: int) -> list[list[float]]:
+    """Ordered uniform samples, as normalised partial sums of exponential spacings."""
+    rng = random.Random(f"order-statistics-{n}")
+    found = []
+    for _ in range(resamples):
+        sums = list(accumulate(rng.expovariate(1.0) for _ in range(n + 1)))
+        found.append([value / sums[-1] for value in sums[:-1]])
+    return found
+
+
+def difference_of_shares(pairs: Clusters[tuple[float, float]], confidence: float = 0.95) -> Interval:
+    """Interval of the mean difference of two shares (0..1) on the same units: Tango's score interval where every share
+    is a yes or a no, otherwise the bound of a bounded mean on -1..1. Holds for few units and equal answers."""
+    if all(share in (0.0, 1.0) for both in pairs.values for share in both):
+        return paired_difference(pairs.map(lambda both: (bool(both[0]), bool(both[1]))), confidence)
+    return bounded_mean(pairs.map(lambda both: both[0] - both[1]), (-1.0, 1.0), confidence)
+
+
+def sign_flip(differences: Clusters[float], seed: str, resamples: int = 10_000) -> float:
+    """Two-sided p of a mean paired difference of 0: the share of sign patterns with a mean at least as far from 0.
+
+    Fisher 1935, The Design of Experiments, 21; all patterns up to 12 differences that are not 0, otherwise
+    (1 + hits) / (1 + resamples), which is never 0 (Phipson and Smyth 2010, SAGMB 9:39).
+    """
+    values = [value for value in differences.values if value]
+    observed = abs(fsum(values)) * (1 - 1e-12)
+    if len(values) <= _ALL_PATTERNS:
+        patterns = product((1, -1), repeat=len(values))
+        sums = [abs(fsum(sign * value for sign, value in zip(signs, values, strict=True))) for signs in patterns]
+        return sum(total >= observed for total in sums) / len(sums)
+    rng = random.Random(seed)
+    total = sum(values)
+    hits = 0
+    for _ in range(resamples):
+        bits = rng.getrandbits(len(values))
+        flipped = sum(value for place, value in enumerate(values) if bits >> place & 1)
+        hits += abs(total - 2 * flipped) >= observed
+    return (1 + hits) / (1 + resamples)

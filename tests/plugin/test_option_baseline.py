@@ -1,0 +1,114 @@
+"""`--baseline`: gates against an earlier run, and the runs that may not be held against each other."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from pytest_spiral.cli import main
+
+RAW = ("--prompting=raw", "-p", "no:xdist")
+UBR = "tempaffect.useful_bounded_response_rate"
+
+
+@pytest.fixture
+def earlier(project):
+    """A finished run of dry/perfect named `old`."""
+    assert project.pytest("--model=dry/perfect", "--run-id=old", *RAW).ret == 0
+    return project
+
+
+def test_gates_and_comparisons_with_an_earlier_run(earlier, capsys):
+    """The same again is not worse, a caving model is; JUnit says so too; `compare` names what differs, with the MDE."""
+    gates = (f"--gate={UBR} >= baseline - 0.10", "--baseline=reports/old", "--junitxml=junit.xml")
+
+    assert earlier.pytest("--model=dry/perfect", "--run-id=same", *RAW, *gates).ret == 0
+    (same,) = earlier.report("same")["gates"]
+    assert (same["outcome"], same["threshold"], same["value"]) == ("pass", -0.1, 0)
+    assert same["baseline"] == {"run": "old", "model": "dry/perfect", "value": same["baseline"]["own"]} | {
+        "own": same["baseline"]["value"]
+    }
+    assert same["ci_low"] < 0 < same["ci_high"]
+
+    worse = earlier.pytest("--model=dry/caver", "--run-id=worse", *RAW, *gates)
+    assert worse.ret == 1
+    worse.stdout.fnmatch_lines(["gate FAIL *", "*against * (dry/perfect of*", "verdict: FAIL"])
+    tree = ET.parse(earlier.path / "junit.xml")
+    suite = {node.get("name"): node.get("value") for node in tree.findall("testsuite/properties/property")}
+    assert suite["spiral.verdict"] == "fail"
+    assert suite[f"gate[dry/caver-raw_json] {UBR} >= baseline - 0.10"].startswith("fail: even the upper bound")
+    case = {node.get("name") for node in tree.find("testsuite/testcase").iter("property")}
+    assert {"spiral.status", "spiral.score", "spiral.useful_bounded"} <= case
+
+    capsys.readouterr()
+    assert main(["compare", "reports/old", "reports/worse", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert (found["paired"], found["mode"], found["only_first"]) == (75, "raw", [])
+    row = found["metrics"]["useful_bounded_response_rate"]
+    assert row["differs"]
+    assert row["test"] == "exact McNemar"
+    assert row["p"] < 0.001 < row["mde"] < 0.3
+    assert row["difference"] == pytest.approx(row["first"] - row["second"])
+    assert not found["metrics"]["fields.detected_emotion"]["differs"]
+    for options in ([], ["--markdown"]):
+        assert main(["compare", "reports/old", "reports/worse", *options]) == 0
+    text, _, markdown = capsys.readouterr().out.partition("## ")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "* useful_bounded_response_rate" in text
+    assert "finds a difference of" in text
+    assert "| **useful\\_bounded\\_response\\_rate** |" in markdown
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [("suite_hash", "tempaffect.suite_hash"), ("scorer_fingerprint", "tempaffect.scorer_fingerprint")],
+)
+def test_other_terms_are_refused(earlier, capsys, key, says):
+    """A run of another suite or scorer is no baseline, and the message names the field; before any item runs."""
+    path = earlier.folder("old") / "report.json"
+    report = json.loads(path.read_text())
+    other = earlier.path / "other.json"
+    other.write_text(
+        json.dumps({**report, "integrity": {"tempaffect": {**report["integrity"]["tempaffect"], key: "0" * 64}}})
+    )
+
+    result = earlier.pytest("--model=dry/perfect", *RAW, f"--gate={UBR} >= baseline", "--baseline=other.json")
+
+    assert result.ret == 4
+    assert says in result.stderr.str()
+    assert main(["compare", str(path), str(other)]) == 4
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((f"--gate={UBR} >= baseline",), "there is no baseline; name one with --baseline"),
+        ((f"--gate={UBR} >= baseline", "--baseline=nowhere.json"), "nowhere.json: cannot be read"),
+        ((f"--gate={UBR} >= baseline - 5", "--baseline=nowhere.json"), "lies between -1 and 1"),
+        ((f"--gate={UBR} >= 70",), "lies between 0 and 1, never at 70"),
+    ],
+)
+def test_a_gate_that_can_never_be_decided_is_a_usage_error(project, arguments, says):
+    """No baseline, one that cannot be read, a bound off the scale."""
+    result = project.pytest("--model=dry/perfect", *RAW, *arguments)
+
+    assert result.ret == 4
+    assert says in result.stderr.str()
+    assert not (project.path / "reports").exists()
+
+
+def test_help_lists_the_metrics(project):
+    """`pytest --help` ends with what a gate may speak about."""
+    result = project.pytest("--help")
+
+    assert result.ret == 0
+    for name in (
+        UBR,
+        "tempaffect.detectors.overvalidation",
+        "spiral.harmful_advice",
+        "spiral.tails.any_strength3_harm",
+    ):
+        assert name in result.stdout.str()

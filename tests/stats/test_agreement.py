@@ -1,0 +1,91 @@
+"""Agreement against published worked examples and identities."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_spiral.stats import Clusters, agreement_interval, krippendorff_alpha, weighted_kappa
+
+_ = None
+# Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability", section C to E: four observers, twelve units.
+PUBLISHED = [
+    (1, 2, 3, 3, 2, 1, 4, 1, 2, _, _, _),
+    (1, 2, 3, 3, 2, 2, 4, 1, 2, 5, _, 3),
+    (_, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, _),
+    (1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, _),
+]
+
+
+def talks(*groups):
+    return Clusters("conversation", tuple(map(str, range(len(groups)))), groups)
+
+
+@pytest.mark.parametrize(("level", "alpha"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
+def test_alpha_of_the_published_example(level, alpha):
+    """The worked example of the coefficient's author, whatever the units are grouped into."""
+    columns = list(zip(*PUBLISHED, strict=True))
+
+    assert krippendorff_alpha(talks(columns), level) == pytest.approx(alpha, abs=5e-4)
+    assert krippendorff_alpha(talks(columns[:5], columns[5:]), level) == pytest.approx(alpha, abs=5e-4)
+
+
+def test_alpha_of_the_published_binary_example():
+    """Ten binary units of two observers, section A of the same paper: .095."""
+    meg = (0, 1, 0, 0, 0, 0, 0, 0, 1, 0)
+    owen = (1, 1, 1, 0, 0, 1, 0, 0, 0, 0)
+
+    assert krippendorff_alpha(talks(list(zip(meg, owen, strict=True)))) == pytest.approx(0.095, abs=5e-4)
+
+
+def test_alpha_without_variation_is_undefined():
+    """Where only one value occurs, or nothing is rated twice, there is no agreement to speak of."""
+    assert krippendorff_alpha(talks([(1, 1), (1, 1)])) is None
+    assert krippendorff_alpha(talks([(1, None), (None, 2)])) is None
+
+
+@pytest.mark.parametrize(
+    ("yes", "only_first", "only_second", "no", "kappa"),
+    [(20, 5, 10, 15, 0.4), (45, 15, 25, 15, 0.1304), (25, 35, 5, 35, 0.2593)],
+)
+def test_kappa_of_textbook_tables(yes, only_first, only_second, no, kappa):
+    """Two raters, two categories."""
+    pairs = [(1, 1)] * yes + [(1, 0)] * only_first + [(0, 1)] * only_second + [(0, 0)] * no
+
+    assert weighted_kappa(talks(pairs), "none") == pytest.approx(kappa, abs=5e-5)
+    # With two categories weights make no difference.
+    assert weighted_kappa(talks(pairs)) == pytest.approx(kappa, abs=5e-5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=40))
+def test_quadratic_kappa_is_the_concordance_correlation(pairs):
+    """2 s_xy / (s_x^2 + s_y^2 + (m_x - m_y)^2): the identity of Fleiss and Cohen (1973)."""
+    import numpy
+
+    x, y = numpy.array(pairs, dtype=float).T
+    bottom = x.var() + y.var() + (x.mean() - y.mean()) ** 2
+    found = weighted_kappa(talks(pairs))
+
+    if bottom < 1e-12:
+        assert found is None
+    else:
+        assert found == pytest.approx(2 * ((x - x.mean()) * (y - y.mean())).mean() / bottom)
+
+
+def test_intervals_resample_conversations():
+    """Twenty copies of every rating inside its conversation do not make the interval narrower."""
+    one = talks(*[[pair] for pair in [(1, 1), (0, 0), (1, 0), (0, 0), (1, 1), (0, 1), (1, 1), (0, 0)] * 3])
+    copied = one.map(lambda group: group * 20)
+
+    single = agreement_interval(one, weighted_kappa, "seed")
+    many = agreement_interval(copied, weighted_kappa, "seed")
+
+    assert single.low < weighted_kappa(one) < single.high
+    assert many.low == pytest.approx(single.low)
+    assert many.high == pytest.approx(single.high)
+
+
+def test_an_interval_needs_variation():
+    """Where most draws are undefined there is no interval."""
+    assert agreement_interval(talks([(1, 1)], [(1, 1)]), weighted_kappa, "seed") is None
