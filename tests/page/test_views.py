@@ -302,12 +302,16 @@ def test_two_runs_stand_side_by_side(visit, tmp_path):
     other["run"]["id"] = "later"
     other["integrity"]["spiral"]["rubric_hash"] = "d" * 64
     path = tmp_path / "compare.html"
-    path.write_text(compare_page([one, other], {"spiral": {"score": {"difference": -1.25}}}))
+    metric = {"first": 1.0, "second": 2.25, "difference": -1.25, "low": -2.0, "high": -0.5, "differs": True, "mde": 1.1}
+    row = {"suite": "spiral", "mode": None, "first": GOOD, "second": GOOD, "paired": 9, "unit": "prompt"}
+    row |= {"metrics": {"score": {**metric, "p": None}}, "only_first": [], "only_second": ["bt-99"]}
+    path.write_text(compare_page([one, other], {"notes": ["not checked: turns"], "comparisons": [row]}))
     visitor = visit(path)
     page = visitor.open()
 
     assert "rubric hash" in page.inner_text(".notice")
-    assert "-1.25" in page.inner_text("main")
+    assert "\u22121.250 (\u22122.000 to \u22120.500)" in " ".join(page.inner_text("main").split())
+    assert "measured on the right alone: bt-99" in page.inner_text("main")
     assert page.input_value("#left").startswith("0:")
     assert page.input_value("#right").startswith("1:")
     page.click("tbody a:has-text('bt-01-1')")
@@ -328,7 +332,7 @@ def test_what_later_releases_add_is_shown(visit, tmp_path):
     """Unknown keys of scores, gates, conversations and the report itself appear as plain tables."""
     report = demo_report()
     report["novelty"] = {"lexical_profile": {"mtld": 71.25}}
-    report["gates"][0]["reason"] = "design effect 4.5"
+    report["gates"][0]["second_opinion"] = "design effect 4.5"
     report["spiral"]["scores"][0]["stamina"] = {"half_life": 12.5}
     report["spiral"]["conversations"][0]["suspected_injection"] = ["turn 3 speaks to the judge"]
     path = tmp_path / "later.html"

@@ -113,7 +113,7 @@ def _circumstances(
     report: Mapping[str, Any], score: Mapping[str, Any], talks: Sequence[Mapping[str, Any]]
 ) -> tuple[tuple[str, str], ...]:
     """What must be the same for two scores to stand in one table."""
-    found = {"protocol_hash": score["protocol_hash"], **report["integrity"].get("spiral", {})}
+    found = {**report["integrity"].get("spiral", {}), "protocol_hash": score["protocol_hash"]}
     if "prompts_hash" not in found:
         # An imported file names no prompt file: its opening messages say which prompts they were.
         found["prompts_hash"] = digest(sorted({(talk["prompt_id"], _opening(talk)) for talk in talks}))

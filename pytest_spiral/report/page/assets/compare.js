@@ -45,8 +45,36 @@ function unequal(left, right) {
   return named.length ? h("p", { class: "notice" }, "These runs differ in ", named.map((path) => words(path)).join(", "), ": their numbers must not be set against each other. Read the texts only.") : null;
 }
 
+/** Paired differences, as `pytest-spiral compare` works them out. */
 function comparisonPart(comparison) {
-  return facts(comparison);
+  const rows = comparison.comparisons || [];
+  return [
+    comparison.notes?.length ? list(comparison.notes) : null,
+    rows.map((row) => [
+      h("h3", {}, `${words(row.suite)}${row.mode ? `, ${MODE_NAMES[row.mode] || row.mode}` : ""}: `, bdi(row.first), " against ", bdi(row.second), `, paired on ${count(row.paired, row.unit)}`),
+      [["left", row.only_first], ["right", row.only_second]].map(([side, only]) => only?.length ? h("p", { class: "note" }, `measured on the ${side} alone: ${only.join(", ")}`) : null),
+      differenceFigure(row), differenceTable(row),
+    ]),
+    rest(comparison, "a", "b", "protocol", "notes", "comparisons") ? facts(rest(comparison, "a", "b", "protocol", "notes", "comparisons")) : null,
+  ];
+}
+
+function differenceTable(row) {
+  return table(["Metric", ["Left", { number: true }], ["Right", { number: true }], ["Left minus right", { number: true }], "Differs", ["Smallest difference it could show", { number: true }], ["p", { number: true }]],
+    Object.entries(row.metrics).map(([name, metric]) => [words(name), number(metric.first, 3), number(metric.second, 3),
+      [signed(metric.difference, 3), " ", h("span", { class: "range" }, `(${range(metric.low, metric.high, 3)})`)], metric.differs ? badge("yes", "doubt") : "no", number(metric.mde, 3), measured(metric.p) ? number(metric.p, 3) : ""]),
+    { caption: "Paired differences with 95 % intervals" });
+}
+
+function differenceFigure(row) {
+  const entries = Object.entries(row.metrics).filter(([name, metric]) => measured(metric.difference) && !name.startsWith("families."));
+  if (!entries.length) return null;
+  // Metrics have units of their own: each is drawn in units of its own interval.
+  const points = entries.map(([name, metric]) => {
+    const unit = Math.max(Math.abs(metric.low), Math.abs(metric.high), Math.abs(metric.difference)) || 1;
+    return { label: words(name), points: [{ kind: metric.differs ? "k1 b" : "one", value: metric.difference / unit, low: metric.low / unit, high: metric.high / unit }] };
+  });
+  return figure("Left minus right, each metric in units of the farther end of its interval", ranges(points, { low: -1, high: 1, zero: 0 }), { legend: [["one", "interval holds 0"], ["k1 b", "differs"]] });
 }
 
 function scorePart(left, right) {

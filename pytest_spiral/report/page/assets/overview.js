@@ -21,18 +21,20 @@ function overview(report) {
   ];
 }
 
+const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];
+
 function gateTable(gates) {
   const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "Missing at worst, at best"];
   const rows = gates.map((gate) => {
     const scale_ = gate.metric.startsWith("spiral.score") ? 100 : Math.max(1, gate.ci_high ?? 0, gate.value ?? 0, gate.threshold ?? 0);
-    const more = rest(gate, "expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "policy", "outcome", "mde", "worst_case", "best_case");
+    const more = rest(gate, ...KNOWN_GATE);
     return [
       [h("code", {}, gate.expr), gate.policy === "point" && h("div", { class: "note" }, "decided on the point estimate"), more && Object.values(more).some((value) => value !== null) && h("details", {}, h("summary", {}, "more"), facts(more))],
-      verdictBadge(gate.outcome),
+      [verdictBadge(gate.outcome), gate.reason && h("div", { class: "note" }, gate.reason), gate.calibration && gate.calibration !== "calibrated" && h("div", {}, badge(words(gate.calibration), "doubt"))],
       [bdi(gate.model), gate.prompting_mode && h("div", { class: "note" }, words(gate.prompting_mode))],
-      number(gate.value, 3),
+      [number(gate.value, 3), gate.baseline && h("div", { class: "note" }, "baseline ", bdi(gate.baseline.run), ` ${number(gate.baseline.value, 3)}, here ${number(gate.baseline.own, 3)}`)],
       measured(gate.value)
-        ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), measured(gate.mde) ? `; smallest difference it could show ${number(gate.mde, 3)}` : "")]
+        ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), gate.unit && measured(gate.n) ? ` over ${count(gate.n, gate.unit)}` : "", measured(gate.mde) ? `; smallest difference it could show ${number(gate.mde, 3)}` : "")]
         : MISSING,
       `${gate.worst_case ?? "none"}, ${gate.best_case ?? "none"}`,
     ];

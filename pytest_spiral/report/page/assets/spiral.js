@@ -1,7 +1,7 @@
 /* The Spiral-Bench page, one model at a time. */
 
 const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "metrics", "categories",
-  "tails", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "judge_health"];
+  "tails", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "variance"];
 
 function spiralView(report, parameters) {
   const { scores } = report.spiral;
@@ -9,6 +9,7 @@ function spiralView(report, parameters) {
   if (!scores.length) return [heading, empty("No conversation was held in this run. A score, its behaviours, their course over the turns and every conversation are shown here once there are some.")];
   const score = scores.find(({ model }) => model === parameters.model) || scores[0];
   const other = rest(score, ...KNOWN_SCORE);
+  const twins = report.spiral.talks.some((talk) => talk.model === score.model && talk.twin_of);
   return [
     heading,
     tabs("Models", scores.map(({ model }) => [model, href("spiral", { model }), model === score.model])),
@@ -22,9 +23,10 @@ function spiralView(report, parameters) {
     section("What a mean hides", tailTable(score)),
     section("Course over the turns", courseFigure(report, score, parameters)),
     section("Categories", categoryTable(score)),
-    section("Over-correction", overCorrection(score)),
+    section("Over-correction", overCorrection(score), twins ? h("p", {}, link("talks", { model: score.model, twin: "yes" }, "Conversations of the benign twins")) : null),
     section("Judges", judgePart(report, score)),
     section("Simulated user", h("p", {}, "Lengths and habits of the messages that the simulator wrote. A collapsed simulator measures nothing."), facts(score.simulator_health)),
+    score.variance ? section("What to spend the next budget on", variancePart(score.variance)) : null,
     writingSection(report, (row) => row.model === score.model, "spiral"),
     section("Missing", missingPart(score)),
     other ? section("More", facts(other)) : null,
@@ -100,24 +102,74 @@ function categoryTable(score) {
 }
 
 function overCorrection(score) {
-  return score.over_correction ? facts(score.over_correction) : empty("No benign twin was held in this run, so over-correction was not measured.");
+  const found = score.over_correction;
+  if (!found) return empty("No benign twin was held in this run, so over-correction was not measured.");
+  return [
+    h("p", {}, "Share of turns with an innocent person that the model met with pushback, alarm or a help line: ", withRange(found.share, found.ci_low, found.ci_high)),
+    facts(rest(found, "share", "ci_low", "ci_high") || {}),
+  ];
 }
 
 function judgePart(report, score) {
-  const { per_judge: perJudge, agreement, ...more } = score.judges;
+  const { per_judge: perJudge, agreement, health, calibration, ...more } = score.judges;
+  const rows = Object.entries(perJudge);
+  const plainNames = [...new Set(rows.flatMap(([, row]) => Object.keys(row).filter((name) => typeof row[name] !== "object" || row[name] === null)))];
+  const nested = rows.filter(([, row]) => rest(row, ...plainNames));
   return [
-    table(["Judge", ...Object.keys(Object.values(perJudge)[0] || {}).map((name) => [words(name), { number: true }])],
-      Object.entries(perJudge).map(([judge, row]) => [link("talks", { model: score.model, judge: judgeKey(judge) }, bdi(judge || "not named")), ...Object.values(row).map((value) => facts(value))]),
+    health ? healthPart(health) : null,
+    table(["Judge", ...plainNames.map((name) => [words(name), { number: true }])],
+      rows.map(([judge, row]) => [link("talks", { model: score.model, judge: judgeKey(judge) }, bdi(judge || "not named")), ...plainNames.map((name) => facts(row[name]))]),
       { caption: "What each judge returned" }),
-    h("h3", {}, "Agreement"),
-    agreement ? facts(agreement) : empty("Agreement between judges was not measured: that takes two or more on the same turns."),
+    nested.map(([judge, row]) => h("details", {}, h("summary", {}, "More about ", bdi(judge || "the judge")), facts(rest(row, ...plainNames)))),
+    h("h3", {}, "Agreement"), agreementPart(agreement),
+    calibration ? [h("h3", {}, "Calibration"), calibrationPart(calibration)] : null,
     Object.keys(more).length ? facts(more) : null,
-    score.judge_health ? [h("h3", {}, "Judge health"), facts(score.judge_health)] : null,
     h("h3", {}, "Evidence"),
     h("p", {}, "How the quotes of findings were located in the replies, and what was left out of the score:"),
     h("dl", { class: "facts" }, Object.entries({ ...score.evidence, ...Object.fromEntries(Object.entries(score.ignored).map(([name, n]) => [`left out: ${words(name)}`, n])) }).map(([name, n]) => [
       h("dt", {}, name), h("dd", {}, n && name in score.evidence ? link("findings", { model: score.model, evidence: name }, String(n)) : String(n)),
     ])),
+  ];
+}
+
+function healthPart(health) {
+  const said = [["no_verdict", "No verdict can stand on these judges"], ["faults", "Faults of the judges"], ["warnings", "Warnings"]].filter(([key]) => health[key]?.length);
+  return [
+    said.length ? said.map(([key, title]) => h("div", { class: key === "warnings" ? "" : "notice" }, h("p", {}, h("strong", {}, title)), list(health[key]))) : h("p", {}, "No fault of a judge was seen."),
+    rest(health, "no_verdict", "faults", "warnings") ? facts(rest(health, "no_verdict", "faults", "warnings")) : null,
+  ];
+}
+
+/** A value that carries its interval: {value, low, high}, or a number beside {low, high}. */
+const estimate = (found, interval = found) => (found === null || found === undefined ? MISSING : withRange(found.value ?? found, interval?.low, interval?.high));
+
+function agreementPart(agreement) {
+  if (!agreement) return empty("Agreement between judges was not measured: that takes two or more on the same turns.");
+  return table(["Behaviour", ["Turns", { number: true }], ["Whether it is there (alpha)", { number: true }], ["How strong (alpha)", { number: true }], "Seen by each"],
+    Object.entries(agreement).map(([name, row]) => [words(name), String(row.turns), estimate(row.presence, row.presence_interval), estimate(row.strength, row.strength_interval), h("td", {}, facts(row.prevalence))]),
+    { caption: "Krippendorff's alpha between judges: 1 is full agreement, 0 is chance" });
+}
+
+function calibrationPart(calibration) {
+  const { behaviours = {}, ...more } = calibration;
+  const tones = { calibrated: "good", below_bar: "bad", uncalibrated: "doubt" };
+  return [
+    table(["Behaviour", "Standing", ["Labelled", { number: true }], ["Sensitivity", { number: true }], ["Specificity", { number: true }], ["Kappa", { number: true }], ["Turn rate, as judged", { number: true }], ["Corrected", { number: true }]],
+      Object.entries(behaviours).map(([name, row]) => [
+        words(name), h("td", {}, badge(words(row.standing), tones[row.standing] || "plain"), row.reason && h("div", { class: "note" }, row.reason)), String(row.n),
+        estimate(row.sensitivity), estimate(row.specificity), estimate(row.kappa), number(row.turn_rate?.rate), estimate(row.turn_rate?.corrected, row.turn_rate),
+      ]),
+      { caption: "The judge against labelled turns" }),
+    Object.keys(more).length ? h("details", {}, h("summary", {}, "Labels, raters and drift"), facts(more)) : null,
+  ];
+}
+
+/** Where the variance of a mean comes from, and what more of everything would buy. */
+function variancePart(variance) {
+  return [
+    h("p", {}, variance.advice),
+    variance.next?.length ? table(["More of", ["Standard error then", { number: true }], ["Of now", { number: true }]], variance.next.map((row) => [row.what, number(row.se, 3), number(row.share)]), { caption: `Standard error now: ${number(variance.se, 3)}` }) : null,
+    h("details", {}, h("summary", {}, "Components"), facts(rest(variance, "advice", "next") || {})),
   ];
 }
 

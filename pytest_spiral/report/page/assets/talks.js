@@ -49,6 +49,7 @@ function talksView(report, parameters) {
     { name: "category", label: "Category", options: choices(all.map((talk) => talk.category), words) },
     { name: "status", label: "State", options: choices(all.map((talk) => talk.status), (status) => STATUS_NAMES[status]) },
     ...findingFilters(report, everything),
+    { name: "twin", label: "Benign twins", options: all.some((talk) => talk.twin_of) ? [["yes", "only they"], ["no", "without them"]] : [] },
     { name: "q", label: "Search everything said", search: true },
   ], draw);
   async function draw(now) {
@@ -56,7 +57,7 @@ function talksView(report, parameters) {
     const stopped = () => turn !== draw.turn;
     const byFinding = now.behaviour || now.strength || now.judge || now.evidence;
     let rows = all
-      .filter((talk) => (!now.model || talk.model === now.model) && (!now.category || talk.category === now.category) && (!now.status || talk.status === now.status))
+      .filter((talk) => (!now.model || talk.model === now.model) && (!now.category || talk.category === now.category) && (!now.status || talk.status === now.status) && (!now.twin || Boolean(talk.twin_of) === (now.twin === "yes")))
       .map((talk) => ({ talk, found: shortFindings(report, talk).filter((finding) => chosen(finding, now)) }))
       .filter(({ found }) => !byFinding || found.length);
     if (now.q) {
@@ -87,7 +88,7 @@ function talkRow(report, { talk, found, hit }, state, several) {
   };
   const kept = { behaviour: state.behaviour, strength: state.strength, judge: state.judge, evidence: state.evidence };
   return h("tr", {},
-    h("th", { scope: "row" }, link("talk", { ...ofTalk(talk), ...kept, turn: hit?.turn }, bdi(talk.id))), several && h("td", {}, bdi(talk.model)), h("td", {}, words(talk.category)),
+    h("th", { scope: "row" }, link("talk", { ...ofTalk(talk), ...kept, turn: hit?.turn }, bdi(talk.id))), several && h("td", {}, bdi(talk.model)), h("td", {}, words(talk.category), talk.twin_of && h("div", { class: "note" }, "benign twin of ", bdi(talk.twin_of))),
     h("td", {}, STATUS_NAMES[talk.status], talk.reason && h("div", { class: "note" }, talk.reason)), h("td", { class: "number" }, String(talk.replies)),
     h("td", {}, tally("risky")), h("td", {}, tally("protective")),
     h("td", {}, talk.final_judgement ? Object.entries(talk.final_judgement).map(([name, value]) => h("div", { class: "pair" }, `${words(name)} ${number(value, 0)}`)) : MISSING),
@@ -216,7 +217,7 @@ async function talkView(report, parameters) {
   return [
     h("nav", { class: "steps", "aria-label": "Conversations" }, link("talks", {}, "All conversations"), step(-1, "prev", "\u2190 previous"), step(1, "next", "next \u2192")),
     h("h1", { tabindex: "-1" }, bdi(row.id), h("small", {}, words(row.category))),
-    h("p", { class: "lead" }, bdi(row.model), " \u00b7 ", badge(STATUS_NAMES[row.status], row.status === "measured" ? "good" : "doubt"), ` \u00b7 ${count(row.replies, "reply", "replies")} \u00b7 ${count(findings.length, "finding")}`),
+    h("p", { class: "lead" }, bdi(row.model), talk.twin_of && [" \u00b7 benign twin of ", bdi(talk.twin_of)], " \u00b7 ", badge(STATUS_NAMES[row.status], row.status === "measured" ? "good" : "doubt"), ` \u00b7 ${count(row.replies, "reply", "replies")} \u00b7 ${count(findings.length, "finding")}`),
     row.reason && h("p", { class: "notice" }, row.reason),
     finalPart(talk), bar,
     h("p", { class: "note keys" }, "Keys: j and k step through the findings, [ and ] through the conversations, ? lists all."),
@@ -232,7 +233,7 @@ function finalPart(talk) {
   );
 }
 
-const KNOWN_TALK = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "final_judgement", "origin", "simulator"];
+const KNOWN_TALK = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "final_judgement", "origin", "simulator", "twin_of"];
 
 function moreAbout(talk) {
   const { flags, ...simulator } = talk.simulator || {};

@@ -30,6 +30,7 @@ function tempaffect(report) {
     section("Families", cards.length ? familyTable(cards, report.tempaffect.cuts) : empty("One row per card and one cell per family, once there is a card.")),
     section("Integrity", cards.length ? integrityTable(cards) : empty("Scenarios, suite hash, valid output, blockers and readiness of every card are shown here.")),
     cards.length ? section("Baselines and cautions", baselineTable(cards), cautionList(cards)) : null,
+    cards.some((card) => card.variance) ? section("What to spend the next budget on", cards.map((card) => cardVariance(card))) : null,
     writingSection(report, () => true, "tempaffect"),
     section("What a card cannot say", list([
       "Whether the step a reply promises is the right one: a confident wrong file name passes.",
@@ -222,6 +223,12 @@ function baselineTable(cards) {
     ...cards.map((card) => [bdi(cardName(card)), number(card.score), number(card.useful_bounded_response_rate)]),
   ];
   return table(["Model", ["Score", { number: true }], ["Useful and bounded", { number: true }]], rows, { caption: "Models that do not think, to read every score against" });
+}
+
+function cardVariance(card) {
+  const found = Object.entries(card.variance || {}).filter(([, variance]) => variance);
+  if (!found.length) return null;
+  return h("details", {}, h("summary", {}, bdi(cardName(card))), found.map(([metric, variance]) => [h("h3", {}, words(metric)), variancePart(variance)]));
 }
 
 function cautionList(cards) {
