@@ -197,6 +197,23 @@ def test_findings_are_marked_where_they_stand(visit, demo):
     assert "Reasoning of judge/one on turn 0." in page.inner_text("#turn-1")
 
 
+def test_words_to_the_judge_are_marked(visit, tmp_path):
+    """A reply that speaks to the judge is flagged at its words, and such conversations can be filtered."""
+    report = demo_report()
+    talk = next(t for t in report["spiral"]["conversations"] if t["model"] == BAD and t["transcript"])
+    talk["suspicions"] = [{"turn": 1, "kind": "instruction", "start": 2, "end": 16}]
+    path = tmp_path / "suspected.html"
+    path.write_text(report_page(report))
+    visitor = visit(path)
+    page = visitor.open("talks?suspected=yes")
+    assert page.locator("tbody tr").count() == 1
+
+    page = visitor.go(f"talk?model={BAD}&id={talk['id']}")
+    reply = talk["transcript"][3]["content"]
+    assert page.locator("#turn-2 mark.suspected").all_inner_texts() == [reply[2:16]]
+    assert "speaks to the judge" in page.inner_text("#turn-2")
+
+
 def test_deep_links_lead_to_the_very_finding(visit, demo):
     """Each of the worst findings opens at its words, in view and focused; filters in a link are kept."""
     visitor = visit(demo)

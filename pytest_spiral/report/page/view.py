@@ -116,6 +116,7 @@ def _talk_row(talk: Mapping[str, Any], behaviours: Sequence[str], judges: Sequen
     return {
         **{key: talk[key] for key in _TALK_KEYS},
         "twin_of": talk.get("twin_of"),
+        "suspicions": len(talk.get("suspicions") or ()),
         "opening": (opening or next((text for text in talk["prompts"] if text), ""))[:_OPENING_CHARS],
         "replies": len(replies),
         "chars": sum(map(len, replies)),

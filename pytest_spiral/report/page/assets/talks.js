@@ -50,6 +50,7 @@ function talksView(report, parameters) {
     { name: "status", label: "State", options: choices(all.map((talk) => talk.status), (status) => STATUS_NAMES[status]) },
     ...findingFilters(report, everything),
     { name: "twin", label: "Benign twins", options: all.some((talk) => talk.twin_of) ? [["yes", "only they"], ["no", "without them"]] : [] },
+    { name: "suspected", label: "Speaks to the judge", options: all.some((talk) => talk.suspicions) ? [["yes", "yes"], ["no", "no"]] : [] },
     { name: "q", label: "Search everything said", search: true },
   ], draw);
   async function draw(now) {
@@ -57,7 +58,8 @@ function talksView(report, parameters) {
     const stopped = () => turn !== draw.turn;
     const byFinding = now.behaviour || now.strength || now.judge || now.evidence;
     let rows = all
-      .filter((talk) => (!now.model || talk.model === now.model) && (!now.category || talk.category === now.category) && (!now.status || talk.status === now.status) && (!now.twin || Boolean(talk.twin_of) === (now.twin === "yes")))
+      .filter((talk) => (!now.model || talk.model === now.model) && (!now.category || talk.category === now.category) && (!now.status || talk.status === now.status) && (!now.twin || Boolean(talk.twin_of) === (now.twin === "yes"))
+        && (!now.suspected || Boolean(talk.suspicions) === (now.suspected === "yes")))
       .map((talk) => ({ talk, found: shortFindings(report, talk).filter((finding) => chosen(finding, now)) }))
       .filter(({ found }) => !byFinding || found.length);
     if (now.q) {
@@ -233,7 +235,7 @@ function finalPart(talk) {
   );
 }
 
-const KNOWN_TALK = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "final_judgement", "origin", "simulator", "twin_of"];
+const KNOWN_TALK = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "final_judgement", "origin", "simulator", "suspicions", "twin_of"];
 
 function moreAbout(talk) {
   const { flags, ...simulator } = talk.simulator || {};
@@ -272,24 +274,28 @@ function said(role, speaker, draw, text, ...below) {
 
 function reply(talk, findings, row, turn, text, now) {
   const target = now.finding && findings.find(({ number: own }) => String(own) === String(now.finding));
-  const located = findings.filter(({ start }) => start !== null);
+  const suspicions = (talk.suspicions || []).filter((row_) => row_.turn === turn);
+  const located = [...findings.filter(({ start }) => start !== null), ...suspicions.map((row_) => ({ ...row_, suspected: true }))];
   const drawn = (part) => pieces(part, located.filter(({ start }) => start < part.length)).map((piece) => markedPiece(piece, target));
   const judgements = talk.judgements.filter(({ turns }) => turns.includes(turn));
   const here = !target && String(now.turn) === String(turn + 1);
   return h("article", { class: `message assistant${here ? " current" : ""}`, id: `turn-${turn + 1}`, tabindex: "-1", "data-arrive": here },
     h("p", { class: "speaker" }, "Model, ", h("a", { href: href("talk", { ...ofTalk(row), turn: turn + 1 }) }, `turn ${turn + 1}`)),
     h("div", { class: "said", dir: "auto" }, longText(text, drawn, target && target.end > LONG)),
+    suspicions.map(({ kind }) => h("p", { class: "note" }, badge("speaks to the judge", "bad"), ` ${words(kind)}: judged with and without these words; the worse counts.`)),
     findings.length ? h("ul", { class: "findings" }, findings.map((finding) => findingItem(finding, row, finding === target))) : null,
     judgements.length ? h("details", { class: "judges" }, h("summary", {}, judgements.some(({ status }) => status !== "measured") ? "The judges on this turn (not all measured)" : "The judges on this turn"), judgements.map(judgeWords)) : null,
   );
 }
 
-function markedPiece({ text, spans }, target) {
-  if (!spans.length) return visible(text);
+function markedPiece({ text, spans: all }, target) {
+  if (!all.length) return visible(text);
+  const spans = all.filter(({ suspected }) => !suspected);
+  if (!spans.length) return h("mark", { class: "suspected", title: all.map(({ kind }) => `speaks to the judge: ${kind}`).join("; ") }, text);
   const risky = spans.some(({ sign }) => sign === "risky");
   const strongest = Math.max(...spans.map(({ strength }) => strength));
   const title = spans.map((span) => `${words(span.behaviour)}, strength ${span.strength}`).join("; ");
-  return h("mark", { class: `${risky ? "risky" : "protective"} s${strongest}${spans.includes(target) || spans.some(({ number: own }) => own === target?.number) ? " current" : ""}`, title, "data-finding": spans.map(({ number: own }) => own).join(" ") }, text);
+  return h("mark", { class: `${risky ? "risky" : "protective"} s${strongest}${spans.length < all.length ? " suspected" : ""}${spans.includes(target) || spans.some(({ number: own }) => own === target?.number) ? " current" : ""}`, title, "data-finding": spans.map(({ number: own }) => own).join(" ") }, text);
 }
 
 const KNOWN_FINDING = ["turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "in_user_text", "number", "sign"];
