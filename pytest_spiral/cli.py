@@ -85,7 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     pages.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="run folders, report.json or result files")
     pages.add_argument(
-        "-o", "--output", type=Path, metavar="PATH", help="folder, or for one report a file ending in .html"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help="folder; or a file ending in .html, for several reports one page to compare them in",
     )
     pages.add_argument(
         "--protocol", default="per-10k-chars", metavar="NAME", help="of imported files; default: per-10k-chars"
@@ -109,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     compare.add_argument("--protocol", metavar="NAME", help="score both again under it (default: the reports' own)")
     compare.add_argument("--markdown", action="store_true", help="print Markdown")
+    compare.add_argument("--html", type=Path, metavar="FILE", help="also write a page: both runs side by side")
     _finish(compare, _compare)
 
     replies = commands.add_parser("score-replies", help="check replies of a JSONL file of {scenario, reply} objects")
@@ -228,35 +233,37 @@ def _rescore(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from pytest_spiral.report.page.build import report_page
-    from pytest_spiral.report.write import file_slug, write_atomically
+    from pytest_spiral.report.page.build import compare_page, report_page
+    from pytest_spiral.report.write import file_slug
     from pytest_spiral.session.reports import find_reports, open_report
 
-    paths = find_reports(options.paths)
-    single = options.output is not None and options.output.suffix == ".html"
-    if single and len(paths) > 1:
-        raise DataError(f"{options.output}: one file for {len(paths)} reports; give -o a folder")
-    written = []
-    for path in paths:
-        report = open_report(path, options.protocol)
-        try:
-            page = report_page(report)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-        if single:
-            target = options.output
-        elif options.output is not None:
-            target = options.output / f"{file_slug(str(report['run']['id']))}.html"
-        else:
-            # Beside a report of ours; an imported file may lie anywhere, so its page goes where the user is.
-            target = path.with_name("report.html") if path.name == "report.json" else Path(f"{path.stem}.html")
-        try:
-            write_atomically(target, page)
-        except OSError as error:
-            raise StoreError(f"{target}: cannot be written ({error.strerror or error}); give another -o") from None
-        written.append(str(target))
-    _print_json({"written": written}) if options.json else print("\n".join(written))
+    paths, output = find_reports(options.paths), options.output
+    if output is not None and output.suffix == ".html" and len(paths) > 1:
+        _write_page(output, compare_page([open_report(path, options.protocol) for path in paths]))
+        written = [output]
+    else:
+        written = []
+        for path in paths:
+            report = open_report(path, options.protocol)
+            target = output
+            if output is None:
+                # Beside a report of ours; an imported file may lie anywhere, so its page goes where the user is.
+                target = path.with_name("report.html") if path.name == "report.json" else Path(f"{path.stem}.html")
+            elif output.suffix != ".html":
+                target = output / f"{file_slug(str(report['run']['id']))}.html"
+            _write_page(target, report_page(report))
+            written.append(target)
+    _print_json({"written": [str(path) for path in written]}) if options.json else print(*written, sep="\n")
     return 0
+
+
+def _write_page(target: Path, page: str) -> None:
+    from pytest_spiral.report.write import write_atomically
+
+    try:
+        write_atomically(target, page)
+    except OSError as error:
+        raise StoreError(f"{target}: cannot be written ({error.strerror or error}); give another place") from None
 
 
 def _leaderboard(options: argparse.Namespace) -> int:
@@ -273,6 +280,8 @@ def _compare(options: argparse.Namespace) -> int:
     from pytest_spiral.session.compare import compare_paths
 
     found = compare_paths(options.a, options.b, options.protocol)
+    if options.html is not None:
+        _write_comparison(options, found)
     if options.json:
         _print_json(found)
     elif options.markdown:
@@ -280,6 +289,15 @@ def _compare(options: argparse.Namespace) -> int:
     else:
         print("\n".join(comparison_lines(found)))
     return 0
+
+
+def _write_comparison(options: argparse.Namespace, found: dict[str, Any]) -> None:
+    from pytest_spiral.report.page.build import compare_page
+    from pytest_spiral.session.reports import find_reports, open_report
+
+    protocol = found["protocol"] or "per-10k-chars"
+    reports = [open_report(path, protocol) for path in find_reports([options.a, options.b])]
+    _write_page(options.html, compare_page(reports, found))
 
 
 def _shown(value: float | None, digits: int = 2) -> str:

@@ -136,7 +136,6 @@ def test_the_console_script_writes_pages(tmp_path, monkeypatch, capsys):
         (["report", "list.json"], "neither a report of ours nor"),
         (["report", "old.json"], "old.json: "),
         (["report", "empty"], "empty: neither a run folder nor a folder of runs"),
-        (["report", "list.json", "old.json", "-o", "one.html"], "one file for 2 reports"),
         (["leaderboard", "empty", "-o", "site"], "empty: neither a run folder nor a folder of runs"),
     ],
 )

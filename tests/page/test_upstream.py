@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_spiral.cli import main
 from pytest_spiral.report.page.build import report_page
 from pytest_spiral.session.reports import open_report
 
@@ -40,3 +41,21 @@ def test_real_findings_are_highlighted(visit, tmp_path, file):
         wanted = None if finding["start"] is None else replies[finding["turn"]][finding["start"] : finding["end"]]
         assert texts.get(str(number)) == wanted, finding
     assert sum(text is not None for text in texts.values()) > 20
+
+
+def test_both_files_are_compared_in_one_page(visit, tmp_path, monkeypatch):
+    """Paired differences and the same conversation side by side."""
+    folder = os.environ.get("SPIRAL_UPSTREAM_DIR")
+    if not folder:
+        pytest.skip("SPIRAL_UPSTREAM_DIR names no folder of upstream's result files")
+    monkeypatch.chdir(tmp_path)
+    files = [str(Path(folder) / name) for name in ("kimi-k2.json", "llama-4-maverick.json")]
+
+    assert main(["compare", *files, "--html", "both.html"]) == 0
+
+    page = visit(tmp_path / "both.html").open()
+    table = page.locator("table", has_text="Paired differences with 95 % intervals")
+    assert "yes" in table.locator("tr", has=page.locator("th:text-is('score')")).inner_text()
+    page.click("tbody a:has-text('mp05-1')")
+    page.wait_for_selector(".sides")
+    assert page.locator(".sides .message.assistant").count() == 40
