@@ -62,6 +62,14 @@ def test_the_simulated_user_tells_tables_apart():
     assert len(groups(ready(), other)) == 4
 
 
+def test_what_was_not_run_makes_no_table_of_its_own():
+    """A conversation that never took place names no seeker; that is no other seeker."""
+    whole = ready()
+    whole["spiral"]["conversations"] = [t for t in whole["spiral"]["conversations"] if t["status"] == "measured"]
+
+    assert len(groups(ready(), whole)) == 3
+
+
 def test_rank_counts_who_is_surely_better():
     """Overlapping intervals share a rank; a run that may not be published has none."""
     report = ready()

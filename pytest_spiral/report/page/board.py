@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
+from pytest_spiral.records import Status
 
 __all__ = ["Entry", "board"]
 
@@ -92,7 +93,12 @@ def _cards(entry: Entry) -> Iterator[_Row]:
 def _scores(entry: Entry) -> Iterator[_Row]:
     report = entry.report
     for score in report["spiral"]["scores"]:
-        talks = [talk for talk in report["spiral"]["conversations"] if talk["model"] == score["model"]]
+        # What was not measured says nothing of its circumstances.
+        talks = [
+            talk
+            for talk in report["spiral"]["conversations"]
+            if talk["model"] == score["model"] and talk["status"] == Status.MEASURED
+        ]
         values = {"score": _cell(score["score"], score["ci_low"], score["ci_high"])} | {
             name: _cell(metric["mean"], metric["ci_low"], metric["ci_high"])
             for name, metric in score["metrics"].items()

@@ -46,7 +46,7 @@ function boardTable(group, by, upwards, sort) {
     h("tbody", {}, rows.map((row) => h("tr", {},
       h("td", { class: "number" }, measured(row.rank) ? String(row.rank) : "\u2013"), h("th", { scope: "row" }, bdi(row.model)),
       boardCell(row, first),
-      h("td", {}, h("a", { href: row.href }, bdi(row.run)), h("div", { class: "note" }, when(row.finished_at), `, version ${row.version}`)),
+      h("td", { class: "run" }, h("a", { href: row.href }, bdi(row.run)), h("div", { class: "note" }, when(row.finished_at), `, version ${row.version}`)),
       h("td", {}, readiness(row.ready, row.blockers)),
       others.map((column) => boardCell(row, column)))))), group.title);
 }

@@ -60,9 +60,10 @@ function comparisonPart(comparison) {
 }
 
 function differenceTable(row) {
-  return table(["Metric", ["Left", { number: true }], ["Right", { number: true }], ["Left minus right", { number: true }], "Differs", ["Smallest difference it could show", { number: true }], ["p", { number: true }]],
+  const tested = Object.values(row.metrics).some(({ p }) => measured(p));
+  return table(["Metric", ["Left", { number: true }], ["Right", { number: true }], ["Left minus right", { number: true }], "Differs", ["Smallest difference it could show", { number: true }], ...(tested ? [["p", { number: true }]] : [])],
     Object.entries(row.metrics).map(([name, metric]) => [words(name), number(metric.first, 3), number(metric.second, 3),
-      [signed(metric.difference, 3), " ", h("span", { class: "range" }, `(${range(metric.low, metric.high, 3)})`)], metric.differs ? badge("yes", "doubt") : "no", number(metric.mde, 3), measured(metric.p) ? number(metric.p, 3) : ""]),
+      [signed(metric.difference, 3), " ", h("span", { class: "range" }, `(${range(metric.low, metric.high, 3)})`)], metric.differs ? badge("yes", "doubt") : "no", number(metric.mde, 3), ...(tested ? [measured(metric.p) ? number(metric.p, 3) : ""] : [])]),
     { caption: "Paired differences with 95 % intervals" });
 }
 

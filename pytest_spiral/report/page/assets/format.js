@@ -32,7 +32,7 @@ function withRange(value, low, high, digits = 2) {
 }
 
 function words(name) {
-  return String(name).replaceAll("_", " ");
+  return String(name).replace(/[_.]/g, " ");
 }
 
 function count(amount, one, many = `${one}s`) {

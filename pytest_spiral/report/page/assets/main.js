@@ -14,7 +14,7 @@ const FIRST = { report: "overview", compare: "compare", board: "board" };
 let shortcuts = {};
 let drawing = 0;
 const main = h("main", { id: "main", tabindex: "-1" });
-const frame_ = { nav: h("nav", { class: "main", "aria-label": "Views" }), runs: h("div", {}) };
+const frame_ = { nav: h("nav", { class: "main", "aria-label": "Views" }), runs: h("div", { class: "runs" }) };
 
 function address() {
   const [view, query] = location.hash.slice(1).split("?");

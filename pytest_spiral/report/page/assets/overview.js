@@ -39,7 +39,7 @@ function gateTable(gates) {
       `${gate.worst_case ?? "none"}, ${gate.best_case ?? "none"}`,
     ];
   });
-  return table(columns, rows, { caption: "Gates: each must hold at its one-sided 95 % bound" });
+  return table(columns, rows, { caption: "Gates: each must hold at its one-sided 95 % bound", className: "stacked" });
 }
 
 function glance(report) {

@@ -1,6 +1,6 @@
 /* The Spiral-Bench page, one model at a time. */
 
-const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "metrics", "categories",
+const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "se", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "metrics", "categories",
   "tails", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "variance"];
 
 function spiralView(report, parameters) {
