@@ -199,6 +199,27 @@ class Lead:
         not_run = sum(result.status is Status.NOT_RUN for result in results)
         return usage_by_role(self.store.usage(), self.plan.everybody, self.plan.settings.max_cost, not_run)
 
+    def _limits(self) -> list[dict[str, Any]]:
+        """How many requests each endpoint was found to bear: every start and every halving, lowest and last limit."""
+        assert self.store is not None
+        return [
+            {
+                "endpoint": endpoint,
+                "lowest": min(pace.most for pace in paces),
+                "last": paces[-1].most,
+                "history": [
+                    {
+                        "at": datetime.fromtimestamp(pace.at, UTC).isoformat(timespec="milliseconds"),
+                        "most": pace.most,
+                        "reason": pace.reason,
+                    }
+                    for pace in paces
+                    if pace.reason != "growth"
+                ],
+            }
+            for endpoint, paces in self.store.paces().items()
+        ]
+
     def results(self, *, argv: Sequence[str], finished_at: datetime, complete: bool) -> RunResults:
         """All that the report needs, as it stands now."""
         settings = self.plan.settings
@@ -218,6 +239,7 @@ class Lead:
                 },
                 "versions": versions(),
                 "seed": settings.seed,
+                "limits": self._limits(),
             },
             settings=settings,
             suite=self.content.suite if keys else None,

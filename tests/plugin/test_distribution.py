@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import Counter
 from xml.etree import ElementTree
@@ -84,6 +85,22 @@ def test_no_eleventh_request(project, serve, workers):
     result.assert_outcomes(passed=30)
     assert 5 <= server.peak <= 10
     assert set(Counter(request.raw for request in server.requests).values()) == {1}
+
+
+def test_the_limits_of_an_endpoint_are_in_the_report(project, serve):
+    """Where it answers 429, all workers give way together, and the report says how far."""
+    model = ScriptedModel()
+    server = serve(lambda body, n: Fault.status_code(429) if server.in_flight > 6 else model(body, n), latency=0.02)
+    project.reach(server)
+
+    result = project.pytest(*PRESSURED, "-n", "2", "--concurrency=16")
+
+    result.assert_outcomes(passed=25)
+    (limits,) = json.loads((project.path / "out" / "r" / "report.json").read_text())["run"]["limits"]
+    assert limits["endpoint"] == server.base_url
+    assert [change["reason"] for change in limits["history"]][:2] == ["start", "429"]
+    assert [change["most"] for change in limits["history"]][:2] == [16, 8]
+    assert limits["lowest"] <= 8
 
 
 def test_more_workers_than_requests_allowed(project, serve):
