@@ -339,14 +339,13 @@ class OpenAICompatible:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer `request`. Raises `ChatError`."""
-        content = _encode(request)
         call = _Call(self.endpoint.retry, self._rng)
         reply: ChatReply | None = None
         try:
             async with asyncio.timeout(self.endpoint.timeout) as deadline:
                 async for attempt in call.retrying(self._sleep, deadline):
                     with attempt:
-                        async with self._admitted(request, len(content), deadline) as (slot, charge):
+                        async with self._admitted(request, deadline) as (content, slot, charge):
                             reply = await self._attempt(content, call, slot, charge)
         except _AttemptError as failed:
             call.last = failed
@@ -416,10 +415,10 @@ class OpenAICompatible:
 
     @asynccontextmanager
     async def _admitted(
-        self, request: ChatRequest, body_bytes: int, deadline: asyncio.Timeout
-    ) -> AsyncIterator[tuple[Slot | None, Charge | None]]:
+        self, request: ChatRequest, deadline: asyncio.Timeout
+    ) -> AsyncIterator[tuple[bytes, Slot | None, Charge | None]]:
         """Wait until an attempt may be made. That wait does not count against the deadline: it is not the endpoint's
-        doing."""
+        doing. The body is made after it: hundreds of calls may wait."""
         loop = asyncio.get_running_loop()
         when = deadline.when()
         left = None if when is None else when - loop.time()
@@ -431,10 +430,11 @@ class OpenAICompatible:
                 if self._total is not None:
                     # After the endpoint's: one that is throttled must not hold what others could use.
                     await stack.enter_async_context(self._total.slot(_PRIORITY[request.role]))
+            content = _encode(request)
             if self._budget is not None:
-                charge = await stack.enter_async_context(self._budget.charge(request, body_bytes))
+                charge = await stack.enter_async_context(self._budget.charge(request, len(content)))
             deadline.reschedule(None if left is None else loop.time() + left)
-            yield slot, charge
+            yield content, slot, charge
 
     def _error(self, call: _Call) -> ChatError:
         last, attempts = call.last, call.attempts

@@ -192,9 +192,6 @@ class Role:
         return ConversationResult(found, refused)
 
     def _result(self, item: pytest.Item, unit: Unit) -> Any:
-        if getattr(item, "execution_count", 1) > 1:
-            # Run again by a plugin for reruns: what was measured stays as it is.
-            self.runner.retry(unit)
         found = self.runner.wait(unit, lambda: self._tick(item))
         item.stash[TIMES] = self.runner.times(unit)
         return found
@@ -505,7 +502,8 @@ class LeadRole(Role):
             self._hear(report)
             return
         self.take_replies(report.__dict__.get("spiral_replies"))
-        payload = json.loads(report.__dict__.get("spiral") or "null")
+        # Taken out of the report: pytest keeps all reports to the end.
+        payload = json.loads(report.__dict__.pop("spiral", "null"))
         if payload is not None:
             self._keep(payload["suite"], payload["result"])
         if report.failed and not _is_instrument_failure(report, payload):

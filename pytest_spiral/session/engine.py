@@ -28,6 +28,7 @@ class Engine:
         self._thread.start()
         self._futures: dict[Hashable, concurrent.futures.Future[Any]] = {}
         self._times: dict[Hashable, tuple[float, float]] = {}
+        self.ended = 0
 
     def submit(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start the unit `key`; a unit that is already known is not started again."""
@@ -42,13 +43,14 @@ class Engine:
             return await work
         finally:
             self._times[key] = at, time.perf_counter() - began
+            self.ended += 1
 
     def times(self, key: Hashable) -> tuple[float, float]:
         """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
         return self._times[key]
 
-    def forget(self, key: Hashable) -> None:
-        """Let the unit be started anew when it is submitted again."""
+    def release(self, key: Hashable) -> None:
+        """Keep the result of a unit no longer. Submitted again, it is started again."""
         self._futures.pop(key, None)
 
     def wait(self, future: concurrent.futures.Future[T], tick: Callable[[], None] | None = None) -> T:
@@ -61,10 +63,6 @@ class Engine:
                     raise
                 if tick is not None:
                     tick()
-
-    def done(self) -> int:
-        """Units that have ended, well or not."""
-        return sum(future.done() for future in self._futures.values())
 
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run one coroutine in the engine's loop."""

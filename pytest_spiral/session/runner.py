@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from pytest_spiral.chat import ChatModel
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.records import ChatReply, ChatRequest, Message, Status
+from pytest_spiral.records import ChatReply, ChatRequest, Message
 from pytest_spiral.session.chats import Chats
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit, Judge, converse, judge_again
@@ -77,20 +77,20 @@ class Runner:
         chat = self._chats.of(model, "tempaffect")
         return await ask_scenario(unit, scenario, model.model_id, model.params["tempaffect"], chat)
 
-    def retry(self, unit: Unit) -> None:
-        """Let a unit be worked on again that its instruments failed."""
-        future = self.submit(unit)
-        if future.done() and future.result().status is Status.INSTRUMENT_FAILED:
-            self.engine.forget(unit)
-
     def times(self, unit: Unit) -> tuple[float, float]:
         """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
         return self.engine.times(unit)
 
     def wait(self, unit: Unit, tick: Callable[[], None] | None = None) -> Any:
-        """The unit's result, waited for: an `Item` or a `Conversation`."""
+        """The unit's result, waited for and handed over: an `Item` or a `Conversation`.
+
+        Waited for again, as by a plugin for reruns, the unit goes through its stored replies again: what was measured
+        stays as it is, what an instrument failed is asked once more.
+        """
         future: concurrent.futures.Future[Any] = self.submit(unit)
-        return self.engine.wait(future, tick)
+        result = self.engine.wait(future, tick)
+        self.engine.release(unit)
+        return result
 
     def evaluated(self, spec: str) -> EvaluatedModel:
         """The model behind a spec, to be asked from a user's own tests."""
@@ -126,7 +126,7 @@ class Runner:
 
     def progress(self) -> tuple[int, int]:
         """Units that have ended, units submitted."""
-        return self.engine.done(), len(self._submitted)
+        return self.engine.ended, len(self._submitted)
 
     def stop(self) -> None:
         """Cancel what is left and release connections: nothing is sent after this. Harmless when called twice."""
