@@ -7,12 +7,14 @@ needs none of its downloads for it. Numbers are made for English prose.
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from statistics import mean, median
+from sys import intern
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,6 +27,8 @@ __all__ = ["count_syllables", "flesch_kincaid_grade", "mtld", "profile", "words_
 # Letters and digits, with apostrophes and hyphens inside a word.
 _WORD = r"[^\W_]+(?:['-][^\W_]+)*"
 _VOWELS = re.compile("[aeiouy]+")
+# One part is counted at a time, so that the others take no more room than their numbers.
+_PARTS = 16
 
 
 class _Params(BaseModel):
@@ -70,7 +74,8 @@ class _Reply:
     @classmethod
     def of(cls, text: str) -> _Reply:
         cleaned = clean(text)
-        words = tuple(word.lower() for word in _word_tokenizer().tokenize(cleaned))
+        # Interned: a long run holds the same few thousand words a million times.
+        words = tuple(intern(word.lower()) for word in _word_tokenizer().tokenize(cleaned))
         spoken = [s for s in _sentence_tokenizer().tokenize(cleaned) if re.search(r"[^\W_]", s)]
         return cls(words, len(spoken), sum(map(count_syllables, words)))
 
@@ -181,16 +186,33 @@ def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> dict[str, Any]:
     within: sequences that stood in the same unit before, of all its sequences. across: different sequences of a unit
     that stand in another unit as well, of all its different sequences.
     """
-    grams = [[gram for reply in unit for gram in _ngrams(reply.words, n)] for unit in units]
-    grams = [unit for unit in grams if unit]
-    spread = Counter(gram for unit in grams for gram in set(unit))
-    within = [1 - len(set(unit)) / len(unit) for unit in grams]
-    across = [sum(spread[gram] > 1 for gram in set(unit)) / len(set(unit)) for unit in grams]
+    within = []
+    different = []
+    for unit in units:
+        # Hashes, because sequences of a long run would fill the memory. They need not be the same in the next process.
+        grams = [hash(gram) for reply in unit for gram in _ngrams(reply.words, n)]
+        if grams:
+            different.append(_parted(set(grams)))
+            within.append(1 - sum(map(len, different[-1])) / len(grams))
+    shared = [0] * len(different)
+    for part in range(_PARTS):
+        spread = Counter(gram for parts in different for gram in parts[part])
+        for number, parts in enumerate(different):
+            shared[number] += sum(spread[gram] > 1 for gram in parts[part])
+    across = [some / sum(map(len, parts)) for some, parts in zip(shared, different, strict=True)]
     return {
         "ngram": n,
         "within": mean(within) if within else None,
         "across": mean(across) if len(across) > 1 else None,
     }
+
+
+def _parted(grams: Iterable[int]) -> list[array[int]]:
+    """Hashes in parts that can be counted one after another."""
+    parts = [array("q") for _ in range(_PARTS)]
+    for gram in grams:
+        parts[gram % _PARTS].append(gram)
+    return parts
 
 
 def _ngrams(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
