@@ -33,6 +33,9 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format .
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -47,6 +50,10 @@ $(VENV)/.local: pyproject.toml | $(VENV)/.bench
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local,test]'
 	@touch $@ $(VENV)/.bench $(VENV)/.local
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

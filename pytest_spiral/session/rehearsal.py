@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,13 @@ def rehearse(plan: RunPlan, content: Content, environ: Mapping[str, str], units:
     known = plan.store_path.is_file()
     # A store in memory for a run that does not exist yet: only its secret is asked for.
     path = plan.store_path if known else Path(":memory:")
-    usual, most = (_rehearsed(plan, content, environ, units, path, longest) for longest in (False, True))
+    counts = _rehearsed(plan, content, environ, units, path)
     rows = []
     for model in plan.everybody:
         key = (model.role, model.model_id)
-        if key in usual:
-            cost, bound = (cost_of(counts[key].row(), model.price) for counts in (usual, most))
-            count = usual[key]
+        if key in counts:
+            count = counts[key]
+            cost, bound = cost_of(count.usual(), model.price), cost_of(count.most(), model.price)
             unchecked = bool(cost) and model.price is not None and model.price.unchecked
             rows.append(
                 Estimate(
@@ -73,11 +74,10 @@ def rehearse(plan: RunPlan, content: Content, environ: Mapping[str, str], units:
 
 
 def _rehearsed(
-    plan: RunPlan, content: Content, environ: Mapping[str, str], units: Sequence[Unit], path: Path, longest: bool
+    plan: RunPlan, content: Content, environ: Mapping[str, str], units: Sequence[Unit], path: Path
 ) -> Mapping[tuple[Role, str], _Count]:
     store = RunStore.create_or_resume(path, plan.identity(content))
     chats = _RehearsedChats(plan, content, store, environ)
-    chats.longest = longest
     chats.resumed = path == plan.store_path
     runner = Runner(plan, content, store, environ, chats)
     try:
@@ -97,31 +97,41 @@ def _rehearsed(
 
 @dataclass(slots=True)
 class _Count:
+    """Tokens with replies of usual length, and what comes on top where every reply runs to its limit."""
+
     calls: int = 0
     prompt: int = 0
     completion: int = 0
+    more_prompt: int = 0
+    more_completion: int = 0
 
-    def row(self) -> Mapping[str, int]:
+    def usual(self) -> Mapping[str, int]:
+        return self._row(self.prompt, self.completion)
+
+    def most(self) -> Mapping[str, int]:
+        return self._row(self.prompt + self.more_prompt, self.completion + self.more_completion)
+
+    def _row(self, prompt: int, completion: int) -> Mapping[str, int]:
         return {
             "requests": self.calls,
-            "prompt_tokens": self.prompt,
+            "prompt_tokens": prompt,
             "cached_tokens": 0,
-            "completion_tokens": self.completion,
+            "completion_tokens": completion,
         }
 
 
 class _RehearsedChats(Chats):
-    longest = False
     resumed = False
 
     def __init__(self, plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> None:
         super().__init__(plan, content, store, environ)
         self.counts: dict[tuple[Role, str], _Count] = {}
+        self._excess: dict[str, int] = {}
 
     def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
         key = (model.role, model.spec, suite)
         if key not in self._made:
-            imagined = _Imagined(_KIND[model.role, suite], self.longest, self.counts)
+            imagined = _Imagined(_KIND[model.role, suite], f"qz{len(self._made)}x", self.counts, self._excess)
             self._made[key] = _RehearsedChat(imagined, self._store, self.resumed)
         return self._made[key]
 
@@ -144,29 +154,50 @@ class _RehearsedChat(StoredChat):
 
 @dataclass
 class _Imagined:
-    """Replies of expected length, counted."""
+    """Replies of usual length, counted.
+
+    mark: how they begin, so that they are recognised wherever a later prompt quotes them. excess: by mark, tokens of
+    such a reply beyond the usual if it runs to its limit.
+    """
 
     kind: str
-    longest: bool
+    mark: str
     counts: dict[tuple[Role, str], _Count]
+    excess: dict[str, int]
+    _number: Iterator[int] = field(default_factory=itertools.count)
     _data: Mapping[str, Any] = field(default_factory=lambda: read_toml(data_root() / "cost.toml"))
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         per_token: float = self._data["chars_per_token"]
         expected = round(self._data["reply_chars"][self.kind] / per_token)
         limit = next((int(request.params[name]) for name in LIMITS if name in request.params), expected)
-        tokens = limit if self.longest else min(limit, expected)
+        tokens = min(limit, expected)
+        self.excess[self.mark] = limit - tokens
+        contents = [message.content for message in request.messages]
         schema = "" if request.schema is None else json.dumps(request.schema)
-        asked = sum(len(message.content) for message in request.messages) + len(schema)
         count = self.counts.setdefault((request.role, request.model), _Count())
         count.calls += 1
-        count.prompt += round(asked / per_token)
+        count.prompt += round((sum(map(len, contents)) + len(schema)) / per_token)
+        count.more_prompt += sum(text.count(mark) * more for text in contents for mark, more in self.excess.items())
         count.completion += tokens
-        prose = "word " * round(tokens * per_token / 5)
-        return ChatReply(prose if request.schema is None else json.dumps(_smallest(request.schema)))
+        count.more_completion += limit - tokens
+        if request.schema is not None:
+            return ChatReply(json.dumps(_smallest(request.schema)))
+        return ChatReply(self._prose(round(tokens * per_token)))
+
+    def _prose(self, chars: int) -> str:
+        """Text of about so many characters that no rule takes for a loop: few words, each used once."""
+        length = max(11, chars // 1000)
+        words = (_word(next(self._number)).rjust(length, "o") for _ in range(max(1, chars // (length + 1)) - 1))
+        return " ".join([self.mark.rjust(length, "o"), *words])
 
     async def aclose(self) -> None:
         return None
+
+
+def _word(number: int) -> str:
+    letters = "abcdefghijklmn"
+    return (_word(number // len(letters)) if number >= len(letters) else "") + letters[number % len(letters)]
 
 
 def _smallest(schema: Mapping[str, Any]) -> Any:

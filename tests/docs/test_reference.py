@@ -1,0 +1,83 @@
+"""The reference pages name everything there is, and the site builds without a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_spiral import spiral, tempaffect
+from pytest_spiral.options import OPTIONS
+from pytest_spiral.report.spiral import spiral_metric_names
+from pytest_spiral.spiral.protocol import load_protocol, protocol_names
+from pytest_spiral.tempaffect.card import metric_names
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def load_hook():
+    spec = importlib.util.spec_from_file_location("options_hook", DOCS / "_hooks" / "options.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_option_is_on_its_page():
+    """Written from the plugin's own table: long name, short name, ini key, default."""
+    page = load_hook().on_page_markdown((DOCS / "options.md").read_text())
+
+    for option in OPTIONS:
+        (row,) = (line for line in page.splitlines() if line.startswith((f"| `{option.flag} ", f"| `{option.flag}`")))
+        assert option.dest in row
+        assert option.alias in row or option.alias == option.flag
+
+
+def test_every_metric_has_a_formula():
+    """Everything a gate can name stands in a row of the page."""
+    page = (DOCS / "metrics.md").read_text()
+    named = set(re.findall(r"`([a-z0-9_.]+)`", page))
+    spirals = {name for protocol in protocol_names() for name in spiral_metric_names(load_protocol(protocol))}
+    scenarios = {re.sub(r"^families\.\w+\.", "", name) for name in metric_names()}
+
+    assert (scenarios | spirals) - named == set()
+
+
+def test_the_api_page_has_what_is_exported():
+    """The public names of both suites, or a note why not."""
+    page = (DOCS / "api.md").read_text()
+    left_out = {"Item", "Origin", "Protocol", "protocol_names", "rescore", "score_to_json"}
+    public = {f"pytest_spiral.tempaffect.{n}" for n in tempaffect.__all__} | {
+        f"pytest_spiral.spiral.{n}" for n in spiral.__all__
+    }
+
+    assert {n.rpartition(".")[2] for n in public if f"::: {n}\n" not in page} == left_out
+
+
+def test_every_page_is_in_the_menu():
+    """A page that nobody finds is none."""
+    menu = (ROOT / "mkdocs.yml").read_text()
+
+    assert [page.name for page in DOCS.glob("*.md") if f": {page.name}\n" not in menu] == []
+
+
+def test_the_site_builds_without_warnings(tmp_path):
+    """Links, anchors and documented objects are all there."""
+    if importlib.util.find_spec("material") is None or importlib.util.find_spec("mkdocstrings") is None:
+        pytest.skip("mkdocs-material and mkdocstrings are not installed (extra `docs`)")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "useful_bounded" in (tmp_path / "site" / "metrics" / "index.html").read_text()
