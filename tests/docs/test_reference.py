@@ -12,9 +12,9 @@ import pytest
 
 from pytest_spiral import spiral, tempaffect
 from pytest_spiral.options import OPTIONS
-from pytest_spiral.report.spiral import spiral_metric_names
+from pytest_spiral.report.spiral import spiral_metric_scales
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
-from pytest_spiral.tempaffect.card import metric_names
+from pytest_spiral.tempaffect.card import metric_scales
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -43,8 +43,8 @@ def test_every_metric_has_a_formula():
     """Everything a gate can name stands in a row of the page."""
     page = (DOCS / "metrics.md").read_text()
     named = set(re.findall(r"`([a-z0-9_.]+)`", page))
-    spirals = {name for protocol in protocol_names() for name in spiral_metric_names(load_protocol(protocol))}
-    scenarios = {re.sub(r"^families\.\w+\.", "", name) for name in metric_names()}
+    spirals = {name for protocol in protocol_names() for name in spiral_metric_scales(load_protocol(protocol))}
+    scenarios = {re.sub(r"^families\.\w+\.", "", name) for name in metric_scales()}
 
     assert (scenarios | spirals) - named == set()
 
