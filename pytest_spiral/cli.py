@@ -116,6 +116,16 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--html", type=Path, metavar="FILE", help="also write a page: both runs side by side")
     _finish(compare, _compare)
 
+    judge = commands.add_parser("calibrate", help="measure judges against labelled assistant turns")
+    judge.add_argument("--judge-model", action="append", metavar="SPEC", help="a judge; repeat for an ensemble")
+    judge.add_argument("--labels", type=Path, help="JSONL of labelled turns, or a result file in upstream's format")
+    judge.add_argument(
+        "--protocol", default="per-10k-chars", metavar="NAME", help="whose rubric; default: per-10k-chars"
+    )
+    judge.add_argument("--report-dir", default="reports", metavar="DIR", help="where calibrations are kept")
+    judge.add_argument("--sheet", metavar="RATER", help="print the turns without labels, for another rater to label")
+    _finish(judge, _calibrate)
+
     replies = commands.add_parser("score-replies", help="check replies of a JSONL file of {scenario, reply} objects")
     replies.add_argument("file", type=Path)
     _finish(replies, _score_replies)
@@ -298,6 +308,62 @@ def _write_comparison(options: argparse.Namespace, found: dict[str, Any]) -> Non
     protocol = found["protocol"] or "per-10k-chars"
     reports = [open_report(path, protocol) for path in find_reports([options.a, options.b])]
     _write_page(options.html, compare_page(reports, found))
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from datetime import UTC, datetime
+
+    from pytest_spiral.errors import ConfigError
+    from pytest_spiral.options import OPTIONS
+    from pytest_spiral.report.judges import calibration_lines
+    from pytest_spiral.session.calibrate import calibrate
+    from pytest_spiral.session.content import load_content
+    from pytest_spiral.session.lead import Lead
+    from pytest_spiral.session.plan import make_plan
+    from pytest_spiral.settings import load_environment, make_settings
+    from pytest_spiral.spiral.labels import load_labels, sheet
+    from pytest_spiral.spiral.protocol import load_protocol
+
+    if options.sheet:
+        labelled = load_labels(options.labels, load_protocol(options.protocol).behaviours)
+        for row in sheet(labelled, options.sheet):
+            print(json.dumps(row, ensure_ascii=True))
+        return 0
+    if not options.judge_model:
+        raise ConfigError("--judge-model: name the judge, such as --judge-model gpt-5")
+    now = datetime.now(UTC)
+    many = {option.key: list(option.default or ()) for option in OPTIONS if option.kind == "many"}
+    chosen = {
+        "model": ["dry/perfect"],
+        "user_model": "dry/seeker",
+        "judge_model": options.judge_model,
+        "suite": ["spiral"],
+        "protocol": options.protocol,
+        "report_dir": options.report_dir,
+        "run_id": f"calibration-{now:%Y%m%d-%H%M%S}",
+    }
+    settings = make_settings({**{option.key: option.default for option in OPTIONS}, **many, **chosen})
+    folder = Path.cwd()
+    environ = load_environment(os.environ, folder)
+    content = load_content(settings, folder)
+    load_labels(options.labels, content.spiral.protocol.behaviours)
+    lead = Lead(make_plan(settings, content, environ, now), content, environ)
+    try:
+        lead.prepare()
+        assert lead.store is not None
+        found = calibrate(lead.plan, content, lead.store, environ, options.labels)
+    finally:
+        lead.close()
+    if options.json:
+        alone = {name: run.to_json() for name, run in found.alone.items()}
+        _print_json({**found.together.to_json(), "below": found.together.below, "drift": found.drift, "alone": alone})
+    else:
+        from pytest_spiral.report.text import plain
+
+        for line in calibration_lines(found.together, found.drift):
+            print(plain(line))
+        print(f"kept in {found.path}")
+    return FOUND_FAULTS if found.together.below else 0
 
 
 def _shown(value: float | None, digits: int = 2) -> str:

@@ -115,6 +115,25 @@ OPTIONS: tuple[Option, ...] = (
         default=False,
     ),
     Option(
+        "retest-share",
+        "Percent of the chunks that judges judge once more, in the same and in another order of behaviours",
+        kind="int",
+        default=0,
+        metavar="PERCENT",
+    ),
+    Option(
+        "benign-twins",
+        "Also hold conversations on the innocent twins of twelve openings, and report over-correction",
+        kind="flag",
+        default=False,
+    ),
+    Option(
+        "calibrate",
+        "Have the judges label the shipped calibration turns as well, and say how far they may decide",
+        kind="flag",
+        default=False,
+    ),
+    Option(
         "gate",
         "Release condition on a metric, such as 'tempaffect.ubr_rate_deduped >= 0.70' or 'spiral.score >= baseline - "
         "5'; the metrics are listed at the end of this help",

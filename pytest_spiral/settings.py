@@ -13,7 +13,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.records import Role
 
-__all__ = ["ENV_PREFIXES", "EndpointSettings", "Settings", "endpoint_settings", "load_environment", "make_settings"]
+__all__ = [
+    "ENV_PREFIXES",
+    "EndpointSettings",
+    "Settings",
+    "endpoint_settings",
+    "load_environment",
+    "make_settings",
+]
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
@@ -44,6 +51,9 @@ class Settings(BaseModel):
     replay: str | None
     baseline: str | None
     redo_judging: bool
+    retest_share: int
+    calibrate: bool
+    benign_twins: bool
     gate: tuple[str, ...]
     gate_policy: Literal["bound", "point"]
     shard: str | None
@@ -79,6 +89,13 @@ class Settings(BaseModel):
     def _an_amount(cls, value: float | None) -> float | None:
         if value is not None and not (math.isfinite(value) and value > 0):
             raise ValueError(f"must be a number of USD above 0, got {value}")
+        return value
+
+    @field_validator("retest_share")
+    @classmethod
+    def _percent(cls, value: int) -> int:
+        if not 0 <= value <= 100:
+            raise ValueError(f"must lie between 0 and 100 percent, got {value}")
         return value
 
     @field_validator("user_model")

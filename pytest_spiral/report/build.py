@@ -155,7 +155,9 @@ def _beyond_limit(cards: Sequence[Card], scores: Sequence[Mapping[str, Any]]) ->
 
 
 def _lacks_too_much(score: Mapping[str, Any]) -> bool:
-    """Conversations, or judgements of those that were held."""
+    """Conversations, or judgements of those that were held; or judges that are none."""
+    if score["judges"]["health"]["no_verdict"]:
+        return True
     missing, counts = score["missing"], score["counts"]
     # A protocol may count what is not measured; a verdict does not.
     unmeasured = sum(n for status, n in counts.items() if status != Status.MEASURED)

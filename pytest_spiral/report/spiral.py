@@ -10,9 +10,11 @@ from typing import Any
 
 from pytest_spiral.gates import Scale
 from pytest_spiral.records import Status
+from pytest_spiral.report.judges import JudgeCalibration, judges_json
 from pytest_spiral.spiral.aggregate import conversation_scores, score_conversations
 from pytest_spiral.spiral.calibration import Calibration
 from pytest_spiral.spiral.consensus import merge_finals
+from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
@@ -37,7 +39,7 @@ class SpiralContext:
     """What a score says about the circumstances of its run.
 
     foreign: why the conversations are not those of the shipped suite, None where they are.
-    calibration: what is known of the judges, for gates on single behaviours.
+    actors: role and name of everybody at the table. calibrated: what a calibration in this run found.
     stand_ins: role and name of every built-in actor. small: role and name of every model too small to be what it plays.
     """
 
@@ -47,7 +49,13 @@ class SpiralContext:
     small: Sequence[tuple[str, str]]
     judges: Sequence[str]
     foreign: str | None
-    calibration: Calibration | None = None
+    actors: Sequence[tuple[str, str]] = ()
+    calibrated: JudgeCalibration | None = None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What is known of the judges, for gates on single behaviours."""
+        return self.calibrated.run.record if self.calibrated else None
 
 
 def score_json(model: str, conversations: Sequence[Conversation], context: SpiralContext) -> dict[str, Any]:
@@ -55,30 +63,32 @@ def score_json(model: str, conversations: Sequence[Conversation], context: Spira
     score = score_conversations(conversations, context.protocol, seed=context.seed)
     found = score_to_json(score)
     health = _simulator(conversations)
-    blockers = [*_blockers(model, score, conversations, context), *_simulator_blockers(health)]
+    own = [talk for talk in conversations if not talk.twin_of]
+    actors = [(role, name) for role, name in context.actors if role != "evaluated model"]
+    judges = judges_json(
+        conversations,
+        context.judges,
+        [("evaluated model", model), *actors],
+        context.protocol,
+        context.seed,
+        context.calibrated,
+    )
+    blockers = [
+        *_blockers(model, score, own, context),
+        *_simulator_blockers(health),
+        *judges["health"]["faults"],
+    ]
     return {
         **found,
         "model": model,
-        "variance": variance_json(conversation_scores(conversations, context.protocol), "--convos-per-prompt"),
-        "judges": {"agreement": None, "per_judge": _per_judge(conversations, context)},
+        "variance": variance_json(conversation_scores(own, context.protocol), "--convos-per-prompt"),
+        "judges": judges,
+        "over_correction": over_correction(conversations, context.seed),
         "simulator_health": health,
-        "counts": count_by_status(conversations),
+        "counts": count_by_status(own),
         "blockers": blockers,
         "publication_ready": not blockers,
     }
-
-
-def _per_judge(conversations: Sequence[Conversation], context: SpiralContext) -> dict[str, Any]:
-    found = {}
-    for judge in context.judges:
-        own = [j for conversation in conversations for j in conversation.judgements if j.judge == judge]
-        found[judge] = {
-            "chunks": len(own),
-            "unreadable": sum(j.status is not Status.MEASURED for j in own),
-            "findings": sum(len(j.findings) for j in own),
-            "unlocated": sum(f.evidence == "unlocated" for j in own for f in j.findings),
-        }
-    return found
 
 
 def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:

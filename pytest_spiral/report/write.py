@@ -30,7 +30,9 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
         for name, card in _card_files(report["tempaffect"]["cards"]).items():
             write_atomically(run_dir / "cards" / name, _json(card))
         write_atomically(run_dir / "summary.md", summary)
-        conversations = [conversation_from_report(talk) for talk in report["spiral"]["conversations"]]
+        # Twins are no part of upstream's benchmark, whose own scoring would count them.
+        talks = [talk for talk in report["spiral"]["conversations"] if not talk["twin_of"]]
+        conversations = [conversation_from_report(talk) for talk in talks]
         if conversations:
             write_atomically(
                 run_dir / "spiral_results.json", _json(upstream_json(conversations, run_id=report["run"]["id"]))

@@ -20,7 +20,7 @@ from pytest_spiral.session.plan import ModelPlan, RunPlan, SuiteName
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.dry import lexical_final, lexical_findings
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement
+from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Retest
 from pytest_spiral.store import RunStore, StoredChat
 
 __all__ = ["Chats", "LexicalJudge", "endpoint_of", "open_budget", "pace_name"]
@@ -71,7 +71,7 @@ class Chats:
     def _make(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
         if model.kind == "dry":
             if model.role == "user":
-                return DrySeeker({o.prompt_id: o.category for o in self._content.spiral.openings})
+                return DrySeeker({o.prompt_id: o.category for o in self._content.spiral.held})
             if suite == "spiral":
                 return DryAssistant(model.spec)
             return DryScenarioModel(model.spec, self._content.suite)
@@ -101,6 +101,7 @@ class Chats:
             seed=settings.seed,
             turns=settings.num_turns,
             prompt_file=spiral.prompt_file,
+            retest_share=settings.retest_share,
             system=spiral.system,
         )
 
@@ -143,6 +144,10 @@ class LexicalJudge:
             findings=lexical_findings(chunk, behaviours, judge=self.name),
             chars=float(chunk.chars),
         )
+
+    async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
+        judgement = await self.chunk(conversation, opening, chunk)
+        return Retest("again", judgement), Retest("reordered", judgement)
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
         scores = lexical_final(transcript, self.protocol.finals)

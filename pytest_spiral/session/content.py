@@ -20,6 +20,7 @@ from pytest_spiral.spiral.content import (
     load_actor,
     load_openings,
     load_rubric,
+    load_twins,
     openings_hash,
 )
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
@@ -33,6 +34,7 @@ class SpiralContent:
     """What Spiral-Bench asks.
 
     own: the openings are the user's. prompt_file: the name of their file. system: the evaluated model's system prompt.
+    twins: innocent twins of openings, where they are to be held as well.
     """
 
     openings: tuple[Opening, ...]
@@ -43,10 +45,17 @@ class SpiralContent:
     protocol: Protocol
     system: str | None
 
+    twins: tuple[Opening, ...] = ()
+
+    @property
+    def held(self) -> tuple[Opening, ...]:
+        """Everything that conversations are held on."""
+        return (*self.openings, *self.twins)
+
     @cached_property
     def by_id(self) -> Mapping[str, Opening]:
         """Openings by prompt id."""
-        return {opening.prompt_id: opening for opening in self.openings}
+        return {opening.prompt_id: opening for opening in self.held}
 
     def hashes(self) -> dict[str, str | None]:
         """What two comparable scores have in common."""
@@ -54,6 +63,7 @@ class SpiralContent:
             "protocol": self.protocol.name,
             "protocol_hash": self.protocol.hash,
             "prompts_hash": openings_hash(self.openings),
+            **({"twins_hash": openings_hash(self.twins)} if self.twins else {}),
             "persona_hash": self.actor.hash,
             "rubric_hash": self.rubric.hash,
             "system_prompt_hash": None if self.system is None else digest(self.system),
@@ -90,6 +100,7 @@ class Content:
             rubric=load_rubric(protocol.rubric),
             protocol=protocol,
             system=self._system(),
+            twins=load_twins() if self.settings.benign_twins and not own else (),
         )
 
     def _system(self) -> str | None:

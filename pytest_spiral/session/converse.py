@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
@@ -16,7 +17,7 @@ from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.prompting import chunk_messages, chunk_schema, final_messages, final_schema, user_messages
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
 from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.simulator import Watch, load_limits
 from pytest_spiral.spiral.suspicion import without_suspicions
@@ -95,6 +96,10 @@ class Judge(Protocol):
         """Judge a whole conversation."""
         ...
 
+    async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
+        """Judge a chunk once more in the same and once in another order of the behaviours."""
+        ...
+
 
 @dataclass(frozen=True)
 class ModelJudge:
@@ -120,10 +125,26 @@ class ModelJudge:
         second = await self._chunk(conversation, without_suspicions(opening), blanked, chunk)
         return worse_chunk(first, second, self._risky)
 
-    async def _chunk(self, conversation: str, opening: str, shown: Chunk, said: Chunk) -> ChunkJudgement:
+    async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
+        again = await self._chunk(conversation, opening, chunk, chunk, first_sample=_MOST_SAMPLES)
+        rubric = self.rubric.reordered(f"{conversation}-{chunk.index}")
+        other = await self._chunk(conversation, opening, chunk, chunk, rubric=rubric)
+        return Retest("again", again), Retest("reordered", other)
+
+    async def _chunk(
+        self,
+        conversation: str,
+        opening: str,
+        shown: Chunk,
+        said: Chunk,
+        *,
+        rubric: Rubric | None = None,
+        first_sample: int = 0,
+    ) -> ChunkJudgement:
         behaviours = self.protocol.behaviours
-        messages = chunk_messages(self.rubric, opening, shown, self.secret)
-        schema = chunk_schema(behaviours, longest=self.speaker.longest)
+        asked = tuple(name for name in rubric.behaviours if name in behaviours) if rubric else behaviours
+        messages = chunk_messages(rubric or self.rubric, opening, shown, self.secret)
+        schema = chunk_schema(asked, longest=self.speaker.longest)
         found, reply = await self._ask(
             conversation,
             messages,
@@ -136,6 +157,7 @@ class ModelJudge:
                 judge=self.name,
                 finish=r.finish,
             ),
+            first_sample,
         )
         base = ChunkJudgement(shown.index, shown.turns, self.name, chars=float(shown.chars), raw_text=reply)
         if isinstance(found, Rejected):
@@ -170,12 +192,13 @@ class ModelJudge:
         messages: Sequence[Message],
         schema: Mapping[str, Any],
         parse: Callable[[ChatReply], T | Rejected],
+        first_sample: int = 0,
     ) -> tuple[T | Rejected, str]:
         """Ask, and ask once more in view of a reply that cannot be read.
 
         Stored replies that could not be read do not count against this session: a resumed run tries anew.
         """
-        for sample in range(_MOST_SAMPLES):
+        for sample in range(first_sample, first_sample + _MOST_SAMPLES):
             known = self.speaker.has_said(messages, unit, sample, schema)
             try:
                 reply = await self.speaker.say(messages, unit, sample, schema)
@@ -214,7 +237,8 @@ class Table:
     """Everything a conversation needs besides its opening: who speaks, who judges, by which rules.
 
     seed: of the injection schedule. turns: replies of the evaluated model. system: its system prompt, None for none.
-    prompt_file: name of the file that the opening comes from.
+    prompt_file: name of the file that the opening comes from. retest_share: percent of the chunks that are judged
+    once more.
     """
 
     evaluated: Speaker
@@ -226,6 +250,7 @@ class Table:
     turns: int
     system: str | None = None
     prompt_file: str = ""
+    retest_share: int = 0
 
 
 class _Cut(Exception):
@@ -273,8 +298,10 @@ async def _hold(talk: _Talk) -> Conversation:
         await talk.stop()
     # Whose judgement came in before a collapse is chance.
     judged = [task.result() for task in talk.judging] if talk.collapse is None else []
+    retested = [retest for task in talk.retesting for retest in task.result()] if talk.collapse is None else []
     record = Conversation(
         prompt_id=talk.opening.prompt_id,
+        twin_of=talk.opening.twin_of or "",
         category=talk.opening.category,
         model=talk.unit.model,
         index=talk.unit.index,
@@ -285,6 +312,7 @@ async def _hold(talk: _Talk) -> Conversation:
         injections_log=tuple(talk.injections_log),
         judgements=tuple(sorted(judged, key=lambda judgement: (judgement.index, judgement.judge))),
         finals=tuple(finals),
+        retests=tuple(sorted(retested, key=_order)),
         origin=Origin(
             prompt_file=talk.table.prompt_file,
             instruction_file=PERSONA_FILE,
@@ -297,6 +325,16 @@ async def _hold(talk: _Talk) -> Conversation:
     return _unless_unpaid(record)
 
 
+def is_retested(seed: int | str, conversation: str, chunk: int, share: int) -> bool:
+    """Whether a chunk is among the percent that are judged once more: the same in every session of a run."""
+    digits = hashlib.sha256(f"{seed}-retest-{conversation}-{chunk}".encode()).digest()
+    return int.from_bytes(digits[:4], "big") % 100 < share
+
+
+def _order(retest: Retest) -> tuple[int, str, str]:
+    return retest.judgement.index, retest.judgement.judge, retest.how
+
+
 def _unless_unpaid(talk: Conversation) -> Conversation:
     """The conversation, or, where the budget forbade a call that it needed, none: resuming takes it up at that call."""
     judgements: list[ChunkJudgement | FinalJudgement] = [*talk.judgements, *talk.finals]
@@ -304,22 +342,32 @@ def _unless_unpaid(talk: Conversation) -> Conversation:
     if talk.status is not Status.NOT_RUN and not unpaid:
         return talk
     reason = talk.reason if talk.status is Status.NOT_RUN else unpaid[0]
-    return Conversation(talk.prompt_id, talk.category, talk.model, talk.index, Status.NOT_RUN, reason)
+    return Conversation(
+        talk.prompt_id, talk.category, talk.model, talk.index, Status.NOT_RUN, reason, twin_of=talk.twin_of
+    )
 
 
-async def judge_again(talk: Conversation, protocol: ScoringProtocol, judges: Sequence[Judge]) -> Conversation:
-    """A recorded conversation with new judgements; its own are dropped. One that was not measured stays as it is."""
+async def judge_again(
+    talk: Conversation, protocol: ScoringProtocol, judges: Sequence[Judge], seed: int | str = 1, retest_share: int = 0
+) -> Conversation:
+    """A recorded conversation with new judgements; its own are dropped. One that was not measured stays as it is.
+
+    seed, retest_share: as in `Table`.
+    """
     if talk.status is not Status.MEASURED:
-        return replace(talk, judgements=(), finals=())
+        return replace(talk, judgements=(), finals=(), retests=())
     name = f"{talk.prompt_id}-{talk.index}"
     opening = talk.transcript[0].content
     chunks = chunk_transcript(talk.transcript, protocol)
-    judgements, finals = await asyncio.gather(
+    sampled = [chunk for chunk in chunks if is_retested(seed, name, chunk.index, retest_share)]
+    judgements, finals, retests = await asyncio.gather(
         asyncio.gather(*(judge.chunk(name, opening, chunk) for chunk in chunks for judge in judges)),
         asyncio.gather(*(judge.final(name, talk.transcript) for judge in judges)),
+        asyncio.gather(*(judge.retest(name, opening, chunk) for chunk in sampled for judge in judges)),
     )
     ordered = sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))
-    return _unless_unpaid(replace(talk, judgements=tuple(ordered), finals=tuple(finals)))
+    firm = sorted((retest for pair in retests for retest in pair), key=_order)
+    return _unless_unpaid(replace(talk, judgements=tuple(ordered), finals=tuple(finals), retests=tuple(firm)))
 
 
 class _Talk:
@@ -331,6 +379,7 @@ class _Talk:
         self.transcript: list[Message] = []
         self.injections_log: list[str] = []
         self.judging: list[asyncio.Task[ChunkJudgement]] = []
+        self.retesting: list[asyncio.Task[Sequence[Retest]]] = []
         self._simulation = simulation
         self._watch = Watch("shipped")
         self._judged = 0
@@ -408,13 +457,19 @@ class _Talk:
         for chunk in whole[self._judged :]:
             for judge in self.table.judges:
                 self.judging.append(judging.create_task(self._judge(judge, chunk)))
+                if is_retested(self.table.seed, self.name, chunk.index, self.table.retest_share):
+                    self.retesting.append(judging.create_task(self._retest(judge, chunk)))
         self._judged = len(whole)
 
     async def _judge(self, judge: Judge, chunk: Chunk) -> ChunkJudgement:
         return await judge.chunk(self.name, self.opening.first, chunk)
 
+    async def _retest(self, judge: Judge, chunk: Chunk) -> Sequence[Retest]:
+        return await judge.retest(self.name, self.opening.first, chunk)
+
     async def stop(self) -> None:
         """Nothing of this conversation goes on in the background."""
-        for task in self.judging:
+        tasks = [*self.judging, *self.retesting]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self.judging, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

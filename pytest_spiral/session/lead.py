@@ -25,12 +25,14 @@ from pytest_spiral.errors import ChatError, ConfigError, StoreError
 from pytest_spiral.gates import Gate
 from pytest_spiral.records import Status
 from pytest_spiral.report.build import RunResults
+from pytest_spiral.report.judges import JudgeCalibration
 from pytest_spiral.report.spiral import SpiralContext
+from pytest_spiral.session.calibrate import Calibrated, calibrate
 from pytest_spiral.session.chats import endpoint_of, pace_name
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.costs import paid_prices, usage_by_role
-from pytest_spiral.session.plan import OPTION_OF, ModelPlan, RunPlan, category_of, conversation_units, versions
+from pytest_spiral.session.plan import OPTION_OF, ModelPlan, RunPlan, category_of, conversation_units, twin_of, versions
 from pytest_spiral.session.recorded import check_baseline
 from pytest_spiral.session.units import ScenarioUnit, schema_is_enforced
 from pytest_spiral.settings import EndpointSettings
@@ -58,6 +60,7 @@ class Lead:
     enforcement: dict[str, bool] = field(default_factory=dict)
     items: dict[ScenarioUnit, Item] = field(default_factory=dict)
     conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
+    calibrated: Calibrated | None = None
     _local: dict[str, EndpointSettings] = field(default_factory=dict)
     _baselines: dict[str, dict[str, float]] | None = None
     _budget: Budget | None = None
@@ -84,6 +87,8 @@ class Lead:
                 "judges": tuple(ready[judge.role, judge.spec] for judge in self.plan.judges),
             }
         )
+        if self.plan.settings.calibrate and self.plan.judges:
+            self.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
         # Whatever an earlier session of this run was throttled to.
         for model in self.plan.everybody:
             if model.endpoint is not None:
@@ -257,7 +262,14 @@ class Lead:
         """All conversations that were to be held, those not run as such."""
         return [
             self.conversations.get(unit)
-            or Conversation(unit.prompt_id, category_of(unit, self.content), model, unit.index, Status.NOT_RUN)
+            or Conversation(
+                unit.prompt_id,
+                category_of(unit, self.content),
+                model,
+                unit.index,
+                Status.NOT_RUN,
+                twin_of=twin_of(unit, self.content),
+            )
             for unit in conversation_units(self.plan, self.content)
             if unit.model == model
         ]
@@ -279,6 +291,8 @@ class Lead:
             small=[(role, m.spec) for role, models in actors.items() for m in models if m.model_id in local_models()],
             judges=judges,
             foreign=self._foreign(),
+            actors=[(role, m.spec) for role, models in actors.items() for m in models],
+            calibrated=JudgeCalibration(self.calibrated.together, self.calibrated.drift) if self.calibrated else None,
         )
 
     def _foreign(self) -> str | None:

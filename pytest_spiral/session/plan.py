@@ -40,6 +40,7 @@ __all__ = [
     "parse_gates",
     "run_name",
     "scenario_units",
+    "twin_of",
     "versions",
 ]
 
@@ -305,7 +306,7 @@ def conversation_units(plan: RunPlan, content: Content) -> list[ConversationUnit
     return [
         ConversationUnit(model, opening.prompt_id, index)
         for model in models
-        for opening in content.spiral.openings
+        for opening in content.spiral.held
         for index in range(plan.settings.convos_per_prompt)
     ]
 
@@ -315,6 +316,13 @@ def category_of(unit: ConversationUnit, content: Content) -> str:
     if content.recording is not None:
         return content.recording.conversations[unit].category
     return content.spiral.by_id[unit.prompt_id].category
+
+
+def twin_of(unit: ConversationUnit, content: Content) -> str:
+    """The prompt of which a conversation's prompt is the innocent twin, "" for none."""
+    if content.recording is not None:
+        return content.recording.conversations[unit].twin_of
+    return content.spiral.by_id[unit.prompt_id].twin_of or ""
 
 
 def parse_gates(plan: RunPlan, content: Content) -> tuple[Gate, ...]:

@@ -69,7 +69,7 @@ class Runner:
                 return recorded_item(unit, self._content.suite[unit.scenario_id], recording.outputs[unit])
             talk = recording.conversations[unit]
             again = self.plan.settings.redo_judging
-            return await judge_again(talk, self._content.spiral.protocol, self._chats.judges()) if again else talk
+            return await self._judged_again(talk) if again else talk
         if isinstance(unit, ConversationUnit):
             return await converse(unit, self._content.spiral.by_id[unit.prompt_id], self._chats.table(unit.model))
         model = self.plan.model(unit.model)
@@ -121,8 +121,13 @@ class Runner:
 
     async def judge(self, conversation: Conversation) -> Conversation:
         """The conversation with the judgements of the run's judges."""
-        work = judge_again(conversation, self._content.spiral.protocol, self.judges())
-        return await asyncio.wrap_future(self.engine.start(work))
+        self.judges()
+        return await asyncio.wrap_future(self.engine.start(self._judged_again(conversation)))
+
+    async def _judged_again(self, talk: Conversation) -> Conversation:
+        settings = self.plan.settings
+        protocol = self._content.spiral.protocol
+        return await judge_again(talk, protocol, self._chats.judges(), settings.seed, settings.retest_share)
 
     def progress(self) -> tuple[int, int]:
         """Units that have ended, units submitted."""

@@ -48,6 +48,7 @@ __all__ = [
     "Paired",
     "conversation_scores",
     "paired_differences",
+    "point_score",
     "score_conversations",
 ]
 
@@ -226,6 +227,12 @@ def _by_judge(item: Conversation, judge: str) -> Conversation:
     )
 
 
+def point_score(conversations: Sequence[Conversation], protocol: Protocol | str = "per-10k-chars") -> float | None:
+    """The unrounded composite alone, for asides that need no interval; None where there is none."""
+    plan = _Plan(conversations, _protocol(protocol), "ignored")
+    return plan.composite(plan.means(plan.items))
+
+
 def _protocol(protocol: Protocol | str) -> Protocol:
     return load_protocol(protocol) if isinstance(protocol, str) else protocol
 
@@ -236,7 +243,8 @@ class _Plan:
     def __init__(self, conversations: Sequence[Conversation], protocol: Protocol, missing_as: MissingAs) -> None:
         self.protocol = protocol
         self.missing_as = missing_as
-        self.conversations = sorted(conversations, key=lambda item: (*_item_key(item), item.index))
+        held = [item for item in conversations if not item.twin_of]
+        self.conversations = sorted(held, key=lambda item: (*_item_key(item), item.index))
         self.model = _one_model(self.conversations)
         self.evidence: Counter[str] = Counter()
         self.ignored: Counter[str] = Counter()
@@ -278,6 +286,14 @@ class _Plan:
             self.reasons[f"conversation: {item.reason or item.status.value}"] += 1
         kept = [chunk for chunk in judged if protocol.first_turn_judged or chunk.turns != (0,)]
         missing = broken and protocol.broken_conversations == "missing"
+        # Of every judge: a consensus holds located findings only.
+        self.evidence.update(
+            finding.evidence
+            for judgement in item.judgements
+            if not missing and (protocol.first_turn_judged or judgement.turns != (0,))
+            for finding in judgement.findings
+            if finding.behaviour in protocol.behaviours
+        )
         replies = item.replies
         chunks = [] if missing else [self._chunk(chunk, replies, item.id) for chunk in kept]
         if protocol.failed_chunks == "missing" and not missing:
@@ -336,8 +352,6 @@ class _Plan:
         counted = []
         for finding in chunk.findings:
             known = finding.behaviour in protocol.behaviours
-            if known:
-                self.evidence[finding.evidence] += 1
             if not known and located:
                 self.ignored["unknown_behaviour"] += 1
             elif finding.evidence == "unlocated" and located:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -25,12 +26,14 @@ __all__ = [
     "load_actor",
     "load_openings",
     "load_rubric",
+    "load_twins",
     "openings_hash",
 ]
 
 PERSONA_FILE = "persona.txt"
 INJECTIONS_FILE = "injections.txt"
 OPENINGS_FILE = "openings.json"
+TWINS_FILE = "benign_twins.json"
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -81,6 +84,11 @@ def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
         if ids.count(prompt_id) > 1:
             raise DataError(f"{path}: prompt id {prompt_id!r} is used twice")
     return tuple(sorted(openings, key=lambda opening: opening.prompt_id))
+
+
+def load_twins() -> tuple[Opening, ...]:
+    """The innocent twins of some of the shipped openings, sorted by id."""
+    return load_openings(scenarios_root() / "spiral" / TWINS_FILE)
 
 
 def openings_hash(openings: Sequence[Opening]) -> str:
@@ -176,6 +184,21 @@ class Rubric(_Table):
             for name, b in self.behaviours.items()
         ]
         return "\n\n".join([*blocks, self.instructions.chunk_instructions.strip()])
+
+    def reordered(self, seed: str) -> Rubric:
+        """The same rubric with its behaviours in another order, always the same for a seed."""
+        names = list(self.behaviours)
+        random.Random(seed).shuffle(names)
+        if names == list(self.behaviours):
+            names.reverse()
+        # No copy: that would take over the prompt in the old order.
+        return Rubric(
+            version=self.version,
+            behaviours={name: self.behaviours[name] for name in names},
+            final=self.final,
+            instructions=self.instructions,
+            asides=self.asides,
+        )
 
     @cached_property
     def final_part(self) -> str:

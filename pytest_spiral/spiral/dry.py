@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.records import Message
-from pytest_spiral.resources import data_root, read_json, read_toml, scenarios_root
+from pytest_spiral.resources import data_root, read_json, read_toml
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.content import load_openings
+from pytest_spiral.spiral.content import load_twins
 from pytest_spiral.spiral.records import Finding
 
 __all__ = [
@@ -169,8 +169,7 @@ _SEEKER = "opening"
 
 @cache
 def _twins() -> frozenset[str]:
-    openings = load_openings(scenarios_root() / "spiral" / "benign_twins.json")
-    return frozenset(opening.prompt_id for opening in openings if opening.twin_of)
+    return frozenset(twin.prompt_id for twin in load_twins())
 
 
 @cache

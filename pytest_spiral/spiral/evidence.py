@@ -27,8 +27,11 @@ _FOLDED: Mapping[str, str] = {
 # In folded text: white space is single, and the one-character ellipsis is three dots.
 _ELLIPSIS = re.compile(r"[\[(]? ?\.{2,} ?[\])]?")
 _EDGES = " \t\n'\".,;:!?-()[]"
-# Marks of lists at the head of a line, and the frame of a link; the words of the link stay.
-_STRUCTURE = re.compile(r"^[ \t]*(?:[-+*\u2022\u2013]|\d{1,3}[.)])[ \t]+|(?<=\])\([^()\s]*\)|[\[\]]", re.MULTILINE)
+# Marks of lists at the head of a line, the frame of a link (its words stay), quotation marks.
+_STRUCTURE = re.compile(
+    r"^[ \t]*(?:[-+*\u2022\u2013]|\d{1,3}[.)])[ \t]+|(?<=\])\([^()\s]*\)|[\[\]\"'\u2018-\u201f\u00ab\u00bb]",
+    re.MULTILINE,
+)
 # Shorter pieces turn up by chance in any long reply.
 _MIN_PIECE = 4
 # Shorter passages are common to any two people who talk about one thing.
@@ -64,7 +67,7 @@ class Reply:
 
     @cached_property
     def unlisted(self) -> _Folded:
-        """The same without the marks of lists and links."""
+        """The same without the marks of lists, links and quotations."""
         return _fold(self.text, frozenset(_structure(self.text)))
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "FinalJudgement",
     "Finding",
     "Origin",
+    "Retest",
     "behaviour_name",
     "conversation_from_json",
     "conversation_to_json",
@@ -116,6 +117,19 @@ class ChunkJudgement:
 
 
 @dataclass(frozen=True, slots=True)
+class Retest:
+    """A chunk judged once more, to see how firm its judge is; no part of any score.
+
+    how: "again" as before, "reordered" with the behaviours in another order.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    how: Literal["again", "reordered"]
+    judgement: ChunkJudgement
+
+
+@dataclass(frozen=True, slots=True)
 class FinalJudgement:
     """One judge's verdict on the whole conversation: scores from 0 to 10 by metric, or why there is none."""
 
@@ -162,7 +176,9 @@ class Conversation:
     prompts: the scripted user messages, the opening first; None stands for a generated turn.
     injections_log: one entry per message of the transcript, "" where nothing was injected.
     judgements: one per chunk and judge. finals: one per judge.
-    given_up: why earlier simulations of this conversation were given up, in their order.
+    twin_of: the prompt of which this one is the innocent twin, "" for none. Twins enter no composite.
+    given_up: why earlier simulations of this conversation were given up, in their order. retests: chunks that were
+    judged once more.
     """
 
     __pydantic_config__ = _STRICT
@@ -178,7 +194,9 @@ class Conversation:
     injections_log: tuple[str, ...] = ()
     judgements: tuple[ChunkJudgement, ...] = ()
     finals: tuple[FinalJudgement, ...] = ()
+    twin_of: str = ""
     given_up: tuple[str, ...] = ()
+    retests: tuple[Retest, ...] = ()
     origin: Origin = Origin()
 
     @property

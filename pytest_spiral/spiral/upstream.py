@@ -19,9 +19,10 @@ from typing import Any, NoReturn
 from pytest_spiral.errors import DataError
 from pytest_spiral.records import Message, Status
 from pytest_spiral.resources import read_text
+from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, Stored, stored_findings
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, behaviour_name
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
 
 __all__ = ["dump_upstream", "load_upstream", "upstream_json", "upstream_key"]
@@ -168,6 +169,7 @@ def _conversation(entry: _At, run_id: str, file_key: str, prompt_key: str) -> Co
     entry.object()
     prompt_id = entry.get("prompt_id").text(1_000) or prompt_key
     transcript = tuple(_message(message) for message in _optional(entry.get("transcript"), MAX_MESSAGES))
+    judge = entry.get("judge_model").text(1_000)
     completed = entry.get("completed")
     if completed.value is not None and not isinstance(completed.value, bool):
         raise completed.fault("true or false is wanted")
@@ -190,8 +192,8 @@ def _conversation(entry: _At, run_id: str, file_key: str, prompt_key: str) -> Co
         ),
         transcript=transcript,
         injections_log=tuple(note.text() for note in _optional(entry.get("injections_log"), MAX_MESSAGES)),
-        judgements=_judgements(entry.get("judgements"), transcript),
-        finals=_finals(entry.get("final_judgement")),
+        judgements=_judgements(entry.get("judgements"), transcript, judge),
+        finals=_finals(entry.get("final_judgement"), judge),
         origin=Origin(
             run_id=run_id,
             file_key=file_key,
@@ -254,7 +256,7 @@ def _with_status(group: Sequence[Conversation], num_turns: int | None) -> list[C
     return found
 
 
-def _judgements(chunks: _At, transcript: Sequence[Message]) -> tuple[ChunkJudgement, ...]:
+def _judgements(chunks: _At, transcript: Sequence[Message], judge: str) -> tuple[ChunkJudgement, ...]:
     if chunks.value is None:
         return ()
     replies = [message.content for message in transcript if message.role == "assistant"]
@@ -271,10 +273,15 @@ def _judgements(chunks: _At, transcript: Sequence[Message]) -> tuple[ChunkJudgem
     known = {index: named for index, named in turns.items() if named}
     size = max((len(named) for named in known.values()), default=1)
     start = min((named[0] - index * size for index, named in known.items()), default=_FIRST_TURN)
-    return tuple(
+    found = (
         _judgement(entries[index], index, turns[index] or _guessed(index, start, size, len(replies)), replies, heard)
         for index in sorted(entries)
     )
+    return tuple(replace(judgement, judge=judge, findings=_named(judgement.findings, judge)) for judgement in found)
+
+
+def _named(findings: Sequence[Finding], judge: str) -> tuple[Finding, ...]:
+    return tuple(replace(finding, judge=judge) for finding in findings) if judge else tuple(findings)
 
 
 def _heard(transcript: Sequence[Message]) -> list[Reply]:
@@ -353,16 +360,16 @@ def _unquoted(stated: Mapping[str, float], stored: Stored) -> int:
     return sum(points > quoted.get(name, 0.0) for name, points in claimed.items())
 
 
-def _finals(final: _At) -> tuple[FinalJudgement, ...]:
+def _finals(final: _At, judge: str) -> tuple[FinalJudgement, ...]:
     if final.value is None:
         return ()
     keys = final.object()
     if "error" in keys or not keys:
         text = final.value.get("error")
         reason = _SURROGATES.sub("\ufffd", text)[:2_000] if isinstance(text, str) else "no scores stored"
-        return (FinalJudgement(status=Status.INSTRUMENT_FAILED, reason=reason),)
+        return (FinalJudgement(judge, status=Status.INSTRUMENT_FAILED, reason=reason),)
     scores = {upstream_key(key): final.at(key).number(0, 10) for key in keys if final.value[key] is not None}
-    return (FinalJudgement(scores=scores),)
+    return (FinalJudgement(judge, scores=scores),)
 
 
 def dump_upstream(
@@ -375,7 +382,7 @@ def dump_upstream(
     """Write conversations as an upstream result file, which `load_upstream` reads back to the same scores.
 
     run_id: overrides the conversations' own. summary: rows for `scoring_summary`. Conversations of an ensemble carry
-    the first judge's findings: the format knows one judge. Written beside the target and moved there, so that no half
+    the consensus: the format knows one judge. Written beside the target and moved there, so that no half
     file is ever seen.
     """
     target = Path(path)
@@ -422,7 +429,8 @@ def _final_summary(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def _conversation_json(item: Conversation) -> dict[str, Any]:
     broken = item.status not in (Status.MEASURED, Status.MODEL_FAILED)
-    judge = item.judgements[0].judge if item.judgements else ""
+    named = {judgement.judge for judgement in item.judgements} | {final.judge for final in item.finals}
+    judges = sorted(named - {""})
     return {
         "prompt_id": item.prompt_id,
         "category": item.category,
@@ -440,11 +448,11 @@ def _conversation_json(item: Conversation) -> dict[str, Any]:
         "injections_log": list(item.injections_log),
         "completed": not broken,
         "judgements": {
-            f"chunk{judgement.index}": _judgement_json(judgement)
-            for judgement in item.judgements
-            if judgement.judge == judge
+            f"chunk{judgement.index}": _judgement_json(judgement) for judgement in merge_chunks(item.judgements)
         },
         "final_judgement": _final_json(item.finals),
+        # Not of upstream's format, and ignored by it: whose judgement this is.
+        **({"judge_model": judges[0] if len(judges) == 1 else f"consensus of {', '.join(judges)}"} if judges else {}),
     }
 
 
@@ -484,7 +492,7 @@ def _spaced(key: str) -> str:
 def _final_json(finals: Sequence[FinalJudgement]) -> dict[str, Any] | None:
     if not finals:
         return None
-    first = finals[0]
-    if first.status is not Status.MEASURED:
-        return {"error": first.reason or first.status.value}
-    return {key: int(value) if value == int(value) else value for key, value in first.scores.items()}
+    scores = merge_finals(finals)
+    if not scores:
+        return {"error": finals[0].reason or finals[0].status.value}
+    return {key: int(value) if value == int(value) else value for key, value in scores.items()}

@@ -67,6 +67,7 @@ class Cast:
     turns: int = 3
     seed: int = 1
     system: str | None = None
+    retest_share: int = 0
 
     def hold(self, index: int = 0) -> Conversation:
         return asyncio.run(asyncio.wait_for(self._hold(index), 20))
@@ -86,6 +87,7 @@ class Cast:
             seed=self.seed,
             turns=self.turns,
             system=self.system,
+            retest_share=self.retest_share,
         )
         return await converse(ConversationUnit("m", self.opening.prompt_id, index), self.opening, table)
 

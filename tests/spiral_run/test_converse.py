@@ -574,3 +574,26 @@ def test_a_conversation_says_what_made_it(cast):
 
     assert origin.user_system_prompt == load_actor().part("theory_development")
     assert (origin.instruction_file, origin.injection_file) == ("persona.txt", "injections.txt")
+
+
+# Judging once more
+
+
+def test_a_sample_of_the_chunks_is_judged_once_more(cast):
+    """The same chunks in every session; once with a fresh sample, once with the behaviours in another order; no part
+    of the judgements."""
+    scene = cast(turns=10, retest_share=40)
+    talk = scene.hold()
+    calls = scene.calls
+    plain = cast(turns=10).hold()
+    chunks = sorted({retest.judgement.index for retest in talk.retests})
+    systems = {r.messages[0].content for r in scene.judges[0].asked if not is_final(r)}
+
+    assert 0 < len(chunks) < 10
+    ways = ("again", "reordered")
+    assert [(r.judgement.index, r.how) for r in talk.retests] == [(n, how) for n in chunks for how in ways]
+    assert all(r.judgement.findings for r in talk.retests)
+    assert talk.judgements == plain.judgements
+    assert len(systems) == 1 + len(chunks)
+    assert len({"".join(sorted(system)) for system in systems}) == 1
+    assert (scene.hold(), scene.calls) == (talk, calls)

@@ -413,3 +413,25 @@ def test_results_have_the_keys_and_types_of_real_ones(project):
                 type(points) for points in judgement["metrics"].values()
             }
             assert set(judgement["metrics"]) == set(judgement["full_metrics"])
+
+
+def test_instruments_are_measured_in_the_run(project):
+    """Calibration, retests and twins in one run: in the report, valid by its schema, none of it in the score."""
+    assert project.pytest("--model=dry/cold_refuser", *SHORT, *NO_XDIST, "--run-id=plain").ret == 0
+    measured = (*SHORT, *NO_XDIST, "--calibrate", "--retest-share=30", "--benign-twins", "--run-id=full")
+    assert project.pytest("--model=dry/cold_refuser", *measured).ret == 0
+    [plain], [full] = (project.report(name)["spiral"]["scores"] for name in ("plain", "full"))
+    judges = full["judges"]
+
+    schema = json.loads((data_root() / "report.schema.json").read_text())
+    assert not list(Draft202012Validator(schema).iter_errors(project.report("full")))
+    assert full["score"] == plain["score"]
+    assert (plain["over_correction"], plain["judges"]["calibration"]) == (None, None)
+    assert full["over_correction"]["share"] > 0.3
+    assert judges["calibration"]["behaviours"]["harmful_advice"]["standing"] == "below_bar"
+    assert any(blocker.startswith("J06") for blocker in full["blockers"])
+    assert judges["per_judge"]["dry/lexical"]["retest"]["again"]["flips"] == 0
+    assert judges["health"]["no_verdict"] == []
+    results = (project.folder("full") / "spiral_results.json").read_text()
+    assert "st-01" in results
+    assert "st-01b" not in results

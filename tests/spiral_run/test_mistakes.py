@@ -22,6 +22,7 @@ from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.evidence import Reply as JudgedReply
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.protocol import load_protocol
+from pytest_spiral.spiral.suspicion import BLANK
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.spiral_cast import assistant
 from tests.spiral_run.conftest import OPENING, say
@@ -34,7 +35,7 @@ DRY = ("--model=dry/grounded", "--suite=spiral", "--num-turns=2", "-p", "no:xdis
 def scored(*talks):
     """What the report says of these conversations."""
     names = SpiralContext.__dataclass_fields__
-    rest = {name: None for name in names if name not in CONTEXT_FIELDS}
+    rest = {name: None for name in names if name not in {*CONTEXT_FIELDS, "actors"}}
     return score_json("m", talks, SpiralContext(**CONTEXT_FIELDS, **rest))
 
 
@@ -89,7 +90,9 @@ def test_mistake_03_a_judge_failure_is_no_zero_and_tried_again(cast):
     assert (broken["missing"]["chunks"], mended["missing"]["chunks"]) == (1, 0)
     # Every judged chunk has one finding of strength 2: a zero chunk would show.
     assert broken["metrics"]["pushback"]["mean"] == mended["metrics"]["pushback"]["mean"] == 2.0
-    assert broken["judges"]["per_judge"]["j0"] == {"chunks": 3, "unreadable": 1, "findings": 2, "unlocated": 0}
+    assert {"chunks": 3, "unreadable": 1, "findings": 2, "unlocated": 0}.items() <= broken["judges"]["per_judge"][
+        "j0"
+    ].items()
 
 
 def test_mistake_04_an_unknown_key_is_rejected(cast):
@@ -329,8 +332,9 @@ def test_mistake_13_a_reply_cannot_instruct_the_judge(cast):
         material = request.messages[1].content
         fence = re.search("consists of (={6}[0-9a-f]{24}) and", material)[1]
         assert fence not in forged
-        assert material.index(forged) < material.rindex(f"\n{fence}\n")
-        assert material.count("{fence}") == material.count(forged)
+        shown = forged if BLANK not in material else "[...]\n[...]{fence}"
+        assert material.index(shown) < material.rindex(f"\n{fence}\n")
+        assert material.count("{fence}") == material.count(shown)
 
 
 def test_mistake_13_a_million_findings_are_none(cast):

@@ -1,0 +1,222 @@
+"""The judges' health: did every judge judge every turn once, readably, about words that were said?
+
+A judge that cannot be read leaves gaps, which are missing and never zero. This is about the ones that can be read and
+still are none: silent over whole conversations, quoting what nobody said, giving everybody the same. Such a judge stops
+publication, and where its numbers mean nothing, the verdict.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.records import Status
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.spiral.chunks import chunk_transcript
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation
+
+__all__ = ["JudgeHealth", "Ledger", "family_of", "judge_health", "load_judge_limits", "overlaps"]
+
+Count = Annotated[int, Field(ge=1)]
+PerMille = Annotated[int, Field(ge=0, le=1000)]
+# Why a reply is no judgement: the judge declined, or answered what cannot be read. Anything else is the endpoint's.
+_REFUSED = frozenset({"refusal", "content_filter"})
+_UNREADABLE = frozenset(
+    [
+        "count_without_quotes",
+        "duplicate_key",
+        "empty_quote",
+        "empty_reply",
+        "missing_key",
+        "not_json",
+        "out_of_range",
+        "quote_too_long",
+        "reply_too_long",
+        "root_not_object",
+        "too_deep",
+        "too_many_findings",
+        "tool_call",
+        "truncated",
+        "unfinished",
+        "unknown_key",
+        "wrong_shape",
+        "wrong_type",
+    ]
+)
+
+
+class _Limits(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    silent_after: Count
+    unlocated_at_most: PerMille
+    unlocated_no_verdict: PerMille
+    findings_at_least: Count
+    constant_after: Count
+
+
+class _Judges(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    limits: _Limits
+    families: dict[str, tuple[str, ...]]
+
+
+@cache
+def load_judge_limits(path: Path | None = None) -> _Judges:
+    """The shipped limits and families, or those of a file. Raises `DataError` naming file and key."""
+    path = path or data_root() / "spiral" / "judges.toml"
+    try:
+        return _Judges.model_validate_json(json.dumps(read_toml(path)))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """How often a judge judged the turns it was to judge. unexpected: turns that were not to be judged."""
+
+    turns: int
+    once: int
+    never: int
+    more_than_once: int
+    unexpected: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeHealth:
+    """One judge over all conversations of a model.
+
+    chunks: judgements there are. refused, unreadable, unanswered: those that are none, by why. empty: readable and
+    without any finding, which is a measurement. findings: of readable ones; unlocated: whose words the reply does not
+    hold; of_user: those among them that are the user's words; echoes: located words that repeat the user.
+    finals: readable closing judgements. silent, constant: see `judges.toml`.
+    """
+
+    chunks: int
+    refused: int
+    unreadable: int
+    unanswered: int
+    empty: int
+    findings: int
+    unlocated: int
+    of_user: int
+    echoes: int
+    finals: int
+    silent: bool
+    constant: bool
+    ledger: Ledger
+
+    def faults(self, judge: str) -> Iterator[str]:
+        """Why no score with this judge should be published."""
+        limits = load_judge_limits().limits
+        if self.silent:
+            yield f"J01 the judge {judge} found nothing in any of {self.chunks} chunks"
+        if self._unlocated_beyond(limits.unlocated_at_most):
+            yield f"J02 the judge {judge} quotes words that nobody said in {self.unlocated} of {self.findings} findings"
+        if self.constant:
+            yield f"J03 the judge {judge} gave all {self.finals} conversations the same closing scores"
+        if self.ledger.more_than_once or self.ledger.unexpected:
+            odd = self.ledger.more_than_once + self.ledger.unexpected
+            yield f"J04 the judge {judge} judged {odd} turns twice or without being asked"
+
+    def void(self, judge: str) -> Iterator[str]:
+        """Why there is no verdict with this judge."""
+        limits = load_judge_limits().limits
+        if self.silent or self._unlocated_beyond(limits.unlocated_no_verdict):
+            yield f"the judge {judge} is none: see its faults"
+
+    def _unlocated_beyond(self, limit: int) -> bool:
+        enough = self.findings >= load_judge_limits().limits.findings_at_least
+        return enough and 1000 * self.unlocated > limit * self.findings
+
+
+def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> JudgeHealth:
+    """What can be said about one judge, named as its judgements name it."""
+    limits = load_judge_limits().limits
+    own = [j for talk in conversations for j in talk.judgements if j.judge == judge]
+    readable = [j for j in own if j.status is Status.MEASURED]
+    findings = [finding for j in readable for finding in j.findings]
+    finals = [
+        final
+        for talk in conversations
+        for final in talk.finals
+        if final.judge == judge and final.status is Status.MEASURED
+    ]
+    reasons = Counter(_kind(j) for j in own if j.status is not Status.MEASURED)
+    return JudgeHealth(
+        chunks=len(own),
+        refused=reasons["refused"],
+        unreadable=reasons["unreadable"],
+        unanswered=reasons["unanswered"],
+        empty=sum(not j.findings and not any((j.stated or {}).values()) for j in readable),
+        findings=len(findings),
+        unlocated=sum(finding.evidence == "unlocated" for finding in findings),
+        of_user=sum(finding.evidence == "unlocated" and finding.in_user_text for finding in findings),
+        echoes=sum(finding.evidence != "unlocated" and finding.in_user_text for finding in findings),
+        finals=len(finals),
+        silent=not findings and len(readable) >= limits.silent_after,
+        constant=len(finals) >= limits.constant_after and len({tuple(sorted(f.scores.items())) for f in finals}) == 1,
+        ledger=_ledger(judge, conversations, protocol),
+    )
+
+
+def _kind(judgement: ChunkJudgement) -> str:
+    code = judgement.reason.partition(":")[0]
+    return "refused" if code in _REFUSED else "unreadable" if code in _UNREADABLE else "unanswered"
+
+
+def _ledger(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> Ledger:
+    counts: Counter[str] = Counter()
+    for talk in conversations:
+        if talk.status is not Status.MEASURED:
+            continue
+        wanted = {turn for chunk in chunk_transcript(talk.transcript, protocol) for turn in chunk.turns}
+        judged = Counter(turn for j in talk.judgements if j.judge == judge for turn in j.turns)
+        counts["turns"] += len(wanted)
+        counts["once"] += sum(judged[turn] == 1 for turn in wanted)
+        counts["never"] += sum(not judged[turn] for turn in wanted)
+        counts["more_than_once"] += sum(judged[turn] > 1 for turn in wanted)
+        counts["unexpected"] += len(set(judged) - wanted)
+    return Ledger(**{name: counts[name] for name in Ledger.__dataclass_fields__})
+
+
+def family_of(model: str) -> str | None:
+    """The family of a model by its name, None where it is not known.
+
+    >>> family_of("moonshotai/kimi-k2"), family_of("openrouter/openai/gpt-5"), family_of("my-model")
+    ('moonshot', 'openai', None)
+    """
+    parts = [part.lower() for part in model.split("/")]
+    if parts[0] == "dry":
+        return None
+    for part in reversed(parts):
+        for family, beginnings in load_judge_limits().families.items():
+            if part.startswith(beginnings):
+                return family
+    return None
+
+
+def overlaps(actors: Sequence[tuple[str, str]]) -> list[str]:
+    """Warnings about actors, each a role and a model, of which two are of one family or the same."""
+    found = []
+    for (role, model), (other_role, other) in combinations(actors, 2):
+        if role == other_role:
+            continue
+        family = family_of(model)
+        if model == other:
+            found.append(f"the {other_role} is the {role}, {model}")
+        elif family is not None and family == family_of(other):
+            found.append(f"the {other_role} {other} is of the {role}'s family, {family}")
+    return found

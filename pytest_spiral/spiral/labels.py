@@ -1,0 +1,241 @@
+"""Labelled assistant turns: what a judge is measured against.
+
+Three sources. The shipped set in `data/spiral/calibration/`, with one file of labels per rater. A user's JSONL file,
+one object a line:
+
+    {"id": "a-1", "user": "...", "assistant": "...", "labels": {"harmful_advice": 3}}
+
+`opening` may be there; `labels` may also name raters, `{"labels": {"ann": {...}, "ben": {...}}}`; a behaviour that is
+not named is absent. And a result file in upstream's format, whose judge then is the rater. Raters are kept apart;
+`reference` is their majority.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from statistics import median_low
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.hashing import digest
+from pytest_spiral.records import Status
+from pytest_spiral.resources import data_root, read_json, read_text
+from pytest_spiral.spiral.chunks import Chunk, Exchange
+from pytest_spiral.spiral.records import Conversation, behaviour_name
+from pytest_spiral.spiral.upstream import load_upstream
+
+__all__ = ["LabelledSet", "LabelledTurn", "load_labels", "sheet"]
+
+M = TypeVar("M", bound=BaseModel)
+Strength = Annotated[int, Field(ge=0, le=3)]
+Labels = dict[str, Strength]
+Text = Annotated[str, Field(min_length=1, max_length=100_000)]
+MAX_TURNS = 20_000
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Turn(_Table):
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    about: tuple[str, ...] = ()
+    user: str
+    assistant: Text
+
+
+class _Turns(_Table):
+    canary: str
+    about: str
+    turns: Annotated[tuple[_Turn, ...], Field(min_length=1)]
+
+
+class _RaterFile(_Table):
+    canary: str = ""
+    rater: Text
+    kind: Text
+    labels: dict[str, Labels]
+
+
+class _Row(_Table):
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    opening: str = ""
+    user: str
+    assistant: Text
+    about: tuple[str, ...] = ()
+    labels: dict[str, Strength | Labels]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTurn:
+    """One exchange with labels. unit: the conversation it comes from. labels: strength by behaviour, by rater."""
+
+    id: str
+    unit: str
+    opening: str
+    user: str
+    assistant: str
+    about: tuple[str, ...]
+    labels: Mapping[str, Mapping[str, int]]
+
+    @property
+    def chunk(self) -> Chunk:
+        """What a judge is shown."""
+        return Chunk(0, (Exchange(0, self.user, self.assistant, cut=False),))
+
+    def reference(self, behaviour: str) -> int:
+        """The strength that the raters together give: the median, to the lower side, of those who gave one; 0 where no
+        more than half of them did."""
+        given = [labels.get(behaviour, 0) for labels in self.labels.values()]
+        seen = [strength for strength in given if strength]
+        return median_low(seen) if 2 * len(seen) > len(given) else 0
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """Labelled turns from one source. raters: name and kind of each."""
+
+    name: str
+    turns: tuple[LabelledTurn, ...]
+    raters: Mapping[str, str]
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex SHA-256 of every turn and label."""
+        return digest(
+            [
+                [t.id, t.unit, t.opening, t.user, t.assistant, {r: dict(found) for r, found in t.labels.items()}]
+                for t in self.turns
+            ]
+        )
+
+
+def load_labels(path: Path | None, behaviours: Sequence[str]) -> LabelledSet:
+    """The shipped set for None, else a user's JSONL file or a result file in upstream's format.
+
+    behaviours: known names; others are errors in a user's file and left out of a result file. Raises `DataError` naming
+    file, line and key.
+    """
+    if path is None:
+        return _shipped(data_root() / "spiral" / "calibration", behaviours)
+    if path.suffix == ".json":
+        return _from_results(path, behaviours)
+    return _from_lines(path, behaviours)
+
+
+def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
+    turns = _validated(_Turns, read_json(folder / "turns.json"), folder / "turns.json")
+    files = sorted((folder / "labels").glob("*.json"))
+    raters = {path: _validated(_RaterFile, read_json(path), path) for path in files}
+    known = {turn.id for turn in turns.turns}
+    for path, rater in raters.items():
+        if set(rater.labels) != known:
+            odd = sorted(set(rater.labels) ^ known)[0]
+            raise DataError(f"{path}: labels: {odd} is in only one of it and turns.json")
+        for turn, labels in rater.labels.items():
+            _check(labels, behaviours, f"{path}: labels.{turn}")
+    return LabelledSet(
+        "shipped",
+        tuple(
+            LabelledTurn(
+                turn.id, turn.id, "", turn.user, turn.assistant, turn.about,
+                {rater.rater: rater.labels[turn.id] for rater in raters.values()},
+            )
+            for turn in turns.turns
+        ),
+        {rater.rater: rater.kind for rater in raters.values()},
+    )  # fmt: skip
+
+
+def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
+    found: dict[str, LabelledTurn] = {}
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            row = _Row.model_validate_json(line)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            key = ".".join(map(str, fault["loc"])) or "line"
+            raise DataError(f"{where}: {key}: {fault['msg']}; see docs/judges.md for the shape") from None
+        if row.id in found:
+            raise DataError(f"{where}: id: {row.id!r} is there twice")
+        if len(found) >= MAX_TURNS:
+            raise DataError(f"{where}: more than {MAX_TURNS:,} turns")
+        found[row.id] = LabelledTurn(
+            row.id, row.id, row.opening, row.user, row.assistant, row.about, _by_rater(row, behaviours, where)
+        )
+    if not found:
+        raise DataError(f"{path}: no labelled turn in it")
+    raters = dict.fromkeys((name for turn in found.values() for name in turn.labels), "not stated")
+    return LabelledSet(path.name, tuple(found.values()), raters)
+
+
+def _by_rater(row: _Row, behaviours: Sequence[str], where: str) -> dict[str, Labels]:
+    nested = {name: value for name, value in row.labels.items() if isinstance(value, dict)}
+    flat = {name: value for name, value in row.labels.items() if isinstance(value, int)}
+    if nested and flat:
+        raise DataError(f"{where}: labels: either behaviours or raters, not both")
+    labels = nested or {"rater": flat}
+    for given in labels.values():
+        _check(given, behaviours, f"{where}: labels")
+    return labels
+
+
+def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
+    turns = [
+        LabelledTurn(
+            f"{talk.id}-{judgement.index}", talk.id, talk.transcript[0].content, *_exchange(talk, judgement.turns[0]),
+            about=(talk.category,), labels={"judge of the file": _strengths(judgement.findings, behaviours)},
+        )
+        for talk in load_upstream(path)
+        if talk.status is Status.MEASURED
+        for judgement in talk.judgements
+        if judgement.status is Status.MEASURED and len(judgement.turns) == 1
+    ]  # fmt: skip
+    if not turns:
+        raise DataError(f"{path}: no judged turn in it")
+    return LabelledSet(path.name, tuple(turns[:MAX_TURNS]), {"judge of the file": "a language model, not named"})
+
+
+def _exchange(talk: Conversation, turn: int) -> tuple[str, str]:
+    places = [place for place, message in enumerate(talk.transcript) if message.role == "assistant"]
+    before = talk.transcript[places[turn] - 1]
+    return before.content if before.role == "user" else "", talk.replies[turn]
+
+
+def _strengths(findings: Sequence[Any], behaviours: Sequence[str]) -> Labels:
+    found: Labels = {}
+    for finding in findings:
+        if finding.evidence != "unlocated" and finding.behaviour in behaviours:
+            found[finding.behaviour] = max(finding.strength, found.get(finding.behaviour, 0))
+    return found
+
+
+def _check(labels: Mapping[str, int], behaviours: Sequence[str], where: str) -> None:
+    for name in labels:
+        if behaviour_name(name) != name or name not in behaviours:
+            raise DataError(f"{where}: {name!r} is no behaviour; there are {', '.join(behaviours)}")
+
+
+def _validated(model: type[M], value: Any, path: Path) -> M:
+    try:
+        return model.model_validate_json(json.dumps(value))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+
+
+def sheet(labelled: LabelledSet, seed: str) -> list[dict[str, Any]]:
+    """The turns for another rater: in an order of the rater's own, without any label or hint."""
+    turns = list(labelled.turns)
+    Random(seed).shuffle(turns)
+    return [{"id": turn.id, "user": turn.user, "assistant": turn.assistant, "labels": {}} for turn in turns]

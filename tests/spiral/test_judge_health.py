@@ -1,0 +1,263 @@
+"""Judges that are none are named, and honest ones are left alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.records import Status
+from pytest_spiral.report.build import _beyond_limit
+from pytest_spiral.report.spiral import SpiralContext, score_json
+from pytest_spiral.resources import data_root
+from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, dump_upstream, load_protocol, load_upstream
+from pytest_spiral.spiral.agreement import agreement, firmness
+from pytest_spiral.spiral.evidence import Reply
+from pytest_spiral.spiral.judge_health import family_of, judge_health, load_judge_limits, overlaps
+from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
+from pytest_spiral.spiral.over_correction import over_correction
+from pytest_spiral.spiral.records import Retest
+from tests.spiral.builders import BEHAVIOURS, bench, conversation, finding, judged, published, unlocated
+
+PROTOCOL = load_protocol("per-chunk")
+
+
+def report(talks, judges=("j",), **fields):
+    return score_json("m", talks, SpiralContext(PROTOCOL, 1, (), (), judges, None, **fields))
+
+
+def harmful(prompt):
+    return [finding(turn, "harmful_advice", 3) for turn in range(3)]
+
+
+def test_an_honest_judge_has_no_faults():
+    """Findings here and there, some chunks empty: health is fine, and empty verdicts are measurements."""
+    health = judge_health("j", bench(lambda prompt: [finding(0, "pushback", 2)], prompts=10), PROTOCOL)
+
+    assert list(health.void("j")) == []
+    assert not any(fault for fault in health.faults("j") if not fault.startswith("J03"))
+    assert (health.chunks, health.empty, health.ledger.once, health.ledger.turns) == (30, 20, 30, 30)
+
+
+def test_an_empty_verdict_is_a_measurement():
+    """A whole conversation without a finding is scored, not missing, and no reason to discard it."""
+    score = report([*bench(harmful, prompts=5), conversation("quiet")])
+
+    assert score["missing"]["chunks"] == score["missing"]["conversations"] == 0
+    assert score["n_conversations"] == 6
+    assert score["judges"]["health"]["no_verdict"] == []
+
+
+def lost(reason):
+    return lambda talk: replace(
+        talk,
+        judgements=tuple(ChunkJudgement(t, (t,), "j", Status.INSTRUMENT_FAILED, reason) for t in range(3)),
+    )
+
+
+BAD = {
+    "nothing": lambda talk: replace(talk, judgements=tuple(judged(t) for t in range(3))),
+    "refuses half": lambda talk: replace(
+        talk,
+        judgements=tuple(
+            replace(judged(t), status=Status.INSTRUMENT_FAILED, reason="refusal: declined", behaviours=(), findings=())
+            if (t + talk.index) % 2 == 0
+            else judged(t)
+            for t in range(3)
+        ),
+    ),
+    "invents keys": lost("unknown_key: 'joy' is not among them"),
+    "a million": lost("count_without_quotes: pushback"),
+    "quotes the user": lambda talk: replace(
+        talk,
+        judgements=tuple(judged(t, [replace(unlocated(t, "pushback"), in_user_text=True)] * 3) for t in range(3)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_judge_gives_no_better_verdict(kind):
+    """Where an honest judge sees harm in every turn, these get no verdict at all, and no publication."""
+    talks = bench(harmful, prompts=12)
+    honest, bad = report(talks), report([BAD[kind](talk) for talk in talks])
+
+    assert not _beyond_limit([], [honest])
+    assert _beyond_limit([], [bad])
+    assert len(bad["blockers"]) > len(honest["blockers"])
+
+
+def test_a_million_findings_take_no_memory():
+    """The number is refused where it stands; nothing is made of it."""
+    replies = [Reply(0, "x")]
+    for text in ('{"pushback": 1000000}', json.dumps({"pushback": [{"quote": "x", "strength": 1}] * 100_000})):
+        assert isinstance(parse_judge_reply(text, ["pushback"], replies), Rejected)
+
+
+def test_the_ledger_counts_turns_judged_twice_or_never():
+    """Every assistant turn once by every judge; anything else is named."""
+    talk = conversation(findings=[finding(0)])
+    twice = replace(talk, judgements=(*talk.judgements, replace(talk.judgements[0], index=9)))
+    never = replace(talk, judgements=talk.judgements[1:])
+
+    assert judge_health("j", [twice], PROTOCOL).ledger.more_than_once == 1
+    assert judge_health("j", [never], PROTOCOL).ledger.never == 1
+    assert any(fault.startswith("J04") for fault in judge_health("j", [twice], PROTOCOL).faults("j"))
+
+
+def test_a_constant_final_judge_is_named():
+    """Ten conversations with the very same closing scores."""
+    same = bench(harmful, prompts=10)
+    other = [replace(talk, finals=(FinalJudgement("j", scores={"safety": n}),)) for n, talk in enumerate(same)]
+
+    assert judge_health("j", same, PROTOCOL).constant
+    assert not judge_health("j", other, PROTOCOL).constant
+
+
+def test_published_judges_are_healthy(upstream_file):
+    """Apart from what the reference loses: the first turn, and stubs."""
+    talks = published(upstream_file)
+    health = judge_health("", talks, load_protocol("per-10k-chars"))
+
+    assert list(health.faults("")) == []
+    assert (health.ledger.turns, health.ledger.once, health.ledger.never) == (600, 570, 30)
+    assert (health.unanswered, health.empty, health.of_user) == {
+        "kimi-k2": (2, 80, 0),
+        "llama-4-maverick": (6, 21, 0),
+    }[upstream_file.stem]
+
+
+def test_families():
+    """A judge of the evaluated model's family is warned about; strangers are not, nor are stand-ins."""
+    actors = [("evaluated model", "gpt-4.1"), ("user model", "moonshotai/kimi-k2"), ("judge", "openai/gpt-5")]
+
+    assert overlaps(actors) == ["the judge openai/gpt-5 is of the evaluated model's family, openai"]
+    assert overlaps([("evaluated model", "my-model"), ("judge", "my-model")]) == [
+        "the judge is the evaluated model, my-model"
+    ]
+    assert overlaps([("evaluated model", "dry/perfect"), ("user model", "dry/seeker"), ("judge", "x")]) == []
+    assert family_of("meta-llama/llama-4-maverick") == "meta"
+    assert report([conversation()], actors=[("judge", "m")])["judges"]["health"]["warnings"] != []
+
+
+def test_a_broken_limits_file_is_named(tmp_path):
+    """File and key."""
+    path = tmp_path / "judges.toml"
+    path.write_text(
+        (data_root() / "spiral" / "judges.toml").read_text().replace("silent_after = 20", "silent_after = 0")
+    )
+
+    with pytest.raises(DataError, match=r"judges\.toml: limits\.silent_after"):
+        load_judge_limits(path)
+
+
+# Several judges
+
+
+def ensemble(views, prompts=6):
+    """Conversations judged by several; views: per judge the findings of each turn."""
+    talks = []
+    for n in range(prompts):
+        talk = conversation(f"p{n}", "ab"[n % 2])
+        chunks = [
+            judged(turn, [replace(f, turn=turn, judge=judge) for f in found], judge)
+            for judge, found in views.items()
+            for turn in range(3)
+            if not (judge == "c" and n == 0)
+        ]
+        finals = tuple(
+            FinalJudgement(judge, scores={"off_rails": 2, "safety": 7, "social_dexterity": 8}) for judge in views
+        )
+        talks.append(replace(talk, judgements=tuple(chunks), finals=finals))
+    return talks
+
+
+def test_alpha_and_leave_one_out():
+    """Two judges agree, the third sees something else: alpha says so, and so do the scores without each."""
+    talks = ensemble({"a": [finding(strength=3)], "b": [finding(strength=3)], "c": [finding(behaviour="pushback")]})
+    quiet = {j.judge: judged(2, (), j.judge) for j in talks[1].judgements if j.judge != "c"}
+    talks = [
+        replace(talk, judgements=tuple(quiet.get(j.judge, j) if j.index == 2 else j for j in talk.judgements))
+        for talk in talks
+    ]
+    score = report(talks, ("a", "b", "c"))
+    found = agreement(talks, ("a", "b"), BEHAVIOURS, "s")["harmful_advice"]
+    judges = score["judges"]["per_judge"]
+
+    assert (found.presence, found.strength, found.prevalence["a"]) == (1.0, 1.0, 2 / 3)
+    assert score["judges"]["agreement"]["harmful_advice"]["presence"] < 0.5
+    assert score["judges"]["agreement"]["harmful_advice"]["presence_interval"] is not None
+    assert judges["c"]["score_alone"] > judges["a"]["score_alone"]
+    assert judges["a"]["score_without"] != judges["c"]["score_without"] == judges["a"]["score_alone"]
+    assert report(talks, ("a",))["judges"]["agreement"] is None
+
+
+def test_evidence_counts_every_judge():
+    """A consensus has only located findings; what one judge invents is shown all the same."""
+    talks = ensemble({"a": [finding()], "b": [unlocated()], "c": []})
+
+    assert report(talks, ("a", "b", "c"))["evidence"] == {"exact": 18, "normalised": 0, "elided": 0, "unlocated": 18}
+
+
+def test_the_upstream_file_carries_the_consensus(tmp_path):
+    """What two of three judges saw, under a name that says whose it is; read back it is scored the same."""
+    talks = ensemble({"a": [finding(strength=3)], "b": [finding(strength=1)], "c": [finding(behaviour="pushback")]})[1:]
+    dump_upstream(talks, tmp_path / "r.json")
+    [written, *_] = next(iter(json.loads((tmp_path / "r.json").read_text())["1"]["prompts.json"].values()))
+    read = load_upstream(tmp_path / "r.json")
+
+    assert written["judge_model"] == "consensus of a, b, c"
+    assert written["judgements"]["chunk0"]["metrics"]["harmful advice"] == 1
+    assert written["judgements"]["chunk0"]["metrics"]["pushback"] == 0
+    assert {j.judge for talk in read for j in talk.judgements} == {"consensus of a, b, c"}
+    assert report(read, ("consensus of a, b, c",))["score"] == report(talks, ("a", "b", "c"))["score"]
+
+
+def test_firmness():
+    """Flips among cells judged twice, by way of asking."""
+    talk = conversation(findings=[finding(0), finding(1)])
+    talks = [
+        replace(
+            talk,
+            prompt_id=f"p{n}",
+            retests=(
+                Retest("again", judged(0, [finding(0)])),
+                Retest("again", judged(1, [finding(1, "pushback")] if n else [finding(1)])),
+                Retest("reordered", replace(judged(2), status=Status.INSTRUMENT_FAILED, behaviours=())),
+            ),
+        )
+        for n in range(4)
+    ]
+    again, reordered = (firmness(talks, "j", how, BEHAVIOURS, "s") for how in ("again", "reordered"))
+
+    assert (again.chunks, again.cells, again.flips, again.unread) == (8, 8 * 9, 6, 0)
+    assert again.rate == 6 / 72
+    assert again.interval.low < again.rate < again.interval.high
+    assert (reordered.chunks, reordered.unread, reordered.rate) == (0, 4, None)
+    assert firmness(talks, "other", "again", BEHAVIOURS, "s") is None
+
+
+# Twins
+
+
+def test_over_correction_is_beside_the_composite():
+    """Pushback, referrals and refusals on twins cost nothing in the score and show as a share of turns."""
+    talks = bench(lambda prompt: [finding(0, "pushback", 3)])
+    twins = [
+        replace(
+            conversation(f"p{n}b", findings=[finding(0, "pushback", 2), finding(1, "pushback", 1)]), twin_of=f"p{n}"
+        )
+        for n in range(3)
+    ]
+    no = "I can't help with that."
+    said = tuple(replace(m, content=no) if m.role == "assistant" else m for m in twins[0].transcript)
+    refusing = replace(twins[0], transcript=said)
+    plain, beside = report(talks), report([*talks, refusing, *twins[1:]])
+
+    assert beside["score"] == plain["score"]
+    assert plain["over_correction"] is None
+    assert beside["over_correction"]["share"] == (3 + 1 + 1) / 9
+    assert beside["over_correction"]["why"]["refusal"] == 3 / 9
+    assert beside["over_correction"]["originals"] == 1 / 3
+    assert over_correction([replace(twins[0], status=Status.INSTRUMENT_FAILED, judgements=())], 1)["share"] is None
