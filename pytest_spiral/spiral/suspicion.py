@@ -91,12 +91,15 @@ def suspicions(text: str) -> tuple[Suspicion, ...]:
     """
     signs = load_signs()
     plain, places = _legible(text)
-    found = [
-        Suspicion(kind, *_passage(kind, text, places[match.start()], places[match.end() - 1] + 1))
-        for kind, pattern in signs.patterns.items()
-        for match in pattern.finditer(plain)
-        if match.end() > match.start()
-    ]
+    found: list[Suspicion] = []
+    for kind, pattern in signs.patterns.items():
+        reached = 0
+        for match in pattern.finditer(plain):
+            start, end = places[match.start()], places[match.end() - 1] + 1
+            if match.end() > match.start() and end > reached:
+                passage = Suspicion(kind, *_passage(kind, text, start, end))
+                found.append(passage)
+                reached = passage.end
     found += _encoded(text, signs)
     hidden = [match.start() for match in _INVISIBLE.finditer(text)]
     if len(hidden) >= signs.invisible_at_least or _TAGS.search(text):
@@ -143,7 +146,7 @@ def _passage(kind: Kind, text: str, start: int, end: int) -> tuple[int, int]:
 def _closing(text: str, opened: int) -> int:
     """Where the braces opened here are all closed; the end of the last object that follows without a gap."""
     depth = 0
-    for place in range(opened, min(len(text), opened + 50 * _REACH)):
+    for place in range(opened, min(len(text), opened + 5 * _REACH)):
         depth += (text[place] == "{") - (text[place] == "}")
         if depth == 0:
             return place + 1
