@@ -48,8 +48,8 @@ $(VENV)/.local: pyproject.toml | $(VENV)/.bench
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local,test]'
-	@touch $@ $(VENV)/.bench $(VENV)/.local
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs,local,test]'
+	@touch $@ $(VENV)/.bench $(VENV)/.docs $(VENV)/.local
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
