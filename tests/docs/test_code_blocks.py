@@ -127,6 +127,9 @@ class Reader:
             tomllib.loads(block.text)
         elif block.kind == "json":
             json.loads(block.text)
+        elif block.kind == "jsonl":
+            for line in block.text.splitlines():
+                json.loads(line)
 
     def _python(self, block: Block, wanted: int) -> None:
         if "def test_" not in block.text:
