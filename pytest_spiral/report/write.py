@@ -28,15 +28,11 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
     summary = summary_markdown(report)
     try:
         for name, card in _card_files(report["tempaffect"]["cards"]).items():
-            write_atomically(run_dir / "cards" / name, _json(card))
+            write_atomically(run_dir / "cards" / name, json.dumps(card, indent=1, allow_nan=False) + "\n")
         write_atomically(run_dir / "summary.md", summary)
         # Twins are no part of upstream's benchmark, whose own scoring would count them.
-        talks = [talk for talk in report["spiral"]["conversations"] if not talk["twin_of"]]
-        conversations = [conversation_from_report(talk) for talk in talks]
-        if conversations:
-            write_atomically(
-                run_dir / "spiral_results.json", _json(upstream_json(conversations, run_id=report["run"]["id"]))
-            )
+        if talks := [talk for talk in report["spiral"]["conversations"] if not talk["twin_of"]]:
+            write_atomically(run_dir / "spiral_results.json", _upstream(talks, report["run"]["id"]))
         write_atomically(run_dir / "report.json", _json(report))
         write_atomically(run_dir / "report.html", report_page(report))
         _point_latest(run_dir)
@@ -50,9 +46,14 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
         ) from None
 
 
+def _upstream(talks: Sequence[Mapping[str, Any]], run_id: str) -> str:
+    return _json(upstream_json([conversation_from_report(talk) for talk in talks], run_id=run_id))
+
+
 def _json(value: object) -> str:
-    # ASCII, so that lone surrogates in model output survive as escapes.
-    return json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    # ASCII, so that lone surrogates in model output survive as escapes. Without line breaks: indenting hundreds of
+    # conversations takes seconds, and people have the pages.
+    return json.dumps(value, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _card_files(cards: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
