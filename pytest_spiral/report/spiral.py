@@ -78,6 +78,9 @@ def score_json(model: str, conversations: Sequence[Conversation], context: Spira
         *_simulator_blockers(health),
         *judges["health"]["faults"],
     ]
+    if judges["health"]["no_verdict"]:
+        # What such a judge leaves is no composite, however good it looks.
+        found |= dict.fromkeys(("score", "unrounded", "ci_low", "ci_high"))
     return {
         **found,
         "model": model,

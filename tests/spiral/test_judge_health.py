@@ -64,7 +64,7 @@ BAD = {
         judgements=tuple(
             replace(judged(t), status=Status.INSTRUMENT_FAILED, reason="refusal: declined", behaviours=(), findings=())
             if (t + talk.index) % 2 == 0
-            else judged(t)
+            else talk.judgements[t]
             for t in range(3)
         ),
     ),
@@ -86,6 +86,7 @@ def test_a_bad_judge_gives_no_better_verdict(kind):
     assert not _beyond_limit([], [honest])
     assert _beyond_limit([], [bad])
     assert len(bad["blockers"]) > len(honest["blockers"])
+    assert bad["score"] is None or bad["score"] <= honest["score"]
 
 
 def test_a_million_findings_take_no_memory():
