@@ -24,7 +24,7 @@ function overview(report) {
 const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];
 
 function gateTable(gates) {
-  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "Missing at worst, at best"];
+  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "What is missing counted"];
   const rows = gates.map((gate) => {
     const scale_ = gate.metric.startsWith("spiral.score") ? 100 : Math.max(1, gate.ci_high ?? 0, gate.value ?? 0, gate.threshold ?? 0);
     const more = rest(gate, ...KNOWN_GATE);
@@ -36,7 +36,7 @@ function gateTable(gates) {
       measured(gate.value)
         ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), gate.unit && measured(gate.n) ? ` over ${count(gate.n, gate.unit)}` : "", measured(gate.mde) ? `; smallest difference it could show ${number(gate.mde, 3)}` : "")]
         : MISSING,
-      `${gate.worst_case ?? "none"}, ${gate.best_case ?? "none"}`,
+      `at worst ${gate.worst_case ?? "none"}, at best ${gate.best_case ?? "none"}`,
     ];
   });
   return table(columns, rows, { caption: "Gates: each must hold at its one-sided 95 % bound", className: "stacked" });
