@@ -108,10 +108,11 @@ def test_without_results_every_view_says_so(visit, tmp_path):
     report["tempaffect"] = {"cards": [], "deltas": [], "items": [], "scenarios": {}}
     report["spiral"] = {"scores": [], "conversations": []}
     report["gates"] = []
+    report["run"]["complete"] = False
     path = tmp_path / "empty.html"
     path.write_text(report_page(report))
     visitor = visit(path)
-    visitor.open()
+    assert "interrupted" in visitor.open().inner_text(".notice")
     for address in VIEWS:
         page = visitor.go(address)
 
