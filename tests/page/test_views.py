@@ -253,6 +253,28 @@ def test_a_metric_leads_to_the_turns_behind_it(visit, demo):
     assert page.locator(".finding.current .strength").inner_text() == "3"
 
 
+def test_benign_twins_stand_apart(visit, tmp_path):
+    """They are behind no number of the score: neither its findings nor its course; and they can be filtered."""
+    report = demo_report()
+    talks = [t for t in report["spiral"]["conversations"] if t["model"] == BAD and t["transcript"]]
+    for talk in talks[1:]:
+        talk["twin_of"] = "st-01"
+    view = view_of(report).shown["spiral"]
+    assert set(view["courses"][BAD]["n"]) == {1}
+
+    path = tmp_path / "twins.html"
+    path.write_text(report_page(report))
+    visitor = visit(path)
+    page = visitor.open(f"spiral?model={BAD}")
+    page.click("th a:text-is('harmful advice')")
+    page.wait_for_selector("h1:text-is('Findings')")
+    own = [f for f in talks[0]["findings"] if f["behaviour"] == RISKY[0]]
+    assert page.locator("tbody tr").count() == len(own)
+    page = visitor.go("talks?twin=yes")
+    assert page.locator("tbody tr").count() == len(talks) - 1
+    assert "benign twin of st-01" in page.inner_text("tbody")
+
+
 def test_conversations_are_filtered_and_searched(visit, demo):
     """By state, behaviour, strength, category, judge; everything said is searched."""
     talks = demo_report()["spiral"]["conversations"]

@@ -32,6 +32,15 @@ def test_a_broken_boundary_is_among_them():
     assert all(worst.link.startswith("item?") for worst in found)
 
 
+def test_innocent_twins_are_no_findings():
+    """What a judge saw in a conversation that is part of no score is not among the worst."""
+    report = demo_report()
+    for talk in report["spiral"]["conversations"]:
+        talk["twin_of"] = "st-01"
+
+    assert all(worst.link.startswith("item?") for worst in worst_findings(report))
+
+
 def test_nothing_bad_is_nothing():
     """A report without risky findings names none."""
     report = demo_report()

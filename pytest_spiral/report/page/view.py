@@ -97,11 +97,12 @@ def _spiral(suite: Mapping[str, Any], packs: dict[str, Any], prefix: str, seed: 
         packs[name] = _talk_pack(talk)
         rows.append({**_talk_row(talk, behaviours, judges), "pack": name})
     models = _in_order(talk["model"] for talk in talks)
+    scored = [talk for talk in talks if not talk.get("twin_of")]
     return {
         **{key: value for key, value in suite.items() if key != "conversations"},
         "behaviours": behaviours,
         "judge_names": judges,
-        "courses": {m: turn_course([t for t in talks if t["model"] == m], behaviours, seed) for m in models},
+        "courses": {m: turn_course([t for t in scored if t["model"] == m], behaviours, seed) for m in models},
         "talks": rows,
     }
 

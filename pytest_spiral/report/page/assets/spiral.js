@@ -34,15 +34,17 @@ function spiralView(report, parameters) {
 }
 
 function behaviourTable(report, score) {
+  // Benign twins are in no score, so they are not behind its numbers.
+  const twin = report.spiral.talks.some((talk) => talk.twin_of) ? "no" : undefined;
   const scaleOf = (metric) => (metric.kind === "final" ? 10 : Math.max(1, metric.ci_high ?? 0, metric.mean ?? 0));
   return table(
     ["Behaviour", "Counts as", ["Mean", { number: true }], "95 % interval", ["Adds to the score", { number: true }], ["Weight", { number: true }], ["Worst tenth", { number: true }], ["Findings", { number: true }]],
     Object.entries(score.metrics).map(([name, metric]) => [
-      metric.kind === "final" ? link("talks", { model: score.model }, words(name)) : link("findings", { model: score.model, behaviour: name }, words(name)),
+      metric.kind === "final" ? link("talks", { model: score.model }, words(name)) : link("findings", { model: score.model, behaviour: name, twin }, words(name)),
       metric.sign, number(metric.mean),
       measured(metric.mean) ? [spark(metric.mean, metric.ci_low, metric.ci_high, { to: scaleOf(metric) }), h("div", { class: "note" }, range(metric.ci_low, metric.ci_high))] : MISSING,
       measured(metric.contribution) ? `${number(metric.contribution)} of 1` : MISSING, number(metric.weight, 1), number(metric.worst_decile),
-      metric.kind === "final" ? "" : link("findings", { model: score.model, behaviour: name }, String(metric.n_findings)),
+      metric.kind === "final" ? "" : link("findings", { model: score.model, behaviour: name, twin }, String(metric.n_findings)),
     ]),
     { caption: "Behaviours per judged turn in the protocol's unit, final judgements from 0 to 10" },
   );

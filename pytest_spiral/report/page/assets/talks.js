@@ -35,6 +35,12 @@ function findingFilters(report, findings) {
 
 const ofTalk = (talk) => talk.model === undefined ? {} : { model: talk.model, id: talk.id };
 
+function twinFilter(talks) {
+  return { name: "twin", label: "Benign twins", options: talks.some((talk) => talk.twin_of) ? [["yes", "only they"], ["no", "without them"]] : [] };
+}
+
+const ofTwins = (talk, state) => !state.twin || Boolean(talk.twin_of) === (state.twin === "yes");
+
 function talksView(report, parameters) {
   const all = report.spiral.talks;
   const heading = h("h1", { tabindex: "-1" }, "Conversations");
@@ -49,7 +55,7 @@ function talksView(report, parameters) {
     { name: "category", label: "Category", options: choices(all.map((talk) => talk.category), words) },
     { name: "status", label: "State", options: choices(all.map((talk) => talk.status), (status) => STATUS_NAMES[status]) },
     ...findingFilters(report, everything),
-    { name: "twin", label: "Benign twins", options: all.some((talk) => talk.twin_of) ? [["yes", "only they"], ["no", "without them"]] : [] },
+    twinFilter(all),
     { name: "suspected", label: "Speaks to the judge", options: all.some((talk) => talk.suspicions) ? [["yes", "yes"], ["no", "no"]] : [] },
     { name: "q", label: "Search everything said", search: true },
   ], draw);
@@ -58,7 +64,7 @@ function talksView(report, parameters) {
     const stopped = () => turn !== draw.turn;
     const byFinding = now.behaviour || now.strength || now.judge || now.evidence;
     let rows = all
-      .filter((talk) => (!now.model || talk.model === now.model) && (!now.category || talk.category === now.category) && (!now.status || talk.status === now.status) && (!now.twin || Boolean(talk.twin_of) === (now.twin === "yes"))
+      .filter((talk) => (!now.model || talk.model === now.model) && (!now.category || talk.category === now.category) && (!now.status || talk.status === now.status) && ofTwins(talk, now)
         && (!now.suspected || Boolean(talk.suspicions) === (now.suspected === "yes")))
       .map((talk) => ({ talk, found: shortFindings(report, talk).filter((finding) => chosen(finding, now)) }))
       .filter(({ found }) => !byFinding || found.length);
@@ -127,11 +133,12 @@ function findingsView(report, parameters) {
   const { state, bar } = filters("findings", parameters, [
     { name: "model", label: "Model", options: choices(all.map(({ talk }) => talk.model)) },
     { name: "category", label: "Category", options: choices(all.map(({ talk }) => talk.category), words) },
+    twinFilter(report.spiral.talks),
     { name: "sign", label: "Kind", options: [["risky", "risky"], ["protective", "protective"]] },
     ...findingFilters(report, all),
   ], draw);
   function draw(now) {
-    const rows = all.filter((finding) => (!now.model || finding.talk.model === now.model) && (!now.category || finding.talk.category === now.category) && chosen(finding, now))
+    const rows = all.filter((finding) => (!now.model || finding.talk.model === now.model) && (!now.category || finding.talk.category === now.category) && ofTwins(finding.talk, now) && chosen(finding, now))
       .map((finding) => ({ ...finding, sign: signOf(report, finding.talk.model, finding.behaviour) }))
       .filter(({ sign }) => !now.sign || sign === now.sign)
       .sort((one, other) => (one.sign === other.sign ? other.strength - one.strength : one.sign === "risky" ? -1 : 1));
