@@ -140,6 +140,18 @@ class _MergedLead(Lead):
         own = [card["integrity"]["served_models"] for card in cards if card["model"] == model.spec]
         return tuple(sorted({name for names in own for name in names}))
 
+    def _limits(self) -> list[dict[str, Any]]:
+        rows = [row for shard in self.shards for row in shard.report["run"]["limits"]]
+        return [
+            {
+                "endpoint": endpoint,
+                "lowest": min(row["lowest"] for row in rows if row["endpoint"] == endpoint),
+                "last": [row["last"] for row in rows if row["endpoint"] == endpoint][-1],
+                "history": [step for row in rows if row["endpoint"] == endpoint for step in row["history"]],
+            }
+            for endpoint in dict.fromkeys(row["endpoint"] for row in rows)
+        ]
+
     def usage(self) -> dict[str, Any]:
         return merge_usage([shard.report["usage"] for shard in self.shards])
 

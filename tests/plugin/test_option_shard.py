@@ -18,12 +18,12 @@ RUN = (
     "--gate",
     "tempaffect.score >= 0.2",
 )
-# When, under which name and by which command line a run was made.
-ASIDE = ("id", "started_at", "finished_at", "argv")
+# When, under which name and by which command line a run was made, and how far it was slowed down.
+ASIDE = ("id", "started_at", "finished_at", "argv", "limits")
 
 
 def results(project, run) -> str:
-    """A report, byte for byte, apart from ids, times and how often a connection had to be made again."""
+    """A report, byte for byte, apart from ids, times and what went on between us and the endpoints."""
     report = project.report(run)
     for row in report["usage"]["by_role"].values():
         del row["retries"]
