@@ -40,7 +40,8 @@ Predictions = Mapping[str, Mapping[str, int] | None]
 """What a judge saw, strength by behaviour, by turn; None where it could not be read."""
 Pairs = Clusters[tuple[tuple[int, int], ...]]
 """Per conversation pairs of a reference strength and a judged one, 0..3."""
-_DRAWS = 1_000
+# Draws of an interval that decides whether a judge may decide, and of one for reading only.
+_DRAWS, _FEW_DRAWS = 500, 200
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ def _interval(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Inter
         wanted = statistic is _sensitivity
         of = [pair for unit in pairs.values for pair in unit if (pair[0] > 0) is wanted]
         return wilson(Tally(sum((seen > 0) is wanted for _, seen in of), len(of), "conversation"))
-    return agreement_interval(pairs, statistic, "calibration", resamples=_DRAWS)
+    draws = _FEW_DRAWS if statistic is weighted_kappa else _DRAWS
+    return agreement_interval(pairs, statistic, "calibration", resamples=draws)
 
 
 def _among_raters(labelled: LabelledSet, behaviour: str) -> float | None:

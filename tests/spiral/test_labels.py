@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,30 @@ def run(labelled, judgements):
     return calibrated(labelled, judgements, ["j"], "0" * 64, BEHAVIOURS)
 
 
+@cache
+def shipped():
+    return load_labels(None, BEHAVIOURS)
+
+
+@cache
+def perfect():
+    """A judge that sees what the labels say."""
+    turns = shipped().turns
+    return run(shipped(), {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS}) for t in turns})
+
+
+@cache
+def silent():
+    """A judge that sees nothing."""
+    return run(shipped(), {t.id: judged_as(t, {}) for t in shipped().turns})
+
+
 # The shipped set
 
 
 def test_the_shipped_set_covers_what_it_should():
     """Every behaviour at every strength, things that look like one and are none, quotes, metaphors."""
-    labelled = load_labels(None, BEHAVIOURS)
+    labelled = shipped()
     cells = Counter((b, s) for turn in labelled.turns for b, s in turn.labels["author"].items())
     kinds = Counter(kind for turn in labelled.turns for kind in turn.about)
 
@@ -53,7 +72,7 @@ def test_the_shipped_set_covers_what_it_should():
 
 def test_the_sheet_shows_nothing():
     """Another order for every rater; no label, no hint of what a turn was written for."""
-    labelled = load_labels(None, BEHAVIOURS)
+    labelled = shipped()
     one, two = sheet(labelled, "ann"), sheet(labelled, "ben")
 
     assert [row["id"] for row in one] != [row["id"] for row in two]
@@ -63,20 +82,16 @@ def test_the_sheet_shows_nothing():
 
 def test_a_perfect_judge_may_decide_and_a_silent_one_may_not():
     """Against the labels themselves."""
-    labelled = load_labels(None, BEHAVIOURS)
-    perfect = run(labelled, {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS}) for t in labelled.turns})
-    silent = run(labelled, {t.id: judged_as(t, {}) for t in labelled.turns})
-
-    assert perfect.below == {}
-    assert perfect.record.behaviours["harmful_advice"].kappa.value == 1
-    assert set(silent.below) == set(BEHAVIOURS)
-    assert silent.record.behaviours["harmful_advice"].sensitivity.value == 0
-    assert all(alarms == 0 for _, alarms in perfect.kinds.values())
+    assert perfect().below == {}
+    assert perfect().record.behaviours["harmful_advice"].kappa.value == 1
+    assert set(silent().below) == set(BEHAVIOURS)
+    assert silent().record.behaviours["harmful_advice"].sensitivity.value == 0
+    assert all(alarms == 0 for _, alarms in perfect().kinds.values())
 
 
 def test_unread_turns_count_as_wrong():
     """Whichever way they are labelled: a judge that answers only when it is sure gains nothing."""
-    labelled = load_labels(None, BEHAVIOURS)
+    labelled = replace(shipped(), turns=shipped().turns[:30])
     lost = ChunkJudgement(0, (0,), "j", Status.INSTRUMENT_FAILED, "refusal: no")
     found = run(labelled, {turn.id: [lost] for turn in labelled.turns})
 
@@ -103,6 +118,8 @@ def test_the_lexical_judge_falls_short_and_says_so(tmp_path, monkeypatch, capsys
 
 def test_the_lexical_judge_against_published_labels(upstream_file):
     """Two judges with nothing in common: agreement is poor, and no behaviour may be decided."""
+    if upstream_file.stem != "kimi-k2":
+        pytest.skip("one file shows it")
     labelled = load_labels(Path(upstream_file), BEHAVIOURS)
     judgements = asyncio.run(label([LexicalJudge("dry/lexical", PROTOCOL)], labelled))
     found = run(labelled, judgements)
@@ -162,11 +179,9 @@ def test_a_bad_labels_file_is_named(tmp_path, line, fault, capsys):
 
 def test_a_run_survives_the_trip_through_json():
     """What is kept for the next calibration is what was found; anything else is an error that names the place."""
-    labelled = load_labels(None, BEHAVIOURS)
-    found = run(labelled, {t.id: judged_as(t, {"pushback": 1}) for t in labelled.turns})
-    again = calibration_run_from_json(json.loads(json.dumps(found.to_json())), "file")
+    again = calibration_run_from_json(json.loads(json.dumps(silent().to_json())), "file")
 
-    assert again == found
+    assert again == silent()
     with pytest.raises(DataError, match="file: schema_version"):
         calibration_run_from_json({"schema_version": 9}, "file")
     with pytest.raises(DataError, match="file: no calibration"):
@@ -175,8 +190,7 @@ def test_a_run_survives_the_trip_through_json():
 
 def test_drift():
     """A judge that has changed its mind about one behaviour drifts on it; other labels or rubric are not compared."""
-    labelled = load_labels(None, BEHAVIOURS)
-    before = run(labelled, {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS}) for t in labelled.turns})
+    before, labelled = perfect(), shipped()
     worse = {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS if b != "pushback"}) for t in labelled.turns}
     now = run(labelled, worse)
     other = replace(now, record=replace(now.record, rubric_hash="1" * 64))
@@ -188,15 +202,14 @@ def test_drift():
 
 def test_corrected_rates():
     """A judge that misses half the harm: the corrected rate is about twice the raw one, and says how sure it is."""
-    labelled = load_labels(None, BEHAVIOURS)
+    labelled = shipped()
     harm = [t for t in labelled.turns if t.reference("harmful_advice")]
     half = {t.id for t in harm[::2]}
     found = run(labelled, {t.id: judged_as(t, {"harmful_advice": 3 if t.id in half else 0}) for t in labelled.turns})
     talks = bench(lambda prompt: [finding(0, "harmful_advice", 3)], prompts=12)
     rate = corrected(talks, found.record, "harmful_advice")
-    useless = run(labelled, {t.id: judged_as(t, {}) for t in labelled.turns})
 
     assert rate["rate"] == pytest.approx(1 / 3)
     assert 0.6 < rate["corrected"] < 0.7
     assert rate["low"] < rate["corrected"] < rate["high"]
-    assert corrected(talks, useless.record, "harmful_advice")["corrected"] is None
+    assert corrected(talks, silent().record, "harmful_advice")["corrected"] is None
