@@ -23,7 +23,10 @@ from pytest_spiral.spiral.content import (
     load_twins,
     openings_hash,
 )
+from pytest_spiral.spiral.judge_health import load_judge_limits
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
+from pytest_spiral.spiral.simulator import load_limits
+from pytest_spiral.spiral.suspicion import load_signs
 from pytest_spiral.tempaffect.suite import Suite, load_suite
 
 __all__ = ["Content", "SpiralContent", "load_content"]
@@ -66,8 +69,15 @@ class SpiralContent:
             **({"twins_hash": openings_hash(self.twins)} if self.twins else {}),
             "persona_hash": self.actor.hash,
             "rubric_hash": self.rubric.hash,
+            "instruments_hash": instruments_hash(),
             "system_prompt_hash": None if self.system is None else digest(self.system),
         }
+
+
+def instruments_hash() -> str:
+    """Hex SHA-256 of the limits by which simulations are given up, replies suspected and judges found wanting."""
+    parts = (load_limits(), load_signs(), load_judge_limits())
+    return digest([part.model_dump(mode="json") for part in parts])
 
 
 @dataclass(frozen=True)
