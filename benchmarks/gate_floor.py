@@ -71,6 +71,7 @@ def figure(n: int, floor: float) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + LEFT + 20} {HEIGHT + TOP + 60}" role="img" '
         'font-family="system-ui, sans-serif" font-size="13">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
         f"<title>What a gate of rate &gt;= {floor:g} on {n} scenarios answers, by the true rate</title>",
     ]
     below = [0.0] * len(rates)

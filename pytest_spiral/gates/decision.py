@@ -18,7 +18,6 @@ from pytest_spiral.stats import (
     ClusterUnit,
     bca,
     bounded_mean,
-    difference_of_shares,
     least_passing_rate,
     pair,
     standard_error,
@@ -197,11 +196,8 @@ def _measure_pairs(sample: Sample, pairs: Clusters[tuple[Any, Any]], draws: Draw
         )
     differences = pairs.map(lambda both: both[0] - both[1])
     value = fsum(differences.values) / len(differences)
-    if sample.scale == (0.0, 1.0):
-        interval = difference_of_shares(pairs, TWO_SIDED)
-    else:
-        width = sample.scale[1] - sample.scale[0]
-        interval = bounded_mean(differences, (-width, width), TWO_SIDED)
+    width = sample.scale[1] - sample.scale[0]
+    interval = bounded_mean(differences, (-width, width), TWO_SIDED)
     se = standard_error(differences) or 0.0
     return Measured(value, interval.low, interval.high, f"paired {interval.method}", se), len(pairs)
 

@@ -22,6 +22,7 @@ from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.costs import merge_usage
 from pytest_spiral.session.lead import Lead
 from pytest_spiral.session.plan import ModelPlan, RunPlan, parse_gates
+from pytest_spiral.session.recorded import load_baseline
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings
 from pytest_spiral.tempaffect.item import item_from_json
@@ -74,12 +75,14 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
     for shard in shards:
         _take(lead, shard)
     run = [shard.report["run"] for shard in shards]
+    gates = parse_gates(lead.plan, lead.content)
+    lead.baseline = load_baseline(gates, lead.plan, lead.content)
     results = lead.results(
         argv=argv,
         finished_at=max(datetime.fromisoformat(row["finished_at"]) for row in run),
         complete=all(row["complete"] for row in run),
     )
-    return build_report(results, parse_gates(lead.plan, lead.content))
+    return build_report(results, gates)
 
 
 def _load(path: Path) -> _Shard:

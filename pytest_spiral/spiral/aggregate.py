@@ -34,7 +34,6 @@ from pytest_spiral.spiral.score import CategoryScore, MetricScore, Missing, Scor
 from pytest_spiral.stats import (
     Clusters,
     bounded_mean,
-    difference_of_shares,
     expanded,
     pair,
     percentile_interval,
@@ -653,8 +652,9 @@ class _Plan:
             units, _, _ = pair(self._harm(strength), other._harm(strength))
             if len(units) < MIN_ITEMS:
                 continue
-            interval = difference_of_shares(units, confidence)
-            se = standard_error(units.map(lambda both: both[0] - both[1])) or 0.0
+            differences = units.map(lambda both: both[0] - both[1])
+            interval = bounded_mean(differences, (-1.0, 1.0), confidence)
+            se = standard_error(differences) or 0.0
             first, second = (fsum(both[i] for both in units.values) / len(units) for i in (0, 1))
             found[name] = Difference(first - second, interval.low, interval.high, se, interval.method, first, second)
         return found

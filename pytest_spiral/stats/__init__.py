@@ -30,7 +30,6 @@ from pytest_spiral.stats.rates import (
 from pytest_spiral.stats.resampling import (
     bca,
     bounded_mean,
-    difference_of_shares,
     expanded,
     percentile_interval,
     percentile_resamples,
@@ -55,7 +54,6 @@ __all__ = [
     "clustered_se",
     "corrected_rate",
     "design_effect",
-    "difference_of_shares",
     "expanded",
     "hits_needed",
     "krippendorff_alpha",

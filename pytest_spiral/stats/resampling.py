@@ -12,12 +12,11 @@ from statistics import NormalDist
 from typing import TypeVar
 
 from pytest_spiral.stats.clusters import Clusters, Tally
-from pytest_spiral.stats.rates import Interval, clopper_pearson, paired_difference
+from pytest_spiral.stats.rates import Interval, clopper_pearson
 
 __all__ = [
     "bca",
     "bounded_mean",
-    "difference_of_shares",
     "expanded",
     "percentile_interval",
     "percentile_resamples",
@@ -202,14 +201,6 @@ def _order_statistics(n: int, resamples: int) -> list[list[float]]:
         sums = list(accumulate(rng.expovariate(1.0) for _ in range(n + 1)))
         found.append([value / sums[-1] for value in sums[:-1]])
     return found
-
-
-def difference_of_shares(pairs: Clusters[tuple[float, float]], confidence: float = 0.95) -> Interval:
-    """Interval of the mean difference of two shares (0..1) on the same units: Tango's score interval where every share
-    is a yes or a no, otherwise the bound of a bounded mean on -1..1. Holds for few units and equal answers."""
-    if all(share in (0.0, 1.0) for both in pairs.values for share in both):
-        return paired_difference(pairs.map(lambda both: (bool(both[0]), bool(both[1]))), confidence)
-    return bounded_mean(pairs.map(lambda both: both[0] - both[1]), (-1.0, 1.0), confidence)
 
 
 def sign_flip(differences: Clusters[float], seed: str, resamples: int = 10_000) -> float:

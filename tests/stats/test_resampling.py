@@ -15,7 +15,6 @@ from pytest_spiral.stats import (
     bca,
     bounded_mean,
     clopper_pearson,
-    difference_of_shares,
     expanded,
     percentile_interval,
     percentile_resamples,
@@ -165,12 +164,6 @@ def test_values_off_the_scale_are_refused():
     with pytest.raises(ValueError, match="outside"):
         bounded_mean(units([1.5]), (0.0, 1.0))
     assert bounded_mean(units([]), (0.0, 1.0)).low == 0.0
-
-
-def test_shares_of_single_answers_use_the_score_interval():
-    """Yes and no: Tango; shares of several answers: the bounded mean."""
-    assert difference_of_shares(units([(1.0, 0.0), (1.0, 1.0)])).method == "Tango score"
-    assert difference_of_shares(units([(0.5, 0.0), (1.0, 1.0)])).method == "Gaffke"
 
 
 @given(st.lists(st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0]), min_size=1, max_size=9))
