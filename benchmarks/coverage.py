@@ -19,7 +19,7 @@ from functools import cache
 
 import numpy as np
 
-from pytest_spiral.spiral.aggregate import _Item, _Plan
+from pytest_spiral.spiral.aggregate import _ends, _Item, _Plan
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.stats import (
     Clusters,
@@ -28,7 +28,6 @@ from pytest_spiral.stats import (
     bounded_mean,
     clopper_pearson,
     paired_difference,
-    percentile_interval,
     percentile_resamples,
     wilson,
 )
@@ -220,9 +219,10 @@ def composite(n: int, runs: int) -> Row:
                 items.append(_Item(("", "", f"{place}-{index:03}"), str(place), values, (1.0,) * len(names)))
         plan.items = tuple(items)
         values = [value for value in map(plan.composite, plan.draws(run)[0]) if value is not None]
-        shown, gate = (percentile_interval(values, plan._expanded(level)) for level in (0.95, GATE))
-        assert shown is not None
-        assert gate is not None
+        estimate = plan.composite(plan.means(plan.items))
+        left_out = [[plan.composite(row) for row in stratum] for stratum in plan.left_out()]
+        shown, gate = (_ends(values, estimate, left_out, plan._expanded(level)) for level in (0.95, GATE))
+        assert None not in (*shown, *gate)
         covers += shown[0] <= truth <= shown[1]
         floor += gate[0] >= truth
         ceiling += gate[1] <= truth

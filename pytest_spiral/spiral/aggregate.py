@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, fsum
+from operator import itemgetter
 from statistics import stdev
 from typing import Literal
 
@@ -33,6 +34,7 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation, Finding, 
 from pytest_spiral.spiral.score import CategoryScore, MetricScore, Missing, Score, Tails, Trajectory
 from pytest_spiral.stats import (
     Clusters,
+    adjusted_interval,
     bounded_mean,
     expanded,
     pair,
@@ -499,12 +501,29 @@ class _Plan:
                 courses.append(totals[-2] / totals[-1])
         return means, courses
 
-    def _expanded(self, confidence: float) -> float:
-        """Level of the percentiles that gives this confidence with so few items in so many categories.
+    def left_out(self) -> list[list[tuple[float | None, ...]]]:
+        """Means of each metric with each item left out in turn and its category's others weighing more, by stratum."""
+        strata = self._strata()
+        if sum(map(len, strata)) < MIN_ITEMS:
+            return []
+        sums = [[(*item.sums, *item.counts) for item in stratum] for stratum in strata]
+        totals = [[fsum(column) for column in zip(*stratum, strict=True)] for stratum in sums]
+        whole = [fsum(column) for column in zip(*totals, strict=True)]
+        width = len(self.metrics)
+        found = []
+        for stratum, total in zip(sums, totals, strict=True):
+            weight = len(stratum) / (len(stratum) - 1)
+            rows = []
+            for row in stratum:
+                kept = [w - t + weight * (t - x) for w, t, x in zip(whole, total, row, strict=True)]
+                rows.append(
+                    tuple(self._mean(metric, kept[i], kept[width + i]) for i, metric in enumerate(self.metrics))
+                )
+            found.append(rows)
+        return found
 
-        On the published conversations, resampled as a population of 30 items in six categories, coverage of the 95 %
-        interval rises from 93 % to 94-95 %.
-        """
+    def _expanded(self, confidence: float) -> float:
+        """Level of the percentiles that gives this confidence with so few items in so many categories."""
         return expanded(confidence, len(self.items) - len(self._strata()))
 
     def _strata(self) -> list[list[_Item]]:
@@ -625,24 +644,30 @@ class _Plan:
         level = self._expanded(confidence)
         here, there = self.means(self.items), other.means(other.items)
         pairs = list(zip(self.draws(seed)[0], other.draws(seed)[0], strict=True))
-        places = {name: (place, other.index[name]) for name, place in self.index.items() if name in other.index}
-        found = {
-            "score": _difference(
-                self.composite(here),
-                other.composite(there),
-                [(self.composite(a), other.composite(b)) for a, b in pairs],
+        both_out = [
+            list(zip(mine, theirs, strict=True)) for mine, theirs in zip(self.left_out(), other.left_out(), strict=True)
+        ]
+
+        def difference(of: _Of, of_other: _Of) -> Difference | None:
+            return _difference(
+                of(here),
+                of_other(there),
+                [(of(a), of_other(b)) for a, b in pairs],
+                [[(of(a), of_other(b)) for a, b in stratum] for stratum in both_out],
                 level,
             )
-        }
-        for name, (i, j) in places.items():
-            difference = _difference(here[i], there[j], [(a[i], b[j]) for a, b in pairs], level)
-            if difference is not None and difference.low == difference.high:
-                ends = (
-                    self._unvaried(self.metrics[i], difference.first, confidence),
-                    other._unvaried(other.metrics[j], difference.second, confidence),
-                )
-                difference = replace(difference, low=ends[0][0] - ends[1][1], high=ends[0][1] - ends[1][0])
-            found[name] = difference
+
+        found = {"score": difference(self.composite, other.composite)}
+        for name, i in self.index.items():
+            j = other.index.get(name)
+            if j is None:
+                continue
+            row = difference(itemgetter(i), itemgetter(j))
+            if row is not None and row.low == row.high:
+                mine = self._unvaried(self.metrics[i], row.first, confidence)
+                theirs = other._unvaried(other.metrics[j], row.second, confidence)
+                row = replace(row, low=mine[0] - theirs[1], high=mine[1] - theirs[0])
+            found[name] = row
         return {name: difference for name, difference in found.items() if difference is not None}
 
     def tails_minus(self, other: _Plan, confidence: float) -> dict[str, Difference]:
@@ -678,8 +703,10 @@ class _Plan:
         means = self.means(self.items)
         draws, courses = self.draws(seed)
         composites = [value for value in map(self.composite, draws) if value is not None]
-        low, high = percentile_interval(composites, level) or (None, None)
         unrounded = self.composite(means)
+        left_out = self.left_out()
+        scores = [[self.composite(row) for row in stratum] for stratum in left_out]
+        low, high = _ends(composites, unrounded, scores, level)
         return Score(
             model=self.model,
             protocol=protocol.name,
@@ -689,10 +716,10 @@ class _Plan:
             ci_low=low if unrounded is not None else None,
             ci_high=high if unrounded is not None else None,
             se=_spread(composites) if unrounded is not None else None,
-            ci_method=f"expanded percentile, {len(composites)} stratified cluster bootstrap draws, Rao-Wu rescaled",
+            ci_method=f"BCa, {len(composites)} stratified cluster bootstrap draws, Rao-Wu rescaled",
             n_items=len(self.items),
             n_conversations=sum(not item.missing for item in self.measured),
-            metrics=self._metric_scores(means, draws, level, wanted),
+            metrics=self._metric_scores(means, draws, left_out, level, wanted),
             categories=self._categories(),
             tails=self.tails(),
             trajectory=self.trajectory(courses, level),
@@ -702,7 +729,12 @@ class _Plan:
         )
 
     def _metric_scores(
-        self, means: Sequence[float | None], draws: Sequence[Sequence[float | None]], level: float, wanted: float
+        self,
+        means: Sequence[float | None],
+        draws: Sequence[Sequence[float | None]],
+        left_out: Sequence[Sequence[Sequence[float | None]]],
+        level: float,
+        wanted: float,
     ) -> dict[str, MetricScore]:
         alone = [self._make_item(item.item, [item]) for item in self.measured if not item.missing]
         counted = Counter(f.behaviour for item in self.measured for chunk in item.chunks for f in chunk.findings)
@@ -710,7 +742,8 @@ class _Plan:
         for place, metric in enumerate(self.metrics):
             mean = means[place]
             values = [value for draw in draws if (value := draw[place]) is not None]
-            low, high = percentile_interval(values, level) or (None, None)
+            alone_out = [[row[place] for row in stratum] for stratum in left_out]
+            low, high = _ends(values, mean, alone_out, level)
             if mean is not None and low is not None and low == high:
                 low, high = self._unvaried(metric, mean, wanted)
             single = sorted(
@@ -807,15 +840,40 @@ def _spread(draws: Sequence[float]) -> float | None:
     return stdev(draws) if len(draws) > 1 else None
 
 
+def _ends(
+    draws: Sequence[float], estimate: float | None, left_out: Sequence[Sequence[float | None]], level: float
+) -> tuple[float | None, float | None]:
+    """BCa ends of a statistic; percentiles where it does not vary or cannot do without some item."""
+    if estimate is None or not draws:
+        return None, None
+    influences: list[float] = []
+    for stratum in left_out:
+        values = [value for value in stratum if value is not None]
+        if len(values) < len(stratum):
+            return percentile_interval(draws, level) or (None, None)
+        centre = fsum(values) / len(values)
+        influences += [(len(values) - 1) * (centre - value) for value in values]
+    ends = adjusted_interval(draws, estimate, influences, level)
+    return ends or percentile_interval(draws, level) or (None, None)
+
+
+_Of = Callable[[Sequence[float | None]], float | None]
+_Both = tuple[float | None, float | None]
+
+
 def _difference(
     first: float | None,
     second: float | None,
-    draws: Sequence[tuple[float | None, float | None]],
+    draws: Sequence[_Both],
+    left_out: Sequence[Sequence[_Both]],
     level: float,
 ) -> Difference | None:
     values = [a - b for a, b in draws if a is not None and b is not None]
-    ends = percentile_interval(values, level)
-    if first is None or second is None or ends is None or len(values) < 2:
+    if first is None or second is None or len(values) < 2:
         return None
-    method = f"paired cluster bootstrap, {len(values)} draws"
-    return Difference(first - second, *ends, stdev(values), method, first, second)
+    without = [[None if a is None or b is None else a - b for a, b in stratum] for stratum in left_out]
+    low, high = _ends(values, first - second, without, level)
+    assert low is not None
+    assert high is not None
+    method = f"paired BCa, {len(values)} cluster bootstrap draws"
+    return Difference(first - second, low, high, stdev(values), method, first, second)

@@ -28,6 +28,7 @@ from pytest_spiral.stats.rates import (
     wilson,
 )
 from pytest_spiral.stats.resampling import (
+    adjusted_interval,
     bca,
     bounded_mean,
     expanded,
@@ -46,6 +47,7 @@ __all__ = [
     "McNemar",
     "Purchase",
     "Tally",
+    "adjusted_interval",
     "agreement_interval",
     "bca",
     "binomial_tail",
