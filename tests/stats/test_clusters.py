@@ -12,6 +12,7 @@ from pytest_spiral.stats import Clusters, ClusterUnit, Tally, pair
 
 # What takes no sample at all: numbers out of numbers.
 NUMBERS = {
+    "adjusted_interval",
     "binomial_tail",
     "expanded",
     "hits_needed",
