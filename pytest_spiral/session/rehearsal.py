@@ -12,12 +12,14 @@ from typing import Any
 from pytest_spiral.chat.parameters import LIMITS
 from pytest_spiral.records import ChatReply, ChatRequest, Role
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.session.calibrate import label
 from pytest_spiral.session.chats import Chats
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.costs import cost_of
 from pytest_spiral.session.plan import ModelPlan, RunPlan, SuiteName
 from pytest_spiral.session.runner import Runner, Unit
 from pytest_spiral.session.units import schema_is_enforced
+from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.store import RunStore, StoredChat
 
 __all__ = ["Estimate", "rehearse"]
@@ -86,6 +88,9 @@ def _rehearsed(
             for model in probed:
                 chat = chats.of(model, "tempaffect")
                 runner.engine.start(schema_is_enforced(model.model_id, model.params["tempaffect"], chat)).result()
+        if plan.settings.calibrate and plan.judges:
+            labelled = load_labels(None, content.spiral.protocol.behaviours)
+            runner.engine.start(label(chats.judges(), labelled)).result()
         for unit in units:
             runner.submit(unit)
         for unit in units:
