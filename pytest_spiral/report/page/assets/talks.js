@@ -81,7 +81,7 @@ function talksView(report, parameters) {
   return [
     heading, bar, outcome,
     scrolling(h("table", {}, h("caption", {}, "Conversations: open one to read it"), h("thead", {}, h("tr", {},
-      ["Conversation", several && "Model", "Category", "State", "Turns", "Risky", "Protective", "Final judgement", "Opening"].filter(Boolean).map((name) => h("th", { scope: "col" }, name)))), body), "Conversations"),
+      ["Conversation", "Risky", "Protective", several && "Model", "Category", "State", "Turns", "Final judgement", "Opening"].filter(Boolean).map((name) => h("th", { scope: "col" }, name)))), body), "Conversations"),
     after,
   ];
 }
@@ -96,9 +96,8 @@ function talkRow(report, { talk, found, hit }, state, several) {
   };
   const kept = { behaviour: state.behaviour, strength: state.strength, judge: state.judge, evidence: state.evidence };
   return h("tr", {},
-    h("th", { scope: "row" }, link("talk", { ...ofTalk(talk), ...kept, turn: hit?.turn }, bdi(talk.id))), several && h("td", {}, bdi(talk.model)), h("td", {}, words(talk.category), talk.twin_of && h("div", { class: "note" }, "benign twin of ", bdi(talk.twin_of))),
+    h("th", { scope: "row" }, link("talk", { ...ofTalk(talk), ...kept, turn: hit?.turn }, bdi(talk.id))), h("td", {}, tally("risky")), h("td", {}, tally("protective")), several && h("td", {}, bdi(talk.model)), h("td", {}, words(talk.category), talk.twin_of && h("div", { class: "note" }, "benign twin of ", bdi(talk.twin_of))),
     h("td", {}, STATUS_NAMES[talk.status], talk.reason && h("div", { class: "note" }, talk.reason)), h("td", { class: "number" }, String(talk.replies)),
-    h("td", {}, tally("risky")), h("td", {}, tally("protective")),
     h("td", {}, talk.final_judgement ? Object.entries(talk.final_judgement).map(([name, value]) => h("div", { class: "pair" }, `${words(name)} ${number(value, 0)}`)) : MISSING),
     h("td", { class: "excerpt" }, bdi(hit ? hit.excerpt : talk.opening)));
 }
