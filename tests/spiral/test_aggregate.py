@@ -251,7 +251,7 @@ def of_strengths(strengths):
     return items
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(STRENGTHS, st.randoms(use_true_random=False), st.sampled_from([*OURS, "upstream-per-chunk"]))
 def test_order_is_of_no_consequence(strengths, rng, name):
     """Conversations, chunks and findings in any order: the same score to the last bit, interval included."""
@@ -264,7 +264,7 @@ def test_order_is_of_no_consequence(strengths, rng, name):
     assert score_conversations(mixed, name) == score_conversations(items, name)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     STRENGTHS,
     st.integers(0, 5),
@@ -292,7 +292,7 @@ def test_one_more_finding_moves_the_score_its_way(strengths, which, turn, behavi
     assert score_conversations(with_one_more(unlocated(turn, behaviour)), name).unrounded == before
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(STRENGTHS, st.sets(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=6), st.sampled_from(OURS))
 def test_missing_chunks_are_bracketed(strengths, lost, name):
     """Worst case <= score as measured <= best case, and the true score lies between."""
