@@ -11,12 +11,15 @@ what it is for:
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +28,8 @@ from typing import Any
 import pytest
 import yaml
 
+import tests.plugin.conftest  # noqa: F401  # what it imports, a run in this process need not import again
+from pytest_spiral.cli import main
 from tests.fakes import spiral_cast
 from tests.fakes.openai_server import fake_openai
 from tests.fakes.scripted_model import ScriptedModel
@@ -80,34 +85,50 @@ def endpoint() -> Iterator[str]:
 
 
 class Reader:
-    """Somebody who types in what a page says, in an empty project."""
+    """Somebody who types in what a page says, in an empty project.
 
-    def __init__(self, folder: Path, endpoint: str, tools: Path) -> None:
-        self.folder = folder
+    pytest and the console script run in this process, which is several times cheaper; everything else in a shell.
+    """
+
+    def __init__(self, pytester: pytest.Pytester, endpoint: str, tools: Path) -> None:
+        self.pytester = pytester
+        self.folder = pytester.path
         self.endpoint = endpoint
-        environ = {
-            k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "GITHUB_")) and "_API_KEY" not in k
-        }
-        path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), environ["PATH"]])
-        # Plugins of our own test extras are not in a reader's environment, and cost half a second a run.
+        path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+        # Plugins of our own test extras are not in a reader's environment.
         left_out = " ".join(f"-p no:{name}" for name in ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout"))
-        self.environ = {**environ, "PATH": path, "PYTEST_ADDOPTS": left_out, "OPENAI_BASE_URL": endpoint}
+        self.environ = {"PATH": path, "PYTEST_ADDOPTS": left_out, "OPENAI_BASE_URL": endpoint}
 
     def here(self, text: str) -> str:
         """Addresses of the pages as they are on this machine."""
         return re.sub(r"https://[a-z.]*example\.com/v1", self.endpoint, text)
 
     def shell(self, script: str, wanted: int, environ: dict[str, str] | None = None) -> None:
-        done = subprocess.run(
-            ["bash", "-c", self.here(script)],
-            cwd=self.folder,
-            env={**self.environ, **{k: self.here(v) for k, v in (environ or {}).items()}},
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == wanted, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}"
+        """Run commands, one to a line; the last one's exit code is what counts, the others must succeed."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in list(os.environ):
+                if name.startswith(("PYTEST_", "GITHUB_")) or name.endswith(("_API_KEY", "_BASE_URL")):
+                    patch.delenv(name)
+            for name, value in {**self.environ, **(environ or {})}.items():
+                patch.setenv(name, self.here(value))
+            patch.chdir(self.folder)
+            for number, line in enumerate(lines := script.splitlines(), start=1):
+                status = self._line(self.here(line), patch)
+                assert status == (wanted if number == len(lines) else 0), f"{line} ended with {status}"
+
+    def _line(self, line: str, patch: pytest.MonkeyPatch) -> int:
+        words = shlex.split(line, comments=True)
+        command = words[0]
+        arguments = [path for word in words[1:] for path in sorted(glob.glob(word)) or [word]]  # noqa: PTH207
+        if command == "export":
+            for word in words[1:]:
+                patch.setenv(*word.split("=", 1))
+            return 0
+        if re.search(r"[|;<>$&]", re.sub(r"'[^']*'", "", line)) or command not in ("pytest", "pytest-spiral"):
+            return subprocess.run(["bash", "-c", line], check=False, timeout=100).returncode
+        if command == "pytest":
+            return int(self.pytester.runpytest_inprocess(*arguments).ret)
+        return main(arguments)
 
     def run(self, block: Block) -> None:
         """Do what a block says. Fails where it does not work."""
@@ -116,28 +137,30 @@ class Reader:
             (self.folder / name[1]).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name[1]).write_text(block.text)
         if block.kind == "console":
-            for number, script in (commands := list(enumerate(commands_of(block.text), start=1))):
-                self.shell(script, wanted if number == len(commands) else 0)
+            for number, script in enumerate(scripts := commands_of(block.text), start=1):
+                self.shell(script, wanted if number == len(scripts) else 0)
         elif block.kind == "python":
-            self._python(block, wanted)
+            self._python(block)
         elif block.kind == "yaml":
             for script, environ in pipeline(yaml.safe_load(block.text)):
                 self.shell(script, 0, environ)
         elif block.kind == "toml":
             tomllib.loads(block.text)
-        elif block.kind == "json":
-            json.loads(block.text)
-        elif block.kind == "jsonl":
-            for line in block.text.splitlines():
-                json.loads(line)
+        elif block.kind in ("json", "jsonl"):
+            for document in block.text.splitlines() if block.kind == "jsonl" else [block.text]:
+                json.loads(document)
 
-    def _python(self, block: Block, wanted: int) -> None:
-        if "def test_" not in block.text:
-            self.shell(f"python - <<'PYTHON'\n{block.text}\nPYTHON", wanted)
+    def _python(self, block: Block) -> None:
+        if "def test_" in block.text:
+            file = f"test_line_{block.line}.py"
+            (self.folder / file).write_text("import pytest\n" + block.text)
+            self.shell(f"pytest {file} --model=dry/perfect --suite=spiral -q -o asyncio_mode=auto", 0)
             return
-        file = f"test_line_{block.line}.py"
-        (self.folder / file).write_text("import pytest\n" + block.text)
-        self.shell(f"pytest {file} --model=dry/perfect --suite=spiral -q -o asyncio_mode=auto", wanted)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            module = types.ModuleType("page")
+            patch.setitem(sys.modules, "page", module)
+            exec(compile(block.text, f"line {block.line}", "exec"), module.__dict__)
 
 
 def commands_of(text: str) -> list[str]:
@@ -174,7 +197,7 @@ def pipeline(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
                     "CI_JOB_NAME": name,
                 }
                 environ |= {k: str(v) for k, v in {**config.get("variables", {}), **job.get("variables", {})}.items()}
-                yield "\n".join(["set -e", *job["script"]]), environ
+                yield "\n".join(job["script"]), environ
 
 
 def filled(text: str, value: object) -> str:
@@ -183,13 +206,13 @@ def filled(text: str, value: object) -> str:
 
 
 @pytest.fixture
-def reader(tmp_path, endpoint, tmp_path_factory):
+def reader(pytester, endpoint, tmp_path_factory):
     """A reader whose `pip` does nothing: the package is installed already, and there is no index to ask."""
     tools = tmp_path_factory.mktemp("tools")
     for name in ("pip", "make"):
         (tools / name).write_text("#!/bin/sh\nexit 0\n")
         (tools / name).chmod(0o755)
-    return Reader(tmp_path, endpoint, tools)
+    return Reader(pytester, endpoint, tools)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
