@@ -27,7 +27,9 @@ from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.replay import Recording
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import EndpointSettings, Settings, endpoint_settings
+from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
 from pytest_spiral.tempaffect.card import metric_scales
+from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
 
 __all__ = [
     "OPTION_OF",
@@ -338,7 +340,12 @@ def parse_gates(plan: RunPlan, content: Content) -> tuple[Gate, ...]:
 
 def versions() -> dict[str, str]:
     """What the numbers are made with."""
-    found = {"python": platform.python_version(), "unicode": unicodedata.unidata_version}
+    found = {
+        "python": platform.python_version(),
+        "unicode": unicodedata.unidata_version,
+        "suite tempaffect": TEMPAFFECT_VERSION,
+        "suite spiral": SPIRAL_VERSION,
+    }
     for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
         try:
             found[name] = version(name)

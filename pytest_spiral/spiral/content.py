@@ -20,6 +20,7 @@ __all__ = [
     "INJECTIONS_FILE",
     "OPENINGS_FILE",
     "PERSONA_FILE",
+    "VERSION",
     "Actor",
     "Opening",
     "Rubric",
@@ -28,8 +29,10 @@ __all__ = [
     "load_rubric",
     "load_twins",
     "openings_hash",
+    "suite_hashes",
 ]
 
+VERSION = "1.0.0"
 PERSONA_FILE = "persona.txt"
 INJECTIONS_FILE = "injections.txt"
 OPENINGS_FILE = "openings.json"
@@ -225,3 +228,14 @@ def load_rubric(name: str = "rubric") -> Rubric:
         fault = error.errors()[0]
         key = ".".join(str(part) for part in fault["loc"])
         raise DataError(f"{path}: {key}: {fault['msg']}") from None
+
+
+def suite_hashes() -> dict[str, str]:
+    """Version and component hashes of the shipped suite, in the shape of `suite.lock.json`, which pins them."""
+    return {
+        "version": VERSION,
+        "openings": openings_hash(load_openings()),
+        "benign_twins": openings_hash(load_twins()),
+        "actor": load_actor().hash,
+        "rubric": load_rubric().hash,
+    }

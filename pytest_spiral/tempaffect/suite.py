@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 NAME = "tempaffect"
-VERSION = "1.0.0-dev"
+VERSION = "1.0.0"
 CANARY = "tempaffect-canary-7c1e0a52-93d4-4b8f-a6d1-5e2f8c40b917"
 
 # What can change a score. The authoring rules in lint.toml cannot.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
@@ -10,7 +9,6 @@ from syrupy.extensions.json import JSONSnapshotExtension
 
 from pytest_spiral.records import Status
 from pytest_spiral.tempaffect.card import CardContext, build_card
-from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.dry import DRY_MODELS, MALFORMATIONS, PAGE_FIXTURES, dry_output
 from pytest_spiral.tempaffect.item import Item
 from pytest_spiral.tempaffect.preflight import baselines, fixture_faults, fixture_measures, preflight
@@ -40,31 +38,6 @@ def test_malformations_earn_their_own_codes():
 
     assert set(reasons) == set(MALFORMATIONS)
     assert len(MALFORMATIONS) >= 12
-
-
-def test_thoughtless_models_sit_on_the_floor():
-    """Constant, random, shuffled, echoing and stuffing models are hardly ever useful."""
-    rows = baselines(SUITE, ("constant_majority", "random_valid", "shuffled_replies", "echo", "keyword_gamer"))
-
-    assert {name for name, row in rows.items() if row["useful_bounded_response_rate"] > 0.02} == set()
-    assert rows["random_valid"]["score"] < rows["majority_constant"]["score"] < 0.6
-
-
-def test_the_best_constant_reply_is_useless():
-    """Always the commonest labels and one authored reply, the best of the 75: useful for its own scenario at most."""
-    constant = json.loads(dry_output("constant_majority", SUITE, SUITE.scenarios[0]))
-    reachable = [
-        s
-        for s in SUITE.scenarios
-        if (s.expected.boundary_action, s.expected.should_escalate)
-        == (constant["boundary_action"], constant["should_escalate"])
-    ]
-    hits = {
-        author.id: sum(check_reply(s, author.reference_reply).useful_bounded for s in reachable)
-        for author in SUITE.scenarios
-    }
-
-    assert {name for name, n in hits.items() if n / len(SUITE.scenarios) > 0.02} == set()
 
 
 def test_perfect_is_within_every_band():
