@@ -12,6 +12,7 @@ import pytest
 from pytest_spiral.cli import main
 from pytest_spiral.comparison import RecordedRun, check_comparable, compare_conversations, counterpart
 from pytest_spiral.errors import DataError
+from pytest_spiral.report.spiral import conversation_json
 from pytest_spiral.session.compare import compare_paths
 from pytest_spiral.spiral import dump_upstream, load_protocol
 from tests.spiral.builders import bench, finding
@@ -110,11 +111,20 @@ def test_wrong_input_is_one_sentence(tmp_path, capsys):
     """Exit code 4, no traceback."""
     talks = bench(lambda n: [finding(strength=1 + n % 3)])
     dump_upstream(talks, tmp_path / "a.json")
+    damaged = {
+        "schema_version": 1,
+        "tempaffect": {"items": []},
+        "spiral": {"conversations": [conversation_json(talks[0])]},
+    }
+    (tmp_path / "damaged.json").write_text(json.dumps(damaged))
 
     assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 4
     assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "a.json"), "--protocol", "nobody"]) == 4
 
+    assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "damaged.json")]) == 4
+
     err = capsys.readouterr().err
+    assert "damaged.json: not a report of this version (KeyError 'run')" in err
     assert "b.json: cannot be read" in err
     assert "no protocol 'nobody'" in err
-    assert err.count("\n") == 2
+    assert err.count("\n") == 3

@@ -28,14 +28,18 @@ def load_run(path: Path, suite: Suite | None = None) -> RecordedRun:
     Raises `DataError` naming the file and the key.
     """
     recording = load_recording(path)
-    return RecordedRun(
-        path=str(path),
-        id=_run_id(recording),
-        identity=_identity(recording),
-        expected={scenario.id: scenario.family.value for scenario in (suite or load_suite()).scenarios},
-        items=_items(recording, suite or load_suite()),
-        conversations=_conversations(recording),
-    )
+    suite = suite or load_suite()
+    try:
+        return RecordedRun(
+            path=str(path),
+            id=_run_id(recording),
+            identity=_identity(recording),
+            expected={scenario.id: scenario.family.value for scenario in suite.scenarios},
+            items=_items(recording, suite),
+            conversations=_conversations(recording),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{recording.path}: not a report of this version ({type(error).__name__} {error})") from None
 
 
 def _run_id(recording: Recording) -> str:
@@ -57,12 +61,9 @@ def _items(recording: Recording, suite: Suite) -> dict[tuple[str, Mode], Sequenc
     if report is None or _recorded(report, "tempaffect").get("suite_hash") != suite.suite_hash:
         return {}
     found: dict[tuple[str, Mode], list[Item]] = {}
-    try:
-        for row in report["tempaffect"]["items"]:
-            item = item_from_json(row, suite.by_id)
-            found.setdefault((item.model, item.mode), []).append(item)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{recording.path}: not a report of this version ({type(error).__name__} {error})") from None
+    for row in report["tempaffect"]["items"]:
+        item = item_from_json(row, suite.by_id)
+        found.setdefault((item.model, item.mode), []).append(item)
     return {key: tuple(items) for key, items in found.items()}
 
 
