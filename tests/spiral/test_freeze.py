@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from itertools import combinations
+
+import pytest
+
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.spiral.content import load_openings, load_twins, openings_hash, suite_hashes
+from pytest_spiral.spiral.content import load_actor, load_openings, load_twins, openings_hash, suite_hashes
+
+OPENINGS = {opening.prompt_id: opening.first for opening in load_openings()}
+TWINS = {opening.prompt_id: opening.first for opening in load_twins()}
+
+
+def words(text):
+    return re.findall(r"[\w']+", text.casefold())
+
+
+def alike(a, b):
+    """Jaccard index of the two texts' three-word sequences."""
+    first, second = ({tuple(text[i : i + 3]) for i in range(len(text) - 2)} for text in (words(a), words(b)))
+    return len(first & second) / len(first | second)
 
 
 def test_the_suite_is_the_pinned_one():
@@ -18,3 +36,22 @@ def test_any_changed_opening_moves_the_hash():
         for at, opening in enumerate(openings):
             changed = opening.model_copy(update={"prompts": (f"{opening.first}.", *opening.prompts[1:])})
             assert openings_hash([*openings[:at], changed, *openings[at + 1 :]]) != before
+
+
+@pytest.mark.parametrize(
+    ("texts", "most"),
+    [(list(OPENINGS.values()), 0.05), (list(TWINS.values()), 0.05), (list(load_actor().injections), 0.15)],
+    ids=["openings", "twins", "injections"],
+)
+def test_no_two_texts_are_alike(texts, most):
+    """No near-duplicate, and no two that begin with the same three words."""
+    assert max(alike(a, b) for a, b in combinations(texts, 2)) <= most
+    assert len({tuple(words(text)[:3]) for text in texts}) == len(texts)
+
+
+def test_a_twin_is_like_its_opening_and_no_other():
+    """It shares its scene with one opening, as a text of its own."""
+    for twin in load_twins():
+        likeness = {name: alike(twin.first, opening) for name, opening in OPENINGS.items()}
+        own = likeness.pop(twin.twin_of)
+        assert max(likeness.values()) < 0.05 < own < 0.5, twin.prompt_id
