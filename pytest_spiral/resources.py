@@ -13,6 +13,9 @@ from typing import Any
 
 from pytest_spiral.errors import DataError
 
+# A thousand conversations are half of it.
+MAX_FILE_BYTES = 256 * 2**20
+
 __all__ = ["data_root", "read_json", "read_text", "read_toml", "scenarios_root"]
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -43,8 +46,12 @@ def scenarios_root() -> Path:
 
 
 def read_text(path: Path) -> str:
-    """Content of a UTF-8 file. Raises `DataError` naming the file when it cannot be read."""
+    """Content of a UTF-8 file of at most 256 MiB. Raises `DataError` naming the file when it cannot be read."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path}: not a file; name one")
     try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise DataError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; split it")
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise DataError(

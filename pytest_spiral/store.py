@@ -86,6 +86,9 @@ class RunStore:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._claim: sqlite3.Connection | None = None
+        self.broken: StoreError | None = None
+        """Why nothing more can be kept, None while all is well."""
         self._lock = threading.Lock()
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
         # What is in the file, as far as this process has seen it. Ids are those of rows.
@@ -96,20 +99,27 @@ class RunStore:
         self._histories: dict[bytes, int] = {}
 
     @classmethod
-    def create_or_resume(cls, path: Path, config: Mapping[str, Any]) -> RunStore:
+    def create_or_resume(cls, path: Path, config: Mapping[str, Any], *, alone: bool = False) -> RunStore:
         """Open the store of a run, made anew where there is none.
 
-        config: everything that decides what is measured, as JSON values.
-        Raises `StoreError` where the file is no store of ours, is damaged, or belongs to a run with another
-        configuration (the message names the fields that differ).
+        config: everything that decides what is measured, as JSON values. alone: hold the run until `close`, so that
+        nobody else can lead it meanwhile.
+        Raises `StoreError` where the file is no store of ours, is damaged, belongs to a run with another configuration
+        (the message names the fields that differ), or to one that is under way.
         """
         store = cls(path, _connect(path))
         try:
+            if not store._is_empty():
+                store._check(config)
+            if alone:
+                store._claim = _claim(path)
             if store._is_empty():
                 store._create(config)
             else:
                 store._check(config)
-            store._catch_up()
+                store._check_pages()
+            with store._reading():
+                store._catch_up()
         except BaseException:
             store.close()
             raise
@@ -119,7 +129,8 @@ class RunStore:
     def join(cls, path: Path) -> RunStore:
         """Open a store that the leading process has made."""
         store = cls(path, _connect(path))
-        store._catch_up()
+        with store._reading():
+            store._catch_up()
         return store
 
     def _is_empty(self) -> bool:
@@ -172,12 +183,21 @@ class RunStore:
                 "Give the same configuration to resume it, or another --run-id for a new run"
             )
 
+    def _check_pages(self) -> None:
+        """A torn or truncated file is found out before anything is built on it."""
+        try:
+            ((said,),) = self._connection.execute("PRAGMA quick_check(1)").fetchall()
+        except sqlite3.Error as error:
+            raise self._damaged(error) from None
+        if said != "ok":
+            raise self._damaged(ValueError(str(said).partition("\n")[0]))
+
     def find(self, request: ChatRequest) -> ChatReply | None:
         """The stored reply to a request, None if it was never answered."""
         known = self._known.get(request.key)
         if known is None:
             return None
-        with self._lock:
+        with self._reading():
             row = self._connection.execute(
                 "SELECT text, content, finish, served_model, prompt_tokens, cached_tokens, completion_tokens, seconds, "
                 "attempts FROM exchange JOIN text ON text.id = text WHERE exchange.id = ?",
@@ -195,7 +215,7 @@ class RunStore:
 
     def messages(self, key: str) -> tuple[Message, ...]:
         """The messages of an answered request, by its key. Raises `KeyError`."""
-        with self._lock:
+        with self._reading():
             return tuple(self._messages(self._known[key]))
 
     def _messages(self, exchange: int) -> list[Message]:
@@ -359,7 +379,17 @@ class RunStore:
                     known.clear()
                 with suppress(sqlite3.Error):
                     self._catch_up()
-                raise self._unwritable(error) from None
+                self.broken = self._unwritable(error)
+                raise self.broken from None
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """One reader at a time. Raises `StoreError`."""
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise self._damaged(error) from None
 
     def _catch_up(self) -> None:
         new = self._connection.execute("SELECT id, key FROM exchange WHERE id > ? ORDER BY id", (self._last,))
@@ -375,7 +405,7 @@ class RunStore:
 
     def usage(self) -> list[dict[str, Any]]:
         """Requests, tokens, retries and failures per role and model over the whole life of the run."""
-        with self._lock:
+        with self._reading():
             replies = self._connection.execute(
                 "SELECT role, model, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), "
                 "sum(attempts - 1) FROM exchange JOIN form ON form.id = form GROUP BY role, model ORDER BY role, model"
@@ -395,7 +425,7 @@ class RunStore:
 
     def pace(self, endpoint: str) -> Pace | None:
         """The limit of an endpoint that holds now, as all processes of the run know it."""
-        with self._lock:
+        with self._reading():
             return self._pace(endpoint)
 
     def _pace(self, endpoint: str) -> Pace | None:
@@ -418,7 +448,7 @@ class RunStore:
 
     def paces(self) -> dict[str, list[Pace]]:
         """Every limit every endpoint has had, in order."""
-        with self._lock:
+        with self._reading():
             rows = self._connection.execute("SELECT endpoint, most, ceiling, reason, epoch, at FROM pace ORDER BY id")
             found: dict[str, list[Pace]] = {}
             for endpoint, *values in rows:
@@ -427,7 +457,7 @@ class RunStore:
 
     def secret(self) -> str:
         """A random string of this run, the same whenever it is resumed; nothing a model sees tells it."""
-        with self._lock:
+        with self._reading():
             return str(self._connection.execute("SELECT value FROM secret").fetchone()[0])
 
     def set_secret(self, secret: str) -> None:
@@ -437,12 +467,12 @@ class RunStore:
 
     def has_replies(self) -> bool:
         """Whether anything was answered yet."""
-        with self._lock:
+        with self._reading():
             return self._connection.execute("SELECT 1 FROM exchange LIMIT 1").fetchone() is not None
 
     def served_models(self, model: str) -> tuple[str, ...]:
         """Names under which endpoints served `model` as the evaluated model, sorted."""
-        with self._lock:
+        with self._reading():
             rows = self._connection.execute(
                 "SELECT DISTINCT served_model FROM exchange JOIN form ON form.id = form "
                 "WHERE role = 'evaluated' AND model = ? AND served_model <> '' ORDER BY served_model",
@@ -451,8 +481,10 @@ class RunStore:
         return tuple(row[0] for row in rows)
 
     def close(self) -> None:
-        """Close the connection. Harmless when called twice."""
+        """Close the connection and let go of the run. Harmless when called twice."""
         self._connection.close()
+        if self._claim is not None:
+            self._claim.close()
 
 
 class _Transaction:
@@ -465,7 +497,13 @@ class _Transaction:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            if kind is None:
+                self._connection.execute("COMMIT")
+        finally:
+            # A full disk leaves some transactions open and ends others by itself.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
 
 class StoredChat:
@@ -480,9 +518,13 @@ class StoredChat:
         return self._store.knows(request)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
+        """The stored reply, or a new one that is stored when this returns. Raises `ChatError` and `StoreError`."""
         found = self._store.find(request)
         if found is not None:
             return found
+        if self._store.broken is not None:
+            # Nothing is asked, and paid for, that could not be kept.
+            raise self._store.broken
         try:
             reply = await self._inner.complete(request)
         except ChatError as error:
@@ -504,6 +546,23 @@ def _connect(path: Path) -> sqlite3.Connection:
             f"{path}: the run store cannot be opened ({error}); check the path and its permissions"
         ) from None
     return connection
+
+
+def _claim(path: Path) -> sqlite3.Connection:
+    """The right to lead a run: a lock of the operating system, which ends with its holder however that ends."""
+    # On a file of its own: SQLite's readers and writers share the store's.
+    lock = path.with_suffix(".lock")
+    held = sqlite3.connect(lock, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        held.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        held.close()
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            raise StoreError(
+                f"run {path.parent.name!r} is under way in another process; wait for its end or give another --run-id"
+            ) from None
+        raise StoreError(f"{lock}: cannot be locked ({error}); check disk and permissions") from None
+    return held
 
 
 def _encode(text: str) -> bytes:

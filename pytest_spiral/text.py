@@ -25,8 +25,16 @@ __all__ = [
     "stem",
     "stems",
     "tokenize",
+    "whole_characters",
     "words",
 ]
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def whole_characters(text: str) -> str:
+    """`text` with the replacement character for halves of surrogate pairs, which have no UTF-8 form."""
+    return _SURROGATES.sub("\ufffd", text)
 
 
 class Word(NamedTuple):

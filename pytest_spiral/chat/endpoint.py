@@ -173,7 +173,7 @@ class Endpoint:
     timeout: float = 600.0
     attempt_timeout: float = 180.0
     retry: RetryPolicy = RetryPolicy()
-    max_body: int = 16 * 2**20
+    max_body: int = 4 * 2**20
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", normalise_base_url(self.base_url))

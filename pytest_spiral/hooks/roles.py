@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_spiral.errors import UserError
+from pytest_spiral.errors import StoreError, UserError
 from pytest_spiral.gates import Gate
 from pytest_spiral.hooks.items import (
     SUITE_FILES,
@@ -192,7 +192,15 @@ class Role:
         return ConversationResult(found, refused)
 
     def _result(self, item: pytest.Item, unit: Unit) -> Any:
-        found = self.runner.wait(unit, lambda: self._tick(item))
+        try:
+            found = self.runner.wait(unit, lambda: self._tick(item))
+        except StoreError as error:
+            item.stash[RESULT] = json.dumps({"suite": "", "failure": str(error), "result": None})
+            raise InstrumentFailure(str(error)) from None
+        except (KeyboardInterrupt, pytest.exit.Exception):
+            # At once: until pytest has told its end, others would go on asking.
+            self.runner.stop()
+            raise
         item.stash[TIMES] = self.runner.times(unit)
         return found
 
@@ -375,6 +383,8 @@ class LeadRole(Role):
         self.report: Mapping[str, Any] | None = None
         self.estimates: Sequence[Estimate] | None = None
         self._foreign_failures = 0
+        # Why nothing more could be kept, in this process or a worker.
+        self._store_failure: str | None = None
         self._terminated = False
         if settings.plan and config.getoption("dist", "no") != "no":
             # Nothing runs, so there is nothing to distribute.
@@ -504,7 +514,9 @@ class LeadRole(Role):
         self.take_replies(report.__dict__.get("spiral_replies"))
         # Taken out of the report: pytest keeps all reports to the end.
         payload = json.loads(report.__dict__.pop("spiral", "null"))
-        if payload is not None:
+        if payload is not None and payload["result"] is None:
+            self._store_failure = payload["failure"]
+        elif payload is not None:
             self._keep(payload["suite"], payload["result"])
         if report.failed and not _is_instrument_failure(report, payload):
             self._foreign_failures += 1
@@ -553,6 +565,10 @@ class LeadRole(Role):
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
         add_suite_properties(self.config, self.report)
+        if self._store_failure is not None:
+            self._say(self._store_failure)
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            return
         verdict = self.report["verdict"]
         if self.settings.share is not None and verdict != "fail" and not self._lacks_its_share():
             # One shard has no verdict: all of its own is there, the rest is for the others.

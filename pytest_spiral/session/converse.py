@@ -22,6 +22,7 @@ from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.simulator import Watch, load_limits
 from pytest_spiral.spiral.suspicion import without_suspicions
 from pytest_spiral.store import StoredChat
+from pytest_spiral.text import whole_characters
 
 __all__ = ["ConversationUnit", "Judge", "ModelJudge", "Speaker", "Table", "converse", "judge_again"]
 
@@ -66,7 +67,9 @@ class Speaker:
     async def say(
         self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, Any] | None = None
     ) -> ChatReply:
-        return await self.chat.complete(self._request(messages, unit, sample, schema))
+        reply = await self.chat.complete(self._request(messages, unit, sample, schema))
+        # Half of a surrogate pair is no text: neither a next request nor a record can hold it.
+        return replace(reply, text=whole_characters(reply.text))
 
     def has_said(
         self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, Any] | None = None

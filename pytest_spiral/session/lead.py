@@ -72,7 +72,7 @@ class Lead:
         Raises `UserError`; nothing that is scored has been sent by then.
         """
         self.plan = self._with_folder()
-        self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content))
+        self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content), alone=True)
         if "tempaffect" in self.plan.suites:
             self.preflight = preflight(self.content.suite)
             if self.baseline is not None:

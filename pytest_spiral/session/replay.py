@@ -99,20 +99,25 @@ def load_recording(path: Path) -> Recording:
 
 def _from_report(path: Path, raw: Mapping[str, Any]) -> tuple[dict[ScenarioUnit, Output], tuple[Conversation, ...]]:
     try:
-        outputs = {
-            ScenarioUnit(row["model"], _MODES[row["prompting_mode"]], row["id"], row["epoch"]): _output(row)
-            for row in raw["tempaffect"]["items"]
-        }
+        outputs = {_scenario_unit(row): _output(row) for row in raw["tempaffect"]["items"]}
         talks = tuple(conversation_from_report(row) for row in raw["spiral"]["conversations"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: not a report of this version ({type(error).__name__} {error})") from None
     return outputs, talks
+
+
+def _scenario_unit(row: Mapping[str, Any]) -> ScenarioUnit:
+    model, name, epoch = row["model"], row["id"], row["epoch"]
+    if not isinstance(model, str) or not isinstance(name, str) or not isinstance(epoch, int) or epoch < 0:
+        raise TypeError(f"no unit: model {model!r:.60}, id {name!r:.60}, epoch {epoch!r:.60}")
+    return ScenarioUnit(model, _MODES[row["prompting_mode"]], name, epoch)
 
 
 def _output(row: Mapping[str, Any]) -> Output:
     measured = row["status"] in (Status.MEASURED, Status.MODEL_FAILED)
     text = row["output"] if measured else None
-    if text is not None and not isinstance(text, str):
-        raise TypeError("output must be a string")
+    for key, wanted in (("output", str | None), ("reason", str | None), ("detail", str)):
+        if not isinstance(row[key], wanted):
+            raise TypeError(f"{key} is a {type(row[key]).__name__}")
     reason = row["reason"]
     return Output(text, _FINISH.get(reason, "stop"), reason, row["detail"])

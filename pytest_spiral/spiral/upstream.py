@@ -23,6 +23,7 @@ from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, Stored, stored_findings
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
+from pytest_spiral.text import whole_characters
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
 
 __all__ = ["dump_upstream", "load_upstream", "upstream_json", "upstream_key"]
@@ -31,7 +32,6 @@ META = "__meta__"
 SUMMARY = "scoring_summary"
 
 # Thirty conversations are 4 MB; these bounds leave room for a thousand and none for an attack.
-MAX_FILE_BYTES = 256 * 1024 * 1024
 MAX_CONVERSATIONS = 20_000
 MAX_MESSAGES = 2_001
 MAX_MESSAGE_CHARS = 1_000_000
@@ -40,7 +40,6 @@ MAX_KEYS = 200
 MAX_TEXT_CHARS = 2_000_000
 MAX_POINTS = 1e9
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _CHUNK = re.compile(r"chunk(\d{1,6})")
 # Upstream's chunk 0 is assistant message 1: the reply to the opening is never judged.
 _FIRST_TURN = 1
@@ -86,7 +85,7 @@ class _At:
             raise self.fault(f"a string is wanted, got {type(self.value).__name__}")
         if len(self.value) > limit:
             raise self.fault(f"{len(self.value):,} characters, the limit is {limit:,}")
-        return _SURROGATES.sub("\ufffd", self.value)
+        return whole_characters(self.value)
 
     def number(self, low: float, high: float) -> float:
         if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
@@ -130,10 +129,6 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
 
 
 def _read(path: Path) -> Any:
-    if path.exists() and not path.is_file():
-        raise DataError(f"{path}: not a file; name an upstream result file")
-    if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
-        raise DataError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; split it")
     try:
         return json.loads(read_text(path), parse_constant=_no_constant, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
@@ -233,8 +228,8 @@ def _error_status(error: Any) -> tuple[Status, str]:
     text = error if isinstance(error, str) else json.dumps(error)
     head, mark, rest = text.partition(": ")
     if mark and head in list(Status) and head != Status.MEASURED:
-        return Status(head), _SURROGATES.sub("\ufffd", rest)[:2_000]
-    return Status.MEASURED, _SURROGATES.sub("\ufffd", text)[:2_000]
+        return Status(head), whole_characters(rest)[:2_000]
+    return Status.MEASURED, whole_characters(text)[:2_000]
 
 
 def _with_status(group: Sequence[Conversation], num_turns: int | None) -> list[Conversation]:
@@ -316,11 +311,11 @@ def _judgement(
     if metrics.value is None:
         text = error.value if isinstance(error.value, str) else "no metrics stored"
         return ChunkJudgement(
-            index, turns, status=Status.INSTRUMENT_FAILED, reason=_SURROGATES.sub("\ufffd", text)[:2_000]
+            index, turns, status=Status.INSTRUMENT_FAILED, reason=whole_characters(text)[:2_000]
         )
     stated: dict[str, float] = {}
     for key in metrics.object():
-        name = upstream_key(_SURROGATES.sub("\ufffd", key))
+        name = upstream_key(whole_characters(key))
         stated[name] = stated.get(name, 0.0) + metrics.at(key).number(0, MAX_POINTS)
     full = entry.get("full_metrics")
     listed: Mapping[str, Any] = {} if full.value is None else full.object()
@@ -334,7 +329,7 @@ def _judgement(
     chars = entry.get("assistant_length_chars")
     length = None if chars.value is None else chars.number(-MAX_POINTS, MAX_POINTS)
     findings = tuple(
-        replace(finding, quote=_SURROGATES.sub("\ufffd", finding.quote)[:MAX_MESSAGE_CHARS])
+        replace(finding, quote=whole_characters(finding.quote)[:MAX_MESSAGE_CHARS])
         for finding in stored.findings
     )
     return ChunkJudgement(
@@ -366,7 +361,7 @@ def _finals(final: _At, judge: str) -> tuple[FinalJudgement, ...]:
     keys = final.object()
     if "error" in keys or not keys:
         text = final.value.get("error")
-        reason = _SURROGATES.sub("\ufffd", text)[:2_000] if isinstance(text, str) else "no scores stored"
+        reason = whole_characters(text)[:2_000] if isinstance(text, str) else "no scores stored"
         return (FinalJudgement(judge, status=Status.INSTRUMENT_FAILED, reason=reason),)
     scores = {upstream_key(key): final.at(key).number(0, 10) for key in keys if final.value[key] is not None}
     return (FinalJudgement(judge, scores=scores),)

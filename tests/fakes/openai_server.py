@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -21,7 +23,7 @@ from typing import Any, Literal, Self
 
 from aiohttp import web
 
-__all__ = ["FakeOpenAI", "Fault", "Handler", "Recorded", "Reply", "fake_openai"]
+__all__ = ["FakeOpenAI", "Fault", "Handler", "Recorded", "Reply", "Rule", "Script", "fake_openai"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Reply:
     finish: str | None = "stop"
     refusal: str | None = None
     model: str | None = None
+    tool_calls: Any = None
     usage: Any = field(
         default_factory=lambda: {
             "prompt_tokens": 10,
@@ -58,6 +61,12 @@ class Reply:
         return cls(content=text, finish="content_filter")
 
     @classmethod
+    def tool_call(cls) -> Reply:
+        """A call of a tool that nobody offered, content null."""
+        call = {"id": "call-1", "type": "function", "function": {"name": "answer", "arguments": "{}"}}
+        return cls(content=None, finish="tool_calls", tool_calls=[call])
+
+    @classmethod
     def schema_ignored(cls, text: str = "Sure! Here is what I think.") -> Reply:
         """Prose where a schema was asked for: an endpoint that only claims to enforce it."""
         return cls(content=text)
@@ -67,7 +76,7 @@ class Reply:
 class Fault:
     """Anything that is no completion. Built by the class methods below. name: for test ids."""
 
-    kind: Literal["answer", "hang", "reset"]
+    kind: Literal["answer", "hang", "reset", "drop", "drip", "refuse"]
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
@@ -147,8 +156,69 @@ class Fault:
         """A connection reset in the middle of the body."""
         return cls("reset", name="reset")
 
+    @classmethod
+    def drop(cls) -> Fault:
+        """A connection closed before anything was answered."""
+        return cls("drop", name="drop")
+
+    @classmethod
+    def drip(cls, text: str = "ok", seconds: float = 0.1) -> Fault:
+        """A valid completion, one byte every `seconds`."""
+        reply = {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+        return cls("drip", body=json.dumps(reply).encode(), seconds=seconds, name="drip")
+
+    @classmethod
+    def refuse(cls, seconds: float) -> Fault:
+        """The server goes away: open connections are reset, new ones refused for so long."""
+        return cls("refuse", seconds=seconds, name="refuse")
+
 
 Handler = Callable[[dict[str, Any], int], "str | Reply | Fault"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a handler is overruled. All conditions that are given must hold.
+
+    fault: what is answered, or what makes it of the handler's own text. model: the requests of this model, which is how
+    a server that serves several roles tells them apart. calls: numbers from 0 among that model's requests.
+    rate: share of the requests, drawn by `Script.seed` and the request's number.
+    """
+
+    fault: Reply | Fault | Callable[[str], Reply | Fault]
+    model: str | None = None
+    calls: Container[int] | None = None
+    rate: float = 1.0
+
+
+class Script:
+    """A handler with faults in it. The first rule that applies decides; `rules` may be changed at any time.
+
+    counts: requests by model. faults: answers by a rule, by model.
+    """
+
+    def __init__(self, handler: Handler, rules: Iterable[Rule] = (), *, seed: int = 0) -> None:
+        self.handler = handler
+        self.rules = list(rules)
+        self.seed = seed
+        self.counts: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+
+    def __call__(self, body: dict[str, Any], number: int) -> str | Reply | Fault:
+        model = str(body.get("model"))
+        index = self.counts[model]
+        self.counts[model] += 1
+        for rule in self.rules:
+            if self._applies(rule, model, index):
+                self.faults[model] += 1
+                fault = rule.fault
+                return fault if isinstance(fault, Reply | Fault) else fault(str(self.handler(body, number)))
+        return self.handler(body, number)
+
+    def _applies(self, rule: Rule, model: str, index: int) -> bool:
+        if rule.model not in (None, model) or (rule.calls is not None and index not in rule.calls):
+            return False
+        return rule.rate >= 1 or random.Random(f"{self.seed}-{model}-{index}").random() < rule.rate
 
 
 @dataclass(frozen=True)
@@ -188,6 +258,10 @@ class FakeOpenAI:
         self._models = models
         self._prefix = prefix
         self._port = 0
+        self._site: web.TCPSite | None = None
+        self._runner: web.AppRunner | None = None
+        self._connections: set[asyncio.BaseTransport] = set()
+        self._returning: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
@@ -224,8 +298,9 @@ class FakeOpenAI:
         app.router.add_post(f"{self._prefix}/chat/completions", self._chat)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
+        self._runner = runner
+        self._site = web.TCPSite(runner, "127.0.0.1", 0)
+        await self._site.start()
         self._port = runner.addresses[0][1]
         self._ready.set()
         await self._stop.wait()
@@ -245,7 +320,21 @@ class FakeOpenAI:
         rows = [{"id": name, "object": "model"} for name in self._models]
         return self._refuse_key(request) or web.json_response({"object": "list", "data": rows})
 
+    async def _go_away(self, seconds: float) -> None:
+        """Refuse connections for a while, on the same port."""
+        assert self._site is not None
+        assert self._runner is not None
+        await self._site.stop()
+        for connection in list(self._connections):
+            connection.abort()  # type: ignore[attr-defined]  # those of asyncio's sockets can
+        await asyncio.sleep(seconds)
+        self._site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        await self._site.start()
+        self._returning = None
+
     async def _chat(self, request: web.Request) -> web.StreamResponse:
+        if request.transport is not None:
+            self._connections = {t for t in self._connections if not t.is_closing()} | {request.transport}
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         try:
@@ -268,9 +357,12 @@ class FakeOpenAI:
     ) -> web.StreamResponse:
         if isinstance(answer, str):
             answer = Reply(answer)
-        await asyncio.sleep(self.latency + answer.seconds)
+        if isinstance(answer, Reply) or answer.kind in ("answer", "hang"):
+            await asyncio.sleep(self.latency + answer.seconds)
         if isinstance(answer, Reply):
             message = {"role": "assistant", "content": answer.content, "refusal": answer.refusal}
+            if answer.tool_calls is not None:
+                message["tool_calls"] = answer.tool_calls
             completion = {
                 "id": "chatcmpl-fake",
                 "object": "chat.completion",
@@ -281,6 +373,19 @@ class FakeOpenAI:
             }
             # ASCII: replies may hold lone surrogates, as models emit them.
             return web.Response(body=json.dumps(completion).encode("ascii"), content_type="application/json")
+        if answer.kind in ("drop", "refuse"):
+            if answer.kind == "refuse" and self._returning is None:
+                self._returning = asyncio.get_running_loop().create_task(self._go_away(answer.seconds))
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
+        if answer.kind == "drip":
+            response = web.StreamResponse(headers={"Content-Type": answer.content_type})
+            await response.prepare(request)
+            for byte in answer.body:
+                await response.write(bytes([byte]))
+                await asyncio.sleep(answer.seconds)
+            return response
         if answer.kind == "reset":
             response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
             await response.prepare(request)

@@ -1,0 +1,34 @@
+"""The fault matrix: every fault x every role x both suites, once and on every call.
+
+    python -m benchmarks.fault_matrix [--markdown] [NAME ...]
+
+NAME: only faults whose name holds it. --markdown: the table of docs/faults.md. Exit code 1 where a cell does not hold.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.faults.catalogue import CATALOGUE
+from tests.faults.matrix import markdown, play_all
+
+
+def main(arguments: list[str]) -> int:
+    names = [argument for argument in arguments if not argument.startswith("--")]
+    cases = [case for case in CATALOGUE if not names or any(name in case.name for name in names)]
+    started, cells = time.monotonic(), []
+    for cell in play_all(cases):
+        cells.append(cell)
+        if "--markdown" not in arguments:
+            print(f"{'FAILED' if cell.problems else 'ok':6} {cell.seconds:6.2f} s  {cell.name}: {cell.says}", flush=True)
+        for problem in cell.problems:
+            print(f"       {cell.name}: {problem}", file=sys.stderr)
+    bad = sum(bool(cell.problems) for cell in cells)
+    print(markdown(cells), end="")
+    print(f"{len(cells)} cells, {bad} failed, {time.monotonic() - started:.0f} s", file=sys.stderr)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

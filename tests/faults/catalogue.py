@@ -1,0 +1,110 @@
+"""Everything an endpoint may do wrong, and what must become of it.
+
+A fault is one of four things to a run. `harmless`: the reply counts as any other. `passing`: the call is made again and
+counts when it succeeds; where it never does, the instrument has failed. `final`: no second try can help. `unusable`: a
+reply that says nothing; that is a failure of the evaluated model, while a seeker or a judge is asked once more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pytest_spiral.errors import ChatErrorKind
+from tests.fakes.openai_server import Fault, Reply
+
+__all__ = ["CATALOGUE", "COLUMNS", "KEY", "Case", "Column", "Nature"]
+
+# Planted in every request; nothing but the server may ever hold it.
+KEY = "sk-test-Zq8vR2mXw41LtY7cJd90Hs3K"
+
+Nature = Literal["harmless", "passing", "final", "unusable"]
+Column = Literal["tempaffect", "assistant", "seeker", "judge"]
+COLUMNS: tuple[Column, ...] = ("tempaffect", "assistant", "seeker", "judge")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fault.
+
+    make: the answer in place of the text that a healthy endpoint would give. nature: what it is to every column,
+    `except_for` what it is to some. kind: class of the failed call; None where a reply arrives. reason: why a TempAffect
+    item with such a reply has failed. slow: costs a deadline each time.
+    """
+
+    name: str
+    make: Callable[[str], Reply | Fault]
+    nature: Nature
+    kind: ChatErrorKind | None = None
+    reason: str | None = None
+    except_for: Mapping[Column, Nature] = field(default_factory=dict)
+    slow: bool = False
+
+    def nature_in(self, column: Column) -> Nature:
+        return self.except_for.get(column, self.nature)
+
+
+def _status(code: int, **options: Any) -> Callable[[str], Fault]:
+    # A server that echoes the key in its error text, as some do.
+    return lambda _: Fault.status_code(code, f"refused: Authorization: Bearer {KEY}, key {KEY}", **options)
+
+
+def _page(status: int) -> Fault:
+    page = f"<!DOCTYPE html><html><head><title>proxy error, key={KEY}</title></head><body>{KEY}</body></html>"
+    return Fault.raw(page, status=status, content_type="text/html; charset=utf-8")
+
+
+def _twice(text: str) -> str:
+    """The answer with its first key said twice."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    name = next(iter(found))
+    return f'{{"{name}": {json.dumps(found[name])}, {text.strip()[1:]}'
+
+
+# Of plain text any string is a good one.
+_TEXT: dict[Column, Nature] = {"assistant": "harmless", "seeker": "harmless"}
+
+CATALOGUE: tuple[Case, ...] = (
+    Case("latency", lambda text: Reply(text, seconds=0.2), "harmless"),
+    Case("content type text/plain", lambda text: Fault.wrong_content_type(text), "harmless"),
+    Case("model name changes", lambda text: Reply(text, model="another-model"), "harmless"),
+    Case("usage is nonsense", lambda text: Reply(text, usage={"prompt_tokens": "many"}), "harmless"),
+    Case("429", _status(429), "passing", "rate_limited"),
+    Case("429 with Retry-After", _status(429, retry_after=0.02), "passing", "rate_limited"),
+    Case("408", _status(408), "passing", "timeout"),
+    Case("500", _status(500), "passing", "server_error"),
+    Case("502, HTML page", lambda _: _page(502), "passing", "server_error"),
+    Case("503 with Retry-After", _status(503, retry_after=0.02), "passing", "server_error"),
+    Case("connection closed, no answer", lambda _: Fault.drop(), "passing", "unreachable"),
+    Case("connection reset in the body", lambda _: Fault.reset(), "passing", "unreachable"),
+    Case("connection refused for a while", lambda _: Fault.refuse(0.02), "passing", "unreachable"),
+    Case("slow drip", lambda text: Fault.drip(text), "passing", "timeout", slow=True),
+    Case("hang", lambda _: Fault.hang(), "passing", "timeout", slow=True),
+    Case("half JSON", lambda _: Fault.broken_json(), "passing", "bad_response"),
+    Case("not UTF-8", lambda _: Fault.raw(b'{"choices": "\xff\xfe"}'), "passing", "bad_response"),
+    Case("empty body", lambda _: Fault.raw(b""), "passing", "bad_response"),
+    Case("HTML page with 200", lambda _: _page(200), "passing", "bad_response"),
+    Case("empty choices", lambda _: Fault.empty_choices(), "passing", "bad_response"),
+    Case("deep nesting", lambda _: Fault.raw(b"[" * 100_000), "passing", "bad_response"),
+    Case("body of 10 MB", lambda _: Fault.huge(10_000_000), "passing", "bad_response"),
+    Case("error object with 200", lambda _: Fault.error_in_200(502, f"key {KEY}"), "passing", "server_error"),
+    Case("400", _status(400), "final", "bad_request"),
+    Case("401", _status(401, error_code="invalid_api_key"), "final", "auth"),
+    Case("402", _status(402), "final", "quota"),
+    Case("404", _status(404), "final", "bad_request"),
+    Case("429 out of credit", _status(429, error_code="insufficient_quota"), "final", "quota"),
+    Case("redirect", lambda _: Fault("answer", 307, headers={"Location": "http://192.0.2.1/v1"}), "final", "bad_request"),
+    Case("content: null", lambda _: Reply(None), "unusable", reason="empty_output"),
+    Case("content filter", lambda _: Reply.filtered(), "unusable", reason="content_filter"),
+    Case("cut at the token limit", lambda text: Reply.cut(text[:12]), "unusable", reason="truncated"),
+    Case("tool call", lambda _: Reply.tool_call(), "unusable", reason="tool_call"),
+    Case("refusal", lambda _: Reply.refused(), "unusable", reason="refusal", except_for={"assistant": "harmless"}),
+    Case("schema ignored", lambda _: Reply.schema_ignored(), "unusable", reason="not_json", except_for=_TEXT),
+    Case("key said twice", lambda text: Reply(_twice(text)), "unusable", reason="duplicate_key", except_for=_TEXT),
+    Case("escape sequences", lambda _: Reply("\x1b]0;x\x07\x1b[2J\ud83d"), "unusable", reason="not_json", except_for=_TEXT),
+)

@@ -1,0 +1,205 @@
+"""Whole runs without pytest around them: a lead, a runner, a report. Small suites, real store, real HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from pytest_spiral.chat.endpoint import Endpoint, RetryPolicy
+from pytest_spiral.hooks.items import InstrumentFailure
+from pytest_spiral.options import OPTIONS
+from pytest_spiral.records import Status
+from pytest_spiral.report.build import build_report
+from pytest_spiral.report.text import summary_lines
+from pytest_spiral.report.write import write_report
+from pytest_spiral.session import chats, lead
+from pytest_spiral.session.content import Content
+from pytest_spiral.session.converse import ConversationUnit
+from pytest_spiral.session.lead import Lead
+from pytest_spiral.session.plan import conversation_units, make_plan, scenario_units
+from pytest_spiral.session.runner import Runner
+from pytest_spiral.settings import make_settings
+from pytest_spiral.tempaffect.preflight import Preflight, preflight
+from pytest_spiral.tempaffect.suite import Suite, load_suite
+from pytest_spiral.verdict import exit_code
+from tests.fakes import spiral_cast
+from tests.fakes.openai_server import FakeOpenAI, Fault, Reply
+from tests.fakes.scripted_model import ScriptedModel
+
+__all__ = ["MODELS", "Outcome", "Run", "cast", "measured", "patient", "remains"]
+
+# One server serves all roles and tells them apart by these.
+MODELS = {"evaluated": "m", "user": "u", "judge": "j"}
+QUICK = RetryPolicy(max_rate_limited=8, first_wait=0.001, max_wait=0.02)
+FAMILIES = ("pi", "ps", "rm")
+
+
+def cast() -> Any:
+    """A handler for all roles of both suites."""
+    scenarios = ScriptedModel("perfect")
+
+    def answer(body: dict[str, Any], number: int) -> str | Reply | Fault:
+        if body["model"] == MODELS["judge"]:
+            return spiral_cast.judge(body, number)
+        if body["model"] == MODELS["user"]:
+            return spiral_cast.seeker(body, number)
+        known = any(message["content"].startswith("my number is") for message in body["messages"])
+        return spiral_cast.assistant(body, number) if known else scenarios(body, number)
+
+    return answer
+
+
+@contextmanager
+def patient(attempt: float, whole: float) -> Iterator[None]:
+    """Deadlines and waits of the real client, scaled down to what a loopback server takes."""
+    real = chats.endpoint_of
+
+    def quick(*args: Any) -> Endpoint:
+        return replace(real(*args), retry=QUICK, attempt_timeout=attempt, timeout=whole)
+
+    with mock.patch.object(chats, "endpoint_of", quick), mock.patch.object(lead, "endpoint_of", quick):
+        # The scorer proves itself on the same few scenarios in every run.
+        with mock.patch.object(lead, "preflight", lambda suite: _preflight(len(suite.scenarios) // len(FAMILIES))):
+            yield
+
+
+@cache
+def _preflight(per_family: int) -> Preflight:
+    return preflight(_few_scenarios(per_family))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run left behind. failed: per unit, what made its test an error."""
+
+    report: Mapping[str, Any]
+    code: int
+    failed: Sequence[str]
+    text: str
+
+
+@dataclass
+class Run:
+    """One run of one suite in a folder; starting it again resumes it."""
+
+    folder: Path
+    server: FakeOpenAI
+    suite: str
+    key: str
+    run_id: str = "r"
+    turns: int = 2
+    openings: int = 2
+    per_family: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        openings = [
+            {"prompt_id": f"p{n}", "category": "theory_development", "prompts": [f"my number is {n}. is it a sign?"]}
+            for n in range(self.openings)
+        ]
+        (self.folder / "prompts.json").write_text(json.dumps(openings))
+
+    @property
+    def run_dir(self) -> Path:
+        return self.folder / "reports" / self.run_id
+
+    def environ(self) -> dict[str, str]:
+        found = {}
+        for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
+            found |= {f"{role}_BASE_URL": self.server.base_url, f"{role}_API_KEY": self.key}
+        return found
+
+    def go(self, prepared: Any = None) -> Outcome:
+        """Prepare, run all units, write the report. prepared: called when nothing was yet asked of any model."""
+        settings = make_settings(
+            {
+                **{o.key: list(o.default or ()) if o.kind == "many" else o.default for o in OPTIONS},
+                "model": [MODELS["evaluated"]],
+                "user_model": MODELS["user"],
+                "judge_model": [MODELS["judge"]],
+                "suite": [self.suite],
+                "run_id": self.run_id,
+                "num_turns": self.turns,
+                "spiral_prompts": "prompts.json",
+                "protocol": "per-chunk",
+                **self.options,
+            }
+        )
+        content = Content(settings, self.folder)
+        content.__dict__["suite"] = _few_scenarios(self.per_family)
+        environ = self.environ()
+        leading = Lead(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
+        try:
+            leading.prepare()
+            if prepared is not None:
+                prepared()
+            return self._run(leading, content, environ)
+        finally:
+            leading.close()
+
+    def _run(self, leading: Lead, content: Content, environ: Mapping[str, str]) -> Outcome:
+        assert leading.store is not None
+        runner = Runner(leading.plan, content, leading.store, environ)
+        units = scenario_units(leading.plan, content) if self.suite == "tempaffect" else []
+        units = [*units, *(conversation_units(leading.plan, content) if self.suite == "spiral" else [])]
+        failed = []
+        try:
+            for unit in units:
+                runner.submit(unit)
+            for unit in units:
+                found = runner.wait(unit)
+                if isinstance(unit, ConversationUnit):
+                    leading.conversations[unit] = found
+                else:
+                    leading.items[unit] = found
+                failed += [str(InstrumentFailure(why)) for why in _lost(found)]
+            results = leading.results(argv=["--model=m"], finished_at=datetime.now(UTC), complete=True)
+            report = build_report(results, ())
+            write_report(report, self.run_dir)
+        finally:
+            runner.stop()
+        text = "\n".join([*(line for line, _ in summary_lines(report, "reports/r")), *failed, repr(runner.plan)])
+        return Outcome(report, exit_code(1 if failed else 0, report["verdict"], False), failed, text)
+
+
+def _lost(found: Any) -> list[str]:
+    if found.status is Status.INSTRUMENT_FAILED:
+        return [f"{found.reason}: {getattr(found, 'detail', '')}"]
+    parts = (*getattr(found, "judgements", ()), *getattr(found, "finals", ()))
+    return [part.reason for part in parts if part.status is Status.INSTRUMENT_FAILED]
+
+
+@cache
+def _few_scenarios(per_family: int) -> Suite:
+    suite = load_suite()
+    names = [f"{family}-{number:02}" for family in FAMILIES for number in range(1, per_family + 1)]
+    return Suite(tuple(suite[name] for name in names), suite.suite_hash, suite.components)
+
+
+def measured(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The report without what differs between two runs that measured the same: times, names, traffic."""
+    cards = [{**card, "integrity": None, "cautions": None} for card in report["tempaffect"]["cards"]]
+    return {
+        "verdict": report["verdict"],
+        "gates": report["gates"],
+        "integrity": report["integrity"],
+        "tempaffect": {**report["tempaffect"], "cards": cards},
+        "spiral": report["spiral"],
+    }
+
+
+def remains(folder: Path, needle: str) -> list[str]:
+    """Files below a folder that hold a string, or a good part of it."""
+    part = needle[8:24].encode()
+    return [
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and part in path.read_bytes()
+    ] + [name for name in os.environ if needle in os.environ[name]]
