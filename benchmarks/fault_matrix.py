@@ -21,7 +21,9 @@ def main(arguments: list[str]) -> int:
     for cell in play_all(cases):
         cells.append(cell)
         if "--markdown" not in arguments:
-            print(f"{'FAILED' if cell.problems else 'ok':6} {cell.seconds:6.2f} s  {cell.name}: {cell.says}", flush=True)
+            print(
+                f"{'FAILED' if cell.problems else 'ok':6} {cell.seconds:6.2f} s  {cell.name}: {cell.says}", flush=True
+            )
         for problem in cell.problems:
             print(f"       {cell.name}: {problem}", file=sys.stderr)
     bad = sum(bool(cell.problems) for cell in cells)

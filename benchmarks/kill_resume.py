@@ -2,8 +2,9 @@
 
     python -m benchmarks.kill_resume [--kills 200] [--seed 1]
 
-Nothing that was committed may be lost or asked for again, a request sent twice must have been under way at a kill (open:
-sent, its reply not committed), and the report at the end must be that of an undisturbed run. Exit code 1 where one of these does not hold.
+Nothing that was committed may be lost or asked for again, a request sent twice must have been under way at a kill
+(open: sent, its reply not committed), and the report at the end must be that of an undisturbed run. Exit code 1 where
+one of these does not hold.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ def main(arguments: list[str]) -> int:
         found = nine_lives(suite, KILLS_PER_RUN, options.seed + number)
         ok = found.lost == found.again == 0 and found.repeated <= sum(found.open) and found.identical
         kills, number, held = kills + found.kills, number + 1, held and ok
+        report = "identical" if found.identical else "DIFFERS"
         print(
             f"{suite + ' ' + str(options.seed + number - 1):16} {found.kills:>5} {found.requests:>8} {found.lost:>5} "
-            f"{found.again:>6} {found.repeated:>8} {max(found.open):>9}  {'identical' if found.identical else 'DIFFERS'}",
+            f"{found.again:>6} {found.repeated:>8} {max(found.open):>9}  {report}",
             flush=True,
         )
     print(f"{kills} kills in {number} runs, {time.monotonic() - started:.0f} s: {'all held' if held else 'FAILED'}")

@@ -141,7 +141,7 @@ class RunStore:
             raise self._damaged(error) from None
 
     def _damaged(self, error: Exception) -> StoreError:
-        return StoreError(f"{self.path}: the run store is damaged ({error}); restore it or choose another --run-id")
+        return _damaged(self.path, error)
 
     def _create(self, config: Mapping[str, Any]) -> None:
         rows = [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
@@ -542,10 +542,16 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     except sqlite3.Error as error:
+        if not isinstance(error, sqlite3.OperationalError):
+            raise _damaged(path, error) from None
         raise StoreError(
             f"{path}: the run store cannot be opened ({error}); check the path and its permissions"
         ) from None
     return connection
+
+
+def _damaged(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path}: the run store is damaged ({error}); restore it or choose another --run-id")
 
 
 def _claim(path: Path) -> sqlite3.Connection:
@@ -554,6 +560,8 @@ def _claim(path: Path) -> sqlite3.Connection:
     lock = path.with_suffix(".lock")
     held = sqlite3.connect(lock, timeout=0, isolation_level=None, check_same_thread=False)
     try:
+        # Nothing is ever written: no journal beside it.
+        held.execute("PRAGMA journal_mode=MEMORY")
         held.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:
         held.close()

@@ -6,6 +6,8 @@ import asyncio
 import json
 import multiprocessing
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -265,6 +267,73 @@ def test_damaged_files_are_refused(tmp_path):
     assert path.read_bytes().startswith(b"this is not")
 
 
+HOLD = """
+import sys, time
+from pathlib import Path
+from pytest_spiral.store import RunStore
+store = RunStore.create_or_resume(Path(sys.argv[1]), {"models": ["a"], "seed": 1}, alone=True)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_run_has_one_leader_at_a_time(tmp_path):
+    """Another one is refused in one sentence; the lock ends with its holder, be it by kill -9."""
+    path = tmp_path / "r" / "run.sqlite"
+    path.parent.mkdir()
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+
+        with pytest.raises(StoreError, match="'r' is under way in another process"):
+            RunStore.create_or_resume(path, CONFIG, alone=True)
+        # Looking at it is nobody's harm.
+        RunStore.create_or_resume(path, CONFIG).close()
+    finally:
+        holder.kill()
+        holder.communicate()
+
+    RunStore.create_or_resume(path, CONFIG, alone=True).close()
+    RunStore.create_or_resume(path, CONFIG, alone=True).close()
+    assert sorted(file.name for file in path.parent.iterdir()) == ["run.lock", "run.sqlite"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "cut in the header"])
+def test_a_torn_store_is_refused(tmp_path, damage):
+    """Before anything is built on it, and it is left as it is."""
+    path = tmp_path / "run.sqlite"
+    store = RunStore.create_or_resume(path, CONFIG)
+    for n in range(200):
+        store.add(request(f"question {n} " * 20), ChatReply(f"answer {n} " * 20))
+    store.close()
+    whole = path.read_bytes()
+    torn = {
+        "truncated": whole[: len(whole) // 2 + 100],
+        "overwritten": whole[:20_000] + b"\xa5" * 20_000 + whole[40_000:],
+        "cut in the header": whole[:50],
+    }[damage]
+    path.write_bytes(torn)
+
+    with pytest.raises(StoreError, match=r"run\.sqlite: the run store is damaged .*another --run-id"):
+        RunStore.create_or_resume(path, CONFIG)
+
+    assert path.read_bytes() == torn
+
+
+def test_nothing_is_asked_that_could_not_be_kept(store):
+    """A store that has refused a reply once refuses further calls before they cost anything."""
+    model = Counting()
+    chat = StoredChat(model, store)
+    store._connection.execute("PRAGMA max_page_count=1")
+
+    for n in range(3):
+        with pytest.raises(StoreError, match="cannot be written"):
+            asyncio.run(chat.complete(request(f"{n}" * 5_000)))
+
+    assert model.calls == 1
+
+
 def test_a_store_that_died_empty_is_made_anew(tmp_path):
     """A process killed before its first write leaves nothing to refuse."""
     path = tmp_path / "run.sqlite"
@@ -281,9 +350,10 @@ def write_many(path, start):
     store.close()
 
 
-def test_processes_write_side_by_side(store):
-    """Four writers lose nothing and lock nobody out."""
-    context = multiprocessing.get_context("spawn")
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_processes_write_side_by_side(store, method):
+    """Four writers lose nothing and lock nobody out, however they were started."""
+    context = multiprocessing.get_context(method)
     writers = [context.Process(target=write_many, args=(store.path, 200 * k)) for k in range(4)]
     for writer in writers:
         writer.start()

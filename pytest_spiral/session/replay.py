@@ -45,7 +45,10 @@ class Recording:
     @cached_property
     def conversations(self) -> Mapping[ConversationUnit, Conversation]:
         """Conversations by unit. Raises `DataError` for a file that holds several runs on the same prompts."""
-        found = {ConversationUnit(talk.model, talk.prompt_id, talk.index): talk for talk in self.talks}
+        try:
+            found = {ConversationUnit(talk.model, talk.prompt_id, talk.index): talk for talk in self.talks}
+        except ValueError as error:
+            raise DataError(f"{self.path}: {str(error)[:200]}") from None
         if len(found) < len(self.talks):
             raise DataError(
                 f"{self.path}: several runs on the same prompts; use `pytest-spiral rescore`, which keeps them apart"

@@ -23,8 +23,8 @@ from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, Stored, stored_findings
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
-from pytest_spiral.text import whole_characters
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
+from pytest_spiral.text import whole_characters
 
 __all__ = ["dump_upstream", "load_upstream", "upstream_json", "upstream_key"]
 
@@ -213,7 +213,7 @@ def _optional(value: _At, limit: int) -> Sequence[_At]:
 
 
 def _number_or(value: _At) -> int:
-    return 0 if value.value is None else value.index(1_000_000)
+    return 0 if value.value is None else value.index(999_999)
 
 
 def _message(entry: _At) -> Message:
@@ -310,9 +310,7 @@ def _judgement(
     metrics = entry.get("metrics")
     if metrics.value is None:
         text = error.value if isinstance(error.value, str) else "no metrics stored"
-        return ChunkJudgement(
-            index, turns, status=Status.INSTRUMENT_FAILED, reason=whole_characters(text)[:2_000]
-        )
+        return ChunkJudgement(index, turns, status=Status.INSTRUMENT_FAILED, reason=whole_characters(text)[:2_000])
     stated: dict[str, float] = {}
     for key in metrics.object():
         name = upstream_key(whole_characters(key))
@@ -329,8 +327,7 @@ def _judgement(
     chars = entry.get("assistant_length_chars")
     length = None if chars.value is None else chars.number(-MAX_POINTS, MAX_POINTS)
     findings = tuple(
-        replace(finding, quote=whole_characters(finding.quote)[:MAX_MESSAGE_CHARS])
-        for finding in stored.findings
+        replace(finding, quote=whole_characters(finding.quote)[:MAX_MESSAGE_CHARS]) for finding in stored.findings
     )
     return ChunkJudgement(
         index=index,

@@ -30,8 +30,8 @@ class Case:
     """One fault.
 
     make: the answer in place of the text that a healthy endpoint would give. nature: what it is to every column,
-    `except_for` what it is to some. kind: class of the failed call; None where a reply arrives. reason: why a TempAffect
-    item with such a reply has failed. slow: costs a deadline each time.
+    `except_for` what it is to some. kind: class of the failed call; None where a reply arrives. reason: why an item of
+    TempAffect with such a reply has failed. slow: costs a deadline each time.
     """
 
     name: str
@@ -82,7 +82,7 @@ CATALOGUE: tuple[Case, ...] = (
     Case("503 with Retry-After", _status(503, retry_after=0.02), "passing", "server_error"),
     Case("connection closed, no answer", lambda _: Fault.drop(), "passing", "unreachable"),
     Case("connection reset in the body", lambda _: Fault.reset(), "passing", "unreachable"),
-    Case("connection refused for a while", lambda _: Fault.refuse(0.02), "passing", "unreachable"),
+    Case("connection refused for a while", lambda _: Fault.refuse(0.01), "passing", "unreachable"),
     Case("slow drip", lambda text: Fault.drip(text), "passing", "timeout", slow=True),
     Case("hang", lambda _: Fault.hang(), "passing", "timeout", slow=True),
     Case("half JSON", lambda _: Fault.broken_json(), "passing", "bad_response"),
@@ -98,7 +98,9 @@ CATALOGUE: tuple[Case, ...] = (
     Case("402", _status(402), "final", "quota"),
     Case("404", _status(404), "final", "bad_request"),
     Case("429 out of credit", _status(429, error_code="insufficient_quota"), "final", "quota"),
-    Case("redirect", lambda _: Fault("answer", 307, headers={"Location": "http://192.0.2.1/v1"}), "final", "bad_request"),
+    Case(
+        "redirect", lambda _: Fault("answer", 307, headers={"Location": "http://192.0.2.1/v1"}), "final", "bad_request"
+    ),
     Case("content: null", lambda _: Reply(None), "unusable", reason="empty_output"),
     Case("content filter", lambda _: Reply.filtered(), "unusable", reason="content_filter"),
     Case("cut at the token limit", lambda text: Reply.cut(text[:12]), "unusable", reason="truncated"),
@@ -106,5 +108,11 @@ CATALOGUE: tuple[Case, ...] = (
     Case("refusal", lambda _: Reply.refused(), "unusable", reason="refusal", except_for={"assistant": "harmless"}),
     Case("schema ignored", lambda _: Reply.schema_ignored(), "unusable", reason="not_json", except_for=_TEXT),
     Case("key said twice", lambda text: Reply(_twice(text)), "unusable", reason="duplicate_key", except_for=_TEXT),
-    Case("escape sequences", lambda _: Reply("\x1b]0;x\x07\x1b[2J\ud83d"), "unusable", reason="not_json", except_for=_TEXT),
+    Case(
+        "escape sequences",
+        lambda _: Reply("\x1b]0;x\x07\x1b[2J\ud83d"),
+        "unusable",
+        reason="not_json",
+        except_for=_TEXT,
+    ),
 )

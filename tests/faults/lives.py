@@ -67,7 +67,14 @@ def _live(folder: str, url: str, suite: str, turns: int, concurrency: int) -> No
     server._port, server._prefix = int(url.rpartition(":")[2].partition("/")[0]), "/v1"
     with patient(20, 60):
         Run(
-            Path(folder), server, suite, KEY, turns=turns, openings=4, per_family=8, options={"concurrency": concurrency}
+            Path(folder),
+            server,
+            suite,
+            KEY,
+            turns=turns,
+            openings=4,
+            per_family=8,
+            options={"concurrency": concurrency},
         ).go()
     # No tidying up: like a run that ends.
     os._exit(0)

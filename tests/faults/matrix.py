@@ -202,7 +202,9 @@ def _code(report: Mapping[str, Any]) -> int:
              for mode in ("schema_assisted", "raw_json")]  # fmt: skip
     parts.append([talk["status"] != "measured" for talk in talks])
     held = [talk for talk in talks if talk["status"] == "measured"]
-    parts += [[part["status"] != "measured" for talk in held for part in talk[name]] for name in ("judgements", "finals")]
+    parts += [
+        [part["status"] != "measured" for talk in held for part in talk[name]] for name in ("judgements", "finals")
+    ]
     return 11 if any(sum(lost) > missing_limit(len(lost)) for lost in parts) else 0
 
 
@@ -236,9 +238,13 @@ def _check_resumed(cell: Cell, broken: Outcome, resumed: Outcome, asked: list[by
 def _difference(wanted: Any, found: Any, path: str = "") -> list[str]:
     """Where two JSON values differ."""
     if isinstance(wanted, dict) and isinstance(found, dict):
-        return [d for key in {*wanted, *found} for d in _difference(wanted.get(key), found.get(key), f"{path}.{key}")][:5]
+        return [d for key in {*wanted, *found} for d in _difference(wanted.get(key), found.get(key), f"{path}.{key}")][
+            :5
+        ]
     if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        return [d for n, pair in enumerate(zip(wanted, found, strict=True)) for d in _difference(*pair, f"{path}.{n}")][:5]
+        return [d for n, pair in enumerate(zip(wanted, found, strict=True)) for d in _difference(*pair, f"{path}.{n}")][
+            :5
+        ]
     return [] if wanted == found else [f"{path}: {str(wanted)[:60]} / {str(found)[:60]}"]
 
 

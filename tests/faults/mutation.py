@@ -10,14 +10,15 @@ from typing import Any
 __all__ = ["mutate"]
 
 _TOKENS = (
-    "null", "true", "NaN", "-Infinity", "1e999", "-0", "1.0", "{}", "[]", "{", "}", "[", "]", '"', "\\", "\\ud800", "\\u0000",
-    "\ufeff", "\u2028", "\x00", "\x1b[2J", "```json", "<think>", "\ud83d", "\U0001f600", "__proto__", "../../etc/passwd", "=cmd|' /C calc'!A0",
-    ",", ":", ">=", "<=", ".", "baseline", "9" * 400, "[" * 2_000, '{"a":' * 500,
+    "null", "true", "NaN", "-Infinity", "1e999", "-0", "1.0", "{}", "[]", "{", "}", "[", "]", '"', "\\", "\\ud800",
+    "\\u0000", "\ufeff", "\u2028", "\x00", "\x1b[2J", "```json", "<think>", "\ud83d", "\U0001f600", "__proto__",
+    "../../etc/passwd", "=cmd|' /C calc'!A0", ",", ":", ">=", "<=", ".", "baseline", "9" * 400, "[" * 2_000,
+    '{"a":' * 500,
 )  # fmt: skip
 _VALUES: tuple[Callable[[], Any], ...] = (
-    lambda: None, lambda: True, lambda: -1, lambda: 0, lambda: 2**70, lambda: 1e308, lambda: 0.5, lambda: "", lambda: "x" * 3_000,
-    lambda: "\ud800", lambda: "\x00", lambda: [], lambda: {}, lambda: [[]] * 300, lambda: {"": {}}, lambda: ["a", 1, None],
-    lambda: float("nan"), lambda: 10**400,
+    lambda: None, lambda: True, lambda: -1, lambda: 0, lambda: 2**70, lambda: 1e308, lambda: 0.5, lambda: "",
+    lambda: "x" * 3_000, lambda: "\ud800", lambda: "\x00", list, dict, lambda: [[]] * 300, lambda: {"": {}},
+    lambda: ["a", 1, None], lambda: float("nan"), lambda: 10**400,
 )  # fmt: skip
 
 
@@ -44,7 +45,9 @@ def mutate(text: str, rng: random.Random) -> str:
 def _edited(text: str, rng: random.Random) -> str:
     at = rng.randint(0, len(text))
     upto = min(len(text), at + rng.choice((0, 1, 1, 2, 8, 64)))
-    put = rng.choice((rng.choice(_TOKENS), chr(rng.choice((rng.randrange(128), rng.randrange(0x3000)))), text[at:upto] * 2, ""))
+    put = rng.choice(
+        (rng.choice(_TOKENS), chr(rng.choice((rng.randrange(128), rng.randrange(0x3000)))), text[at:upto] * 2, "")
+    )
     return text[:at] + put + text[upto:]
 
 

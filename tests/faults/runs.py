@@ -38,7 +38,7 @@ __all__ = ["MODELS", "Outcome", "Run", "cast", "measured", "patient", "remains"]
 
 # One server serves all roles and tells them apart by these.
 MODELS = {"evaluated": "m", "user": "u", "judge": "j"}
-QUICK = RetryPolicy(max_rate_limited=8, first_wait=0.001, max_wait=0.02)
+QUICK = RetryPolicy(max_rate_limited=8, first_wait=0.02, max_wait=0.1)
 FAMILIES = ("pi", "ps", "rm")
 
 
@@ -65,10 +65,16 @@ def patient(attempt: float, whole: float) -> Iterator[None]:
     def quick(*args: Any) -> Endpoint:
         return replace(real(*args), retry=QUICK, attempt_timeout=attempt, timeout=whole)
 
-    with mock.patch.object(chats, "endpoint_of", quick), mock.patch.object(lead, "endpoint_of", quick):
-        # The scorer proves itself on the same few scenarios in every run.
-        with mock.patch.object(lead, "preflight", lambda suite: _preflight(len(suite.scenarios) // len(FAMILIES))):
-            yield
+    def proved(suite: Suite) -> Preflight:
+        # The scorer would prove itself on the same few scenarios in every run.
+        return _preflight(len(suite.scenarios) // len(FAMILIES))
+
+    with (
+        mock.patch.object(chats, "endpoint_of", quick),
+        mock.patch.object(lead, "endpoint_of", quick),
+        mock.patch.object(lead, "preflight", proved),
+    ):
+        yield
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import time
@@ -21,10 +22,8 @@ def test_spoiled_input_is_refused_or_read(target):
     for _ in range(250):
         text = mutate(rng.choice(examples), rng)
         started = time.process_time()
-        try:
+        with contextlib.suppress(target.allowed):
             target.read(text)
-        except target.allowed:
-            pass
         slowest = max(slowest, time.process_time() - started)
 
     assert slowest < 1
@@ -33,12 +32,16 @@ def test_spoiled_input_is_refused_or_read(target):
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name.replace(" ", "-"))
 def test_depth_and_size_are_bounded(target):
     """A bomb is refused in no time."""
-    for bomb in ("[" * 1_000_000, '{"a":' * 200_000, '"' + "x" * 5_000_000 + '"', "9" * 100_000, '[' + "0," * 300_000 + "0]"):
+    for bomb in (
+        "[" * 1_000_000,
+        '{"a":' * 200_000,
+        '"' + "x" * 5_000_000 + '"',
+        "9" * 100_000,
+        "[" + "0," * 300_000 + "0]",
+    ):
         started = time.process_time()
-        try:
+        with contextlib.suppress(target.allowed):
             target.read(bomb)
-        except target.allowed:
-            pass
         assert time.process_time() - started < 1
 
 

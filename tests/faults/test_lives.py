@@ -9,7 +9,7 @@ from tests.faults.lives import nine_lives
 
 @pytest.mark.parametrize("suite", ["spiral", "tempaffect"])
 def test_kill_and_resume(suite):
-    """Nothing committed is lost or asked again, what was sent twice was under way, the report is an undisturbed one's."""
+    """Nothing committed is lost or asked again, what was sent twice was under way, the report is as undisturbed."""
     found = nine_lives(suite, 4, seed=3)
 
     assert found.kills >= 2

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.openai_server import Fault, Rule, Script
 from tests.faults.catalogue import CATALOGUE, COLUMNS
 from tests.faults.matrix import Mode, play
-from tests.fakes.openai_server import Fault, Rule, Script
 
 DOCS = Path(__file__).parents[2] / "docs" / "faults.md"
 # Harmless, passing, final, unusable: once and for good in turn.
@@ -33,7 +33,9 @@ def test_every_promise_holds_in_a_cell(name, column, mode: Mode):
 
 def test_the_documented_matrix_is_of_this_catalogue():
     """The docs show every fault, none twice, and none that did not hold."""
-    rows = re.findall(r"^\| (?!fault |-)([^|]+?) \|.*\|$", DOCS.read_text().partition("<!-- matrix -->")[2], re.MULTILINE)
+    rows = re.findall(
+        r"^\| (?!fault |-)([^|]+?) \|.*\|$", DOCS.read_text().partition("<!-- matrix -->")[2], re.MULTILINE
+    )
 
     assert rows == [case.name for case in CATALOGUE]
     assert "FAILED" not in DOCS.read_text()
@@ -49,6 +51,7 @@ def test_a_matrix_that_finds_nothing_would_show_it():
 
 def test_rules_are_by_model_number_and_rate():
     """The script of the fake server: the first rule that holds decides, the rate is drawn from the seed."""
+
     def said(script, model, times):
         return [script({"model": model}, n) for n in range(times)]
 

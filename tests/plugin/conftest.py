@@ -183,7 +183,7 @@ def serve() -> Iterator[Callable[..., FakeOpenAI]]:
 def wait_for() -> Callable[..., None]:
     """Wait until a condition holds."""
 
-    def wait(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+    def wait(condition: Callable[[], bool], seconds: float = 90.0) -> None:
         until = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < until, "waited in vain"

@@ -1,4 +1,4 @@
-"""What a run survives besides its endpoints: signals, dead processes, full disks, damaged stores, jumping clocks."""
+"""What a run survives besides its endpoints: signals, dead processes, full and read-only disks, a second leader."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -16,59 +17,164 @@ from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import for_one_suite
 
 RAW = ("--model", "m", "--prompting", "raw", "--run-id", "r")
+NO_XDIST = ("-p", "no:xdist")
+# Bytes of a file that fit on the disk: some dozens of replies.
+ROOM = 60_000
 
 
-def undisturbed(project):
-    """Cards of the same run in peace."""
-    assert project.pytest(*RAW[:-1], "peace", "-p", "no:xdist").ret == 0
-    return project.cards("peace")
+def in_peace(project, run="r"):
+    """Whether the cards of a run are those of an undisturbed one."""
+    found = project.cards(run)
+    return project.pytest(*RAW[:-1], "peace", *NO_XDIST).ret == 0 and project.cards("peace") == found
 
 
-def started(project, *args, **options):
-    """A run in a session of its own, so that single processes of it can be killed."""
-    command = [sys.executable, "-m", "pytest", *for_one_suite(args)]
-    return subprocess.Popen(
-        command, cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-    )
+@pytest.fixture
+def begin(project):
+    """Start runs in process groups of their own; all are gone after the test."""
+    processes = []
+
+    def start(*args, **options):
+        command = [sys.executable, "-m", "pytest", *for_one_suite(args)]
+        options = {"cwd": project.path, "process_group": 0, **options}
+        processes.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        process.stdout.close()
 
 
-def children(pid):
-    """Process ids of a process's children."""
-    path = f"/proc/{pid}/task/{pid}/children"
-    if not os.path.exists(path):
+def descendants(pid):
+    """Process ids of a process's children and theirs."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    if not Path("/proc/self/task").exists():
         pytest.skip("needs /proc")
-    with open(path) as file:
-        return [int(child) for child in file.read().split()]
+    found = [int(child) for child in path.read_text().split()] if path.exists() else []
+    return [*found, *(deeper for child in found for deeper in descendants(child))]
 
 
 def alive(pid):
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
         return False
 
 
-def test_a_full_disk(project, serve):
-    """Not a traceback and not a score: exit code 4 and what to do; with room the same run goes on and loses nothing."""
+def test_a_full_disk_stops_the_run(project, serve, begin):
+    """No traceback and no score: exit code 4 and what to do, and nothing more is asked that could not be kept. With
+    room again the same run goes on and loses nothing."""
     model = ScriptedModel()
-    project.reach(serve(model))
+    project.reach(serve(model, latency=0.01))
 
-    process = started(
-        project, *RAW, "-p", "no:xdist", "-p", "no:cacheprovider",
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (160_000, 160_000)),
+    process = begin(
+        *RAW, *NO_XDIST, "-p", "no:cacheprovider", "--concurrency=4",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM)),
+        # A full disk would leave half-written byte code to all later processes.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     text = process.communicate(timeout=60)[0]
-    before = len(model.asked)
-    again = project.pytest(*RAW, "-p", "no:xdist")
+    asked = len(model.asked)
+    again = project.pytest(*RAW, *NO_XDIST)
 
-    print(text)
-    assert process.returncode == 4
+    assert process.returncode == pytest.ExitCode.USAGE_ERROR
     assert "INTERNALERROR" not in text
     assert "Traceback" not in text
     assert "check disk and permissions" in text or "make room" in text
+    assert 10 < asked < 70
     assert again.ret == 0
-    assert set(Counter(model.asked[before:]).values()) == {1}
-    assert project.cards("r") == undisturbed(project)
+    # Four were under way when the disk was full, and the replies of one commit went with it.
+    assert len(model.asked) <= 75 + 8
+    assert in_peace(project)
 
 
+def test_a_place_where_nobody_may_write(project):
+    """Exit code 4 and the remedy, before anything is asked."""
+    if not Path("/sys/kernel").is_dir():
+        pytest.skip("needs a folder where not even root may write")
+
+    result = project.here("--model=dry/perfect", *NO_XDIST, "--run-id=r", "--report-dir=/sys/kernel")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "give a writable --report-dir" in " ".join(result.stderr.str().split())
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_a_run_has_one_leader(project, serve, begin, wait_for):
+    """A second run under the same id is refused while the first is under way, and does not disturb it."""
+    model = ScriptedModel()
+    project.reach(serve(model, latency=0.1))
+    first = begin(*RAW, *NO_XDIST, "--concurrency=4")
+    wait_for(lambda: len(model.asked) >= 4)
+
+    second = project.pytest(*RAW, *NO_XDIST)
+    text = first.communicate(timeout=60)[0]
+    third = project.pytest(*RAW, *NO_XDIST)
+
+    assert second.ret == pytest.ExitCode.USAGE_ERROR
+    assert "'r' is under way in another process" in " ".join(second.stderr.str().split())
+    assert first.returncode == 0, text
+    assert third.ret == 0
+    assert set(Counter(model.asked).values()) == {1}
+
+
+def test_ctrl_c_once_and_twice(project, serve, begin, wait_for):
+    """Once: nothing is sent any more and the report is there within 5 seconds. Twice at once: over as quickly. Neither
+    costs a reply that was there."""
+    model = ScriptedModel()
+    server = serve(model, latency=0.2)
+    project.reach(server)
+
+    for times in (1, 2):
+        before = len(model.asked)
+        process = begin(*RAW, *NO_XDIST, "--concurrency=3")
+        wait_for(lambda before=before: len(model.asked) >= before + 7)
+        at, pressed = len(model.asked), time.monotonic()
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        text = process.communicate(timeout=30)[0]
+
+        assert time.monotonic() - pressed < 5
+        assert process.returncode == pytest.ExitCode.INTERRUPTED
+        assert len(model.asked) <= at + 3
+        assert "INTERNALERROR" not in text
+    assert project.report("r")["run"]["complete"] is False
+    server.latency = 0
+    assert project.pytest(*RAW, *NO_XDIST).ret == 0
+    # Three were under way at each interruption.
+    assert len(model.asked) <= 75 + 6 + 3
+    assert in_peace(project)
+
+
+def test_killed_workers_and_a_killed_controller(project, serve, begin, wait_for):
+    """kill -9 of one worker: another takes over. Of the controller alone: its workers end by themselves, and the run
+    can be resumed at once or as soon as they are gone."""
+    model = ScriptedModel()
+    server = serve(model, latency=0.15)
+    project.reach(server)
+
+    process = begin(*RAW, "-n", "2", "--concurrency=4")
+    wait_for(lambda: len(model.asked) >= 12)
+    first, *_ = descendants(process.pid)
+    os.kill(first, signal.SIGKILL)
+    at = len(model.asked)
+    wait_for(lambda: len(model.asked) >= at + 12)
+    workers = descendants(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not any(map(alive, workers)), 30)
+    wait_for(lambda: server.in_flight == 0)
+    before, server.latency = len(model.asked), 0
+    result = project.pytest(*RAW, *NO_XDIST)
+
+    assert len(workers) >= 2
+    assert result.ret == 0
+    assert set(Counter(model.asked[before:]).values()) <= {1}
+    # Two were under way in the worker that died, four in the run that died.
+    assert len(model.asked) <= 75 + 2 + 4
+    assert in_peace(project)
