@@ -530,7 +530,12 @@ class StoredChat:
         except ChatError as error:
             self._store.add_failure(request, error)
             raise
-        return await self._store.keep(request, reply)
+        try:
+            return await self._store.keep(request, reply)
+        except StoreError:
+            # Those that wait for their turn are past the check above.
+            await self._inner.aclose()
+            raise
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -139,7 +139,7 @@ def test_ctrl_c_once_and_twice(project, serve, begin, wait_for):
             time.sleep(0.05)
         text = process.communicate(timeout=30)[0]
 
-        assert time.monotonic() - pressed < 5
+        assert time.monotonic() - pressed < 5 * max(1, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
         assert process.returncode == pytest.ExitCode.INTERRUPTED
         assert len(model.asked) <= at + 3
         assert "INTERNALERROR" not in text
