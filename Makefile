@@ -7,7 +7,7 @@ BENCH_ARGS ?= $(if $(filter local/%,$(MODEL)),--suite=tempaffect)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: bench test browser lint clean
+.PHONY: bench test browser lint clean audit
 
 bench: $(VENV)/.bench
 ifneq (,$(filter local/%,$(MODEL)))
@@ -27,6 +27,11 @@ test: $(VENV)/.test browser
 # Pages are tested in a real browser; without one, their tests skip.
 browser: $(VENV)/.test
 	@$(BIN)/python tests/page/browser.py
+
+# Known vulnerabilities of what is installed. Asks a public database, so it is no part of the tests.
+audit: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --skip-editable
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check --fix .

@@ -208,17 +208,17 @@ class Script:
         model = str(body.get("model"))
         index = self.counts[model]
         self.counts[model] += 1
-        for rule in self.rules:
-            if self._applies(rule, model, index):
+        for place, rule in enumerate(self.rules):
+            if self._applies(rule, place, model, index):
                 self.faults[model] += 1
                 fault = rule.fault
                 return fault if isinstance(fault, Reply | Fault) else fault(str(self.handler(body, number)))
         return self.handler(body, number)
 
-    def _applies(self, rule: Rule, model: str, index: int) -> bool:
+    def _applies(self, rule: Rule, place: int, model: str, index: int) -> bool:
         if rule.model not in (None, model) or (rule.calls is not None and index not in rule.calls):
             return False
-        return rule.rate >= 1 or random.Random(f"{self.seed}-{model}-{index}").random() < rule.rate
+        return rule.rate >= 1 or random.Random(f"{self.seed}-{model}-{index}-{place}").random() < rule.rate
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,8 @@ class FakeOpenAI:
     """The server; `with` starts and stops it.
 
     latency: seconds before every answer. key: answer 401, echoing the key, to requests that bring another one.
-    models: what /v1/models lists; an integer is sent as error status instead.
+    models: what /v1/models lists; an integer is sent as error status instead. record: keep every request; `served`
+    counts them in any case.
     """
 
     def __init__(
@@ -247,13 +248,16 @@ class FakeOpenAI:
         key: str | None = None,
         models: tuple[str, ...] | int = ("fake",),
         prefix: str = "/v1",
+        record: bool = True,
     ) -> None:
         self.handler: Handler = handler or (lambda body, n: "ok")
         self.latency = latency
         self.requests: list[Recorded] = []
+        self.served = 0
         self.probes = 0
         self.in_flight = 0
         self.peak = 0
+        self._record = record
         self._key = key
         self._models = models
         self._prefix = prefix
@@ -342,13 +346,14 @@ class FakeOpenAI:
             headers = {
                 k.lower(): v for k, v in request.headers.items() if k.lower() not in ("authorization", "api-key")
             }
-            self.requests.append(Recorded(json.loads(raw), headers, request.path, time.monotonic(), raw))
-            number = len(self.requests) - 1
+            body, number = json.loads(raw), self.served
+            self.served += 1
+            if self._record:
+                self.requests.append(Recorded(body, headers, request.path, time.monotonic(), raw))
             refused = self._refuse_key(request)
             if refused is not None:
                 return refused
-            answer = self.handler(self.requests[number].body, number)
-            return await self._answer(request, answer, self.requests[number].body)
+            return await self._answer(request, self.handler(body, number), body)
         finally:
             self.in_flight -= 1
 

@@ -51,8 +51,9 @@ def cast() -> Any:
             return spiral_cast.judge(body, number)
         if body["model"] == MODELS["user"]:
             return spiral_cast.seeker(body, number)
-        known = any(message["content"].startswith("my number is") for message in body["messages"])
-        return spiral_cast.assistant(body, number) if known else scenarios(body, number)
+        # Conversations have neither a system prompt nor a schema.
+        bare = body["messages"][0]["role"] == "user" and "response_format" not in body
+        return spiral_cast.assistant(body, number) if bare else scenarios(body, number)
 
     return answer
 
