@@ -4,7 +4,7 @@
 
 The accounts must agree to the request: what the server answered is what the store holds, as replies, as their retries
 or as failed calls. A run that lost calls is resumed until nothing is missing. Exit code 1 where the accounts differ or
-a process needs more than 400 MiB.
+a worker needs more than 400 MiB.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--share", type=float, default=1.0)
     options = parser.parse_args(arguments)
     print(f"{'suite':11} {'units':>7} {'served':>7} {'faults':>7} {'replies':>8} {'retries':>8} {'failed':>7} "
-          f"{'in vain':>8} {'seconds':>8} {'most MiB':>9} {'sessions':>9}  accounts")  # fmt: skip
+          f"{'in vain':>8} {'seconds':>8} {'MiB':>7} {'lead':>5} {'sessions':>9}  accounts")  # fmt: skip
     return max(_load(suite, options.share) for suite in options.suites)
 
 
@@ -80,12 +80,15 @@ def _load(suite: str, share: float) -> int:
         with sqlite3.connect(folder / "reports/r/run.sqlite") as store:
             replies, attempts = store.execute("SELECT count(*), sum(attempts) FROM exchange").fetchone()
             failures, vain = store.execute("SELECT count(*), coalesce(sum(attempts), 0) FROM failure").fetchone()
-        most = max((json.loads(path.read_text())["peak_mib"] for path in (folder / "meter").iterdir()), default=0)
+        used = [json.loads(path.read_text()) for path in (folder / "meter").iterdir()]
+        most, lead = (
+            max((each["peak_mib"] for each in used if each["worker"] is worker), default=0) for worker in (True, False)
+        )
         faults = sum(script.faults.values())
         agree = server.served == attempts + vain and server.served - faults == replies
         leaks = remains(folder, KEY) + (["terminal"] if KEY[8:24] in text else [])
         print(f"{suite:11} {units:>7,} {server.served:>7,} {faults:>7,} {replies:>8,} {attempts - replies:>8,} "
-              f"{failures:>7,} {vain:>8,} {seconds:>8.0f} {most:>9.0f} {sessions:>9}  {'exact' if agree else 'DIFFER'}",
+              f"{failures:>7,} {vain:>8,} {seconds:>8.0f} {most:>7.0f} {lead:>5.0f} {sessions:>9}  {'exact' if agree else 'DIFFER'}",
               flush=True)  # fmt: skip
     good = agree and most < LIMIT_MIB and done.returncode in (0, 10) and not missing and not leaks
     if not good:
