@@ -88,7 +88,8 @@ def _load(suite: str, share: float) -> int:
         agree = server.served == attempts + vain and server.served - faults == replies
         leaks = remains(folder, KEY) + (["terminal"] if KEY[8:24] in text else [])
         print(f"{suite:11} {units:>7,} {server.served:>7,} {faults:>7,} {replies:>8,} {attempts - replies:>8,} "
-              f"{failures:>7,} {vain:>8,} {seconds:>8.0f} {most:>7.0f} {lead:>5.0f} {sessions:>9}  {'exact' if agree else 'DIFFER'}",
+              f"{failures:>7,} {vain:>8,} {seconds:>8.0f} {most:>7.0f} {lead:>5.0f} {sessions:>9}  "
+              f"{'exact' if agree else 'DIFFER'}",
               flush=True)  # fmt: skip
     good = agree and most < LIMIT_MIB and done.returncode in (0, 10) and not missing and not leaks
     if not good:
