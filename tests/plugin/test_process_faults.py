@@ -140,10 +140,12 @@ def test_ctrl_c_once_and_twice(project, serve, begin, wait_for):
         text = process.communicate(timeout=30)[0]
 
         assert time.monotonic() - pressed < 5 * max(1, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
-        assert process.returncode == pytest.ExitCode.INTERRUPTED
+        # The second one may hit Python on its way out, which then ends by the signal itself.
+        assert process.returncode in ((2,) if times == 1 else (2, -signal.SIGINT))
         assert len(model.asked) <= at + 3
-        assert "INTERNALERROR" not in text
-    assert project.report("r")["run"]["complete"] is False
+        if times == 1:
+            assert project.report("r")["run"]["complete"] is False
+            assert "INTERNALERROR" not in text
     server.latency = 0
     assert project.pytest(*RAW, *NO_XDIST).ret == 0
     # Three were under way at each interruption.
