@@ -12,7 +12,7 @@ import pytest
 from tests.page.browser import find_browser
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Headless Chromium. Skips where there is none.
 

@@ -53,7 +53,8 @@ def test_workers_share_one_server(project, local_file):
 
 
 def test_a_schema_makes_a_valid_answer(project, local_file):
-    """With room to finish, an enforced schema turns even this model's answer into a measured item."""
+    """With room to finish and no loops, an enforced schema turns even this model's answer into a measured item."""
+    project.write(spiral__toml='[[model]]\nmatch = "local/*"\nmax_tokens = 512\nextra_body.repeat_penalty = 1.2\n')
     result = project.pytest(
         "--model=local/smollm2-135m", "--prompting", "schema", "-k", "ps-01", *DISTRIBUTIONS["no-xdist"]
     )
