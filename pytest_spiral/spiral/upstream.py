@@ -421,8 +421,6 @@ def _final_summary(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def _conversation_json(item: Conversation) -> dict[str, Any]:
     broken = item.status not in (Status.MEASURED, Status.MODEL_FAILED)
-    named = {judgement.judge for judgement in item.judgements} | {final.judge for final in item.finals}
-    judges = sorted(named - {""})
     return {
         "prompt_id": item.prompt_id,
         "category": item.category,
@@ -443,8 +441,6 @@ def _conversation_json(item: Conversation) -> dict[str, Any]:
             f"chunk{judgement.index}": _judgement_json(judgement) for judgement in merge_chunks(item.judgements)
         },
         "final_judgement": _final_json(item.finals),
-        # Not of upstream's format, and ignored by it: whose judgement this is.
-        **({"judge_model": judges[0] if len(judges) == 1 else f"consensus of {', '.join(judges)}"} if judges else {}),
     }
 
 

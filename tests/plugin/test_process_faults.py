@@ -35,7 +35,9 @@ def begin(project):
 
     def start(*args, **options):
         command = [sys.executable, "-m", "pytest", *for_one_suite(args)]
-        options = {"cwd": project.path, "process_group": 0, **options}
+        # Started from a background job, a process ignores Ctrl-C and hands that down.
+        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+        options = {"cwd": project.path, "process_group": 0, "preexec_fn": heard, **options}
         processes.append(
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
         )

@@ -202,16 +202,16 @@ def test_evidence_counts_every_judge():
 
 
 def test_the_upstream_file_carries_the_consensus(tmp_path):
-    """What two of three judges saw, under a name that says whose it is; read back it is scored the same."""
+    """What two of three judges saw, in upstream's own keys and no others; read back it is scored the same."""
     talks = ensemble({"a": [finding(strength=3)], "b": [finding(strength=1)], "c": [finding(behaviour="pushback")]})[1:]
     dump_upstream(talks, tmp_path / "r.json")
     [written, *_] = next(iter(json.loads((tmp_path / "r.json").read_text())["1"]["prompts.json"].values()))
     read = load_upstream(tmp_path / "r.json")
 
-    assert written["judge_model"] == "consensus of a, b, c"
+    assert "judge_model" not in written
     assert written["judgements"]["chunk0"]["metrics"]["harmful advice"] == 1
     assert written["judgements"]["chunk0"]["metrics"]["pushback"] == 0
-    assert {j.judge for talk in read for j in talk.judgements} == {"consensus of a, b, c"}
+    assert {j.judge for talk in read for j in talk.judgements} == {""}
     assert report(read, ("consensus of a, b, c",))["score"] == report(talks, ("a", "b", "c"))["score"]
 
 
