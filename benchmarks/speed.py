@@ -81,9 +81,15 @@ def run(server: Server, *args: str) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         meter = Path(folder, "meter")
         meter.mkdir()
+        # No dependency of the package, and nltk spends a second on it where it is there.
+        Path(meter, "scipy.py").write_text("raise ImportError('hidden')\n")
         environ = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
         environ |= {f"{role}_BASE_URL": server.url for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE")}
-        environ |= {"METER": str(meter), "PYTHONPATH": str(HERE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        environ |= {
+            "METER": str(meter),
+            "PYTHONPATH": f"{HERE}{os.pathsep}{meter}",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        }
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "pytest_spiral.plugin", "-p", "xdist.plugin", "-p", "meter",
             "--model=m", "--user-model=u", "--judge-model=j", "--run-id=r", "--report-dir=out", *args,
@@ -95,7 +101,7 @@ def run(server: Server, *args: str) -> Measured:
         if done.returncode not in (0, 11):
             raise SystemExit(f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
         stats = server.stats()
-        parts = [json.loads(path.read_text()) for path in meter.iterdir()]
+        parts = [json.loads(path.read_text()) for path in meter.glob("*.json")]
         workers = [part for part in parts if part["worker"]]
         reports = Path(folder, "out", "r")
         other = sum(path.stat().st_size for path in reports.rglob("*.*") if ".sqlite" not in path.name)
