@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pytest_spiral.chat import ChatModel
 from pytest_spiral.chat.limits import Pace
@@ -512,6 +513,8 @@ class StoredChat:
     def __init__(self, inner: ChatModel, store: RunStore) -> None:
         self._inner = inner
         self._store = store
+        # Whoever asks the very same at the same moment waits for the first; gone once nobody does.
+        self._under_way: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def is_stored(self, request: ChatRequest) -> bool:
         """Whether the reply is known already, so that asking costs nothing."""
@@ -519,6 +522,11 @@ class StoredChat:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The stored reply, or a new one that is stored when this returns. Raises `ChatError` and `StoreError`."""
+        under_way = self._under_way.setdefault(request.key, asyncio.Lock())
+        async with under_way:
+            return await self._complete(request)
+
+    async def _complete(self, request: ChatRequest) -> ChatReply:
         found = self._store.find(request)
         if found is not None:
             return found

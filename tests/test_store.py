@@ -65,6 +65,20 @@ def test_a_known_request_is_never_sent_again(store):
     assert second == first
 
 
+def test_the_same_request_at_the_same_moment_is_sent_once(store):
+    """Ten ask, one is sent, all have its reply."""
+    model = Counting()
+    chat = StoredChat(model, store)
+
+    async def all_at_once():
+        return await asyncio.gather(*(chat.complete(request()) for _ in range(10)))
+
+    replies = asyncio.run(all_at_once())
+
+    assert model.calls == 1
+    assert len(set(replies)) == 1
+
+
 @pytest.mark.parametrize(
     "changes",
     [

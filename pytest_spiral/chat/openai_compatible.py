@@ -163,8 +163,7 @@ class _Connection:
                 body += chunk
                 if len(body) > limit:
                     break
-        except Exception:
-            # The status of an error says enough; a broken body must not hide it.
+        except Exception:  # whatever three layers raise: an error's status says enough, a broken body must not hide it
             if response.is_success:
                 raise
         if len(body) > limit and response.is_success:
