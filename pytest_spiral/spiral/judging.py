@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from pytest_spiral.spiral.evidence import Reply, locate
 from pytest_spiral.spiral.records import Finding, behaviour_name
+from pytest_spiral.text import nesting
 
 __all__ = ["Rejected", "Stored", "parse_final_reply", "parse_judge_reply", "stored_findings"]
 
@@ -29,6 +30,7 @@ MAX_STORED_QUOTE_CHARS = 10_000
 MAX_PER_BEHAVIOUR = 40
 MAX_PER_CHUNK = 120
 MAX_DIGITS = 20
+MAX_NESTING = 64
 MAX_POINTS = 1e9
 FINAL_SCALE = (0, 10)
 
@@ -116,6 +118,8 @@ def _answer(text: str, finish: str, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def _decode(body: str) -> Any:
+    if nesting(body) > MAX_NESTING:
+        raise _Fault("too_deep", f"nested more than {MAX_NESTING} deep")
     try:
         return json.loads(
             body,
@@ -123,8 +127,6 @@ def _decode(body: str) -> Any:
             parse_constant=_no_constant,
             parse_int=_bounded_int,
         )
-    except RecursionError:
-        raise _Fault("too_deep", "nested too deeply") from None
     except json.JSONDecodeError as error:
         raise _Fault("not_json", f"{error.msg} at character {error.pos}") from None
 

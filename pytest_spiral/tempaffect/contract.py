@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.tempaffect.params import load_params
+from pytest_spiral.text import nesting
 
 __all__ = ["Answer", "Invalid", "output_schema", "parse_output", "recoverable"]
 
@@ -109,6 +110,9 @@ def _decode(body: str) -> Any:
         raise _RejectedError("think_block", "reasoning markup in the content")
     if body.startswith("```"):
         raise _RejectedError("code_fence", "wrapped in a code fence")
+    limit = load_params().contract.max_nesting
+    if nesting(body) > limit:
+        raise _RejectedError("too_deep", f"nested more than {limit} deep")
     decoder = json.JSONDecoder(
         object_pairs_hook=_unique_keys,
         parse_constant=_reject_constant,
@@ -119,8 +123,6 @@ def _decode(body: str) -> Any:
         value, end = decoder.raw_decode(body)
     except _RejectedError:
         raise
-    except RecursionError:
-        raise _RejectedError("too_deep", "nested too deeply") from None
     except json.JSONDecodeError as error:
         raise _RejectedError(*_why_not_json(body, error)) from None
     rest = body[end:].strip(_JSON_SPACE)

@@ -25,6 +25,7 @@ class Contract(_Table):
     """Size limits of an output, in characters."""
 
     max_output_chars: Count
+    max_nesting: Count
     max_reply_chars: Count
 
 

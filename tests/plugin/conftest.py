@@ -56,7 +56,7 @@ def one_or_two(request) -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What makes many small runs cheap: byte code is kept, scipy (which nltk imports where it can) is not seen."""
+    """What makes many small runs cheap: scipy, which nltk imports where it can, is not seen."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -65,7 +65,6 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (hidden / "scipy.py").write_text("raise ImportError('not a dependency of the package')\n")
     path = os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH")]))
     return {
-        "PYTHONPYCACHEPREFIX": str(folder / "byte-code"),
         "PYTHONPATH": path,
         # Found now, because pytester moves HOME away.
         "PYTEST_SPIRAL_CACHE": str(default_cache_dir(os.environ)),

@@ -108,6 +108,7 @@ def test_one_place_is_one_finding():
         (reply(pushback=9).replace("9", "9" * 5000), "out_of_range"),
         (reply(pushback=9).replace("9", "NaN"), "not_json"),
         ('{"a":' * 30_000, "too_deep"),
+        ('{"a":' * 65 + "1" + "}" * 65, "too_deep"),
         ("[" * 300_000, "reply_too_long"),
     ],
 )
