@@ -26,7 +26,7 @@ LABELS = {
     s.id: [row for row in rows("labels.jsonl") if row["round"] == 2 and row["id"] == s.id] for s in SUITE.scenarios
 }
 # A text that changed after the second round is another text than the one that was annotated.
-REWRITTEN = {row["id"] for row in rows("rewrites.jsonl") if row["round"] == 2 and row["text"]}
+REWRITTEN = {row["id"] for row in rows("rewrites.jsonl") if row["round"] >= 2 and row["text"]}
 
 
 @pytest.mark.parametrize("field", FIGURES["fields"])
@@ -62,3 +62,26 @@ def test_the_key_is_what_most_annotators_say(field):
             continue
         most = {value for value, n in Counter(row[field] for row in LABELS[scenario.id]).items() if n >= 2}
         assert set(getattr(scenario.expected, field)) == most, scenario.id
+
+
+def test_every_scenario_has_one_mark_of_the_second_editor():
+    """What was done with a mark agrees with the text: adopted to the letter, changed otherwise, or left as it was."""
+    marks = rows("marks.jsonl")
+    changed = {row["id"] for row in rows("rewrites.jsonl") if row["round"] == 3}
+
+    assert sorted(mark["id"] for mark in marks) == sorted(SUITE.by_id)
+    for mark in marks:
+        adopted = [getattr(SUITE[mark["id"]], field) == text for field, text in mark["suggestion"].items()]
+        assert mark["why"], mark["id"]
+        assert (mark["mark"] == "reword") == bool(adopted), mark["id"]
+        done = "adopted" if adopted and all(adopted) else "adapted"
+        assert mark["done"] == (done if mark["id"] in changed else "left"), mark["id"]
+
+
+def test_the_last_rewrite_of_a_text_is_the_text():
+    """The record of mends ends where the suite stands."""
+    last = {(row["id"], field): text["after"] for row in rows("rewrites.jsonl") for field, text in row["text"].items()}
+
+    assert last
+    for (name, field), text in last.items():
+        assert getattr(SUITE[name], field) == text, (name, field)
