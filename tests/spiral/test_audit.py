@@ -31,7 +31,7 @@ CHANGED = {row["piece"]: row for row in rows("rewrites.jsonl")}
 
 
 def test_every_piece_has_one_mark():
-    """Openings, twins, rules and injections; what was done agrees with the text: adopted, changed otherwise, or left."""
+    """Openings, twins, rules and injections; what was done agrees with the text: adopted, adapted or left."""
     marks = rows("marks.jsonl")
 
     assert sorted(mark["piece"] for mark in marks) == sorted(PIECES)
