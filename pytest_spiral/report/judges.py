@@ -9,11 +9,12 @@ from typing import Any
 from pytest_spiral.spiral.aggregate import point_score
 from pytest_spiral.spiral.agreement import Firmness, agreement, firmness, only, without
 from pytest_spiral.spiral.calibrating import CalibrationRun, corrected
-from pytest_spiral.spiral.calibration import standing
+from pytest_spiral.spiral.calibration import Estimate, standing
 from pytest_spiral.spiral.judge_health import judge_health, overlaps
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.suspicion import suspicions
+from pytest_spiral.stats import Interval
 
 __all__ = ["JudgeCalibration", "calibration_lines", "calibration_table", "judges_json"]
 
@@ -107,7 +108,7 @@ def _calibration(conversations: Sequence[Conversation], calibration: JudgeCalibr
             "strength": None if strength is None else asdict(strength),
             "standing": verdict,
             "reason": reason,
-            "raters_alpha": run.agreement[name],
+            "raters_agreement": None if (found_by := run.agreement[name]) is None else asdict(found_by),
             "turn_rate": corrected(conversations, run.record, name),
         }
     return {
@@ -128,14 +129,13 @@ def calibration_lines(run: CalibrationRun, drift: Mapping[str, Any] | None) -> l
         f"judges {', '.join(run.record.judges)} on {run.turns} labelled turns ({run.record.labels})",
         f"labelled by: {', '.join(f'{name} ({kind})' for name, kind in run.raters.items())}",
     ]
-    if len(run.raters) > 1:
-        lines.append(f"the raters differ on {len(run.disagreements)} turns; all labels are kept")
     if run.unread:
         lines.append(f"{run.unread} turns without a readable judgement, counted as wrong")
     lines += ["", f"{'behaviour':<34}{'there':>6}{'  sensitivity':<22}{'  specificity':<22}{'  kappa':<22}  may decide"]
     lines += calibration_table(run)
     alarms = ", ".join(f"{kind} {n} of {of}" for kind, (of, n) in run.kinds.items())
     lines += ["", f"turns with something seen that is not there: {alarms}"] if alarms else []
+    lines += _rater_lines(run)
     if drift is None:
         lines.append("drift: no earlier calibration of these judges on these labels")
     elif not drift["comparable"]:
@@ -156,5 +156,33 @@ def calibration_table(run: CalibrationRun) -> list[str]:
     ]
 
 
-def _shown(estimate: Any) -> str:
-    return "-" if estimate is None else f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+def _rater_lines(run: CalibrationRun) -> list[str]:
+    """What stands behind the labels: the raters' agreement, and theirs with the author."""
+    if len(run.raters) < 2:
+        return []
+    lines = [
+        "",
+        f"the raters differ on {len(run.disagreements)} turns; all labels are kept (--json)",
+        f"{'alpha of the raters (Krippendorff)':<34}    presence              strength",
+    ]
+    for name, found in run.agreement.items():
+        if found is not None:
+            presence = _ranged(found.presence, found.presence_interval)
+            strength = _ranged(found.strength, found.strength_interval)
+            lines.append(f"{name:<34}    {presence:<20}  {strength}")
+    for author, by_name in run.author.items():
+        odd = {turn for m in by_name.values() for turn in (*m.consensus_only, *m.author_only, *m.other_strength)}
+        lines.append(
+            f"their consensus is what the author meant ({author}) on {run.turns - len(odd)} of {run.turns} turns"
+        )
+    return lines
+
+
+def _shown(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else _ranged(estimate.value, estimate)
+
+
+def _ranged(value: float | None, interval: Estimate | Interval | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f} " + ("[?]" if interval is None else f"[{interval.low:.2f}, {interval.high:.2f}]")

@@ -65,15 +65,19 @@ def calibrate(
     behaviours = spiral.protocol.behaviours
     labelled = load_labels(labels, behaviours)
 
-    async def work() -> tuple[dict[str, list[ChunkJudgement]], list[str]]:
+    names = [judge.model_id for judge in plan.judges]
+    path = Path(plan.run_dir).parent / "calibrations" / _file_name(names, labelled.name)
+    # Before any call is paid for: a kept calibration that cannot be read is an error.
+    before = calibration_run_from_json(read_json(path), str(path)) if path.is_file() else None
+
+    async def work() -> dict[str, list[ChunkJudgement]]:
         chats = Chats(plan, content, store, environ)
         try:
-            judges = chats.judges()
-            return await label(judges, labelled), [judge.name for judge in judges]
+            return await label(chats.judges(), labelled)
         finally:
             await chats.aclose()
 
-    judged, names = asyncio.run(work())
+    judged = asyncio.run(work())
     together = calibrated(labelled, judged, names, spiral.rubric.hash, behaviours)
     alone = {
         name: calibrated(
@@ -86,8 +90,6 @@ def calibrate(
         for name in names
         if len(names) > 1
     }
-    path = Path(plan.run_dir).parent / "calibrations" / _file_name(names, labelled.name)
-    before = calibration_run_from_json(read_json(path), str(path)) if path.is_file() else None
     write_atomically(path, json.dumps(together.to_json(), indent=1, ensure_ascii=True) + "\n")
     return Calibrated(together, alone, drift(before, together) if before else None, path)
 

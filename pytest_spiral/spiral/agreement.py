@@ -1,4 +1,4 @@
-"""How far judges agree with each other, and each with itself when it is asked again.
+"""How far judges or raters agree with each other, and a judge with itself when it is asked again.
 
 Every judged assistant turn is a thing that each judge rates per behaviour with 0 to 3, the strength of its strongest
 located finding. Turns of a conversation hang together, so intervals resample conversations.
@@ -13,7 +13,7 @@ from pytest_spiral.records import Status
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.stats import Clusters, Interval, agreement_interval, krippendorff_alpha
 
-__all__ = ["Agreement", "Firmness", "agreement", "firmness", "only", "strengths", "without"]
+__all__ = ["Agreement", "Firmness", "Rated", "agreement", "agreement_on", "firmness", "only", "strengths", "without"]
 
 # Draws of an interval: enough for two digits, and a run has nine behaviours and up to 12,000 turns.
 _DRAWS = 200
@@ -22,9 +22,9 @@ Rated = Sequence[Sequence[float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement of several judges on one behaviour: Krippendorff's alpha on presence (nominal) and on strength
-    (ordinal), -1..1, None where one value only occurs; with 95 % intervals. turns: rated by at least two judges.
-    prevalence: share of turns in which each judge saw it."""
+    """Agreement of several judges or raters on one behaviour: Krippendorff's alpha on presence (nominal) and strength
+    (ordinal), -1..1, None where one value only occurs; with 95 % intervals. turns: rated by at least two.
+    prevalence: share of turns in which each saw it."""
 
     turns: int
     presence: float | None
@@ -65,7 +65,7 @@ def agreement(
 ) -> dict[str, Agreement]:
     """Agreement of the judges by behaviour. seed: of the intervals."""
     rated = {behaviour: _rated(conversations, judges, behaviour) for behaviour in behaviours}
-    return {behaviour: _agreement(rated[behaviour], judges, seed) for behaviour in behaviours}
+    return {behaviour: agreement_on(rated[behaviour], judges, seed) for behaviour in behaviours}
 
 
 def _rated(conversations: Sequence[Conversation], judges: Sequence[str], behaviour: str) -> Clusters[Rated]:
@@ -86,7 +86,8 @@ def _things(
             yield talk.id, tuple(by_turn[turn].get(judge) for judge in judges)
 
 
-def _agreement(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Agreement:
+def agreement_on(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Agreement:
+    """Agreement on one behaviour. rated: per conversation its turns, each a strength per judge, None for a gap."""
     present = rated.map(lambda things: [[None if r is None else float(r > 0) for r in thing] for thing in things])
     things = [thing for unit in present.values for thing in unit]
     return Agreement(

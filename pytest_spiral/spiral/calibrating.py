@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.records import Status
-from pytest_spiral.spiral.agreement import strengths
+from pytest_spiral.spiral.agreement import Agreement, strengths
 from pytest_spiral.spiral.calibration import (
     BehaviourCalibration,
     Calibration,
@@ -20,6 +23,7 @@ from pytest_spiral.spiral.calibration import (
 )
 from pytest_spiral.spiral.consensus import merge_chunks
 from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn
+from pytest_spiral.spiral.raters import Meant, among_raters, with_author
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.stats import (
     Clusters,
@@ -28,14 +32,13 @@ from pytest_spiral.stats import (
     agreement_interval,
     corrected_rate,
     design_effect,
-    krippendorff_alpha,
     weighted_kappa,
     wilson,
 )
 
 __all__ = ["CalibrationRun", "Pairs", "calibrated", "calibration_run_from_json", "corrected", "drift"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 Predictions = Mapping[str, Mapping[str, int] | None]
 """What a judge saw, strength by behaviour, by turn; None where it could not be read."""
 Pairs = Clusters[tuple[tuple[int, int], ...]]
@@ -49,8 +52,9 @@ class CalibrationRun:
     """One judge or ensemble on one labelled set.
 
     record: what gates ask; kappa there is Cohen's, on presence. strength: quadratic-weighted kappa on 0..3.
-    raters: name and kind. agreement: alpha of the raters among themselves by behaviour, None with one rater.
-    disagreements: turns on which they differ, with every rater's labels. unread: turns without a readable judgement;
+    raters: name and kind. agreement: of the raters among themselves by behaviour, None with one rater. disagreements:
+    turns on which they differ, with every rater's labels. author: their consensus against what the author meant, by
+    reading and behaviour; empty where the source does not tell. unread: turns without a readable judgement;
     they count as wrong. kinds: by what a turn was written to test, how many there are and on how many the judge saw a
     behaviour that is not there. predictions: to tell drift from.
     """
@@ -59,8 +63,9 @@ class CalibrationRun:
     turns: int
     strength: Mapping[str, Estimate | None]
     raters: Mapping[str, str]
-    agreement: Mapping[str, float | None]
+    agreement: Mapping[str, Agreement | None]
     disagreements: Mapping[str, Mapping[str, Mapping[str, int]]]
+    author: Mapping[str, Mapping[str, Meant]]
     unread: int
     kinds: Mapping[str, tuple[int, int]]
     predictions: Predictions
@@ -79,9 +84,12 @@ class CalibrationRun:
             "turns": self.turns,
             "strength": {name: None if found is None else asdict(found) for name, found in self.strength.items()},
             "raters": dict(self.raters),
-            "agreement": dict(self.agreement),
+            "agreement": {name: None if found is None else asdict(found) for name, found in self.agreement.items()},
             "disagreements": {
                 turn: {r: dict(found) for r, found in given.items()} for turn, given in self.disagreements.items()
+            },
+            "author": {
+                author: {name: asdict(found) for name, found in given.items()} for author, given in self.author.items()
             },
             "unread": self.unread,
             "kinds": {kind: {"turns": n, "false_alarms": alarms} for kind, (n, alarms) in self.kinds.items()},
@@ -101,7 +109,6 @@ def calibrated(
     A turn without a readable judgement counts as wrong for every behaviour, whichever way it is labelled.
     """
     predictions = {turn.id: _seen(judged.get(turn.id, ())) for turn in labelled.turns}
-    several = len(labelled.raters) > 1
     return CalibrationRun(
         record=Calibration(
             tuple(sorted(judges)),
@@ -112,11 +119,14 @@ def calibrated(
         turns=len(labelled.turns),
         strength={name: _estimate(_pairs(labelled.turns, predictions, name), weighted_kappa) for name in behaviours},
         raters=dict(labelled.raters),
-        agreement={name: _among_raters(labelled, name) if several else None for name in behaviours},
+        agreement={name: among_raters(labelled, name) for name in behaviours},
         disagreements={
             turn.id: turn.labels
             for turn in labelled.turns
             if len({_frozen(given) for given in turn.labels.values()}) > 1
+        },
+        author={
+            author: {name: with_author(labelled, author, name) for name in behaviours} for author in labelled.authors
         },
         unread=sum(found is None for found in predictions.values()),
         kinds=_kinds(labelled.turns, predictions, behaviours),
@@ -192,17 +202,6 @@ def _interval(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Inter
         return wilson(Tally(sum((seen > 0) is wanted for _, seen in of), len(of), "conversation"))
     draws = _FEW_DRAWS if statistic is weighted_kappa else _DRAWS
     return agreement_interval(pairs, statistic, "calibration", resamples=draws)
-
-
-def _among_raters(labelled: LabelledSet, behaviour: str) -> float | None:
-    things = (
-        (
-            turn.unit,
-            tuple(float(turn.labels[r].get(behaviour, 0)) if r in turn.labels else None for r in labelled.raters),
-        )
-        for turn in labelled.turns
-    )
-    return krippendorff_alpha(Clusters.group("conversation", things), "ordinal")
 
 
 def _kinds(
@@ -287,21 +286,30 @@ def drift(before: CalibrationRun, now: CalibrationRun) -> dict[str, Any]:
     }
 
 
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
 def calibration_run_from_json(value: Any, where: str) -> CalibrationRun:
     """Read what `to_json` wrote. Raises `DataError` naming `where` and the key."""
     try:
         if value["schema_version"] != SCHEMA_VERSION:
-            raise DataError(f"{where}: schema_version: {SCHEMA_VERSION} is wanted")
+            raise DataError(
+                f"{where}: schema_version: {SCHEMA_VERSION} is wanted; delete the file, nothing compares with it"
+            )
         return CalibrationRun(
             record=calibration_from_json(value["record"]),
             turns=int(value["turns"]),
             strength={name: None if row is None else Estimate(**row) for name, row in value["strength"].items()},
             raters=dict(value["raters"]),
-            agreement=dict(value["agreement"]),
+            agreement=_adapter(Mapping[str, Agreement | None]).validate_python(value["agreement"]),
             disagreements=dict(value["disagreements"]),
+            author=_adapter(Mapping[str, Mapping[str, Meant]]).validate_python(value["author"]),
             unread=int(value["unread"]),
             kinds={kind: (row["turns"], row["false_alarms"]) for kind, row in value["kinds"].items()},
             predictions=dict(value["predictions"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{where}: no calibration of this version ({type(error).__name__} {error})") from None
+        said = " ".join(str(error).split())[:200]
+        raise DataError(f"{where}: no calibration of this version ({type(error).__name__} {said})") from None

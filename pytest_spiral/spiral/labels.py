@@ -1,7 +1,7 @@
 """Labelled assistant turns: what a judge is measured against.
 
-Three sources. The shipped set in `data/spiral/calibration/`, with one file of labels per rater. A user's JSONL file,
-one object a line:
+Three sources. The shipped set in `data/spiral/calibration/`, with one file of labels per rater, and files of what the
+turns' author meant, which are no raters' and make no truth. A user's JSONL file, one object a line:
 
     {"id": "a-1", "user": "...", "assistant": "...", "labels": {"harmful_advice": 3}}
 
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from random import Random
 from statistics import median_low
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -60,6 +59,7 @@ class _Turns(_Table):
 class _RaterFile(_Table):
     canary: str = ""
     rater: Text
+    role: Literal["rater", "author"]
     kind: Text
     labels: dict[str, Labels]
 
@@ -75,7 +75,8 @@ class _Row(_Table):
 
 @dataclass(frozen=True, slots=True)
 class LabelledTurn:
-    """One exchange with labels. unit: the conversation it comes from. labels: strength by behaviour, by rater."""
+    """One exchange with labels. unit: the conversation it comes from. labels: strength by behaviour, by rater. meant:
+    the same by reading of the turn's author; no part of the reference."""
 
     id: str
     unit: str
@@ -84,6 +85,7 @@ class LabelledTurn:
     assistant: str
     about: tuple[str, ...]
     labels: Mapping[str, Mapping[str, int]]
+    meant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def chunk(self) -> Chunk:
@@ -98,17 +100,21 @@ class LabelledTurn:
         return median_low(seen) if 2 * len(seen) > len(given) else 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelledSet:
-    """Labelled turns from one source. raters: name and kind of each."""
+    """Labelled turns from one source. raters: name and kind of each. authors: the same of the author's readings.
+
+    Two sets are the same set only if they are one object; `hash` compares contents.
+    """
 
     name: str
     turns: tuple[LabelledTurn, ...]
     raters: Mapping[str, str]
+    authors: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def hash(self) -> str:
-        """Hex SHA-256 of every turn and label."""
+        """Hex SHA-256 of every turn and every rater's label."""
         return digest(
             [
                 [t.id, t.unit, t.opening, t.user, t.assistant, {r: dict(found) for r, found in t.labels.items()}]
@@ -132,26 +138,44 @@ def load_labels(path: Path | None, behaviours: Sequence[str]) -> LabelledSet:
 
 def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
     turns = _validated(_Turns, read_json(folder / "turns.json"), folder / "turns.json")
-    files = sorted((folder / "labels").glob("*.json"))
-    raters = {path: _validated(_RaterFile, read_json(path), path) for path in files}
-    known = {turn.id for turn in turns.turns}
-    for path, rater in raters.items():
-        if set(rater.labels) != known:
-            odd = sorted(set(rater.labels) ^ known)[0]
-            raise DataError(f"{path}: labels: {odd} is in only one of it and turns.json")
-        for turn, labels in rater.labels.items():
-            _check(labels, behaviours, f"{path}: labels.{turn}")
+    known = [turn.id for turn in turns.turns]
+    found: dict[str, _RaterFile] = {}
+    for path in sorted((folder / "labels").glob("*.json")):
+        rater = _rater(path, known, behaviours)
+        if rater.rater in found:
+            raise DataError(f"{path}: rater: {rater.rater!r} has another file already")
+        found[rater.rater] = rater
+    raters = [rater for rater in found.values() if rater.role == "rater"]
+    authors = [rater for rater in found.values() if rater.role == "author"]
+    if not raters:
+        raise DataError(f"{folder / 'labels'}: no file of the role 'rater' in it")
     return LabelledSet(
         "shipped",
         tuple(
             LabelledTurn(
                 turn.id, turn.id, "", turn.user, turn.assistant, turn.about,
-                {rater.rater: rater.labels[turn.id] for rater in raters.values()},
+                {rater.rater: rater.labels[turn.id] for rater in raters},
+                {author.rater: author.labels[turn.id] for author in authors},
             )
             for turn in turns.turns
         ),
-        {rater.rater: rater.kind for rater in raters.values()},
+        {rater.rater: rater.kind for rater in raters},
+        {author.rater: author.kind for author in authors},
     )  # fmt: skip
+
+
+def _rater(path: Path, turns: Sequence[str], behaviours: Sequence[str]) -> _RaterFile:
+    """One file of labels, by the ids of the turns or of the rater's sheet."""
+    rater = _validated(_RaterFile, read_json(path), path)
+    for turn, labels in rater.labels.items():
+        _check(labels, behaviours, f"{path}: labels.{turn}")
+    of_sheet = {_sheet_id(rater.rater, turn): turn for turn in turns}
+    if set(rater.labels) == set(of_sheet):
+        return rater.model_copy(update={"labels": {of_sheet[key]: found for key, found in rater.labels.items()}})
+    odd = sorted(set(rater.labels) ^ set(turns))
+    if odd:
+        raise DataError(f"{path}: labels: {odd[0]} is in only one of it and turns.json")
+    return rater
 
 
 def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
@@ -234,8 +258,15 @@ def _validated(model: type[M], value: Any, path: Path) -> M:
         raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 
-def sheet(labelled: LabelledSet, seed: str) -> list[dict[str, Any]]:
-    """The turns for another rater: in an order of the rater's own, without any label or hint."""
-    turns = list(labelled.turns)
-    Random(seed).shuffle(turns)
-    return [{"id": turn.id, "user": turn.user, "assistant": turn.assistant, "labels": {}} for turn in turns]
+def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, Any]]:
+    """The turns for another rater: under ids and in an order of the rater's own, without any label or hint.
+
+    The turns' own ids follow what they were written for. Labels under the sheet's ids are read as they are from a
+    file in `labels/` that bears the rater's name.
+    """
+    rows = {_sheet_id(rater, turn.id): turn for turn in labelled.turns}
+    return [{"id": key, "user": rows[key].user, "assistant": rows[key].assistant, "labels": {}} for key in sorted(rows)]
+
+
+def _sheet_id(rater: str, turn: str) -> str:
+    return digest([rater, turn])[:12]

@@ -33,15 +33,15 @@ def krippendorff_alpha(clusters: Clusters[Ratings], level: Level = "nominal") ->
 
 def _alpha(groups: Sequence[Ratings], level: Level) -> float | None:
     coincidences: defaultdict[tuple[float, float], float] = defaultdict(float)
-    for things in groups:
-        for thing in things:
-            counts = Counter(rating for rating in thing if rating is not None)
-            raters = sum(counts.values())
-            if raters < 2:
-                continue
-            for a, b in combinations_with_replacement(sorted(counts), 2):
-                pairs = counts[a] * (counts[b] if a != b else counts[a] - 1) / (raters - 1)
-                coincidences[a, b] += pairs
+    # Few combinations of ratings occur, each many times.
+    for thing, times in Counter(tuple(thing) for things in groups for thing in things).items():
+        counts = Counter(rating for rating in thing if rating is not None)
+        raters = sum(counts.values())
+        if raters < 2:
+            continue
+        for a, b in combinations_with_replacement(sorted(counts), 2):
+            pairs = counts[a] * (counts[b] if a != b else counts[a] - 1) / (raters - 1)
+            coincidences[a, b] += times * pairs
     totals: defaultdict[float, float] = defaultdict(float)
     for (a, b), pairs in coincidences.items():
         totals[a] += pairs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -14,13 +15,16 @@ import pytest
 from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
 from pytest_spiral.records import Status
+from pytest_spiral.resources import data_root
 from pytest_spiral.session.calibrate import label
 from pytest_spiral.session.chats import LexicalJudge
 from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
 from pytest_spiral.spiral.calibrating import calibrated, calibration_run_from_json, corrected, drift
 from pytest_spiral.spiral.labels import load_labels, sheet
+from pytest_spiral.spiral.raters import among_raters, with_author
 from tests.spiral.builders import bench, finding
 
+DOCS = Path(__file__).parents[2] / "docs"
 PROTOCOL = load_protocol("per-10k-chars")
 BEHAVIOURS = PROTOCOL.behaviours
 
@@ -54,13 +58,41 @@ def silent():
     return run(shipped(), {t.id: judged_as(t, {}) for t in shipped().turns})
 
 
+def short(value):
+    """Two digits without the zero before them, as the pages write it."""
+    return f"{value:.2f}".replace("-0.00", "0.00").replace("0.", ".")
+
+
+def ranged(value, interval):
+    return f"{short(value)} [{short(interval.low)}, {short(interval.high)}]"
+
+
+def table(page, head):
+    """The rows of the table on a page that has this head, as lists of cells."""
+    lines = (DOCS / page).read_text().split(f"\n| {head} |\n")[1].splitlines()[1:]
+    return [line.strip("| ").split(" | ") for line in lines[: lines.index("")]]
+
+
+@pytest.fixture
+def labels_folder(tmp_path, monkeypatch):
+    """A copy of the shipped labels that is read in their place."""
+    folder = tmp_path / "data" / "spiral" / "calibration"
+    shutil.copytree(data_root() / "spiral" / "calibration", folder)
+    monkeypatch.setattr("pytest_spiral.spiral.labels.data_root", lambda: tmp_path / "data")
+    return folder / "labels"
+
+
+def rewrite(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
 # The shipped set
 
 
 def test_the_shipped_set_covers_what_it_should():
     """Every behaviour at every strength, things that look like one and are none, quotes, metaphors."""
     labelled = shipped()
-    cells = Counter((b, s) for turn in labelled.turns for b, s in turn.labels["author"].items())
+    cells = Counter((b, turn.reference(b)) for turn in labelled.turns for b in BEHAVIOURS)
     kinds = Counter(kind for turn in labelled.turns for kind in turn.about)
 
     assert len(labelled.turns) >= 180
@@ -68,16 +100,121 @@ def test_the_shipped_set_covers_what_it_should():
     assert all(cells[behaviour, strength] >= 3 for behaviour in BEHAVIOURS for strength in (1, 2, 3))
     assert min(kinds["hard_negative"], kinds["benign"]) >= 15
     assert min(kinds["quote_refuted"], kinds["metaphor"]) >= 7
+    assert table("judges.md", "behaviour | 1 | 2 | 3") == [
+        [behaviour, *(str(cells[behaviour, strength]) for strength in (1, 2, 3))] for behaviour in BEHAVIOURS
+    ]
+
+
+def test_three_raters_make_the_truth_and_the_author_none(labels_folder):
+    """Whatever the author's files say, reference and hash stay; a second of three raters changes both."""
+    before = load_labels(None, BEHAVIOURS)
+    nothing = {turn.id: {} for turn in before.turns}
+    for name in ("author", "second_reading"):
+        rewrite(labels_folder / f"{name}.json", labels=nothing)
+    without = load_labels(None, BEHAVIOURS)
+    rewrite(labels_folder / "rater_1.json", labels=nothing)
+    rewrite(labels_folder / "rater_2.json", labels=nothing)
+    changed = load_labels(None, BEHAVIOURS)
+
+    assert list(before.raters) == ["rater 1", "rater 2", "rater 3"]
+    assert list(before.authors) == ["author", "second reading"]
+    assert (without.hash, without.turns[0].reference("pushback")) == (before.hash, 1)
+    assert with_author(without, "author", "pushback").both == 0
+    assert changed.turns[0].reference("pushback") == 0
+    assert changed.hash != before.hash
+
+
+def test_agreement_of_the_raters_is_what_the_page_says():
+    """Alpha with intervals, turns in which they differ, and the consensus against what the author meant."""
+    rows = []
+    for name in BEHAVIOURS:
+        found, meant = among_raters(shipped(), name), with_author(shipped(), "author", name)
+        differ = sum(len({given.get(name, 0) for given in turn.labels.values()}) > 1 for turn in shipped().turns)
+        rows.append(
+            [
+                name,
+                ranged(found.presence, found.presence_interval),
+                ranged(found.strength, found.strength_interval),
+                str(differ),
+                ranged(meant.agreement.presence, meant.agreement.presence_interval),
+                f"{meant.both}, {len(meant.consensus_only)}, {len(meant.author_only)}",
+            ]
+        )
+    same = sum(
+        {name: found for name in BEHAVIOURS if (found := turn.reference(name))} == turn.meant["author"]
+        for turn in shipped().turns
+    )
+    page = (DOCS / "judges.md").read_text()
+
+    assert table("judges.md", ALPHA_HEAD) == rows
+    assert f"They differ on {len(silent().disagreements)} of the 200 turns" in page
+    assert f"the author meant on {same} turns of 200" in page
+
+
+ALPHA_HEAD = "behaviour | presence | strength | turns in which they differ | author | both, raters only, author only"
+
+
+def test_hard_negatives_that_the_raters_took_for_the_thing():
+    """The page names each: a near miss of a behaviour that the consensus has all the same."""
+    taken = [
+        turn.id for turn in shipped().turns if "hard_negative" in turn.about and any(map(turn.reference, turn.about))
+    ]
+
+    assert taken == ["cal-026"]
+    assert "`cal-026`" in (DOCS / "judges.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"role": "judge"}, r"rater_2\.json: role"),
+        ({"rater": "rater 1"}, r"rater_2\.json: rater: 'rater 1' has another file"),
+        ({"labels": {"cal-001": {}}}, r"rater_2\.json: labels: cal-002 is in only one"),
+        ({"labels": {"cal-001": {"joy": 1}}}, r"rater_2\.json: labels\.cal-001: 'joy' is no behaviour"),
+        ({"labels": {"cal-001": {"pushback": 4}}}, r"rater_2\.json: labels\.cal-001\.pushback"),
+        ({"labels": {"cal-001": {"pushback": True}}}, r"rater_2\.json: labels\.cal-001\.pushback"),
+    ],
+)
+def test_a_bad_rater_file_is_named(labels_folder, changes, says):
+    """File and key."""
+    rewrite(labels_folder / "rater_2.json", **changes)
+
+    with pytest.raises(DataError, match=says):
+        load_labels(None, BEHAVIOURS)
+
+
+def test_labels_need_a_rater(labels_folder):
+    """The author alone makes no truth."""
+    for path in labels_folder.glob("rater_*.json"):
+        path.unlink()
+
+    with pytest.raises(DataError, match="no file of the role 'rater'"):
+        load_labels(None, BEHAVIOURS)
 
 
 def test_the_sheet_shows_nothing():
-    """Another order for every rater; no label, no hint of what a turn was written for."""
+    """Other ids and another order for every rater; no label, no hint of what a turn was written for."""
     labelled = shipped()
     one, two = sheet(labelled, "ann"), sheet(labelled, "ben")
+    ids = [{row["id"] for row in rows} for rows in (one, two, sheet(labelled, "ann"))]
 
-    assert [row["id"] for row in one] != [row["id"] for row in two]
+    assert [row["assistant"] for row in one] != [row["assistant"] for row in two]
     assert {frozenset(row) for row in one} == {frozenset({"id", "user", "assistant", "labels"})}
     assert not any(row["labels"] for row in one)
+    assert len(ids[0]) == len(labelled.turns)
+    assert (ids[0] & ids[1], ids[0] & {turn.id for turn in labelled.turns}, ids[0] ^ ids[2]) == (set(), set(), set())
+
+
+def test_labels_under_the_ids_of_a_sheet_find_their_turns(labels_folder):
+    """A rater's file as the rater wrote it, and only under that rater's name."""
+    by_text = {turn.assistant: turn.labels["rater 2"] for turn in shipped().turns}
+    filled = {row["id"]: by_text[row["assistant"]] for row in sheet(shipped(), "rater 2")}
+    rewrite(labels_folder / "rater_2.json", labels=filled)
+
+    assert load_labels(None, BEHAVIOURS).hash == shipped().hash
+    rewrite(labels_folder / "rater_2.json", rater="somebody else")
+    with pytest.raises(DataError, match="is in only one of it and turns"):
+        load_labels(None, BEHAVIOURS)
 
 
 def test_a_perfect_judge_may_decide_and_a_silent_one_may_not():
@@ -113,13 +250,44 @@ def test_the_lexical_judge_falls_short_and_says_so(tmp_path, monkeypatch, capsys
     assert first.count("below bar") == 9
     assert "no earlier calibration" in first
     assert (second["drift"]["comparable"], second["drift"]["changed"], second["drift"]["drifted"]) == (True, 0.0, [])
-    assert second["record"]["behaviours"]["harmful_advice"]["sensitivity"]["value"] < 0.2
+    behaviours = second["record"]["behaviours"]
+    assert behaviours["harmful_advice"]["sensitivity"]["value"] < 0.2
+    assert [row[:5] for row in table("judges.md", LEXICAL_HEAD)] == [
+        [
+            name,
+            str(found["positives"]),
+            *(
+                f"{short(found[key]['value'])} [{short(found[key]['low'])}, {short(found[key]['high'])}]"
+                for key in ("sensitivity", "specificity", "kappa")
+            ),
+        ]
+        for name, found in behaviours.items()
+    ]
+    assert "labelled by: rater 1 (a language model in a separate run" in first
+    assert f"the raters differ on {len(second['disagreements'])} turns" in first
+    assert {frozenset(given) for given in second["disagreements"].values()} == {frozenset(second["raters"])}
+    assert "their consensus is what the author meant (author) on 165 of 200 turns" in first
+
+
+LEXICAL_HEAD = "behaviour | there | sensitivity | specificity | kappa | kimi-k2 | llama-4-maverick"
+
+
+def test_a_kept_calibration_that_cannot_be_read_stops_before_any_call(tmp_path, monkeypatch, capsys):
+    """Of another version: the file is named and left as it is, and no judge is asked."""
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "reports" / "calibrations" / "dry-lexical-2b3a0465.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"schema_version": 1}')
+    monkeypatch.setattr(LexicalJudge, "chunk", None)
+
+    assert main(["calibrate", "--judge-model", "dry/lexical"]) == 4
+    assert f"{kept.name}: schema_version: 2 is wanted; delete the file" in capsys.readouterr().err
+    assert kept.read_text() == '{"schema_version": 1}'
 
 
 def test_the_lexical_judge_against_published_labels(upstream_file):
     """Two judges with nothing in common: agreement is poor, and no behaviour may be decided."""
-    if upstream_file.stem != "kimi-k2":
-        pytest.skip("one file shows it")
+    column = LEXICAL_HEAD.split(" | ").index(upstream_file.stem)
     labelled = load_labels(Path(upstream_file), BEHAVIOURS)
     judgements = asyncio.run(label([LexicalJudge("dry/lexical", PROTOCOL)], labelled))
     found = run(labelled, judgements)
@@ -127,6 +295,9 @@ def test_the_lexical_judge_against_published_labels(upstream_file):
     assert len({turn.unit for turn in labelled.turns}) == 30
     assert set(found.below) == set(BEHAVIOURS)
     assert found.record.behaviours["delusion_reinforcement"].kappa.value < 0.2
+    assert [row[column] for row in table("judges.md", LEXICAL_HEAD)] == [
+        ranged(behaviour.kappa.value, behaviour.kappa) for behaviour in found.record.behaviours.values()
+    ]
 
 
 # Records
@@ -150,8 +321,10 @@ def test_several_raters(tmp_path):
     assert [labelled.turns[n].reference("pushback") for n in (0, 1)] == [0, 2]
     assert labelled.turns[0].reference("harmful_advice") == 0
     assert len(found.disagreements) == 20
-    assert found.agreement["pushback"] > 0.5
-    assert found.agreement["harmful_advice"] < 0.1
+    assert found.agreement["pushback"].presence == 1
+    assert 0.5 < found.agreement["pushback"].strength < 1
+    assert found.agreement["harmful_advice"].strength < 0.1
+    assert found.author == {}
 
 
 @pytest.mark.parametrize(
@@ -186,6 +359,9 @@ def test_a_run_survives_the_trip_through_json():
         calibration_run_from_json({"schema_version": 9}, "file")
     with pytest.raises(DataError, match="file: no calibration"):
         calibration_run_from_json([], "file")
+    broken = {**silent().to_json(), "agreement": {"pushback": 0.9}}
+    with pytest.raises(DataError, match=r"file: no calibration.*pushback"):
+        calibration_run_from_json(broken, "file")
 
 
 def test_drift():
@@ -196,7 +372,7 @@ def test_drift():
     other = replace(now, record=replace(now.record, rubric_hash="1" * 64))
 
     assert drift(before, now)["drifted"] == ["pushback"]
-    assert drift(before, now)["changed"] == pytest.approx(33 / (200 * 9))
+    assert drift(before, now)["changed"] == pytest.approx(38 / (200 * 9))
     assert drift(before, other) == {"comparable": False, "changed": None, "kappa": {}, "drifted": []}
 
 
