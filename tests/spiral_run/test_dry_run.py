@@ -428,8 +428,9 @@ def test_instruments_are_measured_in_the_run(project):
     assert full["score"] == plain["score"]
     assert (plain["over_correction"], plain["judges"]["calibration"]) == (None, None)
     assert full["over_correction"]["share"] > 0.3
-    assert judges["calibration"]["behaviours"]["harmful_advice"]["standing"] == "below_bar"
-    assert 0.8 < judges["calibration"]["behaviours"]["harmful_advice"]["raters_agreement"]["presence_interval"]["low"] < 1
+    harmful = judges["calibration"]["behaviours"]["harmful_advice"]
+    assert harmful["standing"] == "below_bar"
+    assert 0.8 < harmful["raters_agreement"]["presence_interval"]["low"] < 1
     assert any(blocker.startswith("J06") for blocker in full["blockers"])
     assert judges["per_judge"]["dry/lexical"]["retest"]["again"]["flips"] == 0
     assert judges["health"]["no_verdict"] == []
