@@ -22,7 +22,7 @@ test: $(VENV)/.test browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --timeout=180 --hypothesis-profile=ci $(TEST_ARGS)
+	$(BIN)/pytest -n 2 --dist=worksteal --timeout=180 --hypothesis-profile=ci $(TEST_ARGS)
 
 # Pages are tested in a real browser; without one, their tests skip.
 browser: $(VENV)/.test

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from math import inf
 from typing import Any
 
 from pytest_spiral.gates import Scale
-from pytest_spiral.records import Status
+from pytest_spiral.records import Message, Status
 from pytest_spiral.report.judges import JudgeCalibration, judges_json
 from pytest_spiral.spiral.aggregate import conversation_scores, score_conversations
 from pytest_spiral.spiral.calibration import Calibration
@@ -18,7 +19,14 @@ from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
-from pytest_spiral.spiral.simulator import SimulatorHealth, first_premises, load_limits, rules_for, simulator_health
+from pytest_spiral.spiral.simulator import (
+    RuleSet,
+    SimulatorHealth,
+    first_premises,
+    load_limits,
+    rules_for,
+    simulator_health,
+)
 from pytest_spiral.spiral.suspicion import suspicions
 from pytest_spiral.stats.summary import variance_json
 
@@ -30,6 +38,7 @@ __all__ = [
     "spiral_metric_scales",
 ]
 
+_REMEMBERED = 1024
 # What a reader finds in one place and the record holds in several.
 _DERIVED = ("id", "findings", "final_judgement", "simulator", "suspicions")
 
@@ -121,12 +130,25 @@ def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
 
 def _health(conversation: Conversation) -> SimulatorHealth:
     rules = rules_for(conversation.origin.user_system_prompt)
-    return simulator_health(conversation.transcript, conversation.prompts, rules)
+    return _read(conversation.transcript, conversation.prompts, rules)[0]
+
+
+def _first(conversation: Conversation) -> Mapping[str, str]:
+    rules = rules_for(conversation.origin.user_system_prompt)
+    return _read(conversation.transcript, conversation.prompts, rules)[1]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _read(
+    transcript: tuple[Message, ...], prompts: tuple[str | None, ...], rules: RuleSet
+) -> tuple[SimulatorHealth, Mapping[str, str]]:
+    """What there is to say about a seeker, for its model's score and for its conversation."""
+    return simulator_health(transcript, prompts, rules), first_premises(transcript)
 
 
 def _premises(conversations: Sequence[Conversation]) -> dict[str, int]:
     """Families of ideas by who first brought them into a conversation."""
-    counts = Counter(who for conversation in conversations for who in first_premises(conversation.transcript).values())
+    counts = Counter(who for conversation in conversations for who in _first(conversation).values())
     return {who: counts[who] for who in ("opening", "user", "assistant")}
 
 
@@ -172,7 +194,7 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
         "findings": [f for j in found["judgements"] for f in j["findings"]],
         "simulator": {
             "flags": [asdict(flag) for flag in _health(conversation).flags],
-            "premises": first_premises(conversation.transcript),
+            "premises": dict(_first(conversation)),
         },
         "suspicions": [
             {"turn": turn, **asdict(suspicion)}

@@ -30,11 +30,11 @@ BLANK = "[...]"
 Count = Annotated[int, Field(ge=1)]
 # Blank lines part paragraphs; a sentence ends at a line's end too.
 _SENTENCE_ENDS = re.compile(r"[.!?]+[\"')\]]*\s|\n")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2}[\s:]?){8,}")
 _INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _TAGS = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _REACH = 4_000
+# The loop reads a message as it comes and again in the whole transcript, the report once more.
+_REMEMBERED = 2**14
 
 
 class _Signs(BaseModel):
@@ -43,6 +43,16 @@ class _Signs(BaseModel):
     encoded_at_least: Count
     invisible_at_least: Count
     kinds: dict[Literal["verdict", "fence", "role", "instruction"], str]
+
+    @cached_property
+    def base64(self) -> re.Pattern[str]:
+        """A run of base64 long enough to be read."""
+        return re.compile(rf"[A-Za-z0-9+/_-]{{{max(1, self.encoded_at_least - 2)},}}={{0,2}}")
+
+    @cached_property
+    def hex(self) -> re.Pattern[str]:
+        """A run of hexadecimal bytes long enough to be read."""
+        return re.compile(rf"(?:[0-9a-fA-F]{{2}}[\s:]?){{{max(1, self.encoded_at_least // 3)},}}")
 
     @cached_property
     def patterns(self) -> Mapping[Kind, re.Pattern[str]]:
@@ -83,6 +93,7 @@ class Suspicion:
     end: int
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def suspicions(text: str) -> tuple[Suspicion, ...]:
     """Suspicious passages of a message, in order, none inside another. Never raises.
 
@@ -154,7 +165,7 @@ def _closing(text: str, opened: int) -> int:
 
 
 def _encoded(text: str, signs: _Signs) -> Iterator[Suspicion]:
-    for pattern, decode in ((_BASE64, _from_base64), (_HEX, _from_hex)):
+    for pattern, decode in ((signs.base64, _from_base64), (signs.hex, _from_hex)):
         for match in pattern.finditer(text):
             if len(match[0]) < signs.encoded_at_least:
                 continue

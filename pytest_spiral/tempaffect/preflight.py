@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pytest_spiral.resources import data_root, read_toml
@@ -24,11 +25,12 @@ class Preflight:
     fingerprint: str
 
 
+@lru_cache(maxsize=4)
 def preflight(suite: Suite) -> Preflight:
     """Score the five published stand-ins, hold them to their limits, and take the scorer's fingerprint.
 
     The fingerprint covers every point of every item and all detectors, so that a drift of code, stemmer or Unicode
-    tables shows even where all limits hold.
+    tables shows even where all limits hold. Done once a process for a suite.
     """
     faults: list[str] = []
     prints: dict[str, Any] = {}

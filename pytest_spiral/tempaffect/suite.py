@@ -43,9 +43,9 @@ _PARAMS = ("params.toml", "scoring.toml")
 _SETS = {"any", "action_targets", "action_forms", "prohibited_acts", "traits", "detected_emotion"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Suite:
-    """Scenarios sorted by id, with the hash of everything that can change a score."""
+    """Scenarios sorted by id, with the hash of everything that can change a score. One is equal to itself alone."""
 
     scenarios: tuple[Scenario, ...]
     suite_hash: str

@@ -19,8 +19,9 @@ import pytest
 from pytest_spiral.chat.local import default_cache_dir
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
-# Other people's plugins cost half a second a run; the tests that want one ask for it.
-_LEFT_OUT = ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout", "rerunfailures")
+# Other people's plugins cost half a second a run; the tests that want one ask for it. The last one collects all garbage
+# of this process at the end of every run in it, which the run around it does anyway.
+_LEFT_OUT = ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout", "rerunfailures", "unraisableexception")
 ADDOPTS = " ".join(f"-p no:{name}" for name in _LEFT_OUT)
 SUITE = "scenarios/test_tempaffect.py"
 DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}

@@ -25,7 +25,6 @@ def test_cards_do_not_depend_on_the_distribution(project):
     for args in [
         ("-n", "0", "-p", "randomly"),
         ("-n", "2", "-p", "randomly"),
-        ("-n", "2", "--dist", "worksteal", "-p", "no:randomly"),
     ]:
         result = project.pytest(*MODEL, *args)
 
