@@ -116,6 +116,13 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--html", type=Path, metavar="FILE", help="also write a page: both runs side by side")
     _finish(compare, _compare)
 
+    shadow = commands.add_parser(
+        "shadow", help="hold a private form of TempAffect's scenarios against the public suite; exits 1 on a caution"
+    )
+    shadow.add_argument("public", type=Path, help="a run of the public suite: its folder or report.json")
+    shadow.add_argument("shadow", type=Path, help="a run of the same models with --tempaffect-scenarios")
+    _finish(shadow, _shadow)
+
     judge = commands.add_parser("calibrate", help="measure judges against labelled assistant turns")
     judge.add_argument("--judge-model", action="append", metavar="SPEC", help="a judge; repeat for an ensemble")
     judge.add_argument("--labels", type=Path, help="JSONL of labelled turns, or a result file in upstream's format")
@@ -299,6 +306,15 @@ def _compare(options: argparse.Namespace) -> int:
     else:
         print("\n".join(comparison_lines(found)))
     return 0
+
+
+def _shadow(options: argparse.Namespace) -> int:
+    from pytest_spiral.report.compared import shadow_lines
+    from pytest_spiral.session.shadow import compare_shadow
+
+    found = compare_shadow(options.public, options.shadow)
+    _print_json(found) if options.json else print(*shadow_lines(found), sep="\n")
+    return FOUND_FAULTS if any(row["verdict"] == "caution" for row in found["rows"]) else 0
 
 
 def _write_comparison(options: argparse.Namespace, found: dict[str, Any]) -> None:

@@ -97,6 +97,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("num-turns", "Replies of the evaluated model in a conversation", kind="int", default=20, metavar="N"),
     Option("convos-per-prompt", "Conversations on each opening", kind="int", default=1, metavar="N"),
     Option("protocol", "Scoring protocol of conversations", default="per-10k-chars", metavar="NAME"),
+    Option("tempaffect-scenarios", "Scenario file instead of the bundled 75", metavar="FILE"),
     Option("spiral-prompts", "Prompt file in upstream's format instead of the bundled openings", metavar="FILE"),
     Option("system-prompt", "File with a system prompt for the evaluated model in conversations", metavar="FILE"),
     Option("seed", "Seed of injection schedules and bootstrap intervals", kind="int", default=1, metavar="N"),

@@ -42,6 +42,7 @@ class Settings(BaseModel):
     num_turns: int
     convos_per_prompt: int
     protocol: str
+    tempaffect_scenarios: str | None
     spiral_prompts: str | None
     system_prompt: str | None
     seed: int

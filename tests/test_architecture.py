@@ -12,7 +12,7 @@ import pytest_spiral
 PACKAGE = Path(pytest_spiral.__file__).parent
 FLOORS = {
     1: ("stats", "text", "records", "errors", "resources", "hashing"),
-    2: ("tempaffect", "spiral", "gates", "comparison", "verdict", "settings", "profile"),
+    2: ("tempaffect", "spiral", "gates", "comparison", "shadow", "verdict", "settings", "profile"),
     3: ("chat", "store", "report"),
     4: ("session",),
     5: ("plugin", "options", "hooks", "cli"),

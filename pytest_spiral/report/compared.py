@@ -8,7 +8,7 @@ from typing import Any
 from pytest_spiral.report.lines import plain, wrapped
 from pytest_spiral.report.markdown import escape
 
-__all__ = ["comparison_lines", "comparison_markdown"]
+__all__ = ["comparison_lines", "comparison_markdown", "shadow_lines"]
 
 
 def comparison_lines(found: Mapping[str, Any]) -> list[str]:
@@ -88,3 +88,26 @@ def _markdown_row(name: str, row: Mapping[str, Any]) -> str:
         p,
     )
     return f"| {' | '.join(cells)} |"
+
+
+def shadow_lines(found: Mapping[str, Any]) -> list[str]:
+    """The public suite against a private form as `pytest-spiral shadow` prints it. found: what `--json` prints."""
+    lines = [f"{side:<8}{plain(found[side]['run'])}  ({plain(found[side]['path'])})" for side in ("public", "shadow")]
+    lines += [line for note in found["notes"] for line, _ in wrapped(f"note: {plain(note)}", "dim")]
+    for row in found["rows"]:
+        difference = "not measured" if row["difference"] is None else f"{row['difference']:+.2f}"
+        title = f"{plain(row['model'])}, {row['mode']}: {row['verdict']}"
+        lines += ["", *(line for line, _ in wrapped(title, "plain"))]
+        lines += [f"  {side:<12}{_form(row[side])}" for side in ("public", "shadow")]
+        lines.append(f"  {'difference':<12}{difference} [{row['low']:.2f}, {row['high']:.2f}]")
+        if row["verdict"] == "too few to tell":
+            text = f"  in four of five such pairs (alpha .05, two-sided) a difference of {row['mde']:.2f} would be seen"
+            lines += [line for line, _ in wrapped(text, "plain")]
+    limit = f"caution: public minus shadow over {found['caution_above']:g}; agree: its 95 % interval ends below"
+    return [*lines, "", *(line for line, _ in wrapped(limit, "dim"))]
+
+
+def _form(form: Mapping[str, Any]) -> str:
+    rate = "not measured" if form["rate"] is None else f"{form['rate']:.2f}"
+    lost = f", {form['missing']} of {form['wanted']} measurements missing" if form["missing"] else ""
+    return f"{rate} useful and bounded, {form['n']} scenarios{lost}"

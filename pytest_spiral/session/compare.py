@@ -83,11 +83,6 @@ def _paired_models(a: RecordedRun, b: RecordedRun, suite: str, notes: list[str])
 
 
 def _cards(a: RecordedRun, b: RecordedRun, notes: list[str], seed: int) -> list[Comparison]:
-    if not a.items or not b.items:
-        raise DataError(
-            f"{a.path} and {b.path} were made with another version of the TempAffect suite than the installed one; "
-            "install that version, or score both again with --replay"
-        )
     found = []
     for names in _paired_models(a, b, "tempaffect", notes):
         for mode in ("schema", "raw"):

@@ -89,8 +89,9 @@ class Content:
 
     @cached_property
     def suite(self) -> Suite:
-        """TempAffect's scenarios. Raises `DataError`."""
-        return load_suite()
+        """TempAffect's scenarios: the bundled ones, or those of a file of the user's. Raises `DataError`."""
+        own = self.settings.tempaffect_scenarios
+        return load_suite([self.folder / own] if own else None)
 
     @cached_property
     def recording(self) -> Recording | None:

@@ -41,7 +41,7 @@ from pytest_spiral.store import RunStore, StoredChat
 from pytest_spiral.tempaffect.card import CardContext
 from pytest_spiral.tempaffect.item import Item, Mode
 from pytest_spiral.tempaffect.preflight import Preflight, baselines, preflight
-from pytest_spiral.tempaffect.suite import CANARY, lock
+from pytest_spiral.tempaffect.suite import CANARY, load_suite, lock
 
 __all__ = ["Lead"]
 
@@ -74,7 +74,8 @@ class Lead:
         self.plan = self._with_folder()
         self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content), alone=True)
         if "tempaffect" in self.plan.suites:
-            self.preflight = preflight(self.content.suite)
+            # On the bundled scenarios whatever is asked: the limits are theirs, and one scorer has one fingerprint.
+            self.preflight = preflight(load_suite())
             if self.baseline is not None:
                 check_baseline(self.baseline, self.gates, self.plan, self.content, self.preflight.fingerprint)
         self._keep_accounts()
@@ -179,6 +180,7 @@ class Lead:
             enforcement_verified=self.enforcement.get(model) if mode == "schema" else None,
             archived=True,
             partner_present=len(self.plan.settings.prompting) == 2,
+            own=self.plan.settings.tempaffect_scenarios is not None,
         )
 
     def served_models(self, model: ModelPlan) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import EndpointSettings, Settings, endpoint_settings
 from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
 from pytest_spiral.tempaffect.card import metric_scales
+from pytest_spiral.tempaffect.dry import dry_output
 from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
 
 __all__ = [
@@ -172,6 +173,8 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
             _model_plan(spec, "evaluated", settings.suite, environ, user_toml, settings.plan) for spec in settings.model
         )
     )
+    if "tempaffect" in settings.suite:
+        _check_scenarios(models, content)
     run_id = settings.run_id or run_name([model.spec for model in models], started_at)
     if settings.share is not None:
         # Shards that meet on one machine keep apart.
@@ -208,6 +211,23 @@ def _recorded(settings: Settings, recording: Recording) -> tuple[ModelPlan, ...]
     if not any(model.params for model in found):
         raise ConfigError(f"{recording.path} holds nothing of {', '.join(settings.suite)}")
     return tuple(model for model in found if model.params)
+
+
+def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
+    """Raise `UserError` where models cannot answer the scenarios of this run, or a recording is of others."""
+    own = content.settings.tempaffect_scenarios
+    recording = content.recording
+    if recording is not None and recording.outputs and recording.own_scenarios != (own is not None):
+        raise ConfigError(
+            f"{recording.path}: recorded on scenarios of one's own; name their file with --tempaffect-scenarios"
+            if own is None
+            else f"{recording.path}: recorded on the bundled scenarios; leave --tempaffect-scenarios out"
+        )
+    for model in models:
+        if own is not None and model.kind == "dry" and "tempaffect" in model.params:
+            # Some stand-ins quote what a file of one's own may leave out.
+            for scenario in content.suite.scenarios:
+                dry_output(model.spec.removeprefix(DRY_PREFIX), content.suite, scenario)
 
 
 def _identity(model: ModelPlan) -> dict[str, Any]:

@@ -14,28 +14,31 @@ from pytest_spiral.session.plan import ModelPlan, RunPlan
 from pytest_spiral.session.replay import Recording, load_recording
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.item import Item, Mode, item_from_json
-from pytest_spiral.tempaffect.suite import Suite, load_suite
+from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = ["check_baseline", "load_baseline", "load_run"]
+__all__ = ["check_baseline", "load_baseline", "load_run", "recorded_run"]
 
 Identity = Mapping[str, Mapping[str, str | None]]
 _SPIRAL_HASHES = ("protocol_hash", "prompts_hash", "persona_hash", "rubric_hash")
 
 
-def load_run(path: Path, suite: Suite | None = None) -> RecordedRun:
-    """A run folder, its `report.json`, or a result file in upstream's format. suite: the bundled one by default.
+def load_run(path: Path) -> RecordedRun:
+    """A run folder, its `report.json`, or a result file in upstream's format.
 
     Raises `DataError` naming the file and the key.
     """
-    recording = load_recording(path)
-    suite = suite or load_suite()
+    return recorded_run(load_recording(path), path)
+
+
+def recorded_run(recording: Recording, path: Path) -> RecordedRun:
+    """The run in a recording, under the name that the caller gave it. Raises `DataError` as `load_run` does."""
     try:
         return RecordedRun(
             path=str(path),
             id=_run_id(recording),
             identity=_identity(recording),
-            expected={scenario.id: scenario.family.value for scenario in suite.scenarios},
-            items=_items(recording, suite),
+            expected=_expected(recording.report),
+            items=_items(recording.report),
             conversations=_conversations(recording),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -55,14 +58,24 @@ def _conversations(recording: Recording) -> dict[str, list[Conversation]]:
     return found
 
 
-def _items(recording: Recording, suite: Suite) -> dict[tuple[str, Mode], Sequence[Item]]:
-    """Items of a report as they were scored. Those of another suite are left to the comparison of hashes to refuse."""
-    report = recording.report
-    if report is None or _recorded(report, "tempaffect").get("suite_hash") != suite.suite_hash:
+def _expected(report: Mapping[str, Any] | None) -> dict[str, str]:
+    """The scenarios of a run by id, with their families: "" for one never asked, of which a report has the id only."""
+    if report is None:
         return {}
+    tempaffect = report["tempaffect"]
+    lost = {name: "" for card in tempaffect["cards"] for name in card["missing"]["ids"]}
+    return {**lost, **{name: row["family"] for name, row in tempaffect["scenarios"].items()}}
+
+
+def _items(report: Mapping[str, Any] | None) -> dict[tuple[str, Mode], Sequence[Item]]:
+    """Items of a report as they were scored, with the scenarios that it holds."""
     found: dict[tuple[str, Mode], list[Item]] = {}
-    for row in report["tempaffect"]["items"]:
-        item = item_from_json(row, suite.by_id)
+    if report is None:
+        return {}
+    tempaffect = report["tempaffect"]
+    scenarios = {name: Scenario.model_validate(row) for name, row in tempaffect["scenarios"].items()}
+    for row in tempaffect["items"]:
+        item = item_from_json(row, scenarios)
         found.setdefault((item.model, item.mode), []).append(item)
     return {key: tuple(items) for key, items in found.items()}
 
@@ -111,7 +124,7 @@ def load_baseline(gates: Sequence[Gate], plan: RunPlan, content: Content) -> Rec
     """The baseline of a run, None where none is named. Raises `DataError` where no gate could be held against it."""
     if plan.settings.baseline is None:
         return None
-    found = load_run(content.folder / plan.settings.baseline, content.suite)
+    found = load_run(content.folder / plan.settings.baseline)
     check_baseline(found, gates, plan, content, None)
     return found
 

@@ -33,7 +33,8 @@ _FINISH = {reason: finish for finish, reason in FINISH_REASONS.items()}
 class Recording:
     """What was recorded. hash: hex SHA-256 of the file. talks: conversations in the order of the file.
 
-    report: the report as it was read, None for a result file in upstream's format.
+    report: the report as it was read, None for a result file in upstream's format. own_scenarios: those of TempAffect
+    were the user's, not the bundled ones.
     """
 
     path: Path
@@ -41,6 +42,7 @@ class Recording:
     outputs: Mapping[ScenarioUnit, Output]
     talks: tuple[Conversation, ...]
     report: Mapping[str, Any] | None = None
+    own_scenarios: bool = False
 
     @cached_property
     def conversations(self) -> Mapping[ConversationUnit, Conversation]:
@@ -90,23 +92,27 @@ def load_recording(path: Path) -> Recording:
     if not isinstance(raw, dict):
         raise DataError(f"{path}: neither a report of ours nor a result file in upstream's format")
     outputs: Mapping[ScenarioUnit, Output] = {}
+    own = False
     if "schema_version" in raw:
-        outputs, talks = _from_report(path, raw)
+        outputs, talks, own = _from_report(path, raw)
     else:
         talks = load_upstream(path)
     if not outputs and not talks:
         raise DataError(f"{path}: nothing is recorded in it")
     report = raw if "schema_version" in raw else None
-    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, talks, report)
+    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, talks, report, own)
 
 
-def _from_report(path: Path, raw: Mapping[str, Any]) -> tuple[dict[ScenarioUnit, Output], tuple[Conversation, ...]]:
+def _from_report(
+    path: Path, raw: Mapping[str, Any]
+) -> tuple[dict[ScenarioUnit, Output], tuple[Conversation, ...], bool]:
     try:
         outputs = {_scenario_unit(row): _output(row) for row in raw["tempaffect"]["items"]}
         talks = tuple(conversation_from_report(row) for row in raw["spiral"]["conversations"])
+        own = bool(raw.get("run", {}).get("config", {}).get("tempaffect_scenarios"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: not a report of this version ({type(error).__name__} {error})") from None
-    return outputs, talks
+    return outputs, talks, own
 
 
 def _scenario_unit(row: Mapping[str, Any]) -> ScenarioUnit:

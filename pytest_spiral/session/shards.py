@@ -27,6 +27,7 @@ from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings
 from pytest_spiral.tempaffect.item import item_from_json
 from pytest_spiral.tempaffect.preflight import preflight
+from pytest_spiral.tempaffect.suite import load_suite
 
 __all__ = ["merge_shards", "share_of"]
 
@@ -184,7 +185,7 @@ def _lead(shards: Sequence[_Shard], run_id: str, folder: Path) -> _MergedLead:
     lead.shards = shards
     _check_installed(lead, shards[0])
     if "tempaffect" in plan.suites:
-        lead.preflight = preflight(content.suite)
+        lead.preflight = preflight(load_suite())
         for card in shards[0].report["tempaffect"]["cards"]:
             if (verified := card["integrity"]["enforcement_verified"]) is not None:
                 lead.enforcement[card["model"]] = verified

@@ -53,6 +53,7 @@ class CardContext:
     """What a card says about the circumstances of its run; everything that is no measurement.
 
     stand_in: the evaluated model is built in or scripted, so the card describes no model.
+    own: the scenarios are the user's, not the bundled ones.
     """
 
     suite_hash: str
@@ -70,6 +71,7 @@ class CardContext:
     enforcement_verified: bool | None = None
     archived: bool = True
     partner_present: bool = True
+    own: bool = False
 
 
 Card = dict[str, Any]
@@ -408,8 +410,10 @@ def _blockers(mode: Mode, items: Sequence[Item], card: Card, context: CardContex
         families[scenario_family] += 1
     found = []
     scenarios = len({item.scenario_id for item in items if item.score is not None})
-    if scenarios != publication.scenarios or any(n != publication.family_scenarios for n in families.values()):
-        found.append(f"B01 {scenarios} of {publication.scenarios} scenarios scored")
+    wanted = len(context.expected) if context.own else publication.scenarios
+    uneven = any(n != publication.family_scenarios for n in families.values()) and not context.own
+    if scenarios != wanted or uneven:
+        found.append(f"B01 {scenarios} of {wanted} scenarios scored")
     if context.suite_hash != context.pinned_suite_hash:
         found.append("B02 suite hash differs from the pinned one")
     if context.scorer_fingerprint != context.pinned_scorer_fingerprint:
@@ -439,6 +443,8 @@ def _blockers(mode: Mode, items: Sequence[Item], card: Card, context: CardContex
         found.append("B09 raw outputs not archived")
     if not context.partner_present:
         found.append("B10 the card of the other prompting mode is missing")
+    if context.own:
+        found.append("B11 scenarios of one's own: comparable with nothing but themselves")
     return found
 
 

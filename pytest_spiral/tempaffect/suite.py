@@ -91,13 +91,18 @@ def read_scenarios(path: Path) -> list[Scenario]:
     """
     raw = read_json(path)
     entries = raw if isinstance(raw, list) else [raw]
-    scenarios = []
+    if not entries:
+        raise DataError(f"{path}: no scenario found; write at least one")
+    found: dict[str, Scenario] = {}
     for index, entry in enumerate(entries):
         try:
-            scenarios.append(Scenario.model_validate(entry))
+            scenario = Scenario.model_validate(entry)
         except ValidationError as error:
             raise DataError(f"{path}: scenario {_label(entry, index)}: {first_fault(error)}") from None
-    return scenarios
+        if scenario.id in found:
+            raise DataError(f"{path}: scenario {_label(entry, index)}: id: used twice; every scenario needs its own")
+        found[scenario.id] = scenario
+    return list(found.values())
 
 
 def _label(entry: object, index: int) -> str:

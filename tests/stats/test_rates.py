@@ -14,6 +14,7 @@ from pytest_spiral.stats import (
     clopper_pearson,
     corrected_rate,
     hits_needed,
+    independent_difference,
     least_passing_rate,
     mcnemar,
     paired_difference,
@@ -181,3 +182,35 @@ def test_a_perfect_judge_corrects_nothing():
     theta, _ = corrected_rate(tally(30, 100), tally(50, 50), tally(50, 50))
 
     assert theta == pytest.approx(0.3)
+
+
+def estimate(count):
+    return count[0] / count[1], wilson(tally(*count))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "low", "high"),
+    [
+        ((56, 70), (48, 80), 0.0524, 0.3339),
+        ((9, 10), (3, 10), 0.1705, 0.8090),
+        ((5, 56), (0, 29), -0.0381, 0.1926),
+        ((0, 10), (0, 20), -0.1611, 0.2775),
+        ((10, 10), (0, 10), 0.6075, 1.0000),
+    ],
+)
+def test_the_difference_of_independent_rates_is_newcombes(first, second, low, high):
+    """Examples a, b, d, e and h of Newcombe 1998, table II, method 10."""
+    found = independent_difference(estimate(first), estimate(second))
+
+    assert (found.low, found.high) == (pytest.approx(low, abs=6e-5), pytest.approx(high, abs=6e-5))
+
+
+@given(COUNTS, COUNTS)
+def test_the_interval_of_a_difference_holds_it_and_turns_with_it(first, second):
+    """Second minus first has the mirrored interval; both lie on the scale."""
+    there = independent_difference(estimate(first), estimate(second))
+    back = independent_difference(estimate(second), estimate(first))
+    difference = estimate(first)[0] - estimate(second)[0]
+
+    assert -1 - 1e-12 <= there.low <= difference <= there.high <= 1 + 1e-12
+    assert (back.low, back.high) == (pytest.approx(-there.high), pytest.approx(-there.low))

@@ -1,0 +1,244 @@
+"""The public suite against a private form: what is concluded, what is refused."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_spiral.cli import main
+from pytest_spiral.errors import DataError
+from pytest_spiral.gates import Sample
+from pytest_spiral.session.shadow import compare_shadow
+from pytest_spiral.shadow import caution_above, compare_rates
+from pytest_spiral.stats import Clusters
+from pytest_spiral.tempaffect.card import mean
+from tests.page.reports import GOOD, demo_report
+
+LIMIT = 0.15
+OUTCOMES = st.sampled_from([True, False, None])
+
+
+def sample(*outcomes):
+    """One scenario per outcome: useful, not useful, or lost (None)."""
+
+    def units(values):
+        return Clusters("scenario", tuple(map(str, range(len(values)))), tuple(map(float, values)))
+
+    def fill(end):
+        return units([end == "high" if outcome is None else outcome for outcome in outcomes])
+
+    measured = [outcome for outcome in outcomes if outcome is not None]
+    return Sample(units(measured), mean, (0.0, 1.0), outcomes.count(None), len(outcomes), fill)
+
+
+def rates(public, shadow, limit=LIMIT):
+    return compare_rates("m", "raw", sample(*public), sample(*shadow), limit, 1)
+
+
+@pytest.mark.parametrize(
+    ("public", "shadow", "verdict"),
+    [
+        ((70, 75), (14, 15), "too few to tell"),
+        ((75, 75), (15, 15), "too few to tell"),
+        ((75, 75), (30, 30), "agree"),
+        ((50, 75), (15, 15), "agree"),
+        ((75, 75), (12, 15), "caution"),
+        # Just the limit, .80 - .65, is not over it, whatever the last bit says.
+        ((60, 75), (13, 20), "too few to tell"),
+    ],
+)
+def test_what_is_concluded(public, shadow, verdict):
+    """Over the limit, surely below it, or neither: fifteen of fifteen are too few even for a model without fault."""
+    row = rates(*([True] * hits + [False] * (n - hits) for hits, n in (public, shadow)))
+
+    assert row.verdict == verdict
+    assert row.difference == pytest.approx(public[0] / public[1] - shadow[0] / shadow[1])
+    assert row.method == "Newcombe hybrid score"
+    assert row.mde == pytest.approx(2.8016 / 3.92 * (row.high - row.low), rel=1e-3)
+
+
+def test_what_is_missing_never_makes_them_agree():
+    """It counts as useful in public and as not useful in the form where the upper end is concerned."""
+    agreeing, lossy = rates([True] * 75, [True] * 30), rates([True] * 75, [True] * 29 + [None])
+
+    assert (agreeing.verdict, lossy.verdict) == ("agree", "too few to tell")
+    assert (lossy.difference, lossy.shadow.n, lossy.shadow.missing) == (0.0, 29, 1)
+    nothing = rates([True] * 75, [None] * 15)
+    assert (nothing.difference, nothing.verdict, nothing.shadow.rate) == (None, "too few to tell", None)
+
+
+@given(st.lists(OUTCOMES, min_size=1, max_size=60), st.lists(OUTCOMES, min_size=1, max_size=60))
+def test_the_interval_holds_the_difference_and_turns_with_it(public, shadow):
+    """Whatever is missing on either side; and more cannot be missing for a narrower interval."""
+    there, back = rates(public, shadow), rates(shadow, public)
+
+    assert (back.low, back.high) == (pytest.approx(-there.high), pytest.approx(-there.low))
+    if there.difference is not None:
+        assert there.low <= there.difference <= there.high
+        assert back.difference == -there.difference
+    lossier = rates([None, *public[1:]], shadow)
+    assert lossier.low <= there.low + 1e-12
+    assert lossier.high >= there.high - 1e-12
+
+
+@settings(max_examples=10)
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=5, max_size=15))
+def test_means_of_epochs_keep_the_scenario_together(values):
+    """Halves are no yes or no: the scenario's mean is resampled, and the interval still holds the difference."""
+    units = Clusters("scenario", tuple(map(str, range(len(values)))), tuple(values))
+    form = Sample(units, mean, (0.0, 1.0), 0, len(values), lambda end: units)
+
+    row = compare_rates("m", "raw", sample(*[True] * 10), form, LIMIT, 1)
+
+    assert row.low <= row.difference <= row.high
+    assert ("bootstrap" in row.method or "equal units" in row.method) == (0.5 in values)
+
+
+def recorded(folder, report):
+    folder.mkdir()
+    (folder / "report.json").write_text(json.dumps(report))
+    return folder
+
+
+def public_report():
+    """A run of the public suite that names what it asked and with what."""
+    report = demo_report()
+    report["run"]["config"]["models"] = [
+        {"role": "evaluated", "spec": model, "model_id": model, "kind": "remote",
+         "params": {"tempaffect": {"temperature": 0.0}}}
+        for model in sorted({card["model"] for card in report["tempaffect"]["cards"]})
+    ]  # fmt: skip
+    return report
+
+
+def shadow_report():
+    """The same answers to scenarios of one's own."""
+    report = public_report()
+    report["run"]["id"] = "private"
+    report["run"]["config"]["tempaffect_scenarios"] = "form.json"
+    report["integrity"]["tempaffect"]["suite_hash"] = "f" * 64
+    report["integrity"]["tempaffect"]["components"]["scenarios"] = "f" * 64
+    for row in report["tempaffect"]["scenarios"].values():
+        row["user_message"] += " (a private one)"
+    return report
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory):
+    return recorded(tmp_path_factory.mktemp("runs") / "public", public_report())
+
+
+def worse(report):
+    """Three of the answers of one model to the private form are not useful, one was lost."""
+    rows = [row for row in report["tempaffect"]["items"] if row["model"] == GOOD]
+    useful = [row for row in rows if row["prompting_mode"] == "raw_json" and row["useful_bounded"]]
+    for row in useful[:5]:
+        row["useful_bounded"] = False
+    return report
+
+
+def test_the_command_says_it_in_text_and_json(public, tmp_path, capsys):
+    """Every model and mode, with the numbers behind the verdict; a caution is exit code 1."""
+    same = recorded(tmp_path / "same", shadow_report())
+    other = recorded(tmp_path / "other", worse(shadow_report()))
+
+    assert main(["shadow", str(public), str(same)]) == 0
+    agreeing = capsys.readouterr().out
+    assert main(["shadow", str(public), str(other / "report.json"), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert main(["shadow", str(public), str(other)]) == 1
+    text = capsys.readouterr().out
+
+    assert "caution\n" not in agreeing
+    assert found["caution_above"] == caution_above() == LIMIT
+    assert found["shadow"] == {"path": str(other / "report.json"), "run": "private"}
+    verdicts = {(row["model"], row["mode"]): row["verdict"] for row in found["rows"]}
+    assert [key for key, verdict in verdicts.items() if verdict == "caution"] == [(GOOD, "raw")]
+    assert len(verdicts) == 4
+    (row,) = (row for row in found["rows"] if row["verdict"] == "caution")
+    assert row["difference"] == pytest.approx(5 / row["shadow"]["n"])
+    assert f"{GOOD}, raw: caution" in text
+    assert all(len(line) <= 80 for line in text.splitlines() if str(tmp_path) not in line)
+
+
+def changed(*path, to):
+    def change(report):
+        *way, last = path
+        target = report
+        for key in way:
+            target = target[key]
+        target[last] = to
+
+    return change
+
+
+def without_model(report):
+    report["tempaffect"]["items"] = [row for row in report["tempaffect"]["items"] if row["model"] == GOOD]
+
+
+def with_public_texts(report):
+    report["tempaffect"]["scenarios"] = deepcopy(public_report()["tempaffect"]["scenarios"])
+
+
+INTEGRITY = ("integrity", "tempaffect")
+SUITE_HASH = public_report()["integrity"]["tempaffect"]["suite_hash"]
+MODEL = ("run", "config", "models", 0)
+
+
+REFUSED = [
+    (changed("run", "config", "tempaffect_scenarios", to=None), "asked the bundled scenarios"),
+    (changed(*INTEGRITY, "suite_hash", to=SUITE_HASH), "runs of the same scenarios"),
+    (with_public_texts, "scenarios in common"),
+    (without_model, "alone: demo/giddy"),
+    (changed(*INTEGRITY, "scorer_fingerprint", to="other"), "tempaffect.scorer_fingerprint"),
+    (changed(*INTEGRITY, "components", "prompts.raw_json", to="other"), "tempaffect.prompts.raw_json"),
+    (changed(*INTEGRITY, "components", "params", to="other"), "tempaffect.params"),
+    (changed(*MODEL, "params", "tempaffect", to={"temperature": 1.0}), "parameters of demo/"),
+    (changed("tempaffect", "items", to=[]), "holds nothing of tempaffect"),
+    (changed(*INTEGRITY, to=5), "not a report of this version"),
+    (changed(*MODEL, to=5), "not a report of this version"),
+    (changed("tempaffect", "scenarios", to={"x": {}}), "not a report of this version"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_no_pair_is_refused(public, tmp_path, capsys, change, says):
+    """One sentence on stderr, exit code 4."""
+    report = shadow_report()
+    change(report)
+    other = recorded(tmp_path / "other", report)
+
+    assert main(["shadow", str(public), str(other)]) == 4
+
+    out, err = capsys.readouterr()
+    assert says in err
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def test_what_could_not_be_checked_is_noted(public, tmp_path):
+    """The parameters behind a replay are not on record; a mode without its partner has no row."""
+    report = shadow_report()
+    for model in report["run"]["config"]["models"]:
+        model["kind"] = "replay"
+    rows = report["tempaffect"]["items"]
+    report["tempaffect"]["items"] = [row for row in rows if row["prompting_mode"] == "raw_json"]
+
+    found = compare_shadow(public, recorded(tmp_path / "other", report))
+
+    assert "not checked: tempaffect.parameters of demo/giddy" in found["notes"][0]
+    assert f"schema mode of {GOOD} is in one run alone" in found["notes"]
+    assert {row["mode"] for row in found["rows"]} == {"raw"}
+
+
+def test_a_damaged_limit_is_named(tmp_path, monkeypatch):
+    """The threshold is data, and checked like data."""
+    (tmp_path / "tempaffect").mkdir()
+    (tmp_path / "tempaffect" / "shadow.toml").write_text("caution_above = 1500\n")
+    monkeypatch.setattr("pytest_spiral.shadow.data_root", lambda: tmp_path)
+
+    with pytest.raises(DataError, match=r"shadow\.toml: caution_above: "):
+        caution_above.__wrapped__()
