@@ -194,14 +194,15 @@ REFUSED = [
     (changed(*INTEGRITY, "suite_hash", to=SUITE_HASH), "runs of the same scenarios"),
     (with_public_texts, "scenarios in common"),
     (without_model, "alone: demo/giddy"),
-    (changed(*INTEGRITY, "scorer_fingerprint", to="other"), "tempaffect.scorer_fingerprint"),
-    (changed(*INTEGRITY, "components", "prompts.raw_json", to="other"), "tempaffect.prompts.raw_json"),
-    (changed(*INTEGRITY, "components", "params", to="other"), "tempaffect.params"),
+    (changed(*INTEGRITY, "scorer_fingerprint", to="e" * 64), "tempaffect.scorer_fingerprint"),
+    (changed(*INTEGRITY, "components", "prompts.raw_json", to="e" * 64), "tempaffect.prompts.raw_json"),
+    (changed(*INTEGRITY, "components", "params", to="e" * 64), "tempaffect.params"),
     (changed(*MODEL, "params", "tempaffect", to={"temperature": 1.0}), "parameters of demo/"),
     (changed("tempaffect", "items", to=[]), "holds nothing of tempaffect"),
-    (changed(*INTEGRITY, to=5), "not a report of this version"),
+    (changed(*INTEGRITY, to=5), "integrity.tempaffect: 5 is not"),
     (changed(*MODEL, to=5), "not a report of this version"),
-    (changed("tempaffect", "scenarios", to={"x": {}}), "not a report of this version"),
+    (changed("tempaffect", "scenarios", to={"x": {}}), "report.json: "),
+    (changed("tempaffect", "items", 0, "useful_bounded", to="yes"), "tempaffect.items.0"),
 ]
 
 

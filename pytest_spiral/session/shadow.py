@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from pytest_spiral.comparison import RecordedRun, check_comparable
 from pytest_spiral.errors import DataError
+from pytest_spiral.report.read import read_report
 from pytest_spiral.session.recorded import recorded_run
 from pytest_spiral.session.replay import Recording, load_recording
 from pytest_spiral.shadow import ShadowRow, caution_above, compare_forms
@@ -36,13 +37,10 @@ def compare_shadow(public: Path, shadow: Path, seed: int = 1) -> dict[str, Any]:
     in one run alone, and naming the fields in which scorer, prompts or request parameters differ.
     """
     recordings = [load_recording(path) for path in (public, shadow)]
+    forms = [_form(recording) for recording in recordings]
     runs = [recorded_run(recording, path) for recording, path in zip(recordings, (public, shadow), strict=True)]
-    for run in runs:
-        if not run.items:
-            raise DataError(f"{run.path}: holds nothing of tempaffect")
     if not recordings[1].own_scenarios:
         raise DataError(f"{shadow}: asked the bundled scenarios; name the run with --tempaffect-scenarios second")
-    forms = [_form(recording) for recording in recordings]
     if forms[0].suite_hash == forms[1].suite_hash:
         raise DataError(f"{public} and {shadow} are runs of the same scenarios")
     if common := forms[0].messages & forms[1].messages:
@@ -67,7 +65,9 @@ def compare_shadow(public: Path, shadow: Path, seed: int = 1) -> dict[str, Any]:
 
 
 def _form(recording: Recording) -> _Form:
-    report = recording.report or {}
+    report = read_report(recording.path)
+    if not report["tempaffect"]["items"]:
+        raise DataError(f"{recording.path}: holds nothing of tempaffect")
     try:
         integrity = report["integrity"]["tempaffect"]
         terms = {name: value for name, value in integrity["components"].items() if name != "scenarios"}
