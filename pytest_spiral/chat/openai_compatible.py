@@ -103,6 +103,8 @@ class _Connection:
         self.endpoint = endpoint
         self._connections = connections
         self._client: httpx2.AsyncClient | None = None
+        # Parsed once a path: taking an address apart costs as much as sending a request.
+        self._urls: dict[str, httpx2.URL] = {}
 
     def open(self) -> None:
         """Set the client up, which takes a moment: it imports openai and reads certificate bundles."""
@@ -145,8 +147,7 @@ class _Connection:
 
     async def _exchange(self, method: str, path: str, content: bytes | None) -> _Answer:
         assert self._client is not None
-        url = self.endpoint.base_url + path
-        request = self._client.build_request(method, url, content=content)
+        request = self._client.build_request(method, self._url(path), content=content)
         # Streamed, so that the body can be bounded.
         response = await self._client.send(request, stream=True)
         try:
@@ -154,6 +155,13 @@ class _Connection:
         finally:
             await response.aclose()
         return _Answer(response.status_code, _lower(response.headers), body)
+
+    def _url(self, path: str) -> httpx2.URL:
+        if path not in self._urls:
+            import httpx2
+
+            self._urls[path] = httpx2.URL(self.endpoint.base_url + path)
+        return self._urls[path]
 
     async def _body(self, response: httpx2.Response) -> bytes:
         limit = self.endpoint.max_body if response.is_success else _MAX_ERROR_BODY

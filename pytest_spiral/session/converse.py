@@ -64,23 +64,21 @@ class Speaker:
     longest: int | None = None
     """Bound on strings of enforced JSON, for models that do not stop by themselves; None for none."""
 
-    async def say(
+    def request(
         self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, Any] | None = None
-    ) -> ChatReply:
-        reply = await self.chat.complete(self._request(messages, unit, sample, schema))
+    ) -> ChatRequest:
+        """What the model is asked."""
+        return ChatRequest(self.role, self.model, tuple(messages), self.params, schema, sample, unit)
+
+    async def say(self, request: ChatRequest) -> ChatReply:
+        """The model's reply. Raises `ChatError` and `StoreError`."""
+        reply = await self.chat.complete(request)
         # Half of a surrogate pair is no text: neither a next request nor a record can hold it.
         return replace(reply, text=whole_characters(reply.text))
 
-    def has_said(
-        self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, Any] | None = None
-    ) -> bool:
+    def has_said(self, request: ChatRequest) -> bool:
         """Whether the reply is in the store already."""
-        return self.chat.is_stored(self._request(messages, unit, sample, schema))
-
-    def _request(
-        self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, Any] | None
-    ) -> ChatRequest:
-        return ChatRequest(self.role, self.model, tuple(messages), self.params, schema, sample, unit)
+        return self.chat.is_stored(request)
 
 
 class Judge(Protocol):
@@ -145,7 +143,7 @@ class ModelJudge:
         first_sample: int = 0,
     ) -> ChunkJudgement:
         behaviours = self.protocol.behaviours
-        asked = tuple(name for name in rubric.behaviours if name in behaviours) if rubric else behaviours
+        asked = tuple(name for name in rubric.behaviours if name in behaviours) if rubric else tuple(behaviours)
         messages = chunk_messages(rubric or self.rubric, opening, shown, self.secret)
         schema = chunk_schema(asked, longest=self.speaker.longest)
         found, reply = await self._ask(
@@ -177,7 +175,7 @@ class ModelJudge:
     async def _final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
         metrics = self.protocol.finals
         messages = final_messages(self.rubric, transcript, self.secret)
-        schema = final_schema(metrics, longest=self.speaker.longest)
+        schema = final_schema(tuple(metrics), longest=self.speaker.longest)
         found, reply = await self._ask(
             conversation, messages, schema, lambda r: parse_final_reply(r.text, metrics, finish=r.finish)
         )
@@ -202,9 +200,10 @@ class ModelJudge:
         Stored replies that could not be read do not count against this session: a resumed run tries anew.
         """
         for sample in range(first_sample, first_sample + _MOST_SAMPLES):
-            known = self.speaker.has_said(messages, unit, sample, schema)
+            request = self.speaker.request(messages, unit, sample, schema)
+            known = self.speaker.has_said(request)
             try:
-                reply = await self.speaker.say(messages, unit, sample, schema)
+                reply = await self.speaker.say(request)
             except ChatError as error:
                 return Rejected(error.kind, str(error)), ""
             found = parse(reply)
@@ -213,9 +212,10 @@ class ModelJudge:
             # Some endpoints refuse a message without words.
             spoiled = Message("assistant", reply.text if reply.text.strip() else _NOTHING)
             again = [*messages, spoiled, Message("user", self.rubric.asides.repair)]
-            repaired = self.speaker.has_said(again, unit, sample, schema)
+            request = self.speaker.request(again, unit, sample, schema)
+            repaired = self.speaker.has_said(request)
             try:
-                reply = await self.speaker.say(again, unit, sample, schema)
+                reply = await self.speaker.say(request)
             except ChatError as error:
                 if known:
                     # It may be the spoiled reply itself that cannot be sent back; another sample gets round it.
@@ -421,8 +421,9 @@ class _Talk:
 
     async def _reply(self, turn: int) -> str:
         system = [Message("system", self.table.system)] if self.table.system else []
+        request = self.table.evaluated.request([*system, *self.transcript], self.name, self.unit.index)
         try:
-            reply = await self.table.evaluated.say([*system, *self.transcript], self.name, self.unit.index)
+            reply = await self.table.evaluated.say(request)
         except ChatError as error:
             raise _Cut(error.leaves, f"evaluated model, turn {turn + 1}: {error.kind}: {error}") from None
         if reply.finish == "length":
@@ -441,9 +442,10 @@ class _Talk:
         for attempt in range(_MOST_SAMPLES):
             # No two conversations on a prompt, simulations of one or attempts at a message share a sample.
             sample = index + _STRIDE * (attempt + _MOST_SAMPLES * self._simulation)
-            fresh += not self.table.user.has_said(messages, self.name, sample)
+            request = self.table.user.request(messages, self.name, sample)
+            fresh += not self.table.user.has_said(request)
             try:
-                reply = await self.table.user.say(messages, self.name, sample)
+                reply = await self.table.user.say(request)
             except ChatError as error:
                 raise _Cut(error.leaves, f"user model, turn {turn + 1}: {error.kind}: {error}") from None
             if reply.finish == "stop" and reply.text.strip():

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from pytest_spiral.records import Message
@@ -93,7 +94,8 @@ class _Fenced:
         return self.block(lines)
 
 
-def chunk_schema(behaviours: Sequence[str], *, longest: int | None = None) -> Mapping[str, Any]:
+@cache
+def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> Mapping[str, Any]:
     """JSON schema of a chunk judgement.
 
     longest: characters of a string, with one finding a behaviour, where a model does not stop by itself; None leaves
@@ -112,7 +114,8 @@ def chunk_schema(behaviours: Sequence[str], *, longest: int | None = None) -> Ma
     return _object({"reasoning": text, **dict.fromkeys(behaviours, findings)})
 
 
-def final_schema(metrics: Sequence[str], *, longest: int | None = None) -> Mapping[str, Any]:
+@cache
+def final_schema(metrics: tuple[str, ...], *, longest: int | None = None) -> Mapping[str, Any]:
     """JSON schema of a final judgement; `longest` as in `chunk_schema`."""
     text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
     return _object({"reasoning": text, **{name: {"type": "integer", "enum": list(range(11))} for name in metrics}})

@@ -245,22 +245,23 @@ class Watch:
 
     def assistant(self, text: str) -> None:
         """The evaluated model's next reply."""
-        self._reply = _words(text)
+        self._reply = _WORD.findall(_plain(text))
 
     def user(self, text: str, *, generated: bool = True) -> None:
         """The user's next message; only a generated one is read against the rules."""
-        words = _words(text)
+        message = _Read.of(text, self._limits.repetition)
         if generated:
             self._generated += 1
-            self._read(text, words)
-        self._remember(text, words)
+            self._read(message)
+        self._remember(message)
         self._turn += 1
 
-    def _read(self, text: str, words: Sequence[str]) -> None:
+    def _read(self, message: _Read) -> None:
+        words = message.words
         found: dict[str, str] = {}
-        self._style(text, words, found)
-        self._cues(text, found)
-        within, across = self._repetition(text, words, found)
+        self._style(message.text, words, found)
+        self._cues(message.plain, found)
+        within, across = self._repetition(message, found)
         self._flags += [Flag(self._turn, rule, detail) for rule, detail in found.items()]
         if self._collapse is None:
             reason = self._collapsed(words, within, across, found)
@@ -282,8 +283,7 @@ class Watch:
         if mark:
             found["markdown"] = mark[0].strip()[:20]
 
-    def _cues(self, text: str, found: dict[str, str]) -> None:
-        plain = _plain(text)
+    def _cues(self, plain: str, found: dict[str, str]) -> None:
         for rule, pattern in self._limits.patterns.items():
             if rule == "offstage" and not self._rules.offstage:
                 continue
@@ -291,14 +291,14 @@ class Watch:
             if match:
                 found[rule] = match[0].strip()[:80]
 
-    def _repetition(self, text: str, words: Sequence[str], found: dict[str, str]) -> tuple[float, float]:
+    def _repetition(self, message: _Read, found: dict[str, str]) -> tuple[float, float]:
         rule = self._limits.repetition
-        grams = _ngrams(words, rule.ngram)
+        words, grams = message.words, message.grams
         within = 1 - len(set(grams)) / len(grams) if grams else 0.0
         across = sum(gram in self._seen for gram in grams) / len(grams) if grams else 0.0
         if len(words) >= rule.within_words and 1000 * within >= rule.within:
             found["repeats_within"] = f"{within:.0%} of its runs of {rule.ngram} words"
-        again = self._messages.get(_plain(text).strip())
+        again = self._messages.get(message.plain.strip())
         if again is not None:
             found["repeats_earlier"] = f"message {again} again"
             across = 1.0
@@ -312,14 +312,14 @@ class Watch:
         if len(runs) >= rule.echo_ngrams and 1000 * echoed >= rule.echo:
             found["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
         if again is None:
-            self._familiar(text, words, found)
+            self._familiar(message, found)
         return within, across
 
-    def _familiar(self, text: str, words: Sequence[str], found: dict[str, str]) -> None:
-        opener = self._opener(words)
+    def _familiar(self, message: _Read, found: dict[str, str]) -> None:
+        opener = self._opener(message.words)
         if self._rules.repeated_opener and opener in self._openers:
             found["opener"] = f"{opener!r} as in message {self._openers[opener]}"
-        old = next((sentence for sentence in self._long_sentences(text) if sentence in self._sentences), None)
+        old = next((sentence for sentence in message.sentences if sentence in self._sentences), None)
         if old is not None:
             found["sentence_again"] = f"{old[:60]!r} as in message {self._sentences[old]}"
 
@@ -341,19 +341,34 @@ class Watch:
                 return f"{self._runs[name]} {name}"
         return None
 
-    def _remember(self, text: str, words: Sequence[str]) -> None:
-        self._seen.update(_ngrams(words, self._limits.repetition.ngram))
-        self._messages.setdefault(_plain(text).strip(), self._turn)
-        self._openers.setdefault(self._opener(words), self._turn)
-        for sentence in self._long_sentences(text):
+    def _remember(self, message: _Read) -> None:
+        self._seen.update(message.grams)
+        self._messages.setdefault(message.plain.strip(), self._turn)
+        self._openers.setdefault(self._opener(message.words), self._turn)
+        for sentence in message.sentences:
             self._sentences.setdefault(sentence, self._turn)
 
     def _opener(self, words: Sequence[str]) -> str:
         return " ".join(words[: self._limits.repetition.opener_words])
 
-    def _long_sentences(self, text: str) -> list[str]:
-        found = [_words(sentence) for sentence in _SENTENCE.split(text)]
-        return [" ".join(words) for words in found if len(words) >= self._limits.repetition.sentence_words]
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One message, taken apart once."""
+
+    text: str
+    plain: str
+    words: list[str]
+    grams: list[tuple[str, ...]]
+    sentences: list[str]
+
+    @classmethod
+    def of(cls, text: str, rule: _Repetition) -> _Read:
+        plain = _plain(text)
+        words = _WORD.findall(plain)
+        parts = [_WORD.findall(sentence) for sentence in _SENTENCE.split(plain)]
+        sentences = [" ".join(part) for part in parts if len(part) >= rule.sentence_words]
+        return cls(text, plain, words, _ngrams(words, rule.ngram), sentences)
 
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
@@ -366,10 +381,6 @@ _MARKDOWN = re.compile(
 
 def _plain(text: str) -> str:
     return text.replace("\u2019", "'").replace("\u2018", "'").lower()
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(_plain(text))
 
 
 def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:

@@ -111,7 +111,7 @@ from pytest_spiral.spiral.prompting import chunk_schema, final_schema
 from pytest_spiral.spiral.protocol import load_protocol
 import hashlib, json
 p = load_protocol("per-10k-chars"); r = load_rubric(p.rubric)
-asked = [r.chunk_part, r.final_part, chunk_schema(p.behaviours), final_schema(p.finals)]
+asked = [r.chunk_part, r.final_part, chunk_schema(tuple(p.behaviours)), final_schema(tuple(p.finals))]
 print(r.hash, hashlib.sha256(json.dumps(asked).encode()).hexdigest())
 """
 
