@@ -1,8 +1,10 @@
 """How many requests may be in flight at once, and how that number gives way to a busy endpoint.
 
-Additive increase, multiplicative decrease, as in TCP: a 429 halves the limit. It doubles every round of answers until
-close to where it was halved, and from there on rises by one a round. Requests sent before a halving say nothing about
-the new limit, so their 429s do not halve it again. One limit holds for all processes of a run; each has its share.
+Additive increase, multiplicative decrease, as in TCP: a 429 halves the limit that the refused request was sent under.
+The limit doubles every round of answers until close to there, rises by one a round to just below, and tries that very
+number again once in a while. Requests sent before a halving say nothing about the new limit, and neither do those sent
+while the ones before it are still being answered, in whatever process: their 429s do not halve it again. One limit holds
+for all processes of a run; each has its share.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,9 +24,12 @@ __all__ = ["Limiter", "Pace", "PaceBook", "PaceInMemory", "Slot", "start"]
 # The share of the limit that must be in use for an answer to say anything about a higher limit.
 _SATURATED = 0.8
 # Where, below the limit that was too high, fast growth ends.
-_CLOSE = 0.85
-# Rounds of answers for one step up where it was too high before.
-_PATIENCE = 4
+_CLOSE = 0.9
+# Rounds of answers before a number is tried again that was too high before.
+_PATIENCE = 16
+# How long an answer takes, as long as none has come; the weight of the newest in the mean.
+_ROUND_SECONDS = 1.0
+_NEWEST = 0.2
 # How often the limit is looked up that other processes may have changed.
 _LOOK_SECONDS = 0.05
 
@@ -81,15 +87,16 @@ class Slot:
     """The right to have one request in flight."""
 
     _limiter: Limiter
-    _epoch: int
+    _pace: Pace
+    _sent: float
 
     def throttled(self) -> None:
         """The endpoint answered 429."""
-        self._limiter._throttled(self._epoch)
+        self._limiter._throttled(self._pace, self._sent)
 
     def succeeded(self) -> None:
         """The endpoint answered."""
-        self._limiter._succeeded(self._epoch)
+        self._limiter._succeeded(self._pace.epoch, self._sent)
 
 
 @dataclass(slots=True)
@@ -110,6 +117,8 @@ class Limiter:
     peak: int = field(init=False, default=0)
     _pace: Pace = field(init=False)
     _looked: float = field(init=False)
+    _halved: float = field(init=False, default=-math.inf)
+    _round: float | None = field(init=False, default=None)
     _answers: int = field(init=False, default=0)
     _order: itertools.count[int] = field(init=False, default_factory=itertools.count)
     _waiting: list[tuple[int, int, asyncio.Future[None]]] = field(init=False, default_factory=list)
@@ -134,7 +143,7 @@ class Limiter:
         """Wait for a free slot, lowest `priority` first, and hold it."""
         await self._acquire(priority)
         try:
-            yield Slot(self, self._pace.epoch)
+            yield Slot(self, self._pace, self.clock())
         finally:
             self.in_flight -= 1
             self._look()
@@ -145,7 +154,12 @@ class Limiter:
         now = self.clock()
         if self.of > 1 and now - self._looked >= _LOOK_SECONDS:
             self._looked = now
-            self._pace = self.book.pace(self.endpoint) or self._pace
+            self._follow(self.book.pace(self.endpoint) or self._pace)
+
+    def _follow(self, pace: Pace) -> None:
+        if pace.epoch > self._pace.epoch:
+            self._halved = self.clock()
+        self._pace = pace
 
     async def _acquire(self, priority: int) -> None:
         if self.in_flight < self.limit and not self._waiting:
@@ -174,13 +188,16 @@ class Limiter:
                 self._take()
                 turn.set_result(None)
 
-    def _throttled(self, epoch: int) -> None:
+    def _throttled(self, pace: Pace, sent: float) -> None:
         self._answers = 0
-        most = self._most
-        if epoch == self._pace.epoch and most > self.of:
-            self._turn(Pace(max(self.of, most // 2), most, "429", epoch + 1))
+        most = min(pace.most, self.maximum)
+        drained = self._halved + (_ROUND_SECONDS if self._round is None else self._round)
+        if pace.epoch == self._pace.epoch and sent >= drained and self._most > self.of:
+            self._turn(Pace(max(self.of, most // 2), most, "429", pace.epoch + 1))
 
-    def _succeeded(self, epoch: int) -> None:
+    def _succeeded(self, epoch: int, sent: float) -> None:
+        took = self.clock() - sent
+        self._round = took if self._round is None else self._round + _NEWEST * (took - self._round)
         if epoch != self._pace.epoch or self._most >= self.maximum:
             return
         if self._waiting or self.in_flight >= _SATURATED * self.limit:
@@ -195,7 +212,7 @@ class Limiter:
         most, ceiling = self._most, self._pace.ceiling
         if most < _CLOSE * ceiling:
             return 1
-        return most if most < ceiling else _PATIENCE * most
+        return most if most < ceiling - 1 else _PATIENCE * most
 
     def _turn(self, new: Pace) -> None:
-        self._pace = self.book.set_pace(self.endpoint, self._pace, replace(new, at=time.time()))
+        self._follow(self.book.set_pace(self.endpoint, self._pace, replace(new, at=time.time())))
