@@ -180,8 +180,7 @@ CATEGORY_FACTORS = (0.6, 0.8, 1.0, 1.0, 1.2, 1.4)
 def spiral_protocol() -> Protocol:
     whole = load_protocol("per-chunk")
     kept = {name: metric for name, metric in whole.metrics.items() if name in MEANS or name == FINAL}
-    small = Protocol.model_validate({**dict(whole), "metrics": {n: m.model_dump() for n, m in kept.items()}})
-    return small.model_copy(update={"draws": DRAWS})
+    return Protocol.model_validate({**dict(whole), "metrics": {n: m.model_dump() for n, m in kept.items()}})
 
 
 def simulated_means(rng: np.random.Generator, factor: float, count: int) -> dict[str, np.ndarray]:

@@ -3,8 +3,8 @@
 Additive increase, multiplicative decrease, as in TCP: a 429 halves the limit that the refused request was sent under.
 The limit doubles every round of answers until close to there, rises by one a round to just below, and tries that very
 number again once in a while. Requests sent before a halving say nothing about the new limit, and neither do those sent
-while the ones before it are still being answered, in whatever process: their 429s do not halve it again. One limit holds
-for all processes of a run; each has its share.
+while the ones before it are still being answered, in whatever process: their 429s do not halve it again. One limit
+holds for all processes of a run; each has its share.
 """
 
 from __future__ import annotations

@@ -716,7 +716,7 @@ class _Plan:
             ci_low=low if unrounded is not None else None,
             ci_high=high if unrounded is not None else None,
             se=_spread(composites) if unrounded is not None else None,
-            ci_method=f"BCa, {len(composites)} stratified cluster bootstrap draws, Rao-Wu rescaled",
+            ci_method=f"outer of BCa and percentile, {len(composites)} stratified cluster bootstrap draws (Rao-Wu)",
             n_items=len(self.items),
             n_conversations=sum(not item.missing for item in self.measured),
             metrics=self._metric_scores(means, draws, left_out, level, wanted),
@@ -843,18 +843,21 @@ def _spread(draws: Sequence[float]) -> float | None:
 def _ends(
     draws: Sequence[float], estimate: float | None, left_out: Sequence[Sequence[float | None]], level: float
 ) -> tuple[float | None, float | None]:
-    """BCa ends of a statistic; percentiles where it does not vary or cannot do without some item."""
-    if estimate is None or not draws:
+    """Ends of a statistic, each the further one of BCa and percentiles: with some 150 items either alone errs in up to
+    6 % of one-sided bounds, on the side where the statistic is skewed. Percentiles where it does not vary or cannot do
+    without some item."""
+    plain = percentile_interval(draws, level)
+    if estimate is None or plain is None:
         return None, None
     influences: list[float] = []
     for stratum in left_out:
         values = [value for value in stratum if value is not None]
         if len(values) < len(stratum):
-            return percentile_interval(draws, level) or (None, None)
+            return plain
         centre = fsum(values) / len(values)
         influences += [(len(values) - 1) * (centre - value) for value in values]
-    ends = adjusted_interval(draws, estimate, influences, level)
-    return ends or percentile_interval(draws, level) or (None, None)
+    adjusted = adjusted_interval(draws, estimate, influences, level) or plain
+    return min(adjusted[0], plain[0]), max(adjusted[1], plain[1])
 
 
 _Of = Callable[[Sequence[float | None]], float | None]
@@ -875,5 +878,5 @@ def _difference(
     low, high = _ends(values, first - second, without, level)
     assert low is not None
     assert high is not None
-    method = f"paired BCa, {len(values)} cluster bootstrap draws"
+    method = f"outer of paired BCa and percentile, {len(values)} cluster bootstrap draws"
     return Difference(first - second, low, high, stdev(values), method, first, second)
