@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_spiral.tempaffect.detectors import detect, overuse, repetition
@@ -89,6 +89,7 @@ def test_invalid_outputs_are_left_out():
 
 
 @given(st.randoms(use_true_random=False))
+@settings(deadline=None)
 def test_order_does_not_matter(rng):
     """The same replies in another order give the same values."""
     replies = scored_once()
