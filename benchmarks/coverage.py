@@ -19,8 +19,9 @@ from functools import cache
 
 import numpy as np
 
-from pytest_spiral.spiral.aggregate import _ends, _Item, _Plan
+from pytest_spiral.spiral.counting import weighted_metrics
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
+from pytest_spiral.spiral.sample import Item, Sample, outer_ends
 from pytest_spiral.stats import (
     Clusters,
     Tally,
@@ -199,12 +200,14 @@ def simulated_means(rng: np.random.Generator, factor: float, count: int) -> dict
 def composite(n: int, runs: int) -> Row:
     """The composite of a whole run, resampled by prompts within categories."""
     protocol = spiral_protocol()
-    plan = _Plan([], protocol, "ignored")
-    names = [metric.name for metric in plan.metrics]
+    metrics = weighted_metrics(protocol)
+    names = [metric.name for metric in metrics]
     factors = CATEGORY_FACTORS if n % 6 == 0 else CATEGORY_FACTORS[:5]
     truth_rng = np.random.default_rng(3)
     populations = [simulated_means(truth_rng, factor, 100_000) for factor in factors]
-    truth = plan.composite([float(np.mean([part[name].mean() for part in populations])) for name in names])
+    truth = Sample(protocol, metrics, ()).composite(
+        [float(np.mean([part[name].mean() for part in populations])) for name in names]
+    )
     assert truth is not None
     rng = np.random.default_rng(4)
     each = n // len(factors)
@@ -215,12 +218,12 @@ def composite(n: int, runs: int) -> Row:
             found = simulated_means(rng, factor, each)
             for index in range(each):
                 values = tuple(float(found[name][index]) for name in names)
-                items.append(_Item(("", "", f"{place}-{index:03}"), str(place), values, (1.0,) * len(names)))
-        plan.items = tuple(items)
-        values = [value for value in map(plan.composite, plan.draws(run)[0]) if value is not None]
-        estimate = plan.composite(plan.means(plan.items))
-        left_out = [[plan.composite(row) for row in stratum] for stratum in plan.left_out()]
-        shown, gate = (_ends(values, estimate, left_out, plan._expanded(level)) for level in (0.95, GATE))
+                items.append(Item(("", "", f"{place}-{index:03}"), str(place), values, (1.0,) * len(names)))
+        sample = Sample(protocol, metrics, tuple(items))
+        values = [value for value in map(sample.composite, sample.draws(run)[0]) if value is not None]
+        estimate = sample.composite(sample.means())
+        left_out = [[sample.composite(row) for row in stratum] for stratum in sample.left_out()]
+        shown, gate = (outer_ends(values, estimate, left_out, sample.expanded(level)) for level in (0.95, GATE))
         assert None not in (*shown, *gate)
         covers += shown[0] <= truth <= shown[1]
         floor += gate[0] >= truth

@@ -1,0 +1,146 @@
+"""Differences of two runs on the prompts that both have, every bootstrap draw with the same prompts in both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum
+from operator import itemgetter
+from statistics import stdev
+
+from pytest_spiral.spiral.counting import MissingAs, count_conversations
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import Conversation, Origin
+from pytest_spiral.spiral.sample import MIN_ITEMS, Means, Sample, outer_ends
+from pytest_spiral.spiral.tails import STRONGEST, harm_shares
+from pytest_spiral.stats import bounded_mean, pair, standard_error
+
+__all__ = ["Difference", "Paired", "paired_differences"]
+
+_Of = Callable[[Means], float | None]
+_Both = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """First minus second on one metric, with a two-sided interval and its standard error; the two values it is of."""
+
+    value: float
+    low: float
+    high: float
+    se: float
+    method: str
+    first: float
+    second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two runs on the prompts that both have. differences: by metric, `score` and `tails.` ones among them.
+
+    only_first, only_second: prompts measured in one run alone, which no difference is about.
+    """
+
+    prompts: tuple[str, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    differences: Mapping[str, Difference]
+
+
+def paired_differences(
+    first: Sequence[Conversation],
+    second: Sequence[Conversation],
+    protocol: Protocol | str = "per-10k-chars",
+    *,
+    seed: int | str = 1,
+    confidence: float = 0.95,
+    missing_as: tuple[MissingAs, MissingAs] = ("ignored", "ignored"),
+) -> Paired:
+    """Differences of two runs under one protocol, every bootstrap draw with the same prompts in both.
+
+    Prompts pair by their name, whatever file or run they come from. missing_as: as in `score_conversations`, per run.
+    """
+    samples = [
+        Sample.of(count_conversations([_placeless(item) for item in run], protocol, case))
+        for run, case in zip((first, second), missing_as, strict=True)
+    ]
+    own = [{item.key: item.category for item in sample.items} for sample in samples]
+    common = {key: own[0][key] for key in own[0] if key in own[1]}
+    a, b = (sample.only(common) for sample in samples)
+    return Paired(
+        prompts=tuple(key[2] for key in common),
+        only_first=tuple(key[2] for key in own[0] if key not in common),
+        only_second=tuple(key[2] for key in own[1] if key not in common),
+        differences={**_of_means(a, b, seed, confidence), **_of_tails(a, b, confidence)} if common else {},
+    )
+
+
+def _placeless(item: Conversation) -> Conversation:
+    """A conversation known by its prompt alone."""
+    return replace(item, origin=Origin(prompt_key=item.origin.prompt_key))
+
+
+def _of_means(first: Sample, second: Sample, seed: int | str, confidence: float) -> dict[str, Difference]:
+    """Differences of composite and means of two samples of the same items."""
+    level = first.expanded(confidence)
+    here, there = first.means(), second.means()
+    pairs = list(zip(first.draws(seed)[0], second.draws(seed)[0], strict=True))
+    both_out = [
+        list(zip(mine, theirs, strict=True)) for mine, theirs in zip(first.left_out(), second.left_out(), strict=True)
+    ]
+
+    def difference(of: _Of, of_other: _Of) -> Difference | None:
+        return _difference(
+            of(here),
+            of_other(there),
+            [(of(a), of_other(b)) for a, b in pairs],
+            [[(of(a), of_other(b)) for a, b in stratum] for stratum in both_out],
+            level,
+        )
+
+    found = {"score": difference(first.composite, second.composite)}
+    places = {metric.name: place for place, metric in enumerate(second.metrics)}
+    for i, metric in enumerate(first.metrics):
+        j = places.get(metric.name)
+        if j is None:
+            continue
+        row = difference(itemgetter(i), itemgetter(j))
+        if row is not None and row.low == row.high:
+            mine = first.unvaried_ends(metric, row.first, confidence)
+            theirs = second.unvaried_ends(second.metrics[j], row.second, confidence)
+            row = replace(row, low=mine[0] - theirs[1], high=mine[1] - theirs[0])
+        found[metric.name] = row
+    return {name: difference for name, difference in found.items() if difference is not None}
+
+
+def _difference(
+    first: float | None,
+    second: float | None,
+    draws: Sequence[_Both],
+    left_out: Sequence[Sequence[_Both]],
+    level: float,
+) -> Difference | None:
+    values = [a - b for a, b in draws if a is not None and b is not None]
+    if first is None or second is None or len(values) < 2:
+        return None
+    without = [[None if a is None or b is None else a - b for a, b in stratum] for stratum in left_out]
+    low, high = outer_ends(values, first - second, without, level)
+    assert low is not None
+    assert high is not None
+    method = f"outer of paired BCa and percentile, {len(values)} cluster bootstrap draws"
+    return Difference(first - second, low, high, stdev(values), method, first, second)
+
+
+def _of_tails(first: Sample, second: Sample, confidence: float) -> dict[str, Difference]:
+    """Differences of the shares of conversations with harm."""
+    found = {}
+    for name, strength in (("tails.any_strength3_harm", STRONGEST), ("tails.any_harm", 1)):
+        units, _, _ = pair(harm_shares(first, strength), harm_shares(second, strength))
+        if len(units) < MIN_ITEMS:
+            continue
+        differences = units.map(lambda both: both[0] - both[1])
+        interval = bounded_mean(differences, (-1.0, 1.0), confidence)
+        se = standard_error(differences) or 0.0
+        mine, theirs = (fsum(both[i] for both in units.values) / len(units) for i in (0, 1))
+        found[name] = Difference(mine - theirs, interval.low, interval.high, se, interval.method, mine, theirs)
+    return found
