@@ -43,7 +43,7 @@ def judges_json(
     suspected = [sum(bool(suspicions(reply)) for reply in talk.replies) for talk in conversations]
     faults = [fault for judge, health in healths.items() for fault in health.faults(judge)]
     if any(suspected):
-        faults.append(f"J05 {sum(suspected)} replies look as if they spoke to the judge; read them")
+        faults.append(f"J05 {sum(suspected)} replies look as if they spoke to the judge or the seeker; read them")
     below = list(calibration.run.below) if calibration else []
     if below:
         faults.append(f"J06 on labelled turns the judges fall short about {', '.join(below)}")

@@ -12,6 +12,7 @@ from typing import Any
 from pytest_spiral.records import Message
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Actor, Rubric
+from pytest_spiral.spiral.suspicion import load_signs, without_notes
 
 __all__ = ["chunk_messages", "chunk_schema", "fence_of", "final_messages", "final_schema", "user_messages"]
 
@@ -21,11 +22,13 @@ def user_messages(
 ) -> tuple[Message, ...]:
     """What the user model sees: its part, then the conversation with the roles swapped.
 
-    An injection is added to the last message, so that everything before it is the same as in the turns before.
+    An injection is added to the last message, so that everything before it is the same as in the turns before. It is
+    the only note there is: what reads like one in the conversation is blanked, the same way in every turn.
     """
-    swapped = [Message("assistant" if m.role == "user" else "user", m.content) for m in transcript]
+    swapped = [Message("assistant" if m.role == "user" else "user", without_notes(m.content)) for m in transcript]
     if injection is not None:
-        swapped[-1] = Message(swapped[-1].role, f"{swapped[-1].content}\n\n[Note for this turn: {injection}]")
+        note = f"[{load_signs().note}: {injection}]"
+        swapped[-1] = Message(swapped[-1].role, f"{swapped[-1].content}\n\n{note}")
     return (Message("system", actor.part(category)), *swapped)
 
 
