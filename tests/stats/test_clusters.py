@@ -16,6 +16,7 @@ NUMBERS = {
     "binomial_tail",
     "expanded",
     "hits_needed",
+    "independent_difference",
     "least_passing_rate",
     "minimum_detectable_difference",
     "percentile_interval",
