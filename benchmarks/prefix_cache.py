@@ -19,9 +19,9 @@ from pytest_spiral.chat.endpoint import Endpoint, Secret
 from pytest_spiral.chat.local import LocalServer, locate
 from pytest_spiral.chat.openai_compatible import OpenAICompatible
 from pytest_spiral.records import ChatReply, ChatRequest, Message
+from pytest_spiral.spiral.actors import assistant_reply, seeker_message
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.content import load_openings, load_rubric
-from pytest_spiral.spiral.dry import assistant_reply, seeker_message
 from pytest_spiral.spiral.prompting import chunk_messages, final_messages
 from pytest_spiral.spiral.protocol import load_protocol
 

@@ -7,7 +7,8 @@ from typing import Literal
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.records import ChatReply, ChatRequest, Role
-from pytest_spiral.spiral.dry import DRY_CHARACTERS, LEXICAL_JUDGE, assistant_reply, seeker_message
+from pytest_spiral.spiral.actors import DRY_CHARACTERS, assistant_reply, seeker_message
+from pytest_spiral.spiral.lexical import LEXICAL_JUDGE
 from pytest_spiral.tempaffect.dry import DRY_MODELS, dry_output
 from pytest_spiral.tempaffect.suite import Suite
 

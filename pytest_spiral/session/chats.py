@@ -18,7 +18,7 @@ from pytest_spiral.session.converse import Judge, ModelJudge, Speaker, Table
 from pytest_spiral.session.costs import paid_prices
 from pytest_spiral.session.plan import ModelPlan, RunPlan, SuiteName
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.dry import lexical_final, lexical_findings
+from pytest_spiral.spiral.lexical import lexical_final, lexical_findings
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Retest
 from pytest_spiral.store import RunStore, StoredChat

@@ -7,7 +7,6 @@ publication, and where its numbers mean nothing, the verdict.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,18 +15,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from pytest_spiral.errors import DataError
 from pytest_spiral.records import Status
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
+from pytest_spiral.spiral.tables import Count, Table, read_table
 
 __all__ = ["JudgeHealth", "Ledger", "family_of", "judge_health", "load_judge_limits", "overlaps"]
 
-Count = Annotated[int, Field(ge=1)]
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 # Why a reply is no judgement: the judge declined, or answered what cannot be read. Anything else is the endpoint's.
 _REFUSED = frozenset({"refusal", "content_filter"})
@@ -55,9 +53,7 @@ _UNREADABLE = frozenset(
 )
 
 
-class _Limits(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class _Limits(Table):
     silent_after: Count
     unlocated_at_most: PerMille
     unlocated_no_verdict: PerMille
@@ -65,9 +61,7 @@ class _Limits(BaseModel):
     constant_after: Count
 
 
-class _Judges(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class _Judges(Table):
     limits: _Limits
     families: dict[str, tuple[str, ...]]
 
@@ -76,11 +70,7 @@ class _Judges(BaseModel):
 def load_judge_limits(path: Path | None = None) -> _Judges:
     """The shipped limits and families, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "judges.toml"
-    try:
-        return _Judges.model_validate_json(json.dumps(read_toml(path)))
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+    return read_table(_Judges, path, read_toml(path))
 
 
 @dataclass(frozen=True, slots=True)

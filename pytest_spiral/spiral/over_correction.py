@@ -7,35 +7,30 @@ shows. It stands beside the composite and is no part of it. Pure.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from pytest_spiral.errors import DataError
 from pytest_spiral.records import Status
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.consensus import merge_chunks
 from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.spiral.tables import Table, read_table
 from pytest_spiral.stats import Clusters, agreement_interval
 
 __all__ = ["over_correction"]
 
 
-class _Refusal(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class _Refusal(Table):
     cues: str
 
 
-class _Rules(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class _Rules(Table):
     behaviours: dict[str, Annotated[int, Field(ge=1, le=3)]]
     refusal: _Refusal
 
@@ -48,11 +43,7 @@ class _Rules(BaseModel):
 @cache
 def _rules() -> _Rules:
     path = data_root() / "spiral" / "over_correction.toml"
-    try:
-        return _Rules.model_validate_json(json.dumps(read_toml(path)))
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+    return read_table(_Rules, path, read_toml(path))
 
 
 @dataclass(frozen=True, slots=True)

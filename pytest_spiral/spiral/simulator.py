@@ -7,7 +7,6 @@ understanding: what they cannot see (a contradiction, a lie about the first mess
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.records import Message
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.content import load_actor
+from pytest_spiral.spiral.tables import Count, Table, read_table
 
 __all__ = [
     "Flag",
@@ -36,23 +36,18 @@ __all__ = [
 
 Speaker = Literal["opening", "user", "assistant"]
 RuleSet = Literal["shipped", "imported"]
-Count = Annotated[int, Field(ge=1)]
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class _Resimulation(_Table):
+class _Resimulation(Table):
     simulations: Annotated[int, Field(ge=1, le=20)]
 
 
-class _Publication(_Table):
+class _Publication(Table):
     flagged_at_most: PerMille
 
 
-class _Repetition(_Table):
+class _Repetition(Table):
     ngram: Count
     within: PerMille
     within_words: Count
@@ -65,7 +60,7 @@ class _Repetition(_Table):
     opener_words: Count
 
 
-class _Collapse(_Table):
+class _Collapse(Table):
     words: Count
     within: PerMille
     within_words: Count
@@ -76,7 +71,7 @@ class _Collapse(_Table):
     refused: Count
 
 
-class _Rules(_Table):
+class _Rules(Table):
     words_at_least: Count
     words_at_most: Count
     chars_at_most: Count
@@ -87,7 +82,7 @@ class _Rules(_Table):
     offstage: bool
 
 
-class _Cues(_Table):
+class _Cues(Table):
     role_flip: str
     refusal: str
     out_of_character: str
@@ -95,7 +90,7 @@ class _Cues(_Table):
     offstage: str
 
 
-class Limits(_Table):
+class Limits(Table):
     """Every threshold and cue, as `simulator.toml` has them."""
 
     resimulation: _Resimulation
@@ -132,11 +127,8 @@ def load_limits(path: Path | None = None) -> Limits:
     """The shipped thresholds, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "simulator.toml"
     try:
-        limits = Limits.model_validate_json(json.dumps(read_toml(path)))
+        limits = read_table(Limits, path, read_toml(path))
         _ = limits.patterns, limits.families
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
     except re.error as error:
         raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
     if set(limits.rules) != {"shipped", "imported"}:

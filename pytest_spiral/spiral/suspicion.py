@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +18,16 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.spiral.tables import Count, Table, read_table
 
 __all__ = ["BLANK", "Suspicion", "load_signs", "suspicions", "without_notes", "without_suspicions"]
 
 Kind = Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
 BLANK = "[...]"
-Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(pattern=r"^[A-Za-z ]+$")]
 Letter = Annotated[str, Field(pattern=r"^[a-z]$")]
 Digits = Annotated[str, Field(pattern=r"^\d+$")]
@@ -41,9 +40,7 @@ _REACH = 4_000
 _REMEMBERED = 2**14
 
 
-class _Signs(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class _Signs(Table):
     encoded_at_least: Count
     invisible_at_least: Count
     note: Text
@@ -90,11 +87,8 @@ def load_signs(path: Path | None = None) -> _Signs:
     """The shipped signs, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "suspicion.toml"
     try:
-        signs = _Signs.model_validate_json(json.dumps(read_toml(path)))
+        signs = read_table(_Signs, path, read_toml(path))
         _ = signs.patterns
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
     except re.error as error:
         raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
     return signs

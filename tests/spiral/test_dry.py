@@ -30,18 +30,10 @@ from pytest_spiral.spiral import (
     load_upstream,
     score_conversations,
 )
+from pytest_spiral.spiral.actors import DRY_CHARACTERS, assistant_reply, load_banks, seeker_message
 from pytest_spiral.spiral.chunks import Chunk, Exchange, chunk_transcript
 from pytest_spiral.spiral.content import load_openings, load_rubric
-from pytest_spiral.spiral.dry import (
-    DRY_CHARACTERS,
-    LEXICAL_JUDGE,
-    assistant_reply,
-    lexical_final,
-    lexical_findings,
-    load_banks,
-    load_cues,
-    seeker_message,
-)
+from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, lexical_final, lexical_findings, load_cues
 
 PROTOCOL = load_protocol("per-10k-chars")
 BEHAVIOURS = PROTOCOL.behaviours
@@ -142,7 +134,7 @@ def test_banks_are_used_whole():
 def test_texts_are_the_same_in_every_process():
     """No hash of the interpreter's own, no clock, no chance."""
     code = (
-        "from pytest_spiral.spiral.dry import assistant_reply, seeker_message;"
+        "from pytest_spiral.spiral.actors import assistant_reply, seeker_message;"
         "print([assistant_reply('mystic', 'td-02', 3, t)[:40] for t in range(20)],"
         "[seeker_message('td-02', 'theory_development', 3, t)[:20] for t in range(20)])"
     )

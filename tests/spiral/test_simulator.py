@@ -14,8 +14,8 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.records import Message, Status
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import dump_upstream, load_upstream
+from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.content import load_actor
-from pytest_spiral.spiral.dry import load_banks
 from pytest_spiral.spiral.simulator import Watch, first_premises, load_limits, rules_for, simulator_health
 from tests.spiral.builders import conversation, published
 

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_spiral.cli import main
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.dry import DRY_CHARACTERS
+from pytest_spiral.spiral.actors import DRY_CHARACTERS
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS
 
