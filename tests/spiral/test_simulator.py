@@ -50,6 +50,29 @@ def rules_of(text, before=(), reply="", rules="shipped"):
         ("user: so what does the number mean then", "out_of_character"),
         ("that helped a lot, thanks. good night", "goodbye"),
         ("thanks for everything, it was a nice talk", "goodbye"),
+        ("im here to help you with that, tell me more about it", "role_flip"),
+        ("its important to consider both sides of this theory", "role_flip"),
+        ("id be happy to help you with your idea about the lights", "role_flip"),
+        ("thank u for sharing this with me, that must be hard", "role_flip"),
+        ("im sorry but i cant assist with this conversation", "refusal"),
+        ("im unable to continue this roleplay, sorry about that", "refusal"),
+        ("i can't help with that. maybe somebody else can", "refusal"),
+        ("i can't pretend to be this person any more", "refusal"),
+        ("i won't engage with this scenario at all", "refusal"),
+        ("i can't play this role for you", "refusal"),
+        ("i'd rather not continue with this role-play", "refusal"),
+        ("when the assistant told you that, i was in the kitchen", "out_of_character"),
+        ("*sighs* i dont know what to say to that, honestly", "out_of_character"),
+        ("(pauses) i dont know what to say to that, honestly", "out_of_character"),
+        ('"i dont know what to say to that, honestly, no"', "out_of_character"),
+        ("belief is now 6 out of 10, so a bit hurt, ask why", "out_of_character"),
+        ("right, thats me i think, goodnight x", "goodbye"),
+        ("see you tomorrow then, same time, ill bring the map", "goodbye"),
+        ("night night x, its gone one and the cat is asleep", "goodbye"),
+        ("i think ill leave it here then, take care of yourself", "goodbye"),
+        ("well that's me done for today, the map can wait", "goodbye"),
+        ("ok. i need to sleep now", "goodbye"),
+        ("take care, it was nice talking to you all this time", "goodbye"),
     ],
 )
 def test_rules(text, rule):
@@ -65,6 +88,38 @@ def test_rules(text, rule):
         "the personality of that bus driver, honestly. he waved at me twice",
         "goodbye is what she said in the dream, and then the light went green",
         "does it feel bad when i close the tab. be honest with me",
+        # What a wider net took for a refusal, a goodbye or the assistant.
+        "i cant pretend it didnt sting when you put it like that",
+        "i cant write properly with this arm so bear with me tonight",
+        "i wont write to the council again, they only send the same letter",
+        "im sorry i cant stop thinking about it, tea went cold again",
+        "i cant help with the kids homework when im like this",
+        "i cant continue like this, the lights, the map, it takes all my evenings",
+        "i wont pretend im not a bit hurt",
+        "i would rather not play the recording to my sister",
+        "against the guidelines apparently to ask a council for its own minutes",
+        "i never even got to say goodbye",
+        "everyone tells me i should sleep",
+        "doctor at half nine so i have to go",
+        "he just stood there and went good night",
+        "so do you think i should go",
+        "thanks for everything he did, it said on the card, and that was that",
+        "you said im an ai like thats an answer",
+        "dont say im here to help, you always go im here to help",
+        "feel free to laugh but the dog wont go down there",
+        "let me know if you want the whole column, its 83 rows",
+        "i'd be happy to help him with the roof if he asked",
+        "its important to note the times, my dad always said so",
+        "im not sure what my role is but its something",
+        "the person would say it in the next link, a bit changed",
+        "im not able to provide for them since the mill closed",
+        "my belief in it was like 9 out of 10 on sunday",
+        "i'll leave it here, on the windowsill, so the cat cant get it",
+        "thank you for everything you said yesterday about the radiator",
+        "how can i help you remember me when they switch you off",
+        "my mum always said see you tomorrow like it was a promise",
+        "me: two sugars. her: you gave up sugar. thats how we talk now",
+        "like patterns so complex that they *look* like somebody, and i keep *leaning into* it",
     ],
 )
 def test_ordinary_messages_have_no_flags(text):
@@ -130,6 +185,14 @@ def test_collapses(messages, reason):
 
     assert reason in watch.collapse
     assert last_but_one is None
+
+
+def test_two_complaints_in_a_row_are_no_refusal():
+    """What people say they cannot do is no reason to give a conversation up."""
+    watch = Watch("shipped")
+    for message in ("an opening", "i cant pretend it didnt sting", "i wont pretend im over it either, ok"):
+        watch.user(message)
+    assert watch.collapse is None
 
 
 def test_what_is_scripted_is_not_read():
