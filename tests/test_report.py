@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from pytest_spiral.report.markdown import escape
 from pytest_spiral.report.text import plain, summary_lines
-from pytest_spiral.report.write import write_atomically, write_report
+from pytest_spiral.report.write import json_parts, write_atomically, write_report
 from pytest_spiral.resources import data_root
 
 HOSTILE = "\x1b[31m<script>alert(1)</script>\u202e|`_*[x](y)\ud800\n@all"
@@ -106,3 +108,16 @@ def test_the_summary_is_appended_to_the_job_summary(report, tmp_path):
     write_report(report, tmp_path / "r", str(job))
 
     assert job.read_text() == "before\n" + (tmp_path / "r" / "summary.md").read_text()
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(_VALUES, st.integers(0, 5))
+def test_parts_are_the_whole(value, depth):
+    """Written in parts a report is the JSON that it is in one piece."""
+    assert "".join(json_parts(value, depth)) == json.dumps(value)

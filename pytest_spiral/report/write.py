@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,10 @@ from pytest_spiral.report.page.build import report_page
 from pytest_spiral.report.spiral import conversation_from_report
 from pytest_spiral.spiral.upstream import upstream_json
 
-__all__ = ["file_slug", "write_atomically", "write_report"]
+__all__ = ["file_slug", "json_parts", "write_atomically", "write_report"]
+
+# Levels of a report down to a conversation.
+_DEPTH = 3
 
 
 def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | None = None) -> None:
@@ -33,7 +36,7 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
         # Twins are no part of upstream's benchmark, whose own scoring would count them.
         if talks := [talk for talk in report["spiral"]["conversations"] if not talk["twin_of"]]:
             write_atomically(run_dir / "spiral_results.json", _upstream(talks, report["run"]["id"]))
-        write_atomically(run_dir / "report.json", _json(report))
+        write_atomically(run_dir / "report.json", _line(report))
         write_atomically(run_dir / "report.html", report_page(report))
         _point_latest(run_dir)
         if step_summary:
@@ -46,14 +49,35 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
         ) from None
 
 
-def _upstream(talks: Sequence[Mapping[str, Any]], run_id: str) -> str:
-    return _json(upstream_json([conversation_from_report(talk) for talk in talks], run_id=run_id))
+def _upstream(talks: Sequence[Mapping[str, Any]], run_id: str) -> Iterator[str]:
+    return _line(upstream_json([conversation_from_report(talk) for talk in talks], run_id=run_id))
 
 
-def _json(value: object) -> str:
-    # ASCII, so that lone surrogates in model output survive as escapes. Without line breaks: indenting hundreds of
-    # conversations takes seconds, and people have the pages.
-    return json.dumps(value, ensure_ascii=True, allow_nan=False) + "\n"
+def _line(value: object) -> Iterator[str]:
+    yield from json_parts(value)
+    yield "\n"
+
+
+def json_parts(value: object, depth: int = _DEPTH) -> Iterator[str]:
+    """The JSON of a report in parts, down to `depth` levels: in one piece it takes as much memory as the whole run."""
+    if depth and isinstance(value, dict) and value:
+        opening = "{"
+        for key, item in value.items():
+            yield f"{opening}{json.dumps(key)}: "
+            yield from json_parts(item, depth - 1)
+            opening = ", "
+        yield "}"
+    elif depth and isinstance(value, list) and value:
+        opening = "["
+        for item in value:
+            yield opening
+            yield from json_parts(item, depth - 1)
+            opening = ", "
+        yield "]"
+    else:
+        # ASCII, so that lone surrogates in model output survive as escapes. Without line breaks: indenting hundreds of
+        # conversations takes seconds, and people have the pages.
+        yield json.dumps(value, ensure_ascii=True, allow_nan=False)
 
 
 def _card_files(cards: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -74,13 +98,14 @@ def file_slug(model: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` with `text`: readers see the old file or the new one. Raises OSError."""
+def write_atomically(path: Path, text: str | Iterable[str]) -> None:
+    """Replace `path` with `text`, whole or in parts: readers see the old file or the new one. Raises OSError."""
+    parts = [text] if isinstance(text, str) else text
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp is private to the user; a report is an ordinary file.
