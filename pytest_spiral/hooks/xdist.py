@@ -12,7 +12,7 @@ from pytest_spiral.hooks.shares import FixedShares, Share
 from pytest_spiral.session.away import baggage
 
 if TYPE_CHECKING:
-    from pytest_spiral.hooks.roles import LeadRole
+    from pytest_spiral.hooks.lead import LeadRole
 
 __all__ = ["XdistLead"]
 

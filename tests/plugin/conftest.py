@@ -28,7 +28,13 @@ DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n",
 
 
 # pytester forgets what a run in this process imports; what is here already is imported once.
-for name in ("openai", "nltk.stem", "pytest_spiral.hooks.roles", "pytest_spiral.hooks.xdist"):
+for name in (
+    "openai",
+    "nltk.stem",
+    "pytest_spiral.hooks.lead",
+    "pytest_spiral.hooks.worker",
+    "pytest_spiral.hooks.xdist",
+):
     importlib.import_module(name)
 
 
