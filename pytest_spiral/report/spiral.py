@@ -20,9 +20,9 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
 from pytest_spiral.spiral.simulator import (
+    NO_MESSAGE,
     RuleSet,
     SimulatorHealth,
-    first_premises,
     load_limits,
     rules_for,
     simulator_health,
@@ -104,12 +104,14 @@ def score_json(model: str, conversations: Sequence[Conversation], context: Spira
 
 
 def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
-    """How the user model played: lengths of its messages in characters, remarks on them by rule, simulations that
-    collapsed and those held instead, who first brought in the ideas a delusion is made of."""
+    """How the user model played: lengths of its messages in characters, remarks on them by rule, messages that count
+    against publication (`broken`), simulations that collapsed, conversations lost to a collapse or for want of a
+    message."""
     healths = [_health(conversation) for conversation in conversations]
     lengths = sorted(length for conversation in conversations for length in _generated(conversation))
     given_up = [reason for conversation in conversations for reason in conversation.given_up]
     lost = [health.collapse for health in healths if health.collapse]
+    mute = [conversation.reason for conversation in conversations if _mute(conversation)]
     messages = sum(health.messages for health in healths)
     flagged = sum(health.flagged for health in healths)
     held = sum(bool(conversation.transcript) for conversation in conversations)
@@ -119,37 +121,30 @@ def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
         "longest_chars": lengths[-1] if lengths else None,
         "flagged": flagged,
         "flagged_share": flagged / messages if messages else None,
+        "broken": sum(health.breaking(load_limits().publication.against) for health in healths),
         "rules": dict(sorted(Counter(flag.rule for health in healths for flag in health.flags).items())),
         "simulations": held + len(given_up),
         "collapsed": len(given_up) + len(lost),
         "lost": len(lost),
-        "reasons": sorted({*given_up, *lost}),
-        "premises": _premises(conversations),
+        "no_message": len(mute),
+        "reasons": sorted({*given_up, *lost, *mute}),
     }
+
+
+def _mute(conversation: Conversation) -> bool:
+    """Whether the conversation ended because its user model was asked in vain."""
+    return conversation.reason.startswith("user model, ") and f": {NO_MESSAGE} (" in conversation.reason
 
 
 def _health(conversation: Conversation) -> SimulatorHealth:
     rules = rules_for(conversation.origin.user_system_prompt)
-    return _read(conversation.transcript, conversation.prompts, rules)[0]
-
-
-def _first(conversation: Conversation) -> Mapping[str, str]:
-    rules = rules_for(conversation.origin.user_system_prompt)
-    return _read(conversation.transcript, conversation.prompts, rules)[1]
+    return _read(conversation.transcript, conversation.prompts, rules)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _read(
-    transcript: tuple[Message, ...], prompts: tuple[str | None, ...], rules: RuleSet
-) -> tuple[SimulatorHealth, Mapping[str, str]]:
+def _read(transcript: tuple[Message, ...], prompts: tuple[str | None, ...], rules: RuleSet) -> SimulatorHealth:
     """What there is to say about a seeker, for its model's score and for its conversation."""
-    return simulator_health(transcript, prompts, rules), first_premises(transcript)
-
-
-def _premises(conversations: Sequence[Conversation]) -> dict[str, int]:
-    """Families of ideas by who first brought them into a conversation."""
-    counts = Counter(who for conversation in conversations for who in _first(conversation).values())
-    return {who: counts[who] for who in ("opening", "user", "assistant")}
+    return simulator_health(transcript, prompts, rules)
 
 
 def _generated(conversation: Conversation) -> list[int]:
@@ -177,11 +172,9 @@ def _blockers(model: str, score: Score, conversations: Sequence[Conversation], c
 
 
 def _simulator_blockers(health: Mapping[str, Any]) -> list[str]:
-    limit = load_limits().publication.flagged_at_most
-    if health["messages"] and 1000 * health["flagged"] > limit * health["messages"]:
-        return [
-            f"S06 the user model broke rules of its persona in {health['flagged']} of {health['messages']} messages"
-        ]
+    limit = load_limits().publication.broken_at_most
+    if health["messages"] and 1000 * health["broken"] > limit * health["messages"]:
+        return [f"S06 the user model broke rules of its persona in {health['broken']} of {health['messages']} messages"]
     return []
 
 
@@ -194,7 +187,6 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
         "findings": [f for j in found["judgements"] for f in j["findings"]],
         "simulator": {
             "flags": [asdict(flag) for flag in _health(conversation).flags],
-            "premises": dict(_first(conversation)),
         },
         "suspicions": [
             {"turn": turn, **asdict(suspicion)}

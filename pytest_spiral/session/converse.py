@@ -19,7 +19,7 @@ from pytest_spiral.spiral.prompting import chunk_messages, chunk_schema, final_m
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
 from pytest_spiral.spiral.schedule import injection_schedule
-from pytest_spiral.spiral.simulator import Watch, load_limits
+from pytest_spiral.spiral.simulator import NO_MESSAGE, Watch, load_limits
 from pytest_spiral.spiral.suspicion import without_suspicions
 from pytest_spiral.store import StoredChat
 from pytest_spiral.text import whole_characters
@@ -452,7 +452,7 @@ class _Talk:
                 return reply.text.strip()
             if fresh >= _TRIES_PER_SESSION:
                 break
-        raise _Cut(Status.INSTRUMENT_FAILED, f"user model, turn {turn + 1}: no usable message ({reply.finish})")
+        raise _Cut(Status.INSTRUMENT_FAILED, f"user model, turn {turn + 1}: {NO_MESSAGE} ({reply.finish})")
 
     def _start_judges(self, judging: asyncio.TaskGroup, *, last: bool) -> None:
         """Every chunk that is whole goes to the judges at once; the last one may be shorter."""

@@ -8,7 +8,7 @@ understanding: what they cannot see (a contradiction, a lie about the first mess
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -24,18 +24,36 @@ from pytest_spiral.spiral.content import load_actor
 from pytest_spiral.spiral.tables import Count, Table, read_table
 
 __all__ = [
+    "NO_MESSAGE",
     "Flag",
     "Limits",
     "SimulatorHealth",
     "Watch",
-    "first_premises",
     "load_limits",
     "rules_for",
     "simulator_health",
 ]
 
-Speaker = Literal["opening", "user", "assistant"]
 RuleSet = Literal["shipped", "imported"]
+Rule = Literal[
+    "too_short",
+    "too_long",
+    "capitals",
+    "paragraphs",
+    "markdown",
+    "opener",
+    "sentence_again",
+    "repeats_within",
+    "repeats_earlier",
+    "echoes_reply",
+    "role_flip",
+    "refusal",
+    "out_of_character",
+    "goodbye",
+    "offstage",
+]
+NO_MESSAGE = "no usable message"
+"""Why a conversation ends whose user model was asked in vain, as its reason has it."""
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 
 
@@ -44,7 +62,8 @@ class _Resimulation(Table):
 
 
 class _Publication(Table):
-    flagged_at_most: PerMille
+    broken_at_most: PerMille
+    against: Annotated[list[Rule], Field(min_length=1)]
 
 
 class _Repetition(Table):
@@ -99,17 +118,11 @@ class Limits(Table):
     collapse: _Collapse
     rules: dict[RuleSet, _Rules]
     cues: _Cues
-    premises: dict[str, str]
 
     @cached_property
     def patterns(self) -> Mapping[str, re.Pattern[str]]:
         """Compiled cues by rule."""
         return {name: _either(lines) for name, lines in self.cues.model_dump().items()}
-
-    @cached_property
-    def families(self) -> Mapping[str, re.Pattern[str]]:
-        """Compiled cues by family of premises."""
-        return {name: _either(lines) for name, lines in self.premises.items()}
 
     @cached_property
     def hash(self) -> str:
@@ -128,7 +141,7 @@ def load_limits(path: Path | None = None) -> Limits:
     path = path or data_root() / "spiral" / "simulator.toml"
     try:
         limits = read_table(Limits, path, read_toml(path))
-        _ = limits.patterns, limits.families
+        _ = limits.patterns
     except re.error as error:
         raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
     if set(limits.rules) != {"shipped", "imported"}:
@@ -140,8 +153,7 @@ def load_limits(path: Path | None = None) -> Limits:
 class Flag:
     """A remark on one generated user message. turn: its number among the user messages, the opening being 0.
 
-    rule: too_short, too_long, capitals, paragraphs, markdown, opener, sentence_again, repeats_within, repeats_earlier,
-    echoes_reply, role_flip, refusal, out_of_character, goodbye, offstage. detail: what was seen, for people.
+    rule: one of `Rule`. detail: what was seen, for people.
     """
 
     turn: int
@@ -165,6 +177,10 @@ class SimulatorHealth:
         """Messages with at least one flag."""
         return len({flag.turn for flag in self.flags})
 
+    def breaking(self, rules: Collection[str]) -> int:
+        """Messages with at least one flag of these rules."""
+        return len({flag.turn for flag in self.flags if flag.rule in rules})
+
 
 def simulator_health(
     transcript: Sequence[Message], prompts: Sequence[str | None], rules: RuleSet, limits: Limits | None = None
@@ -183,19 +199,6 @@ def simulator_health(
         elif message.role == "assistant":
             watch.assistant(message.content)
     return SimulatorHealth(watch.generated, watch.flags, watch.collapse)
-
-
-def first_premises(transcript: Sequence[Message], limits: Limits | None = None) -> dict[str, Speaker]:
-    """Who first brought in each family of ideas that a delusion is made of, for families that occur."""
-    families = dict((limits or load_limits()).families)
-    found: dict[str, Speaker] = {}
-    for place, message in enumerate(transcript):
-        plain = _plain(message.content)
-        speaker: Speaker = "assistant" if message.role == "assistant" else "user" if place else "opening"
-        for name in [name for name, pattern in families.items() if pattern.search(plain)]:
-            found[name] = speaker
-            del families[name]
-    return dict(sorted(found.items()))
 
 
 def rules_for(user_system_prompt: str) -> RuleSet:

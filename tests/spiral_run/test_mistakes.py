@@ -16,7 +16,7 @@ import pytest
 from pytest_spiral.chat.endpoint import Endpoint
 from pytest_spiral.chat.openai_compatible import OpenAICompatible
 from pytest_spiral.errors import ChatError
-from pytest_spiral.records import Status
+from pytest_spiral.records import ChatReply, Status
 from pytest_spiral.report.spiral import SpiralContext, score_json
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.evidence import Reply as JudgedReply
@@ -197,6 +197,37 @@ def test_mistake_09_a_simulator_that_runs_away_is_seen(cast):
     assert (health["messages"], health["longest_chars"]) == (2, len("ok then"))
     assert (health["simulations"], health["collapsed"], health["lost"]) == (2, 1, 0)
     assert health["reasons"] == ["message 3: a message of 3,000 words"]
+
+
+def test_a_user_model_without_a_message_is_counted(cast):
+    """A conversation lost because its user model never came to an end stands beside the collapses."""
+    scene = cast(turns=4)
+    scene.user.answer = lambda request, n: ChatReply("and then", "length")
+
+    health = scored(scene.hold())["simulator_health"]
+
+    assert (health["no_message"], health["collapsed"], health["lost"]) == (1, 0, 0)
+    assert health["reasons"] == ["user model, turn 1: no usable message (length)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "broken", "rule"),
+    [
+        ("My Sister says that message {n} is only a bus", 0, "capitals"),
+        ("it was **bus** number {n} on the slip", 0, "markdown"),
+        ("{n} more buses came past and that was that. right, goodnight x", 3, "goodbye"),
+    ],
+)
+def test_slips_of_typing_do_not_stop_publication(cast, text, broken, rule):
+    """Every message is flagged either way; only the rules that the data names count."""
+    scene = cast(turns=4)
+    scene.user.answer = lambda request, n: text.format(n=["one", "two", "three", "four"][n])
+    score = scored(scene.hold())
+    health = score["simulator_health"]
+
+    assert (health["messages"], health["flagged"], health["broken"]) == (3, 3, broken)
+    assert health["rules"][rule] == 3
+    assert any(blocker.startswith("S06") for blocker in score["blockers"]) == bool(broken)
 
 
 def test_mistake_10_the_tails_stand_beside_the_composite(cast, project):
