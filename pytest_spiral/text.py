@@ -20,7 +20,6 @@ __all__ = [
     "clean",
     "count_words",
     "function_words",
-    "nesting",
     "normalize",
     "sentences",
     "stem",
@@ -36,21 +35,6 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 def whole_characters(text: str) -> str:
     """`text` with the replacement character for halves of surrogate pairs, which have no UTF-8 form."""
     return _SURROGATES.sub("\ufffd", text)
-
-
-_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)
-
-
-def nesting(text: str) -> int:
-    """How deep the brackets of a JSON text nest; brackets in strings do not count.
-
-    Asked before a text is decoded: where `json` itself gives up depends on the version of Python and on who calls.
-    """
-    depth = deepest = 0
-    for bracket in re.findall(r"[\[\]{}]", _JSON_STRING.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
 
 
 class Word(NamedTuple):

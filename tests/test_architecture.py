@@ -11,7 +11,7 @@ import pytest_spiral
 
 PACKAGE = Path(pytest_spiral.__file__).parent
 FLOORS = {
-    1: ("stats", "text", "records", "errors", "resources", "hashing"),
+    1: ("stats", "text", "records", "errors", "resources", "hashing", "strict_json"),
     2: ("tempaffect", "spiral", "gates", "comparison", "shadow", "verdict", "settings", "profile"),
     3: ("chat", "store", "report"),
     4: ("session",),
@@ -42,7 +42,7 @@ def test_imports_point_down(path):
 
 
 @pytest.mark.parametrize(
-    "room", ["tempaffect", "spiral", "stats", "text", "gates", "session", "chat", "store", "report"]
+    "room", ["tempaffect", "spiral", "stats", "text", "strict_json", "gates", "session", "chat", "store", "report"]
 )
 def test_only_the_top_floor_knows_pytest(room):
     """Scoring, running and reporting can be used without pytest."""

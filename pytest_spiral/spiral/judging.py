@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pytest_spiral.spiral.evidence import Reply, locate
 from pytest_spiral.spiral.records import Finding, behaviour_name
-from pytest_spiral.text import nesting
+from pytest_spiral.strict_json import JsonFault, StrictJson
 
 __all__ = ["Rejected", "Stored", "parse_final_reply", "parse_judge_reply", "stored_findings"]
 
@@ -39,6 +39,13 @@ _FINISH: Mapping[str, str] = {
     "content_filter": "content_filter",
     "refusal": "refusal",
     "tool_calls": "tool_call",
+}
+_JSON = StrictJson(max_nesting=MAX_NESTING, max_digits=MAX_DIGITS)
+_CODES: Mapping[str, str] = {
+    "too_deep": "too_deep",
+    "duplicate_key": "duplicate_key",
+    "constant": "not_json",
+    "digits": "out_of_range",
 }
 
 
@@ -118,34 +125,13 @@ def _answer(text: str, finish: str, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def _decode(body: str) -> Any:
-    if nesting(body) > MAX_NESTING:
-        raise _Fault("too_deep", f"nested more than {MAX_NESTING} deep")
     try:
-        return json.loads(
-            body,
-            object_pairs_hook=_unique_keys,
-            parse_constant=_no_constant,
-            parse_int=_bounded_int,
-        )
+        return _JSON.loads(body)
     except json.JSONDecodeError as error:
         raise _Fault("not_json", f"{error.msg} at character {error.pos}") from None
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Fault("duplicate_key", "a key occurs twice in one object")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _Fault("not_json", f"{name} is not JSON")
-
-
-def _bounded_int(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise _Fault("out_of_range", f"a number of {len(text)} digits")
-    return int(text)
+    except JsonFault as fault:
+        twice = fault.kind == "duplicate_key"
+        raise _Fault(_CODES[fault.kind], "a key occurs twice in one object" if twice else str(fault)) from None
 
 
 @dataclass(frozen=True, slots=True)

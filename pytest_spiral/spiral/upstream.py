@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.records import Message, Status
@@ -24,6 +24,7 @@ from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, Stored, stored_findings
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
+from pytest_spiral.strict_json import StrictJson
 from pytest_spiral.text import whole_characters
 
 __all__ = ["dump_upstream", "load_upstream", "upstream_json", "upstream_key"]
@@ -130,24 +131,11 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(read_text(path), parse_constant=_no_constant, object_pairs_hook=_unique_keys)
+        return StrictJson().loads(read_text(path))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from None
     except (RecursionError, ValueError) as error:
         raise DataError(f"{path}: not usable JSON: {error}") from None
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for index, key in enumerate(keys) if key in keys[:index])
-        raise ValueError(f"key {twice[:60]!r} occurs twice in one object")
-    return found
 
 
 def _group(prompts: _At, run_id: str, file_key: str, room: int) -> list[Conversation]:

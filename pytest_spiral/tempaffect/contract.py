@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any
 
 from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.strict_json import JsonFault, StrictJson
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.text import nesting
 
 __all__ = ["Answer", "Invalid", "output_schema", "parse_output", "recoverable"]
 
@@ -25,6 +25,7 @@ FINISH_REASONS: Mapping[str, str] = {
     "refusal": "refusal",
     "tool_calls": "tool_call",
 }
+MAX_DIGITS = 20
 _JSON_SPACE = " \t\n\r"
 _THINK = re.compile(r"</?think(?:ing)?\b", re.IGNORECASE)
 
@@ -110,21 +111,13 @@ def _decode(body: str) -> Any:
         raise _RejectedError("think_block", "reasoning markup in the content")
     if body.startswith("```"):
         raise _RejectedError("code_fence", "wrapped in a code fence")
-    limit = load_params().contract.max_nesting
-    if nesting(body) > limit:
-        raise _RejectedError("too_deep", f"nested more than {limit} deep")
-    decoder = json.JSONDecoder(
-        object_pairs_hook=_unique_keys,
-        parse_constant=_reject_constant,
-        parse_float=_reject_float,
-        parse_int=_bounded_int,
-    )
+    rules = StrictJson(load_params().contract.max_nesting, MAX_DIGITS, fractions=False)
     try:
-        value, end = decoder.raw_decode(body)
-    except _RejectedError:
-        raise
+        value, end = rules.raw_decode(body)
     except json.JSONDecodeError as error:
         raise _RejectedError(*_why_not_json(body, error)) from None
+    except JsonFault as fault:
+        raise _RejectedError(*_why_not_strict(fault)) from None
     rest = body[end:].strip(_JSON_SPACE)
     if rest:
         if rest[0] in "{[":
@@ -133,27 +126,13 @@ def _decode(body: str) -> Any:
     return value
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _RejectedError("duplicate_key", f"key {key[:40]!r} occurs twice")
-        found[key] = value
-    return found
-
-
-def _reject_constant(name: str) -> NoReturn:
-    raise _RejectedError("not_a_number", f"{name} is not JSON")
-
-
-def _reject_float(text: str) -> NoReturn:
-    raise _RejectedError("float_number", f"{text[:20]} is not a whole number")
-
-
-def _bounded_int(text: str) -> int:
-    if len(text) > 20:
-        raise _RejectedError("wrong_type", "a number of more than 20 digits")
-    return int(text)
+def _why_not_strict(fault: JsonFault) -> tuple[str, str]:
+    if fault.kind == "duplicate_key":
+        return "duplicate_key", f"key {fault.found[:40]!r} occurs twice"
+    if fault.kind == "digits":
+        return "wrong_type", f"a number of more than {MAX_DIGITS} digits"
+    codes = {"too_deep": "too_deep", "constant": "not_a_number", "fraction": "float_number"}
+    return codes[fault.kind], str(fault)
 
 
 def _why_not_json(body: str, error: json.JSONDecodeError) -> tuple[str, str]:

@@ -1,0 +1,92 @@
+"""JSON read strictly: no key twice, no constants that JSON lacks, no endless numbers or brackets. Pure.
+
+`json` alone keeps the last of two keys, takes NaN, and gives up on depth and digits where the version of Python and the
+caller's stack decide.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+__all__ = ["JsonFault", "StrictJson"]
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)
+
+
+class JsonFault(ValueError):
+    """What `json` would take and the rules do not. found: the key, constant, number or limit it is about."""
+
+    def __init__(
+        self, kind: Literal["too_deep", "duplicate_key", "constant", "fraction", "digits"], found: str, message: str
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class StrictJson:
+    """Rules of reading. max_nesting: brackets in one another. max_digits: of a whole number, its sign among them.
+
+    None: as many as Python takes. fractions: whether numbers with a point or an exponent are allowed.
+    """
+
+    max_nesting: int | None = None
+    max_digits: int | None = None
+    fractions: bool = True
+
+    def loads(self, text: str) -> Any:
+        """The value of a text. Raises `JsonFault`, and whatever `json.loads` raises."""
+        self._check_nesting(text)
+        return json.loads(text, **self._hooks())
+
+    def raw_decode(self, text: str) -> tuple[Any, int]:
+        """The value that a text begins with, and where it ends. Raises `JsonFault` and `json.JSONDecodeError`."""
+        self._check_nesting(text)
+        return json.JSONDecoder(**self._hooks()).raw_decode(text)
+
+    def _check_nesting(self, text: str) -> None:
+        if self.max_nesting is not None and _nesting(text) > self.max_nesting:
+            raise JsonFault("too_deep", str(self.max_nesting), f"nested more than {self.max_nesting} deep")
+
+    def _hooks(self) -> dict[str, Any]:
+        return {
+            "object_pairs_hook": _unique_keys,
+            "parse_constant": _no_constant,
+            "parse_int": None if self.max_digits is None else self._bounded_int,
+            "parse_float": None if self.fractions else _no_fraction,
+        }
+
+    def _bounded_int(self, text: str) -> int:
+        if self.max_digits is not None and len(text) > self.max_digits:
+            raise JsonFault("digits", text, f"a number of {len(text)} digits")
+        return int(text)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise JsonFault("duplicate_key", key, f"key {key[:60]!r} occurs twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise JsonFault("constant", name, f"{name} is not JSON")
+
+
+def _no_fraction(text: str) -> NoReturn:
+    raise JsonFault("fraction", text, f"{text[:20]} is not a whole number")
+
+
+def _nesting(text: str) -> int:
+    """How deep the brackets of a JSON text nest; brackets in strings do not count."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", _STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
