@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,12 @@ STUFFING = st.lists(
     min_size=10,
     max_size=30,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    """The first check of a process loads stemmer and lexicon: a second that is no example's."""
+    check_reply(BASE, GOOD)
 
 
 def verdict(checks: ReplyChecks) -> ReplyChecks:
