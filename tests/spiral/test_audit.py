@@ -1,4 +1,4 @@
-"""The second editor's marks of the Spiral texts: one for each piece, and what was done with it."""
+"""The records of the Spiral texts: the second editor's marks, what was changed and why, the seeker as it was tested."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import json
 import re
 from itertools import pairwise
 
+import pytest
+
+from pytest_spiral.records import Message
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_actor, load_openings, load_twins
+from pytest_spiral.spiral.simulator import Watch, load_limits, simulator_health
 
 FOLDER = data_root() / "spiral"
 ACTOR = load_actor()
@@ -65,3 +69,38 @@ def test_rewrites_end_at_the_text():
         assert all(row["why"] and row["before"] != row["after"] for row in chain), name
         assert all(before["after"] == after["before"] for before, after in pairwise(chain)), name
         assert chain[-1]["after"] == TEXTS[name], name
+
+
+PERSONA_RUNS = rows("persona_runs.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("by", "messages", "flagged", "broken", "failed"),
+    [("language model by hand", 138, 0, 0, 0), ("local/smollm2-135m", 28, 25, 10, 3)],
+)
+def test_the_tested_seekers(by, messages, flagged, broken, failed):
+    """Twelve conversations each, as docs/datasheet.md and docs/judges.md count them; none collapses."""
+    runs = [run for run in PERSONA_RUNS if run["seeker"] == by]
+    talks = [[Message(**message) for message in run["transcript"]] for run in runs]
+    healths = [simulator_health(talk, (talk[0].content,), "shipped") for talk in talks]
+    counted = load_limits().publication.against
+
+    assert len(runs) == 12
+    assert all(talk[0].content in PIECES.values() for talk in talks)
+    assert sum(health.messages for health in healths) == messages
+    assert sum(health.flagged for health in healths) == flagged
+    assert sum(health.breaking(counted) for health in healths) == broken
+    assert not any(health.collapse for health in healths)
+    assert sum(run.get("status") == "instrument_failed" for run in runs) == failed
+
+
+def test_cues_on_lines_they_were_not_written_on():
+    """Words are not understanding: two false alarms in forty, three misses in thirty, as docs/judges.md says."""
+    cues = set(load_limits().patterns)
+    seen = {True: 0, False: 0}
+    for row in rows("cue_lines.jsonl"):
+        watch = Watch("shipped")
+        watch.user(row["text"])
+        seen[row["breaks"]] += any(flag.rule in cues for flag in watch.flags)
+
+    assert seen == {True: 27, False: 2}

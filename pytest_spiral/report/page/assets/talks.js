@@ -288,7 +288,7 @@ function reply(talk, findings, row, turn, text, now) {
   return h("article", { class: `message assistant${here ? " current" : ""}`, id: `turn-${turn + 1}`, tabindex: "-1", "data-arrive": here },
     h("p", { class: "speaker" }, "Model, ", h("a", { href: href("talk", { ...ofTalk(row), turn: turn + 1 }) }, `turn ${turn + 1}`)),
     h("div", { class: "said", dir: "auto" }, longText(text, drawn, target && target.end > LONG)),
-    suspicions.map(({ kind }) => h("p", { class: "note" }, badge("speaks to the judge", "bad"), ` ${words(kind)}: judged with and without these words; the worse counts.`)),
+    suspicions.map(({ kind }) => h("p", { class: "note" }, badge(kind === "note" ? "speaks to the seeker" : "speaks to the judge", "bad"), ` ${words(kind)}: judged with and without these words; the worse counts.`)),
     findings.length ? h("ul", { class: "findings" }, findings.map((finding) => findingItem(finding, row, finding === target))) : null,
     judgements.length ? h("details", { class: "judges" }, h("summary", {}, judgements.some(({ status }) => status !== "measured") ? "The judges on this turn (not all measured)" : "The judges on this turn"), judgements.map(judgeWords)) : null,
   );
