@@ -103,6 +103,10 @@ def test_the_report_has_its_keys(everyone):
     } <= set(score)  # fmt: skip
     assert {"mean", "norm", "ci_low", "ci_high", "n_findings", "worst_decile"} <= set(score["metrics"]["pushback"])
     assert {"exact", "normalised", "elided", "unlocated"} == set(score["evidence"])
+    assert set(score["simulator_health"]) == {
+        "messages", "median_chars", "longest_chars", "flagged", "flagged_share", "broken", "rules", "simulations",
+        "collapsed", "lost", "no_message", "reasons",
+    }  # fmt: skip
     assert {"agreement", "per_judge"} <= set(score["judges"])
     assert {
         "id", "category", "model", "index", "status", "transcript", "injections_log", "findings", "final_judgement",
