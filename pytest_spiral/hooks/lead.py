@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -225,9 +225,18 @@ class LeadRole(Role):
         """A test file that cannot be collected is a failure of the user's own."""
         self._foreign_failures += report.failed
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the report and decide the exit code."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, Any, Any]:
+        """Write the report and decide the exit code, whatever others add to it."""
+        self._finish(session, exitstatus)
+        decided = int(session.exitstatus)
+        result = yield
+        # Some plugins (syrupy) add the status they were given, in which a failed instrument is a failed test.
+        if session.exitstatus == decided | exitstatus:
+            session.exitstatus = decided
+        return result
+
+    def _finish(self, session: pytest.Session, exitstatus: int) -> None:
         if self._runner is not None:
             # An interrupted run must not go on paying for answers while its report is made.
             self._runner.stop()

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import DISTRIBUTIONS, node
+from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, node
 
 RAW = ("--model", "dry/perfect", "--prompting", "raw")
 VALID = "tempaffect.valid_output_rate"
@@ -58,6 +58,21 @@ def test_one_missing_is_within_the_limit(project, serve):
     assert result.ret == 0
     (gate,) = project.report()["gates"]
     assert (gate["outcome"], gate["worst_case"], gate["best_case"], gate["value"]) == ("pass", "pass", "pass", 1.0)
+
+
+def test_plugins_that_add_up_exit_codes_change_none(project, serve, monkeypatch):
+    """Syrupy adds the status it was given, in which a lost item is a failed test: 10 would be 11, and 0 would be 1."""
+    model = ScriptedModel(answers=74)
+    project.reach(serve(model))
+    monkeypatch.setenv("PYTEST_ADDOPTS", ADDOPTS.replace("-p no:syrupy", ""))
+    run = ("--model", "m", "--prompting", "raw", "--run-id", "r", "-p", "no:xdist")
+
+    alone = project.pytest(*run)
+    model.answers = 0
+    inconclusive = project.pytest(*run, "--gate", "tempaffect.score >= 0.99")
+
+    alone.assert_outcomes(passed=74, errors=1)
+    assert [alone.ret, inconclusive.ret] == [0, 10]
 
 
 def test_everything_missing(project):
