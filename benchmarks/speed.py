@@ -81,8 +81,9 @@ def run(server: Server, *args: str) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         meter = Path(folder, "meter")
         meter.mkdir()
-        # No dependency of the package, and nltk spends a second on it where it is there.
-        Path(meter, "scipy.py").write_text("raise ImportError('hidden')\n")
+        # No dependencies of the package, and nltk spends a second on them where they are there.
+        for name in ("scipy", "numpy"):
+            Path(meter, f"{name}.py").write_text("raise ImportError('hidden')\n")
         environ = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
         environ |= {f"{role}_BASE_URL": server.url for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE")}
         environ |= {

@@ -366,6 +366,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     lead = Lead(make_plan(settings, content, environ, now), content, environ)
     try:
         lead.prepare()
+        lead.reach()
         assert lead.store is not None
         found = calibrate(lead.plan, content, lead.store, environ, options.labels)
     finally:

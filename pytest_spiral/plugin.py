@@ -74,6 +74,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     if not options["model"] and not options["replay"]:
         return
+    from pytest_spiral.session.garbage import search_rarely
+
+    config.add_cleanup(search_rarely())
     from pytest_spiral.hooks.roles import take_role
 
     config.stash[ROLE] = take_role(config, options)

@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from statistics import mean, median
 from sys import intern
@@ -22,11 +22,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.text import clean
 
-__all__ = ["count_syllables", "flesch_kincaid_grade", "mtld", "profile", "words_of"]
+__all__ = ["count_syllables", "flesch_kincaid_grade", "load", "mtld", "profile", "words_of"]
 
 # Letters and digits, with apostrophes and hyphens inside a word.
 _WORD = r"[^\W_]+(?:['-][^\W_]+)*"
 _VOWELS = re.compile("[aeiouy]+")
+# Words whose syllables are remembered: people use the same few thousand.
+_VOCABULARY = 2**15
 # One part is counted at a time, so that the others take no more room than their numbers.
 _PARTS = 16
 
@@ -63,6 +65,12 @@ def _sentence_tokenizer() -> Any:
     return PunktSentenceTokenizer(known)
 
 
+def load() -> None:
+    """Load what `profile` needs, which takes a third of a second: for whoever has to wait anyway."""
+    _word_tokenizer()
+    _sentence_tokenizer()
+
+
 @dataclass(frozen=True, slots=True)
 class _Reply:
     """One reply, counted."""
@@ -89,6 +97,7 @@ def words_of(text: str) -> tuple[str, ...]:
     return _Reply.of(text).words
 
 
+@lru_cache(maxsize=_VOCABULARY)
 def count_syllables(word: str) -> int:
     """Syllables of one lower-case English word, by vowel groups; at least 1.
 
@@ -216,10 +225,7 @@ def _parted(grams: Iterable[int]) -> list[array[int]]:
 
 
 def _ngrams(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
-    from nltk.util import ngrams
-
-    found: Iterable[tuple[str, ...]] = ngrams(words, n)
-    return found
+    return zip(*(words[at:] for at in range(n)), strict=False)
 
 
 def _openings(replies: Sequence[_Reply]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from pytest_spiral.report.write import write_report
 from pytest_spiral.session.away import unpack
 from pytest_spiral.session.content import load_content
 from pytest_spiral.session.converse import ConversationUnit
+from pytest_spiral.session.garbage import leave_out
 from pytest_spiral.session.lead import Lead
 from pytest_spiral.session.plan import RunPlan, make_plan, parse_gates
 from pytest_spiral.session.recorded import load_baseline
@@ -133,7 +134,17 @@ class LeadRole(Role):
             self.lead.prepare()
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
+        if self.workers is None:
+            self.reach()
+
+    def reach(self) -> None:
+        """Know that every model can be reached, before anything is asked of it. Raises `pytest.UsageError`."""
+        try:
+            self.lead.reach()
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
         self.prepared = True
+        leave_out()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:

@@ -17,7 +17,6 @@ from pytest_spiral.records import Status
 from pytest_spiral.report.text import plain
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
-from pytest_spiral.session.garbage import search_rarely
 from pytest_spiral.session.plan import RunPlan, category_of, conversation_units, scenario_units
 from pytest_spiral.session.runner import EvaluatedModel, Runner, Unit
 from pytest_spiral.session.shards import share_of
@@ -36,7 +35,6 @@ PROGRESS: Any = "progress"
 
 def take_role(config: pytest.Config, options: Mapping[str, Any]) -> Role:
     """Register the role of this process. Raises `pytest.UsageError` for whatever the user can mend."""
-    config.add_cleanup(search_rarely())
     # Imported here: both are built on this module, and a process plays one of them.
     if hasattr(config, "workerinput"):
         from pytest_spiral.hooks.worker import WorkerRole

@@ -13,6 +13,7 @@ from pytest_spiral.errors import UserError
 from pytest_spiral.hooks.roles import PROGRESS, Role
 from pytest_spiral.hooks.shares import Share
 from pytest_spiral.session.away import AwayStore
+from pytest_spiral.session.chats import load_client
 from pytest_spiral.session.content import load_content
 from pytest_spiral.session.plan import RunPlan
 from pytest_spiral.session.runner import Runner
@@ -53,6 +54,11 @@ class WorkerRole(Role):
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
         return self._away
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """What was collected has been told; until the lead hands out items there is time."""
+        load_client(self.plan)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:

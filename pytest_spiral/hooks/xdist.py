@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_spiral import profile
 from pytest_spiral.hooks.shares import FixedShares, Share
 from pytest_spiral.session.away import baggage
 
@@ -31,6 +32,16 @@ class XdistLead:
         self._collected: set[str] = set()
         self._reported: set[str] = set()
         self._failures = 0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionstart(self) -> Generator[None]:
+        """Reach the models while the workers start, which takes both a while. No item is handed out before."""
+        yield
+        try:
+            self._role.reach()
+        except pytest.UsageError:
+            self._session().pytest_sessionfinish()
+            raise
 
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Know how many workers there will be."""
@@ -84,12 +95,19 @@ class XdistLead:
         return self._scheduler
 
     def _stop(self, reason: str) -> None:
-        session: Any = self._config.pluginmanager.get_plugin("dsession")
-        session.shouldstop = reason
+        self._session().shouldstop = reason
+
+    def _session(self) -> Any:
+        return self._config.pluginmanager.get_plugin("dsession")
 
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Know what must be reported in the end."""
         self._collected.update(ids)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logstart(self) -> None:
+        """Workers are at work, and there is nothing to do here until they are done: load what the report needs."""
+        profile.load()
 
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """The item that was waited for when a worker died is tried again; its stored replies are not lost."""

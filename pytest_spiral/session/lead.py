@@ -67,9 +67,9 @@ class Lead:
     _servers: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def prepare(self) -> None:
-        """Make the run folder and its store, prove the scorer, start local models, reach remote ones.
+        """Make the run folder and its store, prove the scorer, start local models: all that workers build on.
 
-        Raises `UserError`; nothing that is scored has been sent by then.
+        Raises `UserError`; nothing has been sent by then.
         """
         self.plan = self._with_folder()
         self.store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content), alone=True)
@@ -79,15 +79,23 @@ class Lead:
             if self.baseline is not None:
                 check_baseline(self.baseline, self.gates, self.plan, self.content, self.preflight.fingerprint)
         self._keep_accounts()
-        ready = {(model.role, model.spec): self._reachable(model) for model in self.plan.everybody}
         user = self.plan.user
         self.plan = self.plan.model_copy(
             update={
-                "models": tuple(ready[model.role, model.spec] for model in self.plan.models),
-                "user": ready[user.role, user.spec] if user else None,
-                "judges": tuple(ready[judge.role, judge.spec] for judge in self.plan.judges),
+                "models": tuple(map(self._started, self.plan.models)),
+                "user": self._started(user) if user else None,
+                "judges": tuple(map(self._started, self.plan.judges)),
             }
         )
+
+    def reach(self) -> None:
+        """Reach every model, before anything is asked of it. The plan stays as it is.
+
+        Raises `UserError`; nothing that is scored has been sent by then.
+        """
+        assert self.store is not None
+        for model in self.plan.everybody:
+            self._reach(model)
         if self.plan.settings.calibrate and self.plan.judges:
             self.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
         # Whatever an earlier session of this run was throttled to.
@@ -123,21 +131,20 @@ class Lead:
                 ) from None
         return plan
 
-    def _reachable(self, model: ModelPlan) -> ModelPlan:
-        if model.kind == "replay":
-            return model
+    def _started(self, model: ModelPlan) -> ModelPlan:
+        return model.model_copy(update={"endpoint": self._served(model.spec)}) if model.kind == "local" else model
+
+    def _reach(self, model: ModelPlan) -> None:
         if model.kind == "dry":
             # A stand-in answers with what the schema asks for or, on purpose, does not.
             self.enforcement[model.spec] = True
-            return model
-        if model.kind == "local":
-            model = model.model_copy(update={"endpoint": self._served(model.spec)})
+        if model.endpoint is None:
+            return
         try:
             asyncio.run(self._probe(model))
         except ChatError as error:
             advice = "; or leave schema mode out with --prompting raw" if error.kind == "bad_request" else ""
             raise ConfigError(f"{OPTION_OF[model.role]} {model.spec}: {error}{advice}") from None
-        return model
 
     def _served(self, spec: str) -> EndpointSettings:
         """The server of a local model; one for all roles and workers."""

@@ -147,6 +147,7 @@ class Run:
         leading = Lead(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
         try:
             leading.prepare()
+            leading.reach()
             if prepared is not None:
                 prepared()
             return self._run(leading, content, environ)

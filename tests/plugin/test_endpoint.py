@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,11 @@ def _leaks(project, result, secret: str) -> list[str]:
     part = secret[10:26].encode()
     found = [str(path) for path in project.path.rglob("*") if path.is_file() and part in path.read_bytes()]
     return found + [name for name in ("stdout", "stderr") if part.decode() in getattr(result, name).str()]
+
+
+def _children() -> set[str]:
+    """Processes that this one has started and that are still there, as far as the system tells."""
+    return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
 
 
 def test_what_is_sent(project, serve, anywhere):
@@ -160,12 +166,17 @@ def test_a_key_that_is_refused(project, serve, listing, given):
         assert _leaks(project, result, given) == []
 
 
-def test_nobody_there(project):
-    """A closed port: exit code 4 and what to check."""
+@pytest.mark.parametrize("distribution", [("-p", "no:xdist"), ("-n", "1")], ids=["no-xdist", "n1"])
+def test_nobody_there(project, distribution):
+    """A closed port: exit code 4 and what to check, and no report. Workers that have been started are gone."""
     project.setenv("EVALUATED_MODEL_BASE_URL", "http://127.0.0.1:9")
 
-    result = project.pytest("--model", "m", "-p", "no:xdist")
+    children = _children()
 
+    result = project.pytest("--model", "m", "--run-id=r", *distribution)
+
+    assert _children() == children
+    assert not list(project.path.glob("reports/r/report.*"))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --model m: 127.0.0.1:9: connection refused: *EVALUATED_MODEL_BASE_URL*"])
 

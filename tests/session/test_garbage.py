@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
-from pytest_spiral.session.garbage import search_rarely
+from pytest_spiral.session.garbage import leave_out, search_rarely
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +32,37 @@ def test_what_was_there_is_left_out_and_everything_restored():
     assert during[0][0] > 700
     assert during[1] > 0
     assert (gc.get_threshold(), gc.get_freeze_count()) == ((700, 10, 10), 0)
+
+
+def test_what_is_left_out_later_is_restored_too():
+    """Modules that are imported when the run has begun need no searching either."""
+    restore = search_rarely()
+    before = gc.get_freeze_count()
+    late = [[] for _ in range(1000)]
+    leave_out()
+
+    assert gc.get_freeze_count() >= before + len(late)
+    restore()
+    assert gc.get_freeze_count() == 0
+
+
+def test_nothing_is_taken_apart_at_the_end():
+    """A cycle that is alive when the interpreter ends dies with the process; it is not searched for."""
+    program = """
+from pytest_spiral.session.garbage import search_rarely
+
+class Loop:
+    def __init__(self): self.me = self
+    def __del__(self): print("taken apart")
+
+search_rarely()()
+kept = Loop()
+print("end")
+del kept
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert said == "end\n"
 
 
 def test_frozen_by_somebody_else_it_stays_frozen():
