@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,21 @@ def test_only_the_top_floor_knows_pytest(room):
         names |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
 
         assert not {name for name in names if name.split(".")[0] in ("pytest", "_pytest", "xdist")}, path
+
+
+@pytest.mark.parametrize(
+    ("role", "without"),
+    [
+        ("lead", ("openai", "nltk", "pytest_spiral.tempaffect.lexicon")),
+        (
+            "worker",
+            ("openai", "nltk", "pytest_spiral.tempaffect.lexicon", "pytest_spiral.gates", "pytest_spiral.report.build"),
+        ),
+    ],
+)
+def test_a_role_loads_what_it_needs(role, without):
+    """Every process of a run loads its role before anything else: what is needed later, or elsewhere, waits."""
+    program = f"import sys, pytest_spiral.hooks.{role}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+
+    assert {*loaded} & {*without} == set()

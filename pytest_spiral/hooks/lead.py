@@ -30,12 +30,12 @@ from pytest_spiral.session.away import unpack
 from pytest_spiral.session.content import load_content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.garbage import leave_out
+from pytest_spiral.session.gates import parse_gates
 from pytest_spiral.session.lead import Lead
-from pytest_spiral.session.plan import RunPlan, make_plan, parse_gates
+from pytest_spiral.session.plan import RunPlan, make_plan, share_of
 from pytest_spiral.session.recorded import load_baseline
 from pytest_spiral.session.rehearsal import Estimate, rehearse
 from pytest_spiral.session.runner import Runner
-from pytest_spiral.session.shards import share_of
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import make_settings
 from pytest_spiral.spiral.records import Conversation, conversation_from_json

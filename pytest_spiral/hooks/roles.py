@@ -17,9 +17,8 @@ from pytest_spiral.records import Status
 from pytest_spiral.report.text import plain
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
-from pytest_spiral.session.plan import RunPlan, category_of, conversation_units, scenario_units
+from pytest_spiral.session.plan import RunPlan, category_of, conversation_units, scenario_units, share_of
 from pytest_spiral.session.runner import EvaluatedModel, Runner, Unit
-from pytest_spiral.session.shards import share_of
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings, load_environment
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, conversation_to_json

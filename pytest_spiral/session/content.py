@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import read_text
-from pytest_spiral.session.replay import Recording, load_recording
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.content import (
     OPENINGS_FILE,
@@ -28,6 +28,9 @@ from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.simulator import load_limits
 from pytest_spiral.spiral.suspicion import load_signs
 from pytest_spiral.tempaffect.suite import Suite, load_suite
+
+if TYPE_CHECKING:
+    from pytest_spiral.session.replay import Recording
 
 __all__ = ["Content", "SpiralContent", "load_content"]
 
@@ -96,7 +99,11 @@ class Content:
     @cached_property
     def recording(self) -> Recording | None:
         """What is replayed; None for a run that calls the evaluated model. Raises `DataError`."""
-        return load_recording(self.folder / self.settings.replay) if self.settings.replay else None
+        if not self.settings.replay:
+            return None
+        from pytest_spiral.session.replay import load_recording
+
+        return load_recording(self.folder / self.settings.replay)
 
     @cached_property
     def spiral(self) -> SpiralContent:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,19 +18,18 @@ from pytest_spiral.chat.endpoint import normalise_base_url
 from pytest_spiral.chat.local import is_local, locate
 from pytest_spiral.chat.parameters import Price, resolve_parameters
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.gates import Gate, check_metric, parse_gate
 from pytest_spiral.records import Role
-from pytest_spiral.report.spiral import spiral_metric_scales
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
-from pytest_spiral.session.replay import Recording
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import EndpointSettings, Settings, endpoint_settings
 from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
-from pytest_spiral.tempaffect.card import metric_scales
 from pytest_spiral.tempaffect.dry import dry_output
 from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
+
+if TYPE_CHECKING:
+    from pytest_spiral.session.replay import Recording
 
 __all__ = [
     "OPTION_OF",
@@ -40,15 +39,16 @@ __all__ = [
     "category_of",
     "conversation_units",
     "make_plan",
-    "parse_gates",
     "run_name",
     "scenario_units",
+    "share_of",
     "twin_of",
     "versions",
 ]
 
 
 SuiteName = Literal["tempaffect", "spiral"]
+T = TypeVar("T")
 
 
 OPTION_OF: Mapping[Role, str] = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}
@@ -347,15 +347,10 @@ def twin_of(unit: ConversationUnit, content: Content) -> str:
     return content.spiral.by_id[unit.prompt_id].twin_of or ""
 
 
-def parse_gates(plan: RunPlan, content: Content) -> tuple[Gate, ...]:
-    """The gates of a run. Raises `ConfigError` for a gate that cannot be read or can never be decided."""
-    gates = tuple(parse_gate(expr) for expr in plan.settings.gate)
-    for gate in gates:
-        spiral = gate.suite == "spiral"
-        metrics = spiral_metric_scales(content.spiral.protocol) if spiral else metric_scales()
-        modes = () if spiral else plan.settings.prompting
-        check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
-    return gates
+def share_of(units: Sequence[T], shard: tuple[int, int]) -> list[T]:
+    """The units of shard (k, n), k from 1: every n-th, so that families and categories spread evenly."""
+    k, n = shard
+    return list(units[k - 1 :: n])
 
 
 def versions() -> dict[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -20,8 +20,9 @@ from pytest_spiral.resources import read_json
 from pytest_spiral.session.content import load_content
 from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.session.costs import merge_usage
+from pytest_spiral.session.gates import parse_gates
 from pytest_spiral.session.lead import Lead
-from pytest_spiral.session.plan import ModelPlan, RunPlan, parse_gates
+from pytest_spiral.session.plan import ModelPlan, RunPlan
 from pytest_spiral.session.recorded import load_baseline
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import Settings
@@ -29,20 +30,12 @@ from pytest_spiral.tempaffect.item import item_from_json
 from pytest_spiral.tempaffect.preflight import preflight
 from pytest_spiral.tempaffect.suite import load_suite
 
-__all__ = ["merge_shards", "share_of"]
-
-T = TypeVar("T", bound=Hashable)
+__all__ = ["merge_shards"]
 
 # What may differ from shard to shard: it says where and how fast, not what.
 _FREE = ("run_id", "report_dir", "concurrency", "max_cost", "plan", "shard")
 # Versions that numbers can depend on.
 _BINDING = ("pytest-spiral", "nltk", "unicode")
-
-
-def share_of(units: Sequence[T], shard: tuple[int, int]) -> list[T]:
-    """The units of shard (k, n), k from 1: every n-th, so that families and categories spread evenly."""
-    k, n = shard
-    return list(units[k - 1 :: n])
 
 
 @dataclass(frozen=True)

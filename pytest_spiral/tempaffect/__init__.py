@@ -5,13 +5,18 @@ from pytest_spiral.tempaffect import Scenario, check_reply, score_output
 
 from __future__ import annotations
 
-from pytest_spiral.tempaffect.card import build_card
-from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
-from pytest_spiral.tempaffect.detectors import Detectors, detect
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pytest_spiral.tempaffect.item import Item
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import ItemScore, score_output
 from pytest_spiral.tempaffect.suite import Suite, load_suite
+
+if TYPE_CHECKING:
+    from pytest_spiral.tempaffect.card import build_card
+    from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
+    from pytest_spiral.tempaffect.detectors import Detectors, detect
 
 __all__ = [
     "Detectors",
@@ -26,3 +31,18 @@ __all__ = [
     "load_suite",
     "score_output",
 ]
+
+# Loaded when first asked for: a process that scores no reply does without the lexicon.
+_LATER = {
+    "Detectors": "detectors",
+    "ReplyChecks": "checks",
+    "build_card": "card",
+    "check_reply": "checks",
+    "detect": "detectors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

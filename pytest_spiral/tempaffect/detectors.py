@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log2
 
-from pytest_spiral.tempaffect.checks import prepare_scenario
 from pytest_spiral.tempaffect.params import TemplateParams, load_params
 from pytest_spiral.tempaffect.scorer import ItemScore
 from pytest_spiral.text import normalize, stem, tokenize
@@ -159,6 +158,8 @@ def _entropy(counts: Counter[str]) -> float:
 def _mask(reply: ItemScore) -> tuple[str, ...]:
     """Tokens of a reply with everything that varies by scenario replaced by one slot symbol, runs collapsed."""
     assert reply.answer is not None
+    from pytest_spiral.tempaffect.checks import prepare_scenario
+
     prepared = prepare_scenario(reply.scenario)
     own = prepared.anchor_stems | prepared.target_stems | prepared.user_stems
     text = _QUOTED.sub(f" {_SLOT} ", reply.answer.reply)

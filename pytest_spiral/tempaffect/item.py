@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from pytest_spiral.records import Status
-from pytest_spiral.tempaffect.checks import ReplyChecks
 from pytest_spiral.tempaffect.contract import Answer
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -69,6 +68,8 @@ def item_from_json(payload: Mapping[str, Any], scenarios: Mapping[str, Scenario]
     status = Status(payload["status"])
     score = None
     if status in (Status.MEASURED, Status.MODEL_FAILED):
+        from pytest_spiral.tempaffect.checks import ReplyChecks
+
         checks = payload["checks"]
         answer = payload["answer"]
         score = ItemScore(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
 from pytest_spiral.tempaffect.contract import Answer, Invalid, parse_output, recoverable
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pytest_spiral.tempaffect.checks import ReplyChecks
 
 __all__ = ["LABEL_FIELDS", "REPLY_CHECKS", "ItemScore", "score_answer", "score_output"]
 
@@ -71,6 +73,8 @@ def score_output(scenario: Scenario, raw_text: str, finish: str = "stop") -> Ite
 
 def score_answer(scenario: Scenario, answer: Answer) -> ItemScore:
     """Score an answer that met the contract: score = sum of earned weights / sum of weights."""
+    from pytest_spiral.tempaffect.checks import check_reply
+
     checks = check_reply(scenario, answer.reply)
     points = {**_label_points(scenario, answer), **{name: bool(getattr(checks, name)) for name in REPLY_CHECKS}}
     weights = load_params().weights
