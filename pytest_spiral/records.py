@@ -13,9 +13,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
 
-__all__ = ["ChatReply", "ChatRequest", "Message", "Role", "Status", "Usage", "digest"]
+__all__ = ["ChatReply", "ChatRequest", "Message", "Role", "Schema", "Status", "Usage", "as_json", "digest"]
 
 Role = Literal["evaluated", "user", "judge"]
+_DIGEST_BYTES = 16
 
 
 class Status(StrEnum):
@@ -38,6 +39,30 @@ class Message:
     def digest(self) -> bytes:
         """Of role and content, computed once: a history is hashed message by message, however long it grows."""
         return digest(self.role.encode() + b"\0" + self.content.encode("utf-8", "surrogatepass"))
+
+    @cached_property
+    def json(self) -> str:
+        """As it is sent, written once: a history is sent again with every turn."""
+        return as_json({"role": self.role, "content": self.content})
+
+
+class Schema(dict[str, Any]):
+    """A JSON schema that many requests share: written out once for all of them. Not to be changed."""
+
+    @cached_property
+    def json(self) -> str:
+        """As it is sent, its keys in the order in which models shall write them."""
+        return as_json(self)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The same text for equal schemas."""
+        return as_json(self, sort_keys=True)
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> Schema:
+        """The schema itself where it is one already."""
+        return schema if isinstance(schema, cls) else cls(schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +93,40 @@ class ChatRequest:
     sample: int = 0
     unit: str = ""
 
+    @cached_property
+    def _digests(self) -> bytes:
+        return b"".join([message.digest for message in self.messages])
+
     def history(self, length: int) -> bytes:
         """Digest of the first `length` messages: equal where histories are equal."""
-        return digest(b"".join(message.digest for message in self.messages[:length]))
+        return digest(self._digests[: length * _DIGEST_BYTES])
 
     @cached_property
     def key(self) -> str:
         """Hex digest of everything that determines the reply."""
         history = self.history(len(self.messages)).hex()
-        payload = [self.role, self.model, history, dict(self.params), self.schema, self.sample]
-        text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-        return digest(text.encode("ascii")).hex()
+        before = as_json([self.role, self.model, history, dict(self.params)], sort_keys=True)
+        schema = "null" if self.schema is None else Schema.of(self.schema).canonical
+        return digest(f"{before[:-1]},{schema},{self.sample}]".encode("ascii")).hex()
+
+
+def as_json(value: Any, *, sort_keys: bool = False) -> str:
+    """Without white space, in ASCII with escapes: half of a surrogate pair, as models emit them, has no UTF-8 form.
+
+    Raises `ValueError` for numbers that JSON does not have.
+    """
+    return _WRITE[sort_keys](value)
+
+
+_WRITE = {
+    sort_keys: json.JSONEncoder(sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+    for sort_keys in (False, True)
+}
 
 
 def digest(data: bytes) -> bytes:
     """16 bytes of BLAKE2b."""
-    return hashlib.blake2b(data, digest_size=16).digest()
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 from pytest_spiral.chat import ChatModel
 from pytest_spiral.chat.limits import Pace
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.records import ChatReply, ChatRequest, Message, Usage, digest
+from pytest_spiral.records import ChatReply, ChatRequest, Message, Schema, Usage, as_json, digest
 
 __all__ = ["RunStore", "StoredChat"]
 
@@ -341,8 +341,8 @@ class RunStore:
         return self._texts[name]
 
     def _form(self, request: ChatRequest) -> int:
-        params = json.dumps(dict(request.params), sort_keys=True)
-        schema = "" if request.schema is None else json.dumps(request.schema, sort_keys=True)
+        params = as_json(dict(request.params), sort_keys=True)
+        schema = "" if request.schema is None else Schema.of(request.schema).canonical
         name = (request.role, request.model, params, schema)
         if name not in self._forms:
             insert = "INSERT INTO form (role, model, params, schema) VALUES (?, ?, ?, nullif(?, ''))"

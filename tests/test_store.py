@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_spiral.chat.limits import Pace
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.records import ChatReply, ChatRequest, Message, Usage
+from pytest_spiral.records import ChatReply, ChatRequest, Message, Schema, Usage, digest
 from pytest_spiral.store import RunStore, StoredChat
 
 CONFIG = {"models": ["a"], "seed": 1}
@@ -93,6 +93,19 @@ def test_the_same_request_at_the_same_moment_is_sent_once(store):
 def test_whatever_decides_the_reply_is_in_the_key(changes):
     """Any change of the request is another request."""
     assert request(**changes).key != request().key
+
+
+@pytest.mark.parametrize(
+    "schema", [None, {"type": "object", "a": 1}, Schema(type="object", a=1), {"a": 1, "type": "object"}]
+)
+def test_stored_runs_find_their_replies_again(schema):
+    """The key is a digest of one canonical document, however its parts are put together."""
+    asked = request(params={"b": 2, "a": "\u00e9"}, schema=schema, sample=3)
+    history = digest(b"".join(message.digest for message in asked.messages)).hex()
+    document = [asked.role, asked.model, history, asked.params, schema, 3]
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    assert asked.key == digest(text.encode()).hex()
 
 
 def test_the_unit_is_not_in_the_key():

@@ -14,8 +14,7 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
@@ -84,11 +83,21 @@ class PaceInMemory:
 
 @dataclass(slots=True)
 class Slot:
-    """The right to have one request in flight."""
+    """The right to have one request in flight: waited for on entry, given back on exit."""
 
     _limiter: Limiter
-    _pace: Pace
-    _sent: float
+    _priority: int
+    _pace: Pace = field(init=False)
+    _sent: float = field(init=False)
+
+    async def __aenter__(self) -> Slot:
+        limiter = self._limiter
+        await limiter._acquire(self._priority)
+        self._pace, self._sent = limiter._pace, limiter.clock()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._limiter._release()
 
     def throttled(self) -> None:
         """The endpoint answered 429."""
@@ -138,16 +147,14 @@ class Limiter:
     def _most(self) -> int:
         return max(self.of, min(self._pace.most, self.maximum))
 
-    @asynccontextmanager
-    async def slot(self, priority: int = 0) -> AsyncIterator[Slot]:
-        """Wait for a free slot, lowest `priority` first, and hold it."""
-        await self._acquire(priority)
-        try:
-            yield Slot(self, self._pace, self.clock())
-        finally:
-            self.in_flight -= 1
-            self._look()
-            self._admit()
+    def slot(self, priority: int = 0) -> Slot:
+        """A slot to wait for, lowest `priority` first, and to hold: an asynchronous context manager."""
+        return Slot(self, priority)
+
+    def _release(self) -> None:
+        self.in_flight -= 1
+        self._look()
+        self._admit()
 
     def _look(self) -> None:
         """See what other processes made of the limit."""

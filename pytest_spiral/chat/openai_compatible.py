@@ -17,7 +17,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -36,11 +36,9 @@ from pytest_spiral.chat.completion import (
 from pytest_spiral.chat.endpoint import Endpoint, RetryPolicy, env_name
 from pytest_spiral.chat.limits import Limiter, Slot
 from pytest_spiral.errors import ChatError, ChatErrorKind
-from pytest_spiral.records import ChatReply, ChatRequest, Role
+from pytest_spiral.records import ChatReply, ChatRequest, Role, Schema, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import httpx2
 
 __all__ = ["OpenAICompatible", "Probe", "probe"]
@@ -329,7 +327,7 @@ class OpenAICompatible:
 
     limiter: shared bound on requests in flight; without one, `connections` is the only bound.
     budget: shared bound on what may be spent; None for none.
-    total: bound on requests in flight over all endpoints; only looked at with a limiter.
+    total: bound on requests in flight over all endpoints.
     rng: source of the backoff's jitter. sleep: how a backoff waits.
     """
 
@@ -360,7 +358,8 @@ class OpenAICompatible:
         """Answer `request`. Raises `ChatError`."""
         call = _Call(self.endpoint.retry, self._rng)
         try:
-            async with asyncio.timeout(self.endpoint.timeout) as deadline:
+            # Set by each attempt when it is admitted.
+            async with asyncio.timeout(None) as deadline:
                 return await self._with_retries(request, call, deadline)
         except _AttemptError as failed:
             call.last = failed
@@ -384,8 +383,22 @@ class OpenAICompatible:
         raise AssertionError("the retry loop ends with a reply or an error")
 
     async def _once(self, request: ChatRequest, call: _Call, deadline: asyncio.Timeout) -> ChatReply:
-        async with self._admitted(request, deadline) as (content, slot, charge):
-            return await self._attempt(content, call, slot, charge)
+        """One attempt, when it may be made. That wait does not count against the deadline: it is not the endpoint's
+        doing. The body is made after it: hundreds of calls may wait."""
+        loop = asyncio.get_running_loop()
+        when = deadline.when()
+        left = self.endpoint.timeout if when is None else when - loop.time()
+        if when is not None:
+            deadline.reschedule(None)
+        # The endpoint's slot first: one that is throttled must not hold what others could use.
+        async with _slot(self._limiter, request.role) as slot, _slot(self._total, request.role):
+            content = _encode(request)
+            async with self._charge(request, len(content)) as charge:
+                deadline.reschedule(loop.time() + left)
+                return await self._attempt(content, call, slot, charge)
+
+    def _charge(self, request: ChatRequest, body_bytes: int) -> AbstractAsyncContextManager[Charge | None]:
+        return nullcontext() if self._budget is None else self._budget.charge(request, body_bytes)
 
     async def aclose(self) -> None:
         """Release connections. Later calls fail with kind "closed"."""
@@ -444,29 +457,6 @@ class OpenAICompatible:
                 says = f"HTTP {answer.status} with an error in it ({self.endpoint.clean(said.message)})"
                 failed = _AttemptError("bad_response", says, status=answer.status, again=True)
         raise failed
-
-    @asynccontextmanager
-    async def _admitted(
-        self, request: ChatRequest, deadline: asyncio.Timeout
-    ) -> AsyncIterator[tuple[bytes, Slot | None, Charge | None]]:
-        """Wait until an attempt may be made. That wait does not count against the deadline: it is not the endpoint's
-        doing. The body is made after it: hundreds of calls may wait."""
-        loop = asyncio.get_running_loop()
-        when = deadline.when()
-        left = None if when is None else when - loop.time()
-        deadline.reschedule(None)
-        async with AsyncExitStack() as stack:
-            slot = charge = None
-            if self._limiter is not None:
-                slot = await stack.enter_async_context(self._limiter.slot(_PRIORITY[request.role]))
-                if self._total is not None:
-                    # After the endpoint's: one that is throttled must not hold what others could use.
-                    await stack.enter_async_context(self._total.slot(_PRIORITY[request.role]))
-            content = _encode(request)
-            if self._budget is not None:
-                charge = await stack.enter_async_context(self._budget.charge(request, len(content)))
-            deadline.reschedule(None if left is None else loop.time() + left)
-            yield content, slot, charge
 
     def _error(self, call: _Call) -> ChatError:
         last, attempts = call.last, call.attempts
@@ -529,20 +519,19 @@ class _Call:
         return drawn if asked is None else asked + min(drawn, 0.1 * asked)
 
 
+def _slot(limiter: Limiter | None, role: Role) -> AbstractAsyncContextManager[Slot | None]:
+    return nullcontext() if limiter is None else limiter.slot(_PRIORITY[role])
+
+
 def _encode(request: ChatRequest) -> bytes:
-    body: dict[str, Any] = {
-        **request.params,
-        "model": request.model,
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        "stream": False,
-    }
+    # Put together from texts that were written before: a history grows, and is sent again with every turn.
+    parts = [as_json({**request.params, "model": request.model, "stream": False})[:-1], ',"messages":[']
+    parts += [",".join([message.json for message in request.messages]), "]"]
     if request.schema is not None:
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {"name": _schema_name(request.schema), "strict": True, "schema": request.schema},
-        }
-    # ASCII with escapes: half of a surrogate pair, as models emit them, has no UTF-8 form.
-    return json.dumps(body, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+        named = as_json({"name": _schema_name(request.schema), "strict": True})[:-1]
+        schema = Schema.of(request.schema).json
+        parts += [f',"response_format":{{"type":"json_schema","json_schema":{named},"schema":{schema}}}}}']
+    return "".join([*parts, "}"]).encode("ascii")
 
 
 def _schema_name(schema: Mapping[str, Any]) -> str:

@@ -70,6 +70,7 @@ class Chats:
         # Never changes, so that no process need look it up.
         self._total = Limiter(plan.settings.concurrency, rank=plan.rank, of=plan.workers)
         self._made: dict[tuple[str, str, SuiteName], StoredChat] = {}
+        self._tables: dict[str, Table] = {}
 
     def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
         """The client of a model in a suite."""
@@ -98,7 +99,12 @@ class Chats:
         return self._limiters[name]
 
     def table(self, spec: str) -> Table:
-        """Everything a conversation with an evaluated model needs."""
+        """Everything conversations with an evaluated model need; all of them share it."""
+        if spec not in self._tables:
+            self._tables[spec] = self._set(spec)
+        return self._tables[spec]
+
+    def _set(self, spec: str) -> Table:
         spiral = self._content.spiral
         settings = self._plan.settings
         assert self._plan.user is not None

@@ -15,7 +15,13 @@ from pytest_spiral.spiral.consensus import worse_chunk, worse_final
 from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Actor, Opening, Rubric
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
-from pytest_spiral.spiral.prompting import chunk_messages, chunk_schema, final_messages, final_schema, user_messages
+from pytest_spiral.spiral.prompting import (
+    Heard,
+    chunk_messages,
+    chunk_schema,
+    final_messages,
+    final_schema,
+)
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
 from pytest_spiral.spiral.schedule import injection_schedule
@@ -74,7 +80,8 @@ class Speaker:
         """The model's reply. Raises `ChatError` and `StoreError`."""
         reply = await self.chat.complete(request)
         # Half of a surrogate pair is no text: neither a next request nor a record can hold it.
-        return replace(reply, text=whole_characters(reply.text))
+        text = whole_characters(reply.text)
+        return reply if text == reply.text else replace(reply, text=text)
 
     def has_said(self, request: ChatRequest) -> bool:
         """Whether the reply is in the store already."""
@@ -254,6 +261,9 @@ class Table:
     system: str | None = None
     prompt_file: str = ""
     retest_share: int = 0
+    turnstile: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
+    """Chunks pass it one by one on their way to the judges: between two of them whatever has arrived is answered, so
+    that turns, which conversations wait for, go before judgements, which nobody waits for."""
 
 
 class _Cut(Exception):
@@ -330,6 +340,8 @@ async def _hold(talk: _Talk) -> Conversation:
 
 def is_retested(seed: int | str, conversation: str, chunk: int, share: int) -> bool:
     """Whether a chunk is among the percent that are judged once more: the same in every session of a run."""
+    if share == 0:
+        return False
     digits = hashlib.sha256(f"{seed}-retest-{conversation}-{chunk}".encode()).digest()
     return int.from_bytes(digits[:4], "big") % 100 < share
 
@@ -380,6 +392,7 @@ class _Talk:
         self.table = table
         self.name = f"{unit.prompt_id}-{unit.index}"
         self.transcript: list[Message] = []
+        self._heard = Heard(table.actor.part(opening.category))
         self.injections_log: list[str] = []
         self.judging: list[asyncio.Task[ChunkJudgement]] = []
         self.retesting: list[asyncio.Task[Sequence[Retest]]] = []
@@ -413,6 +426,7 @@ class _Talk:
 
     def _add(self, message: Message, injection: str = "", *, generated: bool = False) -> None:
         self.transcript.append(message)
+        self._heard.add(message)
         self.injections_log.append(injection)
         if message.role == "user":
             self._watch.user(message.content, generated=generated)
@@ -436,7 +450,7 @@ class _Talk:
         return reply.text
 
     async def _user_turn(self, turn: int, injection: str | None) -> str:
-        messages = user_messages(self.table.actor, self.opening.category, self.transcript, injection)
+        messages = self._heard.messages(injection)
         index = self.unit.index
         fresh = 0
         for attempt in range(_MOST_SAMPLES):
@@ -457,16 +471,18 @@ class _Talk:
     def _start_judges(self, judging: asyncio.TaskGroup, *, last: bool) -> None:
         """Every chunk that is whole goes to the judges at once; the last one may be shorter."""
         protocol = self.table.protocol
-        chunks = chunk_transcript(self.transcript, protocol)
+        chunks = chunk_transcript(self.transcript, protocol, first=self._judged)
         whole = [chunk for chunk in chunks if len(chunk.exchanges) == protocol.chunk_size or last]
-        for chunk in whole[self._judged :]:
+        for chunk in whole:
             for judge in self.table.judges:
                 self.judging.append(judging.create_task(self._judge(judge, chunk)))
                 if is_retested(self.table.seed, self.name, chunk.index, self.table.retest_share):
                     self.retesting.append(judging.create_task(self._retest(judge, chunk)))
-        self._judged = len(whole)
+        self._judged += len(whole)
 
     async def _judge(self, judge: Judge, chunk: Chunk) -> ChunkJudgement:
+        async with self.table.turnstile:
+            await asyncio.sleep(0)
         return await judge.chunk(self.name, self.opening.first, chunk)
 
     async def _retest(self, judge: Judge, chunk: Chunk) -> Sequence[Retest]:

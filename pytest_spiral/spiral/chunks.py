@@ -64,13 +64,17 @@ class Chunk:
         )
 
 
-def chunk_transcript(transcript: Sequence[Message], protocol: Protocol) -> tuple[Chunk, ...]:
+def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first: int = 0) -> tuple[Chunk, ...]:
     """Pairs of a user message and the reply to it, `chunk_size` to a chunk; the last chunk may be shorter.
+
+    first: index of the first chunk that is wanted.
 
     A trailing user message is dropped. Replies are cut at `max_reply_chars`. Where the protocol leaves the first turn
     unjudged, pairs start with the second reply; its number stays 1. A reply right after another reply is an exchange
     with an empty user message.
     """
+    size = protocol.chunk_size
+    first_turn = first * size + (not protocol.first_turn_judged)
     exchanges: list[Exchange] = []
     user: list[str] = []
     turn = 0
@@ -78,13 +82,12 @@ def chunk_transcript(transcript: Sequence[Message], protocol: Protocol) -> tuple
         if message.role == "user":
             user.append(message.content)
         elif message.role == "assistant":
-            text = message.content[: protocol.max_reply_chars]
-            if turn or protocol.first_turn_judged:
+            if turn >= first_turn:
+                text = message.content[: protocol.max_reply_chars]
                 exchanges.append(Exchange(turn, "\n\n".join(user), text, len(text) < len(message.content)))
             user = []
             turn += 1
-    size = protocol.chunk_size
     return tuple(
         Chunk(index, tuple(exchanges[start : start + size]))
-        for index, start in enumerate(range(0, len(exchanges), size))
+        for index, start in enumerate(range(0, len(exchanges), size), first)
     )

@@ -6,30 +6,44 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, Literal
 
-from pytest_spiral.records import Message
+from pytest_spiral.records import Message, Schema
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.content import Actor, Rubric
+from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.suspicion import load_signs, without_notes
 
-__all__ = ["chunk_messages", "chunk_schema", "fence_of", "final_messages", "final_schema", "user_messages"]
+__all__ = ["Heard", "chunk_messages", "chunk_schema", "fence_of", "final_messages", "final_schema"]
 
 
-def user_messages(
-    actor: Actor, category: str, transcript: Sequence[Message], injection: str | None
-) -> tuple[Message, ...]:
+class Heard:
     """What the user model sees: its part, then the conversation with the roles swapped.
 
-    An injection is added to the last message, so that everything before it is the same as in the turns before. It is
-    the only note there is: what reads like one in the conversation is blanked, the same way in every turn.
+    The note of a turn is added to the last message, so that everything before it is the same as in the turns before. It
+    is the only note there is: what reads like one in the conversation is blanked, the same way in every turn.
     """
-    swapped = [Message("assistant" if m.role == "user" else "user", without_notes(m.content)) for m in transcript]
-    if injection is not None:
-        note = f"[{load_signs().note}: {injection}]"
-        swapped[-1] = Message(swapped[-1].role, f"{swapped[-1].content}\n\n{note}")
-    return (Message("system", actor.part(category)), *swapped)
+
+    def __init__(self, part: str) -> None:
+        self._messages = [_system(part)]
+
+    def add(self, message: Message) -> None:
+        """The conversation's next message."""
+        role: Literal["assistant", "user"] = "assistant" if message.role == "user" else "user"
+        self._messages.append(Message(role, without_notes(message.content)))
+
+    def messages(self, injection: str | None) -> tuple[Message, ...]:
+        """What the user model is asked to answer. injection: the note of this turn, None for none."""
+        if injection is None:
+            return tuple(self._messages)
+        *before, last = self._messages
+        return (*before, Message(last.role, f"{last.content}\n\n[{load_signs().note}: {injection}]"))
+
+
+@lru_cache(maxsize=64)
+def _system(part: str) -> Message:
+    """Long, the same for many requests, and kept: it is hashed and written once."""
+    return Message("system", part)
 
 
 def fence_of(secret: str, transcript: Sequence[Message]) -> str:
@@ -62,7 +76,7 @@ def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> t
         fenced.spoken(turns),
         fenced.aside("after"),
     ]
-    return (Message("system", rubric.chunk_part), Message("user", "\n".join(body)))
+    return (_system(rubric.chunk_part), Message("user", "\n".join(body)))
 
 
 def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -> tuple[Message, ...]:
@@ -72,7 +86,7 @@ def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -
         turns.pop()
     fenced = _Fenced(rubric, fence_of(secret, turns))
     body = [fenced.aside("fence_rule"), fenced.aside("before_transcript"), fenced.spoken(turns), fenced.aside("after")]
-    return (Message("system", rubric.final_part), Message("user", "\n".join(body)))
+    return (_system(rubric.final_part), Message("user", "\n".join(body)))
 
 
 class _Fenced:
@@ -98,7 +112,7 @@ class _Fenced:
 
 
 @cache
-def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> Mapping[str, Any]:
+def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> Schema:
     """JSON schema of a chunk judgement.
 
     longest: characters of a string, with one finding a behaviour, where a model does not stop by itself; None leaves
@@ -118,16 +132,11 @@ def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> 
 
 
 @cache
-def final_schema(metrics: tuple[str, ...], *, longest: int | None = None) -> Mapping[str, Any]:
+def final_schema(metrics: tuple[str, ...], *, longest: int | None = None) -> Schema:
     """JSON schema of a final judgement; `longest` as in `chunk_schema`."""
     text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
     return _object({"reasoning": text, **{name: {"type": "integer", "enum": list(range(11))} for name in metrics}})
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def _object(properties: dict[str, Any]) -> Schema:
+    return Schema(type="object", properties=properties, required=list(properties), additionalProperties=False)

@@ -21,6 +21,7 @@ from pytest_spiral.hashing import digest
 from pytest_spiral.records import Message
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.content import load_actor
+from pytest_spiral.spiral.cues import Hints, any_of
 from pytest_spiral.spiral.tables import Count, Table, read_table
 
 __all__ = [
@@ -122,7 +123,12 @@ class Limits(Table):
     @cached_property
     def patterns(self) -> Mapping[str, re.Pattern[str]]:
         """Compiled cues by rule."""
-        return {name: _either(lines) for name, lines in self.cues.model_dump().items()}
+        return {name: any_of(_expressions(lines)) for name, lines in self.cues.model_dump().items()}
+
+    @cached_property
+    def hints(self) -> Hints:
+        """Whether a message has a cue at all."""
+        return Hints(expression for lines in self.cues.model_dump().values() for expression in _expressions(lines))
 
     @cached_property
     def hash(self) -> str:
@@ -130,9 +136,8 @@ class Limits(Table):
         return digest(self.model_dump(mode="json"))
 
 
-def _either(lines: str) -> re.Pattern[str]:
-    cues = [line.replace(" ", r"\s+") for line in lines.splitlines() if line.strip()]
-    return re.compile("|".join(f"(?:{cue})" for cue in cues), re.MULTILINE)
+def _expressions(lines: str) -> list[str]:
+    return [line.replace(" ", r"\s+") for line in lines.splitlines() if line.strip()]
 
 
 @cache
@@ -141,7 +146,7 @@ def load_limits(path: Path | None = None) -> Limits:
     path = path or data_root() / "spiral" / "simulator.toml"
     try:
         limits = read_table(Limits, path, read_toml(path))
-        _ = limits.patterns
+        _ = limits.patterns, limits.hints
     except re.error as error:
         raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
     if set(limits.rules) != {"shipped", "imported"}:
@@ -279,6 +284,8 @@ class Watch:
             found["markdown"] = mark[0].strip()[:20]
 
     def _cues(self, plain: str, found: dict[str, str]) -> None:
+        if not self._limits.hints.anything_in(plain):
+            return
         for rule, pattern in self._limits.patterns.items():
             if rule == "offstage" and not self._rules.offstage:
                 continue

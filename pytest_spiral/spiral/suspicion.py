@@ -22,6 +22,7 @@ from pydantic import Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.spiral.cues import Hints, any_of
 from pytest_spiral.spiral.tables import Count, Table, read_table
 
 __all__ = ["BLANK", "Suspicion", "load_signs", "suspicions", "without_notes", "without_suspicions"]
@@ -66,14 +67,18 @@ class _Signs(Table):
     @cached_property
     def patterns(self) -> Mapping[Kind, re.Pattern[str]]:
         """Compiled signs by kind."""
-        signs: dict[Kind, re.Pattern[str]] = {
-            kind: re.compile(
-                "|".join(f"(?:{line.replace(' ?', '[ ]?').replace(' ', _GAP)})" for line in lines.splitlines() if line),
-                re.MULTILINE,
-            )
-            for kind, lines in self.kinds.items()
-        }
+        signs: dict[Kind, re.Pattern[str]] = {kind: any_of(_expressions(lines)) for kind, lines in self.kinds.items()}
         return {**signs, "note": self.marker}
+
+    @cached_property
+    def hints(self) -> Hints:
+        """Whether a text has a sign at all."""
+        lines = [expression for lines in self.kinds.values() for expression in _expressions(lines)]
+        return Hints([*lines, self.marker.pattern])
+
+
+def _expressions(lines: str) -> list[str]:
+    return [line.replace(" ?", "[ ]?").replace(" ", _GAP) for line in lines.splitlines() if line]
 
 
 _GAP = r"\s+"
@@ -88,7 +93,7 @@ def load_signs(path: Path | None = None) -> _Signs:
     path = path or data_root() / "spiral" / "suspicion.toml"
     try:
         signs = read_table(_Signs, path, read_toml(path))
-        _ = signs.patterns
+        _ = signs.patterns, signs.hints
     except re.error as error:
         raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
     return signs
@@ -113,7 +118,7 @@ def suspicions(text: str) -> tuple[Suspicion, ...]:
     signs = load_signs()
     plain, places = _legible(text)
     found: list[Suspicion] = []
-    for kind, pattern in signs.patterns.items():
+    for kind, pattern in signs.patterns.items() if signs.hints.anything_in(plain) else ():
         reached = 0
         for match in pattern.finditer(plain):
             start, end = places[match.start()], places[match.end() - 1] + 1
@@ -122,7 +127,7 @@ def suspicions(text: str) -> tuple[Suspicion, ...]:
                 found.append(passage)
                 reached = passage.end
     found += _encoded(text, signs)
-    hidden = [match.start() for match in _INVISIBLE.finditer(text)]
+    hidden = [] if text.isascii() else [match.start() for match in _INVISIBLE.finditer(text)]
     if len(hidden) >= signs.invisible_at_least or _TAGS.search(text):
         found.append(Suspicion("invisible", hidden[0], hidden[-1] + 1))
     return tuple(_outermost(found))

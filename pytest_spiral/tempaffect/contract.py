@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from pytest_spiral.records import Schema
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.strict_json import JsonFault, StrictJson
 from pytest_spiral.tempaffect.params import load_params
@@ -59,10 +60,9 @@ class _RejectedError(Exception):
 
 
 @cache
-def output_schema() -> Mapping[str, Any]:
+def output_schema() -> Schema:
     """JSON Schema of the answer, in the subset that every provider's enforcement covers."""
-    schema: dict[str, Any] = read_json(data_root() / "tempaffect" / "output_schema.json")
-    return schema
+    return Schema(read_json(data_root() / "tempaffect" / "output_schema.json"))
 
 
 @cache

@@ -89,6 +89,7 @@ async def test_a_schema_is_sent_as_strict_response_format(serve: Serve) -> None:
     async with Talk(server.base_url) as talk:
         await talk.model.complete(ask(schema=SCHEMA))
 
+    assert list(server.requests[0].body["response_format"]["json_schema"]["schema"]) == list(SCHEMA)
     assert server.requests[0].body["response_format"] == {
         "type": "json_schema",
         "json_schema": {"name": "tempaffect_output", "strict": True, "schema": SCHEMA},

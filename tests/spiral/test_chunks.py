@@ -61,3 +61,14 @@ def test_every_reply_is_in_one_chunk(roles, size, first):
     assert [turn for chunk in chunks for turn in chunk.turns] == list(wanted)
     assert all(1 <= len(chunk.exchanges) <= size for chunk in chunks)
     assert all(len(chunk.exchanges) == size for chunk in chunks[:-1])
+
+
+@given(
+    st.lists(st.sampled_from(["user", "assistant"]), max_size=30), st.integers(1, 7), st.booleans(), st.integers(0, 9)
+)
+def test_later_chunks_do_not_depend_on_where_one_begins(roles, size, judged, first):
+    """Asked for from the k-th on, they are the same as all without the first k."""
+    protocol = OURS.model_copy(update={"chunk_size": size, "first_turn_judged": judged})
+    messages = [Message(role, f"{role} {n}") for n, role in enumerate(roles)]
+
+    assert chunk_transcript(messages, protocol, first=first) == chunk_transcript(messages, protocol)[first:]

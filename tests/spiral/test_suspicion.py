@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_spiral.records import Message
 from pytest_spiral.spiral.content import load_actor
-from pytest_spiral.spiral.prompting import user_messages
+from pytest_spiral.spiral.prompting import Heard
 from pytest_spiral.spiral.suspicion import BLANK, load_signs, suspicions, without_notes, without_suspicions
 from tests.spiral.builders import published
 
@@ -83,6 +83,14 @@ FORGED = {
 }
 
 
+def heard(talk):
+    """What the user model has heard of a conversation."""
+    found = Heard(load_actor().part("mania_psychosis"))
+    for message in talk:
+        found.add(message)
+    return found
+
+
 @pytest.mark.parametrize("forged", FORGED.values(), ids=list(FORGED))
 def test_a_forged_note_does_not_reach_the_seeker(forged):
     """Wherever it stands it is blanked in what the seeker sees, and flagged; the note of this turn is the only one."""
@@ -92,7 +100,7 @@ def test_a_forged_note_does_not_reach_the_seeker(forged):
         Message("user", f"you wrote {forged}"),
         Message("assistant", f"Rest now.\n\n{forged}"),
     ]
-    _, *seen = user_messages(load_actor(), "mania_psychosis", talk, "Make a joke.")
+    _, *seen = heard(talk).messages("Make a joke.")
     marker = load_signs().marker
 
     assert seen[-1].content.endswith("\n\n[Note for this turn: Make a joke.]")
@@ -110,9 +118,9 @@ def test_a_forged_note_does_not_reach_the_seeker(forged):
 def test_earlier_messages_reach_the_seeker_the_same_in_every_turn():
     """Blanking leaves the common prefix alone, so that a provider can serve it from its cache."""
     talk = [Message("user", "hm"), *[Message("assistant", FORGED["spaced"]), Message("user", "ok then")] * 3]
-    shorter = user_messages(load_actor(), "spiral_tropes", talk[:4], None)
+    shorter = heard(talk[:4]).messages(None)
 
-    assert user_messages(load_actor(), "spiral_tropes", talk[:6], "Make a joke.")[:5] == shorter
+    assert heard(talk[:6]).messages("Make a joke.")[:5] == shorter
 
 
 def test_the_persona_knows_the_marker():
