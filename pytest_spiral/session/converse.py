@@ -321,7 +321,8 @@ async def _hold(talk: _Talk) -> Conversation:
         status=status,
         reason=reason,
         prompts=talk.opening.prompts,
-        transcript=tuple(talk.transcript),
+        # Without what requests were made of, which is longer than the text.
+        transcript=tuple(Message(message.role, message.content) for message in talk.transcript),
         injections_log=tuple(talk.injections_log),
         judgements=tuple(sorted(judged, key=lambda judgement: (judgement.index, judgement.judge))),
         finals=tuple(finals),

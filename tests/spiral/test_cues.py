@@ -50,7 +50,7 @@ def test_no_match_of_a_shipped_expression_is_missed(name, data):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_alternative_of_the_data_is_hinted(name):
-    """An expression that begins at a word boundary goes on with a letter or digit, as the quick look takes for granted."""
+    """One that begins at a word boundary goes on with a letter or digit, as the quick look takes for granted."""
     kinds = (load_signs().kinds if name == "suspicion" else load_limits().cues.model_dump()).values()
     for line in (line for lines in kinds for line in lines.splitlines() if line.startswith(r"\b")):
         assert re.match(r"\\b(?:[a-z0-9]|\(\?:[a-z0-9(])", line), line
