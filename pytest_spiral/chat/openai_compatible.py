@@ -147,7 +147,7 @@ class _Connection:
 
     async def _exchange(self, method: str, path: str, content: bytes | None) -> _Answer:
         assert self._client is not None
-        request = self._client.build_request(method, self._url(path), content=content)
+        request = self._request(method, path, content)
         # Streamed, so that the body can be bounded.
         response = await self._client.send(request, stream=True)
         try:
@@ -156,12 +156,14 @@ class _Connection:
             await response.aclose()
         return _Answer(response.status_code, _lower(response.headers), body)
 
-    def _url(self, path: str) -> httpx2.URL:
-        if path not in self._urls:
-            import httpx2
+    def _request(self, method: str, path: str, content: bytes | None) -> httpx2.Request:
+        # Not by the client, which merges parameters, cookies and headers that no request has.
+        import httpx2
 
+        assert self._client is not None
+        if path not in self._urls:
             self._urls[path] = httpx2.URL(self.endpoint.base_url + path)
-        return self._urls[path]
+        return httpx2.Request(method, self._urls[path], headers=self._client.headers, content=content)
 
     async def _body(self, response: httpx2.Response) -> bytes:
         limit = self.endpoint.max_body if response.is_success else _MAX_ERROR_BODY
