@@ -56,8 +56,8 @@ class WorkerRole(Role):
         return self._away
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> None:
-        """What was collected has been told; until the lead hands out items there is time."""
+    def pytest_collection_finish(self) -> None:
+        """Be ready before the lead is told what was collected: it hands out items when all workers are."""
         load_client(self.plan)
 
     @pytest.hookimpl(wrapper=True)
