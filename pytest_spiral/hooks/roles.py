@@ -216,8 +216,7 @@ class Role:
         if payload is not None:
             report.__dict__["spiral"] = payload
             del item.stash[RESULT]
-            failure = json.loads(payload)["failure"]
-            if report.failed and failure is not None:
+            if report.failed and (failure := json.loads(payload)["failure"]) is not None:
                 # The sentence says it all; frames of ours would bury it.
                 report.longrepr = f"InstrumentFailure: {plain(failure)}"
         return report
