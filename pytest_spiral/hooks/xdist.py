@@ -35,13 +35,14 @@ class XdistLead:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionstart(self) -> Generator[None]:
-        """Reach the models while the workers start, which takes both a while. No item is handed out before."""
+        """While the workers start, reach the models and load what the report needs. No item is handed out before."""
         yield
         try:
             self._role.reach()
         except pytest.UsageError:
             self._session().pytest_sessionfinish()
             raise
+        profile.load()
 
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Know how many workers there will be."""
@@ -103,11 +104,6 @@ class XdistLead:
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Know what must be reported in the end."""
         self._collected.update(ids)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logstart(self) -> None:
-        """Workers are at work, and there is nothing to do here until they are done: load what the report needs."""
-        profile.load()
 
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """The item that was waited for when a worker died is tried again; its stored replies are not lost."""
