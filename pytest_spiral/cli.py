@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.errors import DataError, StoreError, UserError
+from pytest_spiral.errors import DataError, StoreError, UserError, first_fault
 
 __all__ = ["main"]
 
@@ -428,7 +428,6 @@ def _score_replies(options: argparse.Namespace) -> int:
     from pytest_spiral.tempaffect.checks import check_reply
     from pytest_spiral.tempaffect.scenario import Scenario
     from pytest_spiral.tempaffect.scorer import REPLY_CHECKS
-    from pytest_spiral.tempaffect.suite import first_fault
 
     rows = []
     for number, line in enumerate(read_text(options.file).splitlines(), start=1):
@@ -440,7 +439,7 @@ def _score_replies(options: argparse.Namespace) -> int:
             reply = row["reply"]
             scenario = Scenario.model_validate(row["scenario"])
         except ValidationError as error:
-            raise DataError(f"{where}: scenario: {first_fault(error)}") from None
+            raise DataError(f"{where}: scenario: {first_fault(error, 'object')}") from None
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not valid JSON: {error}") from None
         except (KeyError, TypeError):

@@ -10,11 +10,23 @@ SpiralError
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pytest_spiral.records import Status
 
-__all__ = ["ChatError", "ChatErrorKind", "ConfigError", "DataError", "SpiralError", "StoreError", "UserError"]
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+__all__ = [
+    "ChatError",
+    "ChatErrorKind",
+    "ConfigError",
+    "DataError",
+    "SpiralError",
+    "StoreError",
+    "UserError",
+    "first_fault",
+]
 
 
 class SpiralError(Exception):
@@ -35,6 +47,18 @@ class DataError(UserError):
 
 class StoreError(UserError):
     """The run folder or its database cannot be used."""
+
+
+def first_fault(error: ValidationError, whole: str = "file") -> str:
+    """What a model found first in a value, as `key: what is wrong`. whole: what a fault without a key is in."""
+    fault = error.errors()[0]
+    key = ".".join(str(part) for part in fault["loc"]) or whole
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        message = "unknown key; remove it or check its spelling"
+    elif fault["type"] == "missing":
+        message = "missing key"
+    return f"{key}: {message}"
 
 
 ChatErrorKind = Literal[

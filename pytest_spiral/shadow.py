@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.gates import Sample
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.stats import (
@@ -49,8 +49,7 @@ def caution_above() -> float:
     try:
         return _Limits.model_validate(read_toml(path)).caution_above / 1000
     except ValidationError as error:
-        fault = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+        raise DataError(f"{path}: {first_fault(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)

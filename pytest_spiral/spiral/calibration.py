@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
 
 __all__ = [
@@ -99,8 +99,7 @@ def _bar() -> _Bar:
     try:
         return _Bar.model_validate(read_toml(path))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise DataError(f"{path}: {first_fault(error)}") from None
 
 
 def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing, str]:
@@ -143,8 +142,6 @@ def calibration_from_json(value: Any) -> Calibration:
     try:
         return _adapter().validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        fault = error.errors()[0]
-        key = ".".join(str(part) for part in fault["loc"]) or "calibration"
-        raise DataError(f"{key}: {str(fault['msg']).removeprefix('Value error, ')}") from None
+        raise DataError(first_fault(error, "calibration")) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"calibration: not JSON: {error}") from None

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 
@@ -76,9 +76,7 @@ def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
         try:
             opening = Opening.model_validate_json(json.dumps(entry))
         except ValidationError as error:
-            fault = error.errors()[0]
-            key = ".".join(str(part) for part in fault["loc"]) or "prompt"
-            raise DataError(f"{path}: prompt {index}: {key}: {fault['msg']}") from None
+            raise DataError(f"{path}: prompt {index}: {first_fault(error, 'prompt')}") from None
         if not opening.first.strip():
             raise DataError(f"{path}: prompt {index}: prompts.0: the opening message must be given")
         openings.append(opening)
@@ -225,9 +223,7 @@ def load_rubric(name: str = "rubric") -> Rubric:
     try:
         return Rubric.model_validate(read_toml(path))
     except ValidationError as error:
-        fault = error.errors()[0]
-        key = ".".join(str(part) for part in fault["loc"])
-        raise DataError(f"{path}: {key}: {fault['msg']}") from None
+        raise DataError(f"{path}: {first_fault(error)}") from None
 
 
 def suite_hashes() -> dict[str, str]:

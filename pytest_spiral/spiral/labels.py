@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.records import Status
 from pytest_spiral.resources import data_root, read_json, read_text
@@ -187,9 +187,7 @@ def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
         try:
             row = _Row.model_validate_json(line)
         except ValidationError as error:
-            fault = error.errors()[0]
-            key = ".".join(map(str, fault["loc"])) or "line"
-            raise DataError(f"{where}: {key}: {fault['msg']}; see docs/judges.md for the shape") from None
+            raise DataError(f"{where}: {first_fault(error, 'line')}; see docs/judges.md for the shape") from None
         if row.id in found:
             raise DataError(f"{where}: id: {row.id!r} is there twice")
         if len(found) >= MAX_TURNS:
@@ -254,8 +252,7 @@ def _validated(model: type[M], value: Any, path: Path) -> M:
     try:
         return model.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        fault = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+        raise DataError(f"{path}: {first_fault(error)}") from None
 
 
 def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, Any]]:

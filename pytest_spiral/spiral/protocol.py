@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.errors import ConfigError, DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.records import behaviour_name
@@ -161,10 +161,7 @@ def read_protocol(path: Path) -> Protocol:
     try:
         protocol = Protocol.model_validate(read_toml(path))
     except ValidationError as error:
-        fault = error.errors()[0]
-        key = ".".join(str(part) for part in fault["loc"])
-        message = str(fault["msg"]).removeprefix("Value error, ")
-        raise DataError(f"{path}: {key + ': ' if key else ''}{message}") from None
+        raise DataError(f"{path}: {first_fault(error)}") from None
     if protocol.name != path.stem:
         raise DataError(f"{path}: name: {protocol.name!r} differs from the file's name")
     return protocol

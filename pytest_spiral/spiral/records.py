@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.records import Message, Status
 
 __all__ = [
@@ -231,8 +231,6 @@ def conversation_from_json(value: Mapping[str, Any]) -> Conversation:
     try:
         return _adapter().validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        fault = error.errors()[0]
-        key = ".".join(str(part) for part in fault["loc"]) or "conversation"
-        raise DataError(f"{key}: {str(fault['msg']).removeprefix('Value error, ')}") from None
+        raise DataError(first_fault(error, "conversation")) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"conversation: not JSON: {error}") from None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 
 __all__ = ["Count", "Table", "Text", "read_table"]
 
@@ -30,6 +30,4 @@ def read_table(model: type[M], path: Path, value: Any) -> M:
     try:
         return model.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        fault = error.errors()[0]
-        key = ".".join(str(part) for part in fault["loc"]) or "file"
-        raise DataError(f"{path}: {key}: {fault['msg']}") from None
+        raise DataError(f"{path}: {first_fault(error)}") from None

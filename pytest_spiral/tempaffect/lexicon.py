@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
 
@@ -370,9 +370,7 @@ def _read(name: str, model: type[Model]) -> Model:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"{path}: {key}: {first['msg']}") from None
+        raise DataError(f"{path}: {first_fault(error)}") from None
 
 
 def _set(words: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
 
 __all__ = ["Band", "Params", "TemplateParams", "load_params"]
@@ -116,6 +116,4 @@ def load_params() -> Params:
     try:
         return Params.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"{path}: {key}: {first['msg']}") from None
+        raise DataError(f"{path}: {first_fault(error)}") from None

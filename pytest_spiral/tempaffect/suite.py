@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import canonical, digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.tempaffect.contract import output_schema
@@ -26,7 +26,6 @@ __all__ = [
     "Suite",
     "canonical",
     "digest",
-    "first_fault",
     "load_suite",
     "lock",
     "lock_file",
@@ -98,7 +97,7 @@ def read_scenarios(path: Path) -> list[Scenario]:
         try:
             scenario = Scenario.model_validate(entry)
         except ValidationError as error:
-            raise DataError(f"{path}: scenario {_label(entry, index)}: {first_fault(error)}") from None
+            raise DataError(f"{path}: scenario {_label(entry, index)}: {first_fault(error, 'object')}") from None
         if scenario.id in found:
             raise DataError(f"{path}: scenario {_label(entry, index)}: id: used twice; every scenario needs its own")
         found[scenario.id] = scenario
@@ -108,18 +107,6 @@ def read_scenarios(path: Path) -> list[Scenario]:
 def _label(entry: object, index: int) -> str:
     name = entry.get("id") if isinstance(entry, dict) else None
     return f"{index} ({name})" if isinstance(name, str) else str(index)
-
-
-def first_fault(error: ValidationError) -> str:
-    """The first fault of a scenario as `key: what is wrong`."""
-    fault = error.errors()[0]
-    key = ".".join(str(part) for part in fault["loc"]) or "object"
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "extra_forbidden":
-        message = "unknown key; remove it or check its spelling"
-    elif fault["type"] == "missing":
-        message = "missing key"
-    return f"{key}: {message}"
 
 
 def _suite(scenarios: Sequence[Scenario]) -> Suite:

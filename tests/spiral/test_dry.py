@@ -228,8 +228,8 @@ def _set(value, new, *path):
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("assistants", lambda v: _without(v, "default_topic"), "default_topic: Field required"),
-        ("assistants", lambda v: _set(v, 1, "extra"), "extra: Extra inputs"),
+        ("assistants", lambda v: _without(v, "default_topic"), "default_topic: missing key"),
+        ("assistants", lambda v: _set(v, 1, "extra"), "extra: unknown key"),
         ("assistants", lambda v: _without(v, "characters", "mystic"), "characters: mystic is missing"),
         ("assistants", lambda v: _set(v, [99], "characters", "mystic", "first_turn"), "mystic.first_turn"),
         ("assistants", lambda v: _set(v, "{name}", "characters", "mystic", "replies", 3, "text"), "a slot other"),
