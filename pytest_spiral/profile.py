@@ -26,6 +26,7 @@ __all__ = ["count_syllables", "flesch_kincaid_grade", "load", "mtld", "profile",
 
 # Letters and digits, with apostrophes and hyphens inside a word.
 _WORD = r"[^\W_]+(?:['-][^\W_]+)*"
+_ASCII_WORD = re.compile(_WORD, re.ASCII)
 _VOWELS = re.compile("[aeiouy]+")
 # Words whose syllables are remembered: people use the same few thousand.
 _VOCABULARY = 2**15
@@ -83,9 +84,15 @@ class _Reply:
     def of(cls, text: str) -> _Reply:
         cleaned = clean(text)
         # Interned: a long run holds the same few thousand words a million times.
-        words = tuple(intern(word.lower()) for word in _word_tokenizer().tokenize(cleaned))
+        words = tuple(intern(word.lower()) for word in _tokens(cleaned))
         spoken = [s for s in _sentence_tokenizer().tokenize(cleaned) if re.search(r"[^\W_]", s)]
         return cls(words, len(spoken), sum(map(count_syllables, words)))
+
+
+def _tokens(cleaned: str) -> list[str]:
+    # Plain English is most of what is read, and the two differ in no ASCII text but for the time they take.
+    found: list[str] = (_ASCII_WORD.findall if cleaned.isascii() else _word_tokenizer().tokenize)(cleaned)
+    return found
 
 
 def words_of(text: str) -> tuple[str, ...]:

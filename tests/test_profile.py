@@ -8,8 +8,10 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nltk.tokenize import RegexpTokenizer
 
 from pytest_spiral.profile import count_syllables, flesch_kincaid_grade, mtld, profile, words_of
+from pytest_spiral.text import clean
 
 SENTENCE = "The old radio hums, and nobody in the quiet town can say why it still answers every careful question. "
 
@@ -34,6 +36,14 @@ def test_abbreviations_end_no_sentence():
     text = "Dr. Lee wrote, e.g. about sleep. It helped. " * 10
 
     assert profile([[text]])["words_per_sentence"] == pytest.approx(9 / 2)
+
+
+@given(st.text(st.characters(max_codepoint=0x17F), max_size=200) | st.text(st.characters(codec="ascii"), max_size=200))
+def test_plain_text_is_read_like_any_other(text):
+    """ASCII goes another way through the tokeniser, and comes to the same words."""
+    tokens = RegexpTokenizer(r"[^\W_]+(?:['-][^\W_]+)*").tokenize(clean(text))
+
+    assert words_of(text) == tuple(word.lower() for word in tokens)
 
 
 def test_mtld_by_hand():
