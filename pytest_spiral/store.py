@@ -13,6 +13,7 @@ import secrets
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -252,10 +253,17 @@ class RunStore:
                 if not each.kept.done():
                     each.kept.set_exception(error)
             return
-        for each, reply in zip(waiting, replies, strict=True):
-            # A unit that was cancelled meanwhile does not wait any more; its reply is kept all the same.
-            if not each.kept.done():
-                each.kept.set_result(reply)
+        self._hand_over(loop, deque(zip(waiting, replies, strict=True)))
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop, kept: deque[tuple[_Waiting, ChatReply]]) -> None:
+        """One reply in each turn of the loop: a conversation has sent its next request before the next one goes on, so
+        that those whose replies came together do not stay together."""
+        each, reply = kept.popleft()
+        # A unit that was cancelled meanwhile does not wait any more; its reply is kept all the same.
+        if not each.kept.done():
+            each.kept.set_result(reply)
+        if kept:
+            loop.call_soon(self._hand_over, loop, kept)
 
     def add(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
         """`keep` for code without an event loop."""

@@ -261,9 +261,6 @@ class Table:
     system: str | None = None
     prompt_file: str = ""
     retest_share: int = 0
-    turnstile: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
-    """Chunks pass it one by one on their way to the judges: between two of them whatever has arrived is answered, so
-    that turns, which conversations wait for, go before judgements, which nobody waits for."""
 
 
 class _Cut(Exception):
@@ -482,8 +479,6 @@ class _Talk:
         self._judged += len(whole)
 
     async def _judge(self, judge: Judge, chunk: Chunk) -> ChunkJudgement:
-        async with self.table.turnstile:
-            await asyncio.sleep(0)
         return await judge.chunk(self.name, self.opening.first, chunk)
 
     async def _retest(self, judge: Judge, chunk: Chunk) -> Sequence[Retest]:
