@@ -18,7 +18,7 @@ from pytest_spiral.chat.budget import Budget, Ledger
 from pytest_spiral.chat.endpoint import Secret
 from pytest_spiral.chat.limits import start
 from pytest_spiral.chat.local import LocalServer, locate
-from pytest_spiral.chat.openai_compatible import OpenAICompatible, probe
+from pytest_spiral.chat.openai_compatible import OpenAICompatible, Probe, probe
 from pytest_spiral.chat.parameters import local_models
 from pytest_spiral.comparison import RecordedRun
 from pytest_spiral.errors import ChatError, ConfigError, StoreError
@@ -94,15 +94,20 @@ class Lead:
         Raises `UserError`; nothing that is scored has been sent by then.
         """
         assert self.store is not None
-        for model in self.plan.everybody:
-            self._reach(model)
+        remote = [model for model in self.plan.everybody if model.endpoint is not None]
+        if not self.store.has_replies():
+            for model, found in zip(remote, asyncio.run(self._probe(remote)), strict=True):
+                if isinstance(found, BaseException):
+                    raise _unreachable(model, found) from None
+        if "tempaffect" in self.plan.suites and "schema" in self.plan.settings.prompting:
+            for model in self.plan.models:
+                self._try_schema(model)
         if self.plan.settings.calibrate and self.plan.judges:
             self.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
         # Whatever an earlier session of this run was throttled to.
-        for model in self.plan.everybody:
-            if model.endpoint is not None:
-                name = pace_name(model)
-                self.store.set_pace(name, self.store.pace(name), start(self.plan.most_in_flight(model)))
+        for model in remote:
+            name = pace_name(model)
+            self.store.set_pace(name, self.store.pace(name), start(self.plan.most_in_flight(model)))
 
     def _keep_accounts(self) -> None:
         """With --max-cost: check that it can be kept, and take over what earlier sessions have spent."""
@@ -134,18 +139,6 @@ class Lead:
     def _started(self, model: ModelPlan) -> ModelPlan:
         return model.model_copy(update={"endpoint": self._served(model.spec)}) if model.kind == "local" else model
 
-    def _reach(self, model: ModelPlan) -> None:
-        if model.kind == "dry":
-            # A stand-in answers with what the schema asks for or, on purpose, does not.
-            self.enforcement[model.spec] = True
-        if model.endpoint is None:
-            return
-        try:
-            asyncio.run(self._probe(model))
-        except ChatError as error:
-            advice = "; or leave schema mode out with --prompting raw" if error.kind == "bad_request" else ""
-            raise ConfigError(f"{OPTION_OF[model.role]} {model.spec}: {error}{advice}") from None
-
     def _served(self, spec: str) -> EndpointSettings:
         """The server of a local model; one for all roles and workers."""
         if spec not in self._local:
@@ -153,17 +146,26 @@ class Lead:
             self._local[spec] = EndpointSettings(base_url=server.base_url, key_variable=None)
         return self._local[spec]
 
-    async def _probe(self, model: ModelPlan) -> None:
+    async def _probe(self, models: Sequence[ModelPlan]) -> list[Probe | BaseException]:
+        """All at once: they may be far away. What failed stands in its place, so that the first one named is told."""
+        probes = (probe(endpoint_of(model, self.environ), model.model_id) for model in models)
+        return await asyncio.gather(*probes, return_exceptions=True)
+
+    def _try_schema(self, model: ModelPlan) -> None:
+        if model.kind == "dry":
+            # A stand-in answers with what the schema asks for or, on purpose, does not.
+            self.enforcement[model.spec] = True
+        elif model.endpoint is not None and "tempaffect" in model.params:
+            try:
+                self.enforcement[model.spec] = asyncio.run(self._enforces_schema(model))
+            except ChatError as error:
+                raise _unreachable(model, error) from None
+
+    async def _enforces_schema(self, model: ModelPlan) -> bool:
         assert self.store is not None
-        endpoint = endpoint_of(model, self.environ)
-        if not self.store.has_replies():
-            await probe(endpoint, model.model_id)
-        if "tempaffect" not in model.params or "schema" not in self.plan.settings.prompting:
-            return
-        chat = StoredChat(OpenAICompatible(endpoint, budget=self._budget), self.store)
+        chat = StoredChat(OpenAICompatible(endpoint_of(model, self.environ), budget=self._budget), self.store)
         try:
-            enforced = await schema_is_enforced(model.model_id, model.params["tempaffect"], chat)
-            self.enforcement[model.spec] = enforced
+            return await schema_is_enforced(model.model_id, model.params["tempaffect"], chat)
         finally:
             await chat.aclose()
 
@@ -316,6 +318,14 @@ class Lead:
             self._budget.close()
         if self.store is not None:
             self.store.close()
+
+
+def _unreachable(model: ModelPlan, error: BaseException) -> BaseException:
+    """What to tell the user about a model; what is no `ChatError` is a fault of ours, and stays what it is."""
+    if not isinstance(error, ChatError):
+        return error
+    advice = "; or leave schema mode out with --prompting raw" if error.kind == "bad_request" else ""
+    return ConfigError(f"{OPTION_OF[model.role]} {model.spec}: {error}{advice}")
 
 
 def _redacted(argument: str, environ: Mapping[str, str]) -> str:
