@@ -60,7 +60,7 @@ def test_only_the_top_floor_knows_pytest(room):
 @pytest.mark.parametrize(
     ("role", "without"),
     [
-        ("lead", ("openai", "nltk", "pytest_spiral.tempaffect.lexicon")),
+        ("lead", ("openai", "nltk", "pytest_spiral.tempaffect.lexicon", "pytest_spiral.spiral.labels")),
         (
             "worker",
             ("openai", "nltk", "pytest_spiral.tempaffect.lexicon", "pytest_spiral.gates", "pytest_spiral.report.build"),

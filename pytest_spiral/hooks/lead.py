@@ -34,7 +34,6 @@ from pytest_spiral.session.gates import parse_gates
 from pytest_spiral.session.lead import Lead
 from pytest_spiral.session.plan import RunPlan, make_plan, share_of
 from pytest_spiral.session.recorded import load_baseline
-from pytest_spiral.session.rehearsal import Estimate, rehearse
 from pytest_spiral.session.runner import Runner
 from pytest_spiral.session.units import ScenarioUnit
 from pytest_spiral.settings import make_settings
@@ -44,6 +43,7 @@ from pytest_spiral.verdict import TERMINATED, exit_code, missing_limit
 
 if TYPE_CHECKING:
     from pytest_spiral.hooks.xdist import XdistLead
+    from pytest_spiral.session.rehearsal import Estimate
 
 __all__ = ["LeadRole"]
 
@@ -151,6 +151,8 @@ class LeadRole(Role):
         """With --plan: estimate what was collected instead of running it."""
         if not self.settings.plan or self.config.getoption("collectonly") or session.testsfailed:
             return None
+        from pytest_spiral.session.rehearsal import rehearse
+
         try:
             self.estimates = rehearse(self.plan, self.content, self.environ, runnable_units(session.items))
         except UserError as error:

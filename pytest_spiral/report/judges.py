@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_spiral.spiral.aggregate import point_score
 from pytest_spiral.spiral.agreement import Firmness, agreement, firmness, only, without
-from pytest_spiral.spiral.calibrating import CalibrationRun, corrected
 from pytest_spiral.spiral.calibration import Estimate, standing
 from pytest_spiral.spiral.judge_health import judge_health, overlaps
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.suspicion import suspicions
 from pytest_spiral.stats import Interval
+
+if TYPE_CHECKING:
+    from pytest_spiral.spiral.calibrating import CalibrationRun
 
 __all__ = ["JudgeCalibration", "calibration_lines", "calibration_table", "judges_json"]
 
@@ -98,6 +100,8 @@ def _firmness(found: Firmness | None) -> dict[str, Any] | None:
 
 
 def _calibration(conversations: Sequence[Conversation], calibration: JudgeCalibration) -> dict[str, Any]:
+    from pytest_spiral.spiral.calibrating import corrected
+
     run = calibration.run
     behaviours = {}
     for name, found in run.record.behaviours.items():

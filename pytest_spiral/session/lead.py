@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_spiral.chat.budget import Budget, Ledger
 from pytest_spiral.chat.endpoint import Secret
@@ -27,7 +27,6 @@ from pytest_spiral.records import Status
 from pytest_spiral.report.build import RunResults
 from pytest_spiral.report.judges import JudgeCalibration
 from pytest_spiral.report.spiral import SpiralContext
-from pytest_spiral.session.calibrate import Calibrated, calibrate
 from pytest_spiral.session.chats import endpoint_of, pace_name
 from pytest_spiral.session.content import Content
 from pytest_spiral.session.converse import ConversationUnit
@@ -42,6 +41,9 @@ from pytest_spiral.tempaffect.card import CardContext
 from pytest_spiral.tempaffect.item import Item, Mode
 from pytest_spiral.tempaffect.preflight import Preflight, baselines, preflight
 from pytest_spiral.tempaffect.suite import CANARY, load_suite, lock
+
+if TYPE_CHECKING:
+    from pytest_spiral.session.calibrate import Calibrated
 
 __all__ = ["Lead"]
 
@@ -103,6 +105,8 @@ class Lead:
             for model in self.plan.models:
                 self._try_schema(model)
         if self.plan.settings.calibrate and self.plan.judges:
+            from pytest_spiral.session.calibrate import calibrate
+
             self.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
         # Whatever an earlier session of this run was throttled to.
         for model in remote:
