@@ -237,16 +237,22 @@ def _make_client(endpoint: Endpoint, connections: int) -> httpx2.AsyncClient:
     # Proxies and certificate bundles of the environment are right for the outside world; a proxy cannot reach this
     # machine's loopback.
     trust_env = not endpoint.is_loopback
+    plain = endpoint.is_loopback and endpoint.base_url.startswith("http:")
     return DefaultAioHttpClient(
         headers=headers,
         trust_env=trust_env,
-        verify=_certificates(trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+        # Where no TLS is spoken nobody need be trusted, and nothing be read for it.
+        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else _certificates(trust_env, *_own_certificates()),
         # None would silently mean aiohttp's 100.
         limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
         # The deadlines are ours; the client's pool timeout would count the time spent connecting.
         timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT),
         follow_redirects=False,
     )
+
+
+def _own_certificates() -> tuple[str | None, str | None]:
+    return os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
 
 
 @lru_cache(maxsize=4)

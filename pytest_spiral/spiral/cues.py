@@ -16,7 +16,11 @@ _BEGINNINGS = (r"\b", r"^\W*")
 
 def any_of(expressions: Iterable[str]) -> re.Pattern[str]:
     """Any of the expressions. Raises `re.error`."""
-    return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.MULTILINE)
+    return re.compile(_either(expressions), re.MULTILINE)
+
+
+def _either(expressions: Iterable[str]) -> str:
+    return "|".join(f"(?:{expression})" for expression in expressions)
 
 
 class Hints:
@@ -32,7 +36,7 @@ class Hints:
         for expression in expressions:
             beginning = next((start for start in _BEGINNINGS if expression.startswith(start)), "")
             (words if beginning else others).append(expression.removeprefix(beginning))
-        self._words = re.compile(rf"\W(?:{any_of(words).pattern})", re.MULTILINE)
+        self._words = re.compile(rf"\W(?:{_either(words)})", re.MULTILINE)
         self._others = [re.compile(other, re.MULTILINE) for other in others]
 
     def anything_in(self, text: str) -> bool:

@@ -146,7 +146,7 @@ def load_limits(path: Path | None = None) -> Limits:
     path = path or data_root() / "spiral" / "simulator.toml"
     try:
         limits = read_table(Limits, path, read_toml(path))
-        _ = limits.patterns, limits.hints
+        _ = limits.hints
     except re.error as error:
         raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
     if set(limits.rules) != {"shipped", "imported"}:

@@ -93,7 +93,7 @@ def load_signs(path: Path | None = None) -> _Signs:
     path = path or data_root() / "spiral" / "suspicion.toml"
     try:
         signs = read_table(_Signs, path, read_toml(path))
-        _ = signs.patterns, signs.hints
+        _ = signs.hints
     except re.error as error:
         raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
     return signs
