@@ -1,10 +1,11 @@
 """An OpenAI-compatible endpoint for measurements: fixed latency, hardly any work per request, statistics on request.
 
-    python benchmarks/endpoint.py --latency 0.05 [--most 40]
+    python benchmarks/endpoint.py --latency 0.05 [--most 40] [--exact]
 
 Prints its base URL. Models: "m" (evaluated), "u" (seeker), anything with a schema gets the smallest valid document.
 `GET /stats` says how many requests there were, seconds from the first to the last answer, and how many were in flight.
-Above `--most` in flight it answers 429.
+Above `--most` in flight it answers 429. By default a reply is late by up to a millisecond, to which the event loop
+rounds up what it waits; `--exact` waits to the microsecond, for fewer than a thousand connections.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import asyncio
 import json
 import random
+import selectors
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,6 +125,8 @@ class Connection(asyncio.Protocol):
             self.answer(head, body)
 
     def answer(self, head: bytes, body: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self.endpoint.latency
         if head.startswith(b"get /stats"):
             self.send(200, self.endpoint.stats())
         elif head.startswith(b"get"):
@@ -130,8 +134,7 @@ class Connection(asyncio.Protocol):
         elif not self.endpoint.begin():
             self.send(429, {"error": {"message": "too many requests", "type": "rate_limit"}})
         else:
-            text = self.endpoint.reply(body)
-            asyncio.get_running_loop().call_later(self.endpoint.latency, self.finish, text, len(body))
+            loop.call_at(due, self.finish, self.endpoint.reply(body), len(body))
 
     def finish(self, text: str, size: int) -> None:
         self.endpoint.end()
@@ -145,16 +148,28 @@ class Connection(asyncio.Protocol):
         self.transport.write(head.encode() + body)
 
 
-async def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--latency", type=float, default=0.05)
-    parser.add_argument("--most", type=int, default=0)
-    options = parser.parse_args()
+async def serve(options: argparse.Namespace) -> None:
     endpoint = Endpoint(options.latency, options.most)
     server = await asyncio.get_running_loop().create_server(lambda: Connection(endpoint), "127.0.0.1", 0, backlog=4096)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await server.serve_forever()
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--latency", type=float, default=0.05)
+    parser.add_argument("--most", type=int, default=0)
+    parser.add_argument("--exact", action="store_true")
+    options = parser.parse_args()
+    make = None
+    if options.exact:
+
+        def make() -> asyncio.AbstractEventLoop:
+            return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+    with asyncio.Runner(loop_factory=make) as runner:
+        runner.run(serve(options))
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

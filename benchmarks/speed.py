@@ -43,8 +43,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(latency: float, most: int = 0) -> Iterator[Server]:
+def serving(latency: float, most: int = 0, *, exact: bool = False) -> Iterator[Server]:
     command = [sys.executable, str(HERE / "endpoint.py"), "--latency", str(latency), "--most", str(most)]
+    command += ["--exact"] if exact else []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -185,7 +186,7 @@ def median(runs: Sequence[Measured], what: Callable[[Measured], float]) -> float
 def thirty(table: Table, repeat: int) -> None:
     """30 conversations at 50 ms."""
     ideal = CRITICAL_PATH * 0.05
-    with serving(0.05) as server:
+    with serving(0.05, exact=True) as server:
         reference = statistics.median(asyncio.run(bare(server.url, 30, 1000)) for _ in range(repeat))
         table.add("30 x 20 at 50 ms: bare loop, span", reference, 1.10 * ideal, "s")
         for workers, extra in ((0, 1.5), (2, 2.5)):
