@@ -37,6 +37,8 @@ T = TypeVar("T")
 _TRIES_PER_SESSION = 2
 _MOST_SAMPLES = 20
 _NOTHING = "(nothing)"
+# How long a chunk waits for the turns that came in with its own to be answered.
+_GIVE_WAY_SECONDS = 0.02
 # Room for the indexes of a prompt's conversations between one sample of the user model and the next.
 _STRIDE = 1_000_000
 
@@ -479,6 +481,9 @@ class _Talk:
         self._judged += len(whole)
 
     async def _judge(self, judge: Judge, chunk: Chunk) -> ChunkJudgement:
+        if chunk.turns[-1] < self.table.turns - 1:
+            # Turns go first: conversations wait for them, nobody waits for this.
+            await asyncio.sleep(_GIVE_WAY_SECONDS)
         return await judge.chunk(self.name, self.opening.first, chunk)
 
     async def _retest(self, judge: Judge, chunk: Chunk) -> Sequence[Retest]:

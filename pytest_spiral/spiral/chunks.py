@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pytest_spiral.records import Message
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.suspicion import without_suspicions
+from pytest_spiral.spiral.suspicion import suspicions, without_suspicions
 
 __all__ = ["Chunk", "Exchange", "chunk_transcript"]
 
@@ -53,6 +53,9 @@ class Chunk:
     @property
     def blanked(self) -> Chunk:
         """The chunk without the passages that look as if they spoke to the judge."""
+        texts = [text for exchange in self.exchanges for text in (exchange.user, exchange.assistant)]
+        if not any(map(suspicions, texts)):
+            return self
         return Chunk(
             self.index,
             tuple(

@@ -308,11 +308,12 @@ class Watch:
             found["repeats_earlier"] = f"{across:.0%} of its runs of {rule.ngram} words"
         else:
             across = across if len(grams) >= rule.across_ngrams else 0.0
-        said = set(_ngrams(self._reply, rule.echo_ngram))
         runs = _ngrams(words, rule.echo_ngram)
-        echoed = sum(run in said for run in runs) / len(runs) if runs else 0.0
-        if len(runs) >= rule.echo_ngrams and 1000 * echoed >= rule.echo:
-            found["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
+        if len(runs) >= rule.echo_ngrams:
+            said = set(_ngrams(self._reply, rule.echo_ngram))
+            echoed = sum(run in said for run in runs) / len(runs)
+            if 1000 * echoed >= rule.echo:
+                found["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
         if again is None:
             self._familiar(message, found)
         return within, across
