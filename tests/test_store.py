@@ -79,6 +79,24 @@ def test_the_same_request_at_the_same_moment_is_sent_once(store):
     assert len(set(replies)) == 1
 
 
+def test_replies_of_one_commit_are_handed_over_one_by_one(store):
+    """Whoever has its reply goes on before the next one is woken."""
+    seen = []
+
+    async def talk(name):
+        await store.keep(request(name), ChatReply("hm"))
+        seen.append(f"{name} woken")
+        await asyncio.sleep(0)
+        seen.append(f"{name} gone on")
+
+    async def all_at_once():
+        await asyncio.gather(talk("a"), talk("b"), talk("c"))
+
+    asyncio.run(all_at_once())
+
+    assert seen == ["a woken", "a gone on", "b woken", "b gone on", "c woken", "c gone on"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

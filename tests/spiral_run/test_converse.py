@@ -597,3 +597,19 @@ def test_a_sample_of_the_chunks_is_judged_once_more(cast):
     assert len(systems) == 1 + len(chunks)
     assert len({"".join(sorted(system)) for system in systems}) == 1
     assert (scene.hold(), scene.calls) == (talk, calls)
+
+
+def test_turns_go_before_judgements(cast, monkeypatch):
+    """A chunk gives way to the turns that came in with it; after the last turn there is nothing to give way to."""
+    monkeypatch.setattr("pytest_spiral.session.converse._GIVE_WAY_SECONDS", 0.5)
+    scene, order = cast(turns=3), []
+
+    def answer(request, number):
+        order.append(request.role)
+        return say(request)
+
+    scene.play(answer)
+    scene.hold()
+
+    assert order[:5] == ["evaluated", "user", "evaluated", "user", "evaluated"]
+    assert order[5:] == ["judge"] * 4
