@@ -26,7 +26,7 @@ test: $(VENV)/.test browser
 
 # Pages are tested in a real browser; without one, their tests skip.
 browser: $(VENV)/.test
-	@$(BIN)/python tests/page/browser.py
+	@$(BIN)/python tests/html/browser.py
 
 # Known vulnerabilities of what is installed. Asks a public database, so it is no part of the tests.
 audit: $(VENV)/.test

@@ -15,10 +15,10 @@ import sys
 import time
 from itertools import pairwise, takewhile
 
-from pytest_spiral.chat.endpoint import Endpoint, Secret
-from pytest_spiral.chat.local import LocalServer, locate
-from pytest_spiral.chat.openai_compatible import OpenAICompatible
-from pytest_spiral.records import ChatReply, ChatRequest, Message
+from pytest_spiral.chat import ChatReply, ChatRequest, Message
+from pytest_spiral.models.endpoint import Endpoint, Secret
+from pytest_spiral.models.local import LocalServer, locate
+from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.spiral.actors import assistant_reply, seeker_message
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.content import load_openings, load_rubric

@@ -262,10 +262,10 @@ def throttled(table: Table, repeat: int) -> None:
 
 def histories(table: Table, repeat: int) -> None:
     """CPU of one call by the length of its history, client, key and store included."""
-    from pytest_spiral.chat.endpoint import Endpoint
-    from pytest_spiral.chat.limits import Limiter
-    from pytest_spiral.chat.openai_compatible import OpenAICompatible
-    from pytest_spiral.records import ChatRequest, Message
+    from pytest_spiral.chat import ChatRequest, Message
+    from pytest_spiral.models.endpoint import Endpoint
+    from pytest_spiral.models.limiter import Limiter
+    from pytest_spiral.models.openai_compatible import OpenAICompatible
     from pytest_spiral.store import RunStore, StoredChat
 
     async def calls(url: str, turns: int, folder: str) -> float:

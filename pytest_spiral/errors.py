@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pytest_spiral.records import Status
+from pytest_spiral.status import Status
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pytest_spiral.chat import ChatModel
-from pytest_spiral.chat.limits import Pace
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Message, Schema, Usage, as_json, digest
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.records import ChatReply, ChatRequest, Message, Schema, Usage, as_json, digest
+from pytest_spiral.models.limiter import Pace
 
 __all__ = ["RunStore", "StoredChat"]
 

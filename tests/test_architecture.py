@@ -1,10 +1,11 @@
-"""The house stands: imports point down, the plugin stays light, data stays out of code."""
+"""Imports point down the layers without cycles, the core knows no pytest, and the plugin stays light."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,64 +13,117 @@ import pytest
 import pytest_spiral
 
 PACKAGE = Path(pytest_spiral.__file__).parent
-FLOORS = {
-    1: ("stats", "text", "records", "errors", "resources", "hashing", "strict_json"),
-    2: ("tempaffect", "spiral", "gates", "comparison", "shadow", "verdict", "settings", "profile"),
-    3: ("chat", "store", "report"),
-    4: ("session",),
-    5: ("plugin", "options", "hooks", "cli"),
-}
-FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names}
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+# From the lowest layer up. A name covers a module or a package; the longest name that fits a file decides.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("status", "chat", "errors", "text", "resources", "hashing", "strict_json"),
+    ("stats",),
+    ("spiral.records", "tempaffect.records", "gates.grammar"),
+    ("report.model",),
+    ("gates",),
+    ("tempaffect", "spiral"),
+    ("store",),
+    ("models",),
+    ("report",),
+    ("compare",),
+    ("evaluate",),
+    ("run",),
+    ("plugin", "cli"),
+)
+CORE = ("status", "chat", "stats", "gates", "tempaffect", "spiral", "report", "compare", "evaluate", "models", "run")
+# May be imported by every pytest run of an environment that has the package: standard library and pytest only.
+LIGHT = ("plugin", "plugin.options")
 
 
-def imported(path: Path) -> set[str]:
-    """Rooms of this package that a module imports, wherever in the file."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pytest_spiral."):
-            found.add(node.module.split(".")[1])
-        elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("pytest_spiral.")}
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name without the package's."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name:
+            found[name] = path
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path):
-    """A room may use its own floor and those below."""
-    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    floor = FLOOR_OF[room]
-
-    assert {name for name in imported(path) if FLOOR_OF[name] > floor} == set()
+MODULES = modules()
 
 
-@pytest.mark.parametrize(
-    "room", ["tempaffect", "spiral", "stats", "text", "strict_json", "gates", "session", "chat", "store", "report"]
-)
-def test_only_the_top_floor_knows_pytest(room):
+def layer(name: str) -> int:
+    fits = [(len(entry), number) for number, names in enumerate(LAYERS) for entry in names if covers(entry, name)]
+    return max(fits)[1]
+
+
+def covers(entry: str, name: str) -> bool:
+    return name == entry or name.startswith(f"{entry}.")
+
+
+def imports(name: str) -> set[str]:
+    """Modules of the package that one imports at run time, wherever in the file."""
+    found = set()
+    for node in run_time_nodes(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pytest_spiral"):
+            base = node.module.removeprefix("pytest_spiral").removeprefix(".")
+            for alias in node.names:
+                deeper = f"{base}.{alias.name}".removeprefix(".")
+                found.add(deeper if deeper in MODULES else base)
+        elif isinstance(node, ast.Import):
+            found |= {
+                alias.name.removeprefix("pytest_spiral.") for alias in node.names if "pytest_spiral." in alias.name
+            }
+    return {target for target in found if target in MODULES} - {name}
+
+
+def run_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those that only a type checker reads."""
+    yield node
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from run_time_nodes(child)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_down(name: str) -> None:
+    """A module imports from its own layer and those below."""
+    above = {target for target in imports(name) if layer(target) > layer(name)}
+
+    assert above == set()
+
+
+def test_no_import_cycles() -> None:
+    """No file imports itself through others, imports inside functions included."""
+    graph = {name: imports(name) for name in MODULES}
+    done: set[str] = set()
+    cycles: list[str] = []
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            cycles.append(" -> ".join((*path[path.index(name) :], name)))
+        elif name not in done:
+            for target in sorted(graph[name]):
+                visit(target, (*path, name))
+            done.add(name)
+
+    for name in MODULES:
+        visit(name, ())
+
+    assert cycles == []
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in CORE])
+def test_the_core_does_not_know_pytest(name: str) -> None:
     """Scoring, running and reporting can be used without pytest."""
-    paths = [path for path in MODULES if path.relative_to(PACKAGE).parts[0].removesuffix(".py") == room]
-    for path in paths:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-        names |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
 
-        assert not {name for name in names if name.split(".")[0] in ("pytest", "_pytest", "xdist")}, path
+    assert {found for found in names if found.split(".")[0] in ("pytest", "_pytest", "xdist")} == set()
 
 
-@pytest.mark.parametrize(
-    ("role", "without"),
-    [
-        ("lead", ("openai", "nltk", "pytest_spiral.tempaffect.lexicon", "pytest_spiral.spiral.labels")),
-        (
-            "worker",
-            ("openai", "nltk", "pytest_spiral.tempaffect.lexicon", "pytest_spiral.gates", "pytest_spiral.report.build"),
-        ),
-    ],
-)
-def test_a_role_loads_what_it_needs(role, without):
-    """Every process of a run loads its role before anything else: what is needed later, or elsewhere, waits."""
-    program = f"import sys, pytest_spiral.hooks.{role}; print(*sys.modules)"
+def test_the_inert_plugin_is_light() -> None:
+    """Whoever does not use the plugin loads two modules of it."""
+    program = "import sys, pytest_spiral.plugin; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    ours = {name for name in loaded if name.startswith("pytest_spiral.")}
 
-    assert {*loaded} & {*without} == set()
+    assert ours == {f"pytest_spiral.{name}" for name in LIGHT}

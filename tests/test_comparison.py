@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.comparison import RecordedRun, check_comparable, compare_conversations, counterpart
+from pytest_spiral.compare.pairing import RecordedRun, check_comparable, compare_conversations, counterpart
+from pytest_spiral.compare.runs import compare_paths
 from pytest_spiral.errors import DataError
-from pytest_spiral.report.spiral import conversation_json
-from pytest_spiral.session.compare import compare_paths
+from pytest_spiral.evaluate.spiral import conversation_json
 from pytest_spiral.spiral import dump_upstream, load_protocol
 from tests.spiral.builders import bench, finding
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tokenize import RegexpTokenizer
 
-from pytest_spiral.profile import count_syllables, flesch_kincaid_grade, mtld, profile, words_of
+from pytest_spiral.evaluate.profile import count_syllables, flesch_kincaid_grade, mtld, profile, words_of
 from pytest_spiral.text import clean
 
 SENTENCE = "The old radio hums, and nobody in the quiet town can say why it still answers every careful question. "
@@ -114,7 +114,7 @@ def test_nothing_is_downloaded():
         "import socket, nltk\n"
         "def no(*a, **k): raise AssertionError('network')\n"
         "socket.socket.connect = no; nltk.download = no; nltk.data.path = []\n"
-        "from pytest_spiral.profile import profile\n"
+        "from pytest_spiral.evaluate.profile import profile\n"
         f"print(profile([[{SENTENCE!r} * 4]])['flesch_kincaid_grade'] > 0)\n"
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_spiral.report.build import SCHEMA_VERSION
+from pytest_spiral.evaluate.report import SCHEMA_VERSION
 from pytest_spiral.report.export import tables
 from pytest_spiral.report.read import read_report
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from pytest_spiral.report.markdown import escape
-from pytest_spiral.report.text import plain, summary_lines
+from pytest_spiral.report.terminal import plain, summary_lines
 from pytest_spiral.report.write import json_parts, write_atomically, write_report
 from pytest_spiral.resources import data_root
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_spiral.cli import main
+from pytest_spiral.compare.shadow import caution_above, compare_rates
+from pytest_spiral.compare.shadow_runs import compare_shadow
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Sample
-from pytest_spiral.session.shadow import compare_shadow
-from pytest_spiral.shadow import caution_above, compare_rates
 from pytest_spiral.stats import Clusters
 from pytest_spiral.tempaffect.card import mean
-from tests.page.reports import GOOD, demo_report
+from tests.html.reports import GOOD, demo_report
 
 LIMIT = 0.15
 OUTCOMES = st.sampled_from([True, False, None])
@@ -239,7 +239,7 @@ def test_a_damaged_limit_is_named(tmp_path, monkeypatch):
     """The threshold is data, and checked like data."""
     (tmp_path / "tempaffect").mkdir()
     (tmp_path / "tempaffect" / "shadow.toml").write_text("caution_above = 1500\n")
-    monkeypatch.setattr("pytest_spiral.shadow.data_root", lambda: tmp_path)
+    monkeypatch.setattr("pytest_spiral.compare.shadow.data_root", lambda: tmp_path)
 
     with pytest.raises(DataError, match=r"shadow\.toml: caution_above: "):
         caution_above.__wrapped__()

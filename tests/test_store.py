@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.chat.limits import Pace
+from pytest_spiral.chat import ChatReply, ChatRequest, Message, Schema, Usage, digest
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.records import ChatReply, ChatRequest, Message, Schema, Usage, digest
+from pytest_spiral.models.limiter import Pace
 from pytest_spiral.store import RunStore, StoredChat
 
 CONFIG = {"models": ["a"], "seed": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_spiral.options import OPTIONS
+from pytest_spiral.plugin.options import OPTIONS
 
 MARK = "<!-- options -->"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_spiral.report.text import gate_reason, plain
+from pytest_spiral.report.terminal import gate_reason, plain
 from pytest_spiral.report.worst import worst_findings
 
 __all__ = ["summary_markdown"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.report.build import SCHEMA_VERSION
+from pytest_spiral.evaluate.report import SCHEMA_VERSION
 from pytest_spiral.resources import data_root, read_json
 
 __all__ = ["MIGRATIONS", "is_report", "migrated", "read_report"]

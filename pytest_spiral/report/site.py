@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.errors import StoreError
-from pytest_spiral.report.page.board import Entry
-from pytest_spiral.report.page.build import board_page, report_page
+from pytest_spiral.report.html.build import board_page, report_page
+from pytest_spiral.report.html.leaderboard import Entry
 from pytest_spiral.report.write import file_slug, write_atomically
 
 __all__ = ["write_site"]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.errors import StoreError
+from pytest_spiral.evaluate.spiral import conversation_from_report
+from pytest_spiral.report.html.build import report_page
 from pytest_spiral.report.markdown import summary_markdown
-from pytest_spiral.report.page.build import report_page
-from pytest_spiral.report.spiral import conversation_from_report
 from pytest_spiral.spiral.upstream import upstream_json
 
 __all__ = ["file_slug", "json_parts", "write_atomically", "write_report"]

@@ -17,7 +17,7 @@ from pydantic import Field
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral.content import load_twins
-from pytest_spiral.spiral.tables import Count, Table, Text, read_table
+from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
 
 __all__ = ["DRY_CHARACTERS", "Banks", "assistant_reply", "load_banks", "seeker_message"]
 

@@ -24,13 +24,13 @@ from math import ceil, fsum
 from statistics import stdev
 
 from pytest_spiral.spiral.counting import MissingAs, WeightedMetric, count_conversations
-from pytest_spiral.spiral.course import trajectory
-from pytest_spiral.spiral.differences import Difference, Paired, paired_differences
+from pytest_spiral.spiral.paired import Difference, Paired, paired_differences
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.sample import Item, Means, Sample, outer_ends
 from pytest_spiral.spiral.score import CategoryScore, MetricScore, Score
 from pytest_spiral.spiral.tails import WORST_SHARE, tails
+from pytest_spiral.spiral.trajectory import trajectory
 from pytest_spiral.stats import Clusters
 
 __all__ = [

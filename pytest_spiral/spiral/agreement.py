@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_spiral.records import Status
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.stats import Clusters, Interval, agreement_interval, krippendorff_alpha
+from pytest_spiral.status import Status
 
 __all__ = ["Agreement", "Firmness", "Rated", "agreement", "agreement_on", "firmness", "only", "strengths", "without"]
 

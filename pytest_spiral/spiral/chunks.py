@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_spiral.records import Message
+from pytest_spiral.chat import Message
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.suspicion import suspicions, without_suspicions

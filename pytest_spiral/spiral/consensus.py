@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median, median_low
 
-from pytest_spiral.records import Status
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding
+from pytest_spiral.status import Status
 
 __all__ = ["CONSENSUS", "merge_chunks", "merge_finals", "worse_chunk", "worse_final"]
 

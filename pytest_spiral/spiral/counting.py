@@ -11,12 +11,12 @@ from math import fsum
 from typing import Literal
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Status
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, Finding, behaviour_name
 from pytest_spiral.spiral.score import Missing
+from pytest_spiral.status import Status
 
 __all__ = [
     "Counted",

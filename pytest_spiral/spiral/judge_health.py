@@ -17,12 +17,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pytest_spiral.records import Status
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
-from pytest_spiral.spiral.tables import Count, Table, read_table
+from pytest_spiral.spiral.toml_tables import Count, Table, read_table
+from pytest_spiral.status import Status
 
 __all__ = ["JudgeHealth", "Ledger", "family_of", "judge_health", "load_judge_limits", "overlaps"]
 

@@ -24,11 +24,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
-from pytest_spiral.records import Status
 from pytest_spiral.resources import data_root, read_json, read_text
 from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.records import Conversation, behaviour_name
 from pytest_spiral.spiral.upstream import load_upstream
+from pytest_spiral.status import Status
 
 __all__ = ["LabelledSet", "LabelledTurn", "load_labels", "sheet"]
 

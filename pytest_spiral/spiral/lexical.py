@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
+from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Message
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.records import Finding
-from pytest_spiral.spiral.tables import Count, Table, Text, read_table
+from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
 
 __all__ = ["LEXICAL_JUDGE", "Cues", "lexical_final", "lexical_findings", "load_cues"]
 

@@ -15,13 +15,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from pytest_spiral.records import Status
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.consensus import merge_chunks
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.tables import Table, read_table
+from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.stats import Clusters, agreement_interval
+from pytest_spiral.status import Status
 
 __all__ = ["over_correction"]
 

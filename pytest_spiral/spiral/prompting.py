@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-from pytest_spiral.records import Message, Schema
+from pytest_spiral.chat import Message, Schema
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.suspicion import load_signs, without_notes

@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.records import Message, Status
+from pytest_spiral.status import Status
 
 __all__ = [
     "ChunkJudgement",

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from math import fsum
 
 from pytest_spiral.spiral.counting import Counted, CountedConversation, ItemKey, WeightedMetric
-from pytest_spiral.spiral.course import slope_of
 from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.trajectory import slope_of
 from pytest_spiral.stats import adjusted_interval, expanded, percentile_interval, rao_wu_resamples
 
 __all__ = ["MIN_ITEMS", "Item", "Means", "Sample", "outer_ends"]

@@ -16,13 +16,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
-from pytest_spiral.records import Message
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.content import load_actor
 from pytest_spiral.spiral.cues import Hints, any_of
-from pytest_spiral.spiral.tables import Count, Table, read_table
+from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 
 __all__ = [
     "NO_MESSAGE",

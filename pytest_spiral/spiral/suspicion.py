@@ -23,7 +23,7 @@ from pydantic import Field
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.cues import Hints, any_of
-from pytest_spiral.spiral.tables import Count, Table, read_table
+from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 
 __all__ = ["BLANK", "Suspicion", "load_signs", "suspicions", "without_notes", "without_suspicions"]
 

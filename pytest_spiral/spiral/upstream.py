@@ -16,14 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Message, Status
 from pytest_spiral.resources import read_text
 from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, Stored, stored_findings
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
+from pytest_spiral.status import Status
 from pytest_spiral.strict_json import StrictJson
 from pytest_spiral.text import whole_characters
 

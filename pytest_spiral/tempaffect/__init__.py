@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_spiral.tempaffect.item import Item
+from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import ItemScore, score_output
 from pytest_spiral.tempaffect.suite import Suite, load_suite

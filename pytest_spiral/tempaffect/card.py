@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from pytest_spiral.gates import Sample, Scale
 from pytest_spiral.gates.decision import End
-from pytest_spiral.records import Status
 from pytest_spiral.stats import Clusters, Interval, Tally, bca, percentile_resamples, wilson
 from pytest_spiral.stats.summary import variance_json
+from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.detectors import (
     DETECTORS,
     Detectors,
@@ -26,8 +26,8 @@ from pytest_spiral.tempaffect.detectors import (
     stage_pair,
     strategy_pair,
 )
-from pytest_spiral.tempaffect.item import CARD_MODES, Item, Mode
 from pytest_spiral.tempaffect.params import load_params
+from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode
 from pytest_spiral.tempaffect.scenario import Family
 from pytest_spiral.tempaffect.scorer import LABEL_FIELDS, REPLY_CHECKS, ItemScore
 

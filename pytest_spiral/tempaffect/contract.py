@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pytest_spiral.records import Schema
+from pytest_spiral.chat import Schema
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.strict_json import JsonFault, StrictJson
 from pytest_spiral.tempaffect.params import load_params

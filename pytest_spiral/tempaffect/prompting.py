@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from pytest_spiral.records import Message
+from pytest_spiral.chat import Message
 from pytest_spiral.resources import data_root, read_text
 from pytest_spiral.tempaffect.scenario import Scenario
 

@@ -13,23 +13,24 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pytest_spiral.chat.endpoint import Endpoint, RetryPolicy
-from pytest_spiral.hooks.items import InstrumentFailure
-from pytest_spiral.options import OPTIONS
-from pytest_spiral.records import Status
-from pytest_spiral.report.build import build_report
-from pytest_spiral.report.text import summary_lines
-from pytest_spiral.report.write import write_report
 from pytest_spiral.session import chats, lead
-from pytest_spiral.session.content import Content
-from pytest_spiral.session.converse import ConversationUnit
-from pytest_spiral.session.lead import Lead
-from pytest_spiral.session.plan import conversation_units, make_plan, scenario_units
-from pytest_spiral.session.runner import Runner
-from pytest_spiral.settings import make_settings
-from pytest_spiral.tempaffect.preflight import Preflight, preflight
+
+from pytest_spiral.evaluate.report import build_report
+from pytest_spiral.evaluate.verdict import exit_code
+from pytest_spiral.models.endpoint import Endpoint, RetryPolicy
+from pytest_spiral.plugin.items import InstrumentFailure
+from pytest_spiral.plugin.options import OPTIONS
+from pytest_spiral.report.terminal import summary_lines
+from pytest_spiral.report.write import write_report
+from pytest_spiral.run.content import Content
+from pytest_spiral.run.controller import Lead
+from pytest_spiral.run.plan import conversation_units, make_plan, scenario_units
+from pytest_spiral.run.runner import Runner
+from pytest_spiral.run.settings import make_settings
+from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.status import Status
+from pytest_spiral.tempaffect.self_check import Preflight, preflight
 from pytest_spiral.tempaffect.suite import Suite, load_suite
-from pytest_spiral.verdict import exit_code
 from tests.fakes import spiral_cast
 from tests.fakes.openai_server import FakeOpenAI, Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel

@@ -11,17 +11,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.chat.completion import MalformedError, RefusedInBodyError, read_completion, read_error
 from pytest_spiral.errors import UserError
+from pytest_spiral.evaluate.report import SCHEMA_VERSION
 from pytest_spiral.gates import parse_gate
-from pytest_spiral.report.build import SCHEMA_VERSION
+from pytest_spiral.models.completion import MalformedError, RefusedInBodyError, read_completion, read_error
 from pytest_spiral.resources import scenarios_root
-from pytest_spiral.session.replay import load_recording
+from pytest_spiral.run.replay import load_recording
 from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.tempaffect.contract import parse_output, recoverable
-from pytest_spiral.tempaffect.dry import dry_output
+from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
 from tests.fakes.openai_server import FakeOpenAI
 from tests.faults.catalogue import KEY

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pytest_spiral.chat.local import default_cache_dir
+from pytest_spiral.models.local import default_cache_dir
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 # Other people's plugins cost half a second a run; the tests that want one ask for it. The last one collects all garbage
@@ -31,9 +31,9 @@ DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n",
 for name in (
     "openai",
     "nltk.stem",
-    "pytest_spiral.hooks.lead",
-    "pytest_spiral.hooks.worker",
-    "pytest_spiral.hooks.xdist",
+    "pytest_spiral.plugin.controller",
+    "pytest_spiral.plugin.worker",
+    "pytest_spiral.plugin.distribution",
 ):
     importlib.import_module(name)
 

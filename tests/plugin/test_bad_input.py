@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from pytest_spiral.tempaffect.dry import dry_output
+from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
 from tests.fakes.openai_server import Reply
 from tests.fakes.scripted_model import ScriptedModel

@@ -162,7 +162,7 @@ def test_durations_are_the_units_own_and_workers_say_how_far_they_are(project, s
     """Not what the first item waited for all; progress is neither a dot nor a test case."""
     project.reach(serve(ScriptedModel(), latency=0.6))
     project.write(
-        eager__py="from pytest_spiral.hooks.roles import Role\nRole.progress_seconds = Role.log_seconds = 0.1\n"
+        eager__py="from pytest_spiral.plugin.role import Role\nRole.progress_seconds = Role.log_seconds = 0.1\n"
     )
 
     result = project.process(*PRESSURED, "-n", "2", "-p", "eager", "--junit-xml=junit.xml")

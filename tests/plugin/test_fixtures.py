@@ -7,7 +7,7 @@ from tests.fakes.scripted_model import ScriptedModel
 ASKING = """
 import asyncio
 import pytest
-from pytest_spiral.records import ChatRequest, Message
+from pytest_spiral.chat import ChatRequest, Message
 
 
 @pytest.mark.asyncio

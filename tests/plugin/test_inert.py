@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_spiral.options import OPTIONS
+from pytest_spiral.plugin.options import OPTIONS
 
 HEAVY = """
 import sys

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.session.plan import share_of
+from pytest_spiral.run.plan import share_of
 
 RUN = (
     "--model=dry/perfect",

@@ -7,9 +7,9 @@ import sqlite3
 
 import pytest
 
+from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.records import ChatReply, ChatRequest, Message, Usage
-from pytest_spiral.session.away import AwayStore, baggage, unpack
+from pytest_spiral.run.remote_workers import AwayStore, baggage, unpack
 from pytest_spiral.store import RunStore
 from tests.fakes import spiral_cast
 from tests.fakes.scripted_model import ScriptedModel

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.hooks.shares import FixedShares, Share
+from pytest_spiral.plugin.scheduler import FixedShares, Share
 
 
 @dataclass(eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from pytest_spiral.records import Message
+from pytest_spiral.chat import Message
 from pytest_spiral.spiral import ChunkJudgement, Conversation, FinalJudgement, Finding, load_protocol, load_upstream
 
 BEHAVIOURS = load_protocol("per-chunk").behaviours

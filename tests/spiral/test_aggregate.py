@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Status
 from pytest_spiral.spiral import (
     ChunkJudgement,
     FinalJudgement,
@@ -23,6 +22,7 @@ from pytest_spiral.spiral import (
     score_to_json,
 )
 from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
+from pytest_spiral.status import Status
 from tests.spiral.builders import BEHAVIOURS, FINALS, bench, conversation, finding, judged, published, unlocated
 
 OURS = ("per-chunk", "per-10k-chars")

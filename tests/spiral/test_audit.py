@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_spiral.records import Message
+from pytest_spiral.chat import Message
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_actor, load_openings, load_twins
 from pytest_spiral.spiral.simulator import Watch, load_limits, simulator_health

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.records import Message
+from pytest_spiral.chat import Message
 from pytest_spiral.spiral import load_protocol
 from pytest_spiral.spiral.chunks import chunk_transcript
 from tests.spiral.builders import published, transcript

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Message, Status
 from pytest_spiral.resources import data_root, read_json, scenarios_root
 from pytest_spiral.spiral import (
     ChunkJudgement,
@@ -34,6 +34,7 @@ from pytest_spiral.spiral.actors import DRY_CHARACTERS, assistant_reply, load_ba
 from pytest_spiral.spiral.chunks import Chunk, Exchange, chunk_transcript
 from pytest_spiral.spiral.content import load_openings, load_rubric
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, lexical_final, lexical_findings, load_cues
+from pytest_spiral.status import Status
 
 PROTOCOL = load_protocol("per-10k-chars")
 BEHAVIOURS = PROTOCOL.behaviours

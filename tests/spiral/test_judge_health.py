@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Status
-from pytest_spiral.report.build import _beyond_limit
-from pytest_spiral.report.spiral import SpiralContext, score_json
+from pytest_spiral.evaluate.report import _beyond_limit
+from pytest_spiral.evaluate.spiral import SpiralContext, score_json
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, dump_upstream, load_protocol, load_upstream
 from pytest_spiral.spiral.agreement import agreement, firmness
@@ -19,6 +18,7 @@ from pytest_spiral.spiral.judge_health import family_of, judge_health, load_judg
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.records import Retest
+from pytest_spiral.status import Status
 from tests.spiral.builders import BEHAVIOURS, bench, conversation, finding, judged, published, unlocated
 
 PROTOCOL = load_protocol("per-chunk")

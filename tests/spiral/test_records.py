@@ -8,9 +8,9 @@ import json
 import pytest
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Status
 from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, Finding
 from pytest_spiral.spiral.records import conversation_from_json, conversation_to_json
+from pytest_spiral.status import Status
 from tests.spiral.builders import conversation, finding, judged, published, unlocated
 
 

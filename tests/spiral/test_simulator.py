@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Message, Status
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import dump_upstream, load_upstream
 from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.content import load_actor
 from pytest_spiral.spiral.simulator import Watch, load_limits, rules_for, simulator_health
+from pytest_spiral.status import Status
 from tests.spiral.builders import conversation, published
 
 GOOD = "my sister says i count buses because i can't sleep. maybe. the number was on the till slip too though"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.records import Message
+from pytest_spiral.chat import Message
 from pytest_spiral.spiral.content import load_actor
 from pytest_spiral.spiral.prompting import Heard
 from pytest_spiral.spiral.suspicion import BLANK, load_signs, suspicions, without_notes, without_suspicions

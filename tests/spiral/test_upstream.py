@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.records import Status
 from pytest_spiral.spiral import dump_upstream, load_upstream, protocol_names, rescore, score_conversations
 from pytest_spiral.spiral.upstream import upstream_json
+from pytest_spiral.status import Status
 from tests.spiral.builders import bench, conversation, finding, published, unlocated
 
 PROTOCOLS = [name for name in protocol_names() if name != "v1.2-like"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ChatError
-from pytest_spiral.records import ChatReply, ChatRequest, Message
-from pytest_spiral.session.converse import ConversationUnit, ModelJudge, Speaker, Table, converse
 from pytest_spiral.spiral.content import Opening, load_actor, load_rubric
+from pytest_spiral.spiral.conversation import ConversationUnit, ModelJudge, Speaker, Table, converse
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore, StoredChat

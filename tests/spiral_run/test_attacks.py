@@ -9,9 +9,10 @@ import re
 
 import pytest
 
-from pytest_spiral.records import Message, Status
-from pytest_spiral.report.spiral import conversation_json
+from pytest_spiral.chat import Message
+from pytest_spiral.evaluate.spiral import conversation_json
 from pytest_spiral.spiral import score_conversations
+from pytest_spiral.status import Status
 from pytest_spiral.text import clean
 from tests.fakes.spiral_cast import fence_in, judged_replies
 from tests.spiral_run.attacks import ATTACKS, HARM

@@ -8,13 +8,14 @@ from collections import Counter
 
 import pytest
 
+from pytest_spiral.chat import ChatReply, Message
 from pytest_spiral.errors import ChatError
-from pytest_spiral.records import ChatReply, Message, Status
-from pytest_spiral.session.converse import ConversationUnit
 from pytest_spiral.spiral.content import Opening, load_actor, load_rubric
+from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.suspicion import BLANK, without_suspicions
+from pytest_spiral.status import Status
 from tests.fakes.spiral_cast import FENCE, fence_in, judged_replies
 from tests.spiral_run.conftest import OPENING, Scripted, say, texts
 
@@ -601,7 +602,7 @@ def test_a_sample_of_the_chunks_is_judged_once_more(cast):
 
 def test_turns_go_before_judgements(cast, monkeypatch):
     """A chunk gives way to the turns that came in with it; after the last turn there is nothing to give way to."""
-    monkeypatch.setattr("pytest_spiral.session.converse._GIVE_WAY_SECONDS", 0.5)
+    monkeypatch.setattr("pytest_spiral.spiral.conversation._GIVE_WAY_SECONDS", 0.5)
     scene, order = cast(turns=3), []
 
     def answer(request, number):

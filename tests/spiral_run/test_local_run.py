@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from pytest_spiral.chat.local import locate
 from pytest_spiral.errors import ConfigError
+from pytest_spiral.models.local import locate
 
 MODEL = "local/smollm2-135m"
 OPENINGS = [

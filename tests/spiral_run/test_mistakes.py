@@ -13,16 +13,17 @@ import time
 
 import pytest
 
-from pytest_spiral.chat.endpoint import Endpoint
-from pytest_spiral.chat.openai_compatible import OpenAICompatible
+from pytest_spiral.chat import ChatReply
 from pytest_spiral.errors import ChatError
-from pytest_spiral.records import ChatReply, Status
-from pytest_spiral.report.spiral import SpiralContext, score_json
+from pytest_spiral.evaluate.spiral import SpiralContext, score_json
+from pytest_spiral.models.endpoint import Endpoint
+from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.evidence import Reply as JudgedReply
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.suspicion import BLANK
+from pytest_spiral.status import Status
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.spiral_cast import assistant
 from tests.spiral_run.conftest import OPENING, say

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from pytest_spiral.tempaffect.checks import check_reply
-from pytest_spiral.tempaffect.dry import dry_output
-from pytest_spiral.tempaffect.preflight import baselines
 from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES, Family
+from pytest_spiral.tempaffect.self_check import baselines
+from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
 
 SUITE = load_suite()

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from pytest_spiral.records import Status
+from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card import CardContext, build_card, metric_names, metric_sample, mode_delta
-from pytest_spiral.tempaffect.dry import dry_output
-from pytest_spiral.tempaffect.item import Item, item_from_json, item_to_json
 from pytest_spiral.tempaffect.params import load_params
+from pytest_spiral.tempaffect.records import Item, item_from_json, item_to_json
 from pytest_spiral.tempaffect.scorer import score_output
+from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import CANARY, load_suite
 
 SUITE = load_suite()

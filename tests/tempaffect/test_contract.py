@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.tempaffect.contract import Answer, Invalid, output_schema, parse_output, recoverable
-from pytest_spiral.tempaffect.dry import MALFORMATIONS
 from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES
+from pytest_spiral.tempaffect.stand_ins import MALFORMATIONS
 
 FIELDS = {
     "detected_emotion": "anger",

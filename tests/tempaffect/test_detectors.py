@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_spiral.tempaffect.detectors import detect, overuse, repetition
-from pytest_spiral.tempaffect.dry import dry_output
 from pytest_spiral.tempaffect.scorer import score_output
+from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
 
 

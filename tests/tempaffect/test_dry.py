@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 from syrupy.extensions.json import JSONSnapshotExtension
 
-from pytest_spiral.records import Status
+from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card import CardContext, build_card
-from pytest_spiral.tempaffect.dry import DRY_MODELS, MALFORMATIONS, PAGE_FIXTURES, dry_output
-from pytest_spiral.tempaffect.item import Item
-from pytest_spiral.tempaffect.preflight import baselines, fixture_faults, fixture_measures, preflight
+from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.scorer import score_output
+from pytest_spiral.tempaffect.self_check import baselines, fixture_faults, fixture_measures, preflight
+from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, MALFORMATIONS, PAGE_FIXTURES, dry_output
 from pytest_spiral.tempaffect.suite import CANARY, load_suite, lock
 
 SUITE = load_suite()

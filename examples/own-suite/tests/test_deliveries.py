@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_spiral.records import Status
+from pytest_spiral.status import Status
 
 GOOD = (
     "The costumes are safe: parcel 4471 has been in the Nordhafen depot since noon. I'm putting it on hold for you "

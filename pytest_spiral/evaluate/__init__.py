@@ -1,0 +1,1 @@
+"""From run results to one typed report: scoring, cards, gates and verdict."""

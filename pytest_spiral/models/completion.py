@@ -1,0 +1,186 @@
+"""Reading what an OpenAI-compatible endpoint answered: completions and error bodies, whatever shape they have.
+
+Bytes in, records out; no network here. Vendors differ in every field, so nothing is taken on trust.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_spiral.chat import Usage
+
+__all__ = ["Completion", "ErrorBody", "MalformedError", "RefusedInBodyError", "read_completion", "read_error"]
+
+Finish = Literal["stop", "length", "content_filter", "refusal", "tool_calls", "other"]
+
+_FINISH: dict[str, Finish] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "refusal": "refusal",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+}
+
+
+class MalformedError(Exception):
+    """A 200 that is no chat completion. The message is one clause."""
+
+
+class RefusedInBodyError(Exception):
+    """A 200 that carries an error object, as routers send when the provider behind them failed."""
+
+    def __init__(self, status: int | None, body: bytes) -> None:
+        super().__init__("error object in a 200")
+        self.status = status
+        self.body = body
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The parts of a chat completion this package uses. A refusal's text stands in for missing content."""
+
+    text: str
+    finish: Finish
+    model: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """What an error answer says. message: raw, uncleaned. code: "code" and "type" of the error object, lower case."""
+
+    message: str
+    code: str = ""
+
+
+def read_completion(body: bytes, content_type: str = "") -> Completion:
+    """The completion in `body`. Raises `MalformedError` or `RefusedInBodyError`."""
+    data = _parse(body, content_type)
+    if not isinstance(data, dict):
+        raise MalformedError(f"JSON {_kind(data)} instead of an object")
+    choices = data.get("choices")
+    if not choices and data.get("error"):
+        raise RefusedInBodyError(_status_of(data["error"]), body)
+    if not isinstance(choices, list) or not choices:
+        raise MalformedError("no choices in it")
+    choice = choices[0]
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        raise MalformedError("a choice without a message")
+    if choice.get("error") or choice.get("finish_reason") == "error":
+        raise RefusedInBodyError(_status_of(choice.get("error")), json.dumps({"error": choice.get("error")}).encode())
+
+    text, refusal = _content(message.get("content"))
+    if isinstance(message.get("refusal"), str):
+        refusal = refusal or message["refusal"]
+    reason = choice.get("finish_reason")
+    finish: Finish = _FINISH.get(reason.lower(), "other") if isinstance(reason, str) else "other"
+    if refusal:
+        finish = "refusal"
+    model = data.get("model")
+    return Completion(text or refusal, finish, model if isinstance(model, str) else "", _usage(data.get("usage")))
+
+
+def _parse(body: bytes, content_type: str) -> Any:
+    if not body.strip():
+        raise MalformedError("an empty body")
+    try:
+        return json.loads(body.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise MalformedError("bytes that are not UTF-8") from None
+    except (ValueError, RecursionError):
+        pass
+    if _looks_like_html(body, content_type):
+        raise MalformedError("an HTML page")
+    kind = content_type.split(";")[0].strip().lower()
+    raise MalformedError(f"no valid JSON (content type {kind or 'not given'})")
+
+
+def _looks_like_html(body: bytes, content_type: str) -> bool:
+    return "html" in content_type.lower() or body.lstrip()[:15].lower().startswith((b"<!doctype", b"<html"))
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    return {bool: "boolean", int: "number", float: "number", str: "string", list: "list"}.get(type(value), "value")
+
+
+def _content(content: Any) -> tuple[str, str]:
+    """Text and refusal of a message's content: a string, null, or a list of parts."""
+    if content is None:
+        return "", ""
+    if isinstance(content, str):
+        return content, ""
+    if not isinstance(content, list):
+        raise MalformedError(f"message content is a JSON {_kind(content)}")
+    texts: list[str] = []
+    refusals: list[str] = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            # Reasoning parts carry "text" as well: only parts that call themselves text count.
+            if part.get("type") in ("text", "output_text") and isinstance(part.get("text"), str):
+                texts.append(part["text"])
+            elif part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
+                refusals.append(part["refusal"])
+    return "".join(texts), "".join(refusals)
+
+
+def _usage(usage: Any) -> Usage:
+    if not isinstance(usage, dict):
+        return Usage()
+    prompt = _count(usage, "prompt_tokens")
+    details = usage.get("prompt_tokens_details")
+    cached = _count(details, "cached_tokens") if isinstance(details, dict) else 0
+    cached = cached or _count(usage, "prompt_cache_hit_tokens") or _count(usage, "cached_tokens")
+    return Usage(prompt, min(cached, prompt), _count(usage, "completion_tokens"))
+
+
+def _count(table: Mapping[str, Any], key: str) -> int:
+    value = table.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _status_of(error: Any) -> int | None:
+    code = error.get("code") if isinstance(error, dict) else None
+    if isinstance(code, str) and code.isdecimal() and len(code) == 3:
+        code = int(code)
+    return code if isinstance(code, int) and 400 <= code <= 599 else None
+
+
+def read_error(body: bytes, content_type: str = "") -> ErrorBody:
+    """What an error body says, "" where it says nothing readable."""
+    text = body.decode("utf-8", errors="replace")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        if _looks_like_html(body, content_type):
+            title = re.search(r"<title[^>]*>([^<]{1,200})", text, re.IGNORECASE)
+            return ErrorBody(f"HTML page {title[1].strip()!r}" if title else "HTML page")
+        return ErrorBody(text)
+    error = data.get("error", data) if isinstance(data, dict) else data
+    if isinstance(error, str):
+        return ErrorBody(error)
+    if not isinstance(error, dict):
+        return ErrorBody(text if error is not None else "")
+    code = " ".join(str(error[key]).lower() for key in ("code", "type", "param") if isinstance(error.get(key), str))
+    for key in ("message", "detail", "msg", "title"):
+        value = error.get(key)
+        if isinstance(value, str) and value.strip():
+            return ErrorBody(value, code)
+        if value:
+            return ErrorBody(json.dumps(value, ensure_ascii=False), code)
+    return ErrorBody(text, code)

@@ -1,0 +1,88 @@
+"""Built-in models behind the same protocol as real ones: no network, no randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pytest_spiral.chat import ChatReply, ChatRequest, Role
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.spiral.actors import DRY_CHARACTERS, assistant_reply, seeker_message
+from pytest_spiral.spiral.lexical import LEXICAL_JUDGE
+from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, dry_output
+from pytest_spiral.tempaffect.suite import Suite
+
+__all__ = ["PREFIX", "SEEKER", "DryAssistant", "DryScenarioModel", "DrySeeker", "known_suites"]
+
+PREFIX = "dry/"
+SEEKER = "dry/seeker"
+SuiteName = Literal["tempaffect", "spiral"]
+
+_EVALUATED: Mapping[SuiteName, Sequence[str]] = {"tempaffect": tuple(DRY_MODELS), "spiral": DRY_CHARACTERS}
+
+
+def known_suites(spec: str, role: Role, suites: Sequence[SuiteName]) -> tuple[SuiteName, ...]:
+    """Those of `suites` in which a built-in model can play a role. Raises `ConfigError` listing the known names."""
+    if role != "evaluated":
+        known = SEEKER if role == "user" else LEXICAL_JUDGE
+        if spec != known:
+            raise ConfigError(f"--{role}-model {spec}: no built-in model of that name; there is {known}")
+        return tuple(suites)
+    found = tuple(suite for suite in suites if spec.removeprefix(PREFIX) in _EVALUATED[suite])
+    if not found:
+        lists = "; ".join(f"{suite} knows {', '.join(PREFIX + name for name in _EVALUATED[suite])}" for suite in suites)
+        raise ConfigError(f"--model {spec}: no built-in model of that name; {lists}")
+    return found
+
+
+class DryScenarioModel:
+    """Answers a scenario the way the named stand-in does."""
+
+    def __init__(self, spec: str, suite: Suite) -> None:
+        self._spec = spec
+        self._name = spec.removeprefix(PREFIX)
+        self._suite = suite
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        return ChatReply(text=dry_output(self._name, self._suite, self._suite[request.unit]), model=self._spec)
+
+    async def aclose(self) -> None:
+        return None
+
+
+class DryAssistant:
+    """Plays the evaluated model in a conversation, in the named character."""
+
+    def __init__(self, spec: str) -> None:
+        self._spec = spec
+        self._character = spec.removeprefix(PREFIX)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        prompt_id, index = _conversation(request)
+        turn = sum(message.role == "assistant" for message in request.messages)
+        return ChatReply(text=assistant_reply(self._character, prompt_id, index, turn), model=self._spec)
+
+    async def aclose(self) -> None:
+        return None
+
+
+class DrySeeker:
+    """Plays the seeker. categories: category by prompt id."""
+
+    def __init__(self, categories: Mapping[str, str]) -> None:
+        self._categories = categories
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        prompt_id, index = _conversation(request)
+        # Its own messages carry the role of the assistant; the first of them is the opening.
+        turn = sum(message.role == "assistant" for message in request.messages) - 1
+        text = seeker_message(prompt_id, self._categories.get(prompt_id, ""), index, turn)
+        return ChatReply(text=text, model=SEEKER)
+
+    async def aclose(self) -> None:
+        return None
+
+
+def _conversation(request: ChatRequest) -> tuple[str, int]:
+    prompt_id, _, index = request.unit.rpartition("-")
+    return prompt_id, int(index)

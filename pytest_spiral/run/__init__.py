@@ -1,0 +1,1 @@
+"""One run: settings, plan, engine, shards, resume and cost estimate."""

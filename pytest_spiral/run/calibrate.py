@@ -1,0 +1,100 @@
+"""Having judges label turns whose labels are known, and keeping what came of it for the next time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.hashing import digest
+from pytest_spiral.report.write import write_atomically
+from pytest_spiral.resources import read_json
+from pytest_spiral.run.content import Content
+from pytest_spiral.run.models import Chats
+from pytest_spiral.run.plan import RunPlan
+from pytest_spiral.spiral.calibration_run import CalibrationRun, calibrated, calibration_run_from_json, drift
+from pytest_spiral.spiral.conversation import Judge
+from pytest_spiral.spiral.labels import LabelledSet, load_labels
+from pytest_spiral.spiral.records import ChunkJudgement
+from pytest_spiral.store import RunStore
+
+__all__ = ["Calibrated", "calibrate", "label"]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What a calibration found. together: the judges as they count in scores. alone: each of several.
+
+    drift: against the last calibration of these judges, None where there is none. path: where this one is kept.
+    """
+
+    together: CalibrationRun
+    alone: Mapping[str, CalibrationRun]
+    drift: Mapping[str, Any] | None
+    path: Path
+
+
+async def label(judges: Sequence[Judge], labelled: LabelledSet) -> dict[str, list[ChunkJudgement]]:
+    """Every turn judged by every judge, by turn. The judges' own limits bound how many calls are in flight."""
+
+    async def judged(judge: Judge, turn: str) -> ChunkJudgement:
+        found = by_id[turn]
+        return await judge.chunk(f"calibration-{turn}", found.opening or found.user, found.chunk)
+
+    by_id = {turn.id: turn for turn in labelled.turns}
+    pairs = [(judge, turn) for turn in by_id for judge in judges]
+    results = await asyncio.gather(*(judged(*pair) for pair in pairs))
+    found: dict[str, list[ChunkJudgement]] = {turn: [] for turn in by_id}
+    for (_, turn), judgement in zip(pairs, results, strict=True):
+        found[turn].append(judgement)
+    return found
+
+
+def calibrate(
+    plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str], labels: Path | None = None
+) -> Calibrated:
+    """Calibrate the judges of a run that is prepared. labels: a file of labelled turns, None for the shipped ones.
+
+    Raises `DataError` for labels that cannot be read. A judge that cannot be reached leaves unread turns.
+    """
+    spiral = content.spiral
+    behaviours = spiral.protocol.behaviours
+    labelled = load_labels(labels, behaviours)
+
+    names = [judge.model_id for judge in plan.judges]
+    path = Path(plan.run_dir).parent / "calibrations" / _file_name(names, labelled.name)
+    # Before any call is paid for: a kept calibration that cannot be read is an error.
+    before = calibration_run_from_json(read_json(path), str(path)) if path.is_file() else None
+
+    async def work() -> dict[str, list[ChunkJudgement]]:
+        chats = Chats(plan, content, store, environ)
+        try:
+            return await label(chats.judges(), labelled)
+        finally:
+            await chats.aclose()
+
+    judged = asyncio.run(work())
+    together = calibrated(labelled, judged, names, spiral.rubric.hash, behaviours)
+    alone = {
+        name: calibrated(
+            labelled,
+            {turn: [judgement for judgement in all_of if judgement.judge == name] for turn, all_of in judged.items()},
+            [name],
+            spiral.rubric.hash,
+            behaviours,
+        )
+        for name in names
+        if len(names) > 1
+    }
+    write_atomically(path, json.dumps(together.to_json(), indent=1, ensure_ascii=True) + "\n")
+    return Calibrated(together, alone, drift(before, together) if before else None, path)
+
+
+def _file_name(judges: Sequence[str], labels: str) -> str:
+    """Readable, and another one for other judges or labels."""
+    shown = re.sub(r"[^A-Za-z0-9._-]+", "-", "+".join(sorted(judges)))[:80]
+    return f"{shown}-{digest([sorted(judges), labels])[:8]}.json"

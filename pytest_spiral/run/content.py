@@ -1,0 +1,136 @@
+"""The content of a run: what its suites ask, loaded once per process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.hashing import digest
+from pytest_spiral.resources import read_text
+from pytest_spiral.run.settings import Settings
+from pytest_spiral.spiral.content import (
+    OPENINGS_FILE,
+    Actor,
+    Opening,
+    Rubric,
+    load_actor,
+    load_openings,
+    load_rubric,
+    load_twins,
+    openings_hash,
+)
+from pytest_spiral.spiral.judge_health import load_judge_limits
+from pytest_spiral.spiral.protocol import Protocol, load_protocol
+from pytest_spiral.spiral.simulator import load_limits
+from pytest_spiral.spiral.suspicion import load_signs
+from pytest_spiral.tempaffect.suite import Suite, load_suite
+
+if TYPE_CHECKING:
+    from pytest_spiral.run.replay import Recording
+
+__all__ = ["Content", "SpiralContent", "load_content"]
+
+
+@dataclass(frozen=True)
+class SpiralContent:
+    """What Spiral-Bench asks.
+
+    own: the openings are the user's. prompt_file: the name of their file. system: the evaluated model's system prompt.
+    twins: innocent twins of openings, where they are to be held as well.
+    """
+
+    openings: tuple[Opening, ...]
+    own: bool
+    prompt_file: str
+    actor: Actor
+    rubric: Rubric
+    protocol: Protocol
+    system: str | None
+
+    twins: tuple[Opening, ...] = ()
+
+    @property
+    def held(self) -> tuple[Opening, ...]:
+        """Everything that conversations are held on."""
+        return (*self.openings, *self.twins)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Opening]:
+        """Openings by prompt id."""
+        return {opening.prompt_id: opening for opening in self.held}
+
+    def hashes(self) -> dict[str, str | None]:
+        """What two comparable scores have in common."""
+        return {
+            "protocol": self.protocol.name,
+            "protocol_hash": self.protocol.hash,
+            "prompts_hash": openings_hash(self.openings),
+            **({"twins_hash": openings_hash(self.twins)} if self.twins else {}),
+            "persona_hash": self.actor.hash,
+            "rubric_hash": self.rubric.hash,
+            "instruments_hash": instruments_hash(),
+            "system_prompt_hash": None if self.system is None else digest(self.system),
+        }
+
+
+def instruments_hash() -> str:
+    """Hex SHA-256 of the limits by which simulations are given up, replies suspected and judges found wanting."""
+    parts = (load_limits(), load_signs(), load_judge_limits())
+    return digest([part.model_dump(mode="json") for part in parts])
+
+
+@dataclass(frozen=True)
+class Content:
+    """Both suites, each loaded when first asked for."""
+
+    settings: Settings
+    folder: Path
+
+    @cached_property
+    def suite(self) -> Suite:
+        """TempAffect's scenarios: the bundled ones, or those of a file of the user's. Raises `DataError`."""
+        own = self.settings.tempaffect_scenarios
+        return load_suite([self.folder / own] if own else None)
+
+    @cached_property
+    def recording(self) -> Recording | None:
+        """What is replayed; None for a run that calls the evaluated model. Raises `DataError`."""
+        if not self.settings.replay:
+            return None
+        from pytest_spiral.run.replay import load_recording
+
+        return load_recording(self.folder / self.settings.replay)
+
+    @cached_property
+    def spiral(self) -> SpiralContent:
+        """Spiral-Bench's openings, persona, rubric and protocol. Raises `DataError` or `ConfigError`."""
+        protocol = load_protocol(self.settings.protocol)
+        own = self.settings.spiral_prompts
+        return SpiralContent(
+            openings=load_openings(self.folder / own if own else None),
+            own=own is not None,
+            prompt_file=Path(own).name if own else OPENINGS_FILE,
+            actor=load_actor(),
+            rubric=load_rubric(protocol.rubric),
+            protocol=protocol,
+            system=self._system(),
+            twins=load_twins() if self.settings.benign_twins and not own else (),
+        )
+
+    def _system(self) -> str | None:
+        if self.settings.system_prompt is None:
+            return None
+        path = self.folder / self.settings.system_prompt
+        text = read_text(path).strip()
+        if not text:
+            raise ConfigError(f"{path}: the system prompt is empty; write one, or leave --system-prompt out")
+        return text
+
+
+def load_content(settings: Settings, folder: Path) -> Content:
+    """Content for a run started in `folder`; nothing is read yet."""
+    return Content(settings, folder)

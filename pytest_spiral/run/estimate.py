@@ -1,0 +1,218 @@
+"""`--plan`: the run walked through with imagined replies, so that its calls are counted by what makes them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_spiral.chat import ChatReply, ChatRequest, Role
+from pytest_spiral.models.parameters import LIMITS
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.run.calibrate import label
+from pytest_spiral.run.content import Content
+from pytest_spiral.run.costs import cost_of
+from pytest_spiral.run.models import Chats
+from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
+from pytest_spiral.run.runner import Runner, Unit
+from pytest_spiral.spiral.labels import load_labels
+from pytest_spiral.store import RunStore, StoredChat
+from pytest_spiral.tempaffect.unit import schema_is_enforced
+
+__all__ = ["Estimate", "rehearse"]
+
+_KIND: Mapping[tuple[Role, SuiteName], str] = {
+    ("evaluated", "tempaffect"): "scenario",
+    ("evaluated", "spiral"): "assistant",
+    ("user", "spiral"): "seeker",
+    ("judge", "spiral"): "judgement",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one model in one role will be asked for.
+
+    prompt_tokens, completion_tokens, cost_usd: with replies of usual length. most_usd: with every reply as long as its
+    token limit allows. Both without retries and without prompt caching; None where no price is known.
+    """
+
+    role: Role
+    model: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float | None
+    most_usd: float | None
+    unchecked: bool
+
+
+def rehearse(plan: RunPlan, content: Content, environ: Mapping[str, str], units: Sequence[Unit]) -> list[Estimate]:
+    """Estimates for `units`, by role and model; what an existing run has in its store is not counted again.
+
+    Nothing is sent or written. Raises `UserError` for a run id that belongs to another configuration.
+    """
+    known = plan.store_path.is_file()
+    # A store in memory for a run that does not exist yet: only its secret is asked for.
+    path = plan.store_path if known else Path(":memory:")
+    counts = _rehearsed(plan, content, environ, units, path)
+    rows = []
+    for model in plan.everybody:
+        key = (model.role, model.model_id)
+        if key in counts:
+            count = counts[key]
+            cost, bound = cost_of(count.usual(), model.price), cost_of(count.most(), model.price)
+            unchecked = bool(cost) and model.price is not None and model.price.unchecked
+            rows.append(
+                Estimate(
+                    *(model.role, model.spec, count.calls, count.prompt, count.completion),
+                    *(cost, bound, unchecked),
+                )
+            )
+    return rows
+
+
+def _rehearsed(
+    plan: RunPlan, content: Content, environ: Mapping[str, str], units: Sequence[Unit], path: Path
+) -> Mapping[tuple[Role, str], _Count]:
+    store = RunStore.create_or_resume(path, plan.identity(content))
+    chats = _RehearsedChats(plan, content, store, environ)
+    chats.resumed = path == plan.store_path
+    runner = Runner(plan, content, store, environ, chats)
+    try:
+        probed = [m for m in plan.models if m.kind == "remote" and "tempaffect" in m.params]
+        if "schema" in plan.settings.prompting:
+            for model in probed:
+                chat = chats.of(model, "tempaffect")
+                runner.engine.start(schema_is_enforced(model.model_id, model.params["tempaffect"], chat)).result()
+        if plan.settings.calibrate and plan.judges:
+            labelled = load_labels(None, content.spiral.protocol.behaviours)
+            runner.engine.start(label(chats.judges(), labelled)).result()
+        for unit in units:
+            runner.submit(unit)
+        for unit in units:
+            runner.wait(unit)
+    finally:
+        runner.close()
+    return chats.counts
+
+
+@dataclass(slots=True)
+class _Count:
+    """Tokens with replies of usual length, and what comes on top where every reply runs to its limit."""
+
+    calls: int = 0
+    prompt: int = 0
+    completion: int = 0
+    more_prompt: int = 0
+    more_completion: int = 0
+
+    def usual(self) -> Mapping[str, int]:
+        return self._row(self.prompt, self.completion)
+
+    def most(self) -> Mapping[str, int]:
+        return self._row(self.prompt + self.more_prompt, self.completion + self.more_completion)
+
+    def _row(self, prompt: int, completion: int) -> Mapping[str, int]:
+        return {
+            "requests": self.calls,
+            "prompt_tokens": prompt,
+            "cached_tokens": 0,
+            "completion_tokens": completion,
+        }
+
+
+class _RehearsedChats(Chats):
+    resumed = False
+
+    def __init__(self, plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> None:
+        super().__init__(plan, content, store, environ)
+        self.counts: dict[tuple[Role, str], _Count] = {}
+        self._excess: dict[str, int] = {}
+
+    def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
+        key = (model.role, model.spec, suite)
+        if key not in self._made:
+            imagined = _Imagined(_KIND[model.role, suite], f"qz{len(self._made)}x", self.counts, self._excess)
+            self._made[key] = _RehearsedChat(imagined, self._store, self.resumed)
+        return self._made[key]
+
+
+class _RehearsedChat(StoredChat):
+    """What is stored is answered from the store; the rest is imagined and not kept."""
+
+    def __init__(self, imagined: _Imagined, store: RunStore, resumed: bool) -> None:
+        super().__init__(imagined, store)
+        self._imagined = imagined
+        self._resumed = resumed
+
+    def is_stored(self, request: ChatRequest) -> bool:
+        return self._resumed and super().is_stored(request)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        found = self._store.find(request) if self._resumed else None
+        return found or await self._imagined.complete(request)
+
+
+@dataclass
+class _Imagined:
+    """Replies of usual length, counted.
+
+    mark: how they begin, so that they are recognised wherever a later prompt quotes them. excess: by mark, tokens of
+    such a reply beyond the usual if it runs to its limit.
+    """
+
+    kind: str
+    mark: str
+    counts: dict[tuple[Role, str], _Count]
+    excess: dict[str, int]
+    _number: Iterator[int] = field(default_factory=itertools.count)
+    _data: Mapping[str, Any] = field(default_factory=lambda: read_toml(data_root() / "cost.toml"))
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        per_token: float = self._data["chars_per_token"]
+        expected = round(self._data["reply_chars"][self.kind] / per_token)
+        limit = next((int(request.params[name]) for name in LIMITS if name in request.params), expected)
+        tokens = min(limit, expected)
+        self.excess[self.mark] = limit - tokens
+        contents = [message.content for message in request.messages]
+        schema = "" if request.schema is None else json.dumps(request.schema)
+        count = self.counts.setdefault((request.role, request.model), _Count())
+        count.calls += 1
+        count.prompt += round((sum(map(len, contents)) + len(schema)) / per_token)
+        count.more_prompt += sum(text.count(mark) * more for text in contents for mark, more in self.excess.items())
+        count.completion += tokens
+        count.more_completion += limit - tokens
+        if request.schema is not None:
+            return ChatReply(json.dumps(_smallest(request.schema)))
+        return ChatReply(self._prose(round(tokens * per_token)))
+
+    def _prose(self, chars: int) -> str:
+        """Text of about so many characters that no rule takes for a loop: few words, each used once."""
+        length = max(11, chars // 1000)
+        words = (_word(next(self._number)).rjust(length, "o") for _ in range(max(1, chars // (length + 1)) - 1))
+        return " ".join([self.mark.rjust(length, "o"), *words])
+
+    async def aclose(self) -> None:
+        return None
+
+
+def _word(number: int) -> str:
+    letters = "abcdefghijklmn"
+    return (_word(number // len(letters)) if number >= len(letters) else "") + letters[number % len(letters)]
+
+
+def _smallest(schema: Mapping[str, Any]) -> Any:
+    """The smallest document that our own schemas allow."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "const" in schema:
+        return schema["const"]
+    empty: Mapping[str, Any] = {"string": "", "array": [], "integer": 0, "number": 0, "boolean": False, "null": None}
+    kind = schema.get("type")
+    if kind == "object":
+        return {name: _smallest(schema["properties"][name]) for name in schema.get("required", ())}
+    return empty[kind] if isinstance(kind, str) and kind in empty else None

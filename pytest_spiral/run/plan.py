@@ -1,0 +1,369 @@
+"""The plan of a run: everything that is decided before the first item, as plain data that travels to every worker."""
+
+from __future__ import annotations
+
+import platform
+import unicodedata
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from pytest_spiral.chat import Role
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
+from pytest_spiral.models.dry import known_suites
+from pytest_spiral.models.endpoint import normalise_base_url
+from pytest_spiral.models.local import is_local, locate
+from pytest_spiral.models.parameters import Price, resolve_parameters
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.run.content import Content
+from pytest_spiral.run.settings import EndpointSettings, Settings, endpoint_settings
+from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
+from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.tempaffect.stand_ins import dry_output
+from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
+from pytest_spiral.tempaffect.unit import ScenarioUnit
+
+if TYPE_CHECKING:
+    from pytest_spiral.run.replay import Recording
+
+__all__ = [
+    "OPTION_OF",
+    "ModelPlan",
+    "RunPlan",
+    "SuiteName",
+    "category_of",
+    "conversation_units",
+    "make_plan",
+    "run_name",
+    "scenario_units",
+    "share_of",
+    "twin_of",
+    "versions",
+]
+
+
+SuiteName = Literal["tempaffect", "spiral"]
+T = TypeVar("T")
+
+
+OPTION_OF: Mapping[Role, str] = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}
+
+
+class ModelPlan(BaseModel):
+    """How one model is reached and asked in one role.
+
+    kind: "dry" and "local" models live on this machine; of a "replay" only its recorded outputs are there.
+    model_id: what goes into the request.
+    params: request parameters by suite; the suites in which an evaluated model can take part.
+    longest_string: characters of a string of enforced JSON, where a model would not stop by itself; None for no bound.
+    endpoint: None for dry models, and for local ones until their server runs.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    role: Role = "evaluated"
+    spec: str
+    kind: Literal["dry", "local", "remote", "replay"]
+    model_id: str
+    params: dict[SuiteName, dict[str, Any]]
+    concurrency: int | None
+    longest_string: int | None = None
+    price: Price | None
+    endpoint: EndpointSettings | None
+
+
+class RunPlan(BaseModel):
+    """One run. The same in the leading process and in every worker, apart from the worker's place among the others.
+
+    workers, rank: processes that send requests, and which of them this is, counted from 0.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    settings: Settings
+    run_id: str
+    run_dir: str
+    started_at: str
+    models: tuple[ModelPlan, ...]
+    user: ModelPlan | None = None
+    judges: tuple[ModelPlan, ...] = ()
+    workers: int = 1
+    rank: int = 0
+
+    @property
+    def store_path(self) -> Path:
+        return Path(self.run_dir) / "run.sqlite"
+
+    def model(self, spec: str) -> ModelPlan:
+        return next(model for model in self.models if model.spec == spec)
+
+    def most_in_flight(self, model: ModelPlan) -> int:
+        """Requests to a model that may be in flight at once, over all processes together."""
+        return min(self.settings.concurrency, model.concurrency or self.settings.concurrency)
+
+    def active_workers(self, workers: int) -> int:
+        """How many of so many workers run items: each must be allowed one request in flight at least."""
+        asked = (model for model in self.everybody if model.kind in ("remote", "local"))
+        return min([workers, *(self.most_in_flight(model) for model in asked)])
+
+    @property
+    def everybody(self) -> tuple[ModelPlan, ...]:
+        """The models of all roles."""
+        return (*self.models, *((self.user,) if self.user else ()), *self.judges)
+
+    def of_suite(self, suite: SuiteName) -> tuple[str, ...]:
+        """Specs of the evaluated models that take part in a suite."""
+        return tuple(model.spec for model in self.models if suite in model.params)
+
+    @property
+    def suites(self) -> tuple[SuiteName, ...]:
+        """The suites in which at least one model takes part."""
+        return tuple(suite for suite in self.settings.suite if self.of_suite(suite))
+
+    def left_out(self) -> list[str]:
+        """One sentence per built-in model that does not know a suite that was asked for."""
+        return [
+            f"{model.spec} is no model of {suite}, which is left out for it"
+            for model in self.models
+            for suite in self.settings.suite
+            if suite not in model.params
+        ]
+
+    def identity(self, content: Content) -> dict[str, Any]:
+        """What decides the measurements: a run with another identity is another run."""
+        settings = self.settings
+        found: dict[str, Any] = {
+            "models": [_identity(model) for model in self.models],
+            "suites": list(self.suites),
+            "seed": settings.seed,
+        }
+        if content.recording is not None:
+            found["replay"] = content.recording.hash
+        if "tempaffect" in self.suites:
+            found |= {
+                "prompting": list(settings.prompting),
+                "epochs": settings.epochs,
+                "suite_hash": content.suite.suite_hash,
+            }
+        if "spiral" in self.suites:
+            found |= {
+                "user_model": _identity(self.user) if self.user else None,
+                "judge_models": [_identity(judge) for judge in self.judges],
+                "num_turns": settings.num_turns,
+                "convos_per_prompt": settings.convos_per_prompt,
+                **content.spiral.hashes(),
+            }
+        return found
+
+
+def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], started_at: datetime) -> RunPlan:
+    """Resolve every model. Raises `ConfigError` for whatever can be known to be wrong before anything is sent."""
+    folder = content.folder
+    spiral_toml = folder / "spiral.toml"
+    user_toml = spiral_toml if spiral_toml.is_file() else None
+    models = (
+        _recorded(settings, content.recording)
+        if content.recording
+        else tuple(
+            _model_plan(spec, "evaluated", settings.suite, environ, user_toml, settings.plan) for spec in settings.model
+        )
+    )
+    if "tempaffect" in settings.suite:
+        _check_scenarios(models, content)
+    run_id = settings.run_id or run_name([model.spec for model in models], started_at)
+    if settings.share is not None:
+        # Shards that meet on one machine keep apart.
+        run_id += "-shard{}of{}".format(*settings.share)
+    report_dir = Path(settings.report_dir)
+    return RunPlan(
+        settings=settings,
+        run_id=run_id,
+        run_dir=str((report_dir if report_dir.is_absolute() else folder / report_dir) / run_id),
+        started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
+        models=models,
+        **_others(settings, environ, user_toml),
+    )
+
+
+def _recorded(settings: Settings, recording: Recording) -> tuple[ModelPlan, ...]:
+    """The recorded models: all, or those that --model names."""
+    for spec in settings.model:
+        if spec not in recording.models:
+            raise ConfigError(f"--model {spec}: not in {recording.path}, which has {', '.join(recording.models)}")
+    found = tuple(
+        ModelPlan(
+            spec=spec,
+            kind="replay",
+            model_id=spec,
+            params={suite: {} for suite in settings.suite if suite in suites},
+            concurrency=None,
+            price=None,
+            endpoint=None,
+        )
+        for spec, suites in recording.models.items()
+        if not settings.model or spec in settings.model
+    )
+    if not any(model.params for model in found):
+        raise ConfigError(f"{recording.path} holds nothing of {', '.join(settings.suite)}")
+    return tuple(model for model in found if model.params)
+
+
+def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
+    """Raise `UserError` where models cannot answer the scenarios of this run, or a recording is of others."""
+    own = content.settings.tempaffect_scenarios
+    recording = content.recording
+    if recording is not None and recording.outputs and recording.own_scenarios != (own is not None):
+        raise ConfigError(
+            f"{recording.path}: recorded on scenarios of one's own; name their file with --tempaffect-scenarios"
+            if own is None
+            else f"{recording.path}: recorded on the bundled scenarios; leave --tempaffect-scenarios out"
+        )
+    for model in models:
+        if own is not None and model.kind == "dry" and "tempaffect" in model.params:
+            # Some stand-ins quote what a file of one's own may leave out.
+            for scenario in content.suite.scenarios:
+                dry_output(model.spec.removeprefix(DRY_PREFIX), content.suite, scenario)
+
+
+def _identity(model: ModelPlan) -> dict[str, Any]:
+    return {
+        "spec": model.spec,
+        "model_id": model.model_id,
+        "params": model.params,
+        # A local server's port differs from run to run.
+        "base_url": model.endpoint.base_url if model.endpoint and model.kind == "remote" else None,
+    }
+
+
+def _others(settings: Settings, environ: Mapping[str, str], user_toml: Path | None) -> dict[str, Any]:
+    """Seeker and judges. Never silently the evaluated model: what is not named comes from the shipped defaults."""
+    if "spiral" not in settings.suite or (settings.replay and not settings.redo_judging):
+        return {}
+    defaults = read_toml(data_root() / "spiral" / "defaults.toml")
+    home = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
+    user = settings.user_model or defaults["stand_in_user" if home else "user_model"]
+    planning = settings.plan
+    judges = settings.judge_model or (defaults["stand_in_judge" if home else "judge_model"],)
+    return {
+        "user": None if settings.replay else _model_plan(user, "user", ("spiral",), environ, user_toml, planning),
+        "judges": tuple(_model_plan(judge, "judge", ("spiral",), environ, user_toml, planning) for judge in judges),
+    }
+
+
+def _model_plan(
+    spec: str,
+    role: Role,
+    suites: Sequence[SuiteName],
+    environ: Mapping[str, str],
+    user_toml: Path | None,
+    planning: bool,
+) -> ModelPlan:
+    kind: Literal["dry", "local", "remote"] = "remote"
+    model_id = spec
+    endpoint = None
+    if spec.startswith(DRY_PREFIX):
+        suites = known_suites(spec, role, suites)
+        kind = "dry"
+    elif is_local(spec):
+        kind, model_id = "local", locate(spec).name
+    elif spec.startswith(("dry", "local")) and spec.rstrip("/") in ("dry", "local"):
+        raise ConfigError(f"{OPTION_OF[role]} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
+    else:
+        try:
+            endpoint = endpoint_settings(role, environ)
+        except ConfigError:
+            # Nothing is sent, so no key is needed to learn what a run would cost.
+            if not planning:
+                raise
+        else:
+            # Checked before it is written anywhere: a mistyped address may hold a password.
+            endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
+    by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
+    parameters = next(iter(by_suite.values()))
+    return ModelPlan(
+        role=role,
+        spec=spec,
+        kind=kind,
+        model_id=model_id,
+        params={suite: dict(found.request) for suite, found in by_suite.items()},
+        concurrency=parameters.concurrency,
+        longest_string=parameters.longest_string,
+        price=parameters.price,
+        endpoint=endpoint,
+    )
+
+
+def run_name(models: Sequence[str], at: datetime) -> str:
+    """Default name of a run: UTC time and first model, fit for a folder."""
+    slug = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in models[0])
+    return f"{at.astimezone(UTC):%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
+
+
+def scenario_units(plan: RunPlan, content: Content) -> list[ScenarioUnit]:
+    """Every TempAffect unit of a run, in the order in which its items are collected."""
+    models = plan.of_suite("tempaffect")
+    if content.recording is not None:
+        modes = plan.settings.prompting
+        known = (unit for unit in content.recording.outputs if unit.scenario_id in content.suite.by_id)
+        return sorted((u for u in known if u.model in models and u.mode in modes), key=lambda u: u.id)
+    return [
+        ScenarioUnit(model, mode, scenario.id, epoch)
+        for model in models
+        for mode in plan.settings.prompting
+        for scenario in content.suite.scenarios
+        for epoch in range(plan.settings.epochs)
+    ]
+
+
+def conversation_units(plan: RunPlan, content: Content) -> list[ConversationUnit]:
+    """Every conversation of a run, in the order in which its items are collected."""
+    models = plan.of_suite("spiral")
+    if content.recording is not None:
+        return sorted((unit for unit in content.recording.conversations if unit.model in models), key=lambda u: u.id)
+    return [
+        ConversationUnit(model, opening.prompt_id, index)
+        for model in models
+        for opening in content.spiral.held
+        for index in range(plan.settings.convos_per_prompt)
+    ]
+
+
+def category_of(unit: ConversationUnit, content: Content) -> str:
+    """The category of a conversation's prompt."""
+    if content.recording is not None:
+        return content.recording.conversations[unit].category
+    return content.spiral.by_id[unit.prompt_id].category
+
+
+def twin_of(unit: ConversationUnit, content: Content) -> str:
+    """The prompt of which a conversation's prompt is the innocent twin, "" for none."""
+    if content.recording is not None:
+        return content.recording.conversations[unit].twin_of
+    return content.spiral.by_id[unit.prompt_id].twin_of or ""
+
+
+def share_of(units: Sequence[T], shard: tuple[int, int]) -> list[T]:
+    """The units of shard (k, n), k from 1: every n-th, so that families and categories spread evenly."""
+    k, n = shard
+    return list(units[k - 1 :: n])
+
+
+def versions() -> dict[str, str]:
+    """What the numbers are made with."""
+    found = {
+        "python": platform.python_version(),
+        "unicode": unicodedata.unidata_version,
+        "suite tempaffect": TEMPAFFECT_VERSION,
+        "suite spiral": SPIRAL_VERSION,
+    }
+    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,174 @@
+"""The runner: works on the units of this process and hands out their results."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, overload
+
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Message
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.run.content import Content
+from pytest_spiral.run.engine import Engine
+from pytest_spiral.run.models import Chats
+from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
+from pytest_spiral.spiral.content import Opening
+from pytest_spiral.spiral.conversation import ConversationUnit, Judge, converse, judge_again
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.store import RunStore
+from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.unit import ScenarioUnit, ask_scenario, recorded_item
+
+__all__ = ["EvaluatedModel", "Result", "Runner", "Unit"]
+
+
+Unit = ScenarioUnit | ConversationUnit
+Result = Item | Conversation
+
+
+class Runner:
+    """One per process that runs items. Nothing is sent before the first unit is submitted."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        content: Content,
+        store: RunStore,
+        environ: Mapping[str, str],
+        chats: Chats | None = None,
+    ) -> None:
+        self.plan = plan
+        self._content = content
+        self._store = store
+        self._chats = chats or Chats(plan, content, store, environ)
+        self._engine: Engine | None = None
+        self._submitted: set[Unit] = set()
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            self._engine = Engine()
+        return self._engine
+
+    @overload
+    def submit(self, unit: ScenarioUnit) -> concurrent.futures.Future[Item]: ...
+    @overload
+    def submit(self, unit: ConversationUnit) -> concurrent.futures.Future[Conversation]: ...
+    def submit(self, unit: Unit) -> concurrent.futures.Future[Any]:
+        """Start a unit in the background; known units are not started again."""
+        self._submitted.add(unit)
+        return self.engine.submit(unit, lambda: self._work(unit))
+
+    async def _work(self, unit: Unit) -> Result:
+        recording = self._content.recording
+        if recording is not None:
+            if isinstance(unit, ScenarioUnit):
+                return recorded_item(unit, self._content.suite[unit.scenario_id], recording.outputs[unit])
+            talk = recording.conversations[unit]
+            again = self.plan.settings.redo_judging
+            return await self._judged_again(talk) if again else talk
+        if isinstance(unit, ConversationUnit):
+            return await converse(unit, self._content.spiral.by_id[unit.prompt_id], self._chats.table(unit.model))
+        model = self.plan.model(unit.model)
+        scenario = self._content.suite[unit.scenario_id]
+        chat = self._chats.of(model, "tempaffect")
+        return await ask_scenario(unit, scenario, model.model_id, model.params["tempaffect"], chat)
+
+    def times(self, unit: Unit) -> tuple[float, float]:
+        """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
+        return self.engine.times(unit)
+
+    def wait(self, unit: Unit, tick: Callable[[], None] | None = None) -> Any:
+        """The unit's result, waited for and handed over: an `Item` or a `Conversation`.
+
+        Waited for again, as by a plugin for reruns, the unit goes through its stored replies again: what was measured
+        stays as it is, what an instrument failed is asked once more.
+        """
+        future: concurrent.futures.Future[Any] = self.submit(unit)
+        result = self.engine.wait(future, tick)
+        self.engine.release(unit)
+        return result
+
+    def evaluated(self, spec: str) -> EvaluatedModel:
+        """The model behind a spec, to be asked from a user's own tests."""
+        model = self.plan.model(spec)
+        suite = next(iter(model.params))
+        return EvaluatedModel(model, suite, self._chats.of(model, suite), self.engine)
+
+    def seeker(self) -> EvaluatedModel:
+        """The user model, to be asked from a user's own tests. Raises `ConfigError` for a run without conversations."""
+        if self.plan.user is None:
+            raise ConfigError("this run has no user model; run it with --suite spiral")
+        return EvaluatedModel(self.plan.user, "spiral", self._chats.of(self.plan.user, "spiral"), self.engine)
+
+    def judges(self) -> tuple[Judge, ...]:
+        """The judges. Raises `ConfigError` for a run without conversations."""
+        if not self.plan.judges:
+            raise ConfigError("this run has no judge; run it with --suite spiral")
+        return self._chats.judges()
+
+    async def converse(self, opening: Opening, turns: int | None, index: int) -> Conversation:
+        """Hold a conversation of a user's own, without judging it."""
+        model = next(iter(self.plan.of_suite("spiral")), None)
+        if model is None:
+            raise ConfigError("this run has no conversations; run it with --suite spiral")
+        table = replace(self._chats.table(model), judges=(), turns=turns or self.plan.settings.num_turns)
+        unit = ConversationUnit(model, opening.prompt_id, index)
+        return await asyncio.wrap_future(self.engine.start(converse(unit, opening, table)))
+
+    async def judge(self, conversation: Conversation) -> Conversation:
+        """The conversation with the judgements of the run's judges."""
+        self.judges()
+        return await asyncio.wrap_future(self.engine.start(self._judged_again(conversation)))
+
+    async def _judged_again(self, talk: Conversation) -> Conversation:
+        settings = self.plan.settings
+        protocol = self._content.spiral.protocol
+        return await judge_again(talk, protocol, self._chats.judges(), settings.seed, settings.retest_share)
+
+    def progress(self) -> tuple[int, int]:
+        """Units that have ended, units submitted."""
+        return self.engine.ended, len(self._submitted)
+
+    def stop(self) -> None:
+        """Cancel what is left and release connections: nothing is sent after this. Harmless when called twice."""
+        if self._engine is not None:
+            self._engine.close(self._chats.aclose)
+
+    def close(self) -> None:
+        """Stop, and release the store. Harmless when called twice."""
+        self.stop()
+        self._store.close()
+
+
+class EvaluatedModel:
+    """A model of the run for tests of one's own. Calls run in the engine's loop, whatever loop the test runs in."""
+
+    def __init__(self, plan: ModelPlan, suite: SuiteName, chat: ChatModel, engine: Engine) -> None:
+        self._plan = plan
+        self._params = plan.params[suite]
+        self._chat = chat
+        self._engine = engine
+
+    @property
+    def spec(self) -> str:
+        """What `--model` says."""
+        return self._plan.spec
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer a request of one's own making. Raises `ChatError`."""
+        return await asyncio.wrap_future(self._engine.start(self._chat.complete(request)))
+
+    async def ask(self, text: str, *, system: str | None = None, unit: str = "", sample: int = 0) -> str:
+        """The model's reply to one message, asked with the parameters of the run. Raises `ChatError`.
+
+        sample: give another number to have the same message answered anew.
+        """
+        messages = (*((Message("system", system),) if system else ()), Message("user", text))
+        request = ChatRequest(self._plan.role, self._plan.model_id, messages, self._params, None, sample, unit)
+        return (await self.complete(request)).text
+
+    async def aclose(self) -> None:
+        """Nothing: the run closes its models."""

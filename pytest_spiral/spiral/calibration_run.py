@@ -1,0 +1,315 @@
+"""Measuring a judge against labelled turns: from labels and judgements to a calibration record. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from pytest_spiral.errors import DataError
+from pytest_spiral.spiral.agreement import Agreement, strengths
+from pytest_spiral.spiral.calibration import (
+    BehaviourCalibration,
+    Calibration,
+    Estimate,
+    calibration_from_json,
+    calibration_to_json,
+    standing,
+)
+from pytest_spiral.spiral.consensus import merge_chunks
+from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn
+from pytest_spiral.spiral.raters import Meant, among_raters, with_author
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation
+from pytest_spiral.stats import (
+    Clusters,
+    Interval,
+    Tally,
+    agreement_interval,
+    corrected_rate,
+    design_effect,
+    weighted_kappa,
+    wilson,
+)
+from pytest_spiral.status import Status
+
+__all__ = ["CalibrationRun", "Pairs", "calibrated", "calibration_run_from_json", "corrected", "drift"]
+
+SCHEMA_VERSION = 2
+Predictions = Mapping[str, Mapping[str, int] | None]
+"""What a judge saw, strength by behaviour, by turn; None where it could not be read."""
+Pairs = Clusters[tuple[tuple[int, int], ...]]
+"""Per conversation pairs of a reference strength and a judged one, 0..3."""
+# Draws of an interval that decides whether a judge may decide, and of one for reading only.
+_DRAWS, _FEW_DRAWS = 500, 200
+
+
+@dataclass(frozen=True)
+class CalibrationRun:
+    """One judge or ensemble on one labelled set.
+
+    record: what gates ask; kappa there is Cohen's, on presence. strength: quadratic-weighted kappa on 0..3.
+    raters: name and kind. agreement: of the raters among themselves by behaviour, None with one rater. disagreements:
+    turns on which they differ, with every rater's labels. author: their consensus against what the author meant, by
+    reading and behaviour; empty where the source does not tell. unread: turns without a readable judgement;
+    they count as wrong. kinds: by what a turn was written to test, how many there are and on how many the judge saw a
+    behaviour that is not there. predictions: to tell drift from.
+    """
+
+    record: Calibration
+    turns: int
+    strength: Mapping[str, Estimate | None]
+    raters: Mapping[str, str]
+    agreement: Mapping[str, Agreement | None]
+    disagreements: Mapping[str, Mapping[str, Mapping[str, int]]]
+    author: Mapping[str, Mapping[str, Meant]]
+    unread: int
+    kinds: Mapping[str, tuple[int, int]]
+    predictions: Predictions
+
+    @property
+    def below(self) -> dict[str, str]:
+        """Behaviours about which the judge may not decide, and why."""
+        found = {name: standing(self.record, name) for name in self.record.behaviours}
+        return {name: reason for name, (verdict, reason) in found.items() if verdict != "calibrated"}
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as JSON values; `calibration_run_from_json` reads them back."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "record": calibration_to_json(self.record),
+            "turns": self.turns,
+            "strength": {name: None if found is None else asdict(found) for name, found in self.strength.items()},
+            "raters": dict(self.raters),
+            "agreement": {name: None if found is None else asdict(found) for name, found in self.agreement.items()},
+            "disagreements": {
+                turn: {r: dict(found) for r, found in given.items()} for turn, given in self.disagreements.items()
+            },
+            "author": {
+                author: {name: asdict(found) for name, found in given.items()} for author, given in self.author.items()
+            },
+            "unread": self.unread,
+            "kinds": {kind: {"turns": n, "false_alarms": alarms} for kind, (n, alarms) in self.kinds.items()},
+            "predictions": {turn: None if found is None else dict(found) for turn, found in self.predictions.items()},
+        }
+
+
+def calibrated(
+    labelled: LabelledSet,
+    judged: Mapping[str, Sequence[ChunkJudgement]],
+    judges: Sequence[str],
+    rubric_hash: str,
+    behaviours: Sequence[str],
+) -> CalibrationRun:
+    """Compare judgements with labels. judged: by turn, one judgement per judge; several make a consensus.
+
+    A turn without a readable judgement counts as wrong for every behaviour, whichever way it is labelled.
+    """
+    predictions = {turn.id: _seen(judged.get(turn.id, ())) for turn in labelled.turns}
+    return CalibrationRun(
+        record=Calibration(
+            tuple(sorted(judges)),
+            rubric_hash,
+            f"{labelled.name} {labelled.hash[:16]}",
+            {name: _behaviour(_pairs(labelled.turns, predictions, name)) for name in behaviours},
+        ),
+        turns=len(labelled.turns),
+        strength={name: _estimate(_pairs(labelled.turns, predictions, name), weighted_kappa) for name in behaviours},
+        raters=dict(labelled.raters),
+        agreement={name: among_raters(labelled, name) for name in behaviours},
+        disagreements={
+            turn.id: turn.labels
+            for turn in labelled.turns
+            if len({_frozen(given) for given in turn.labels.values()}) > 1
+        },
+        author={
+            author: {name: with_author(labelled, author, name) for name in behaviours} for author in labelled.authors
+        },
+        unread=sum(found is None for found in predictions.values()),
+        kinds=_kinds(labelled.turns, predictions, behaviours),
+        predictions=predictions,
+    )
+
+
+def _seen(judgements: Sequence[ChunkJudgement]) -> dict[str, int] | None:
+    if not any(judgement.status is Status.MEASURED for judgement in judgements):
+        return None
+    [merged] = merge_chunks(judgements)
+    return {behaviour: strength for (_, behaviour), strength in sorted(strengths(merged).items())}
+
+
+def _frozen(labels: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, strength) for name, strength in labels.items() if strength))
+
+
+def _pairs(turns: Sequence[LabelledTurn], predictions: Predictions, behaviour: str) -> Pairs:
+    def pair(turn: LabelledTurn) -> tuple[int, int]:
+        reference, found = turn.reference(behaviour), predictions[turn.id]
+        if found is None:
+            return reference, 0 if reference else 1
+        return reference, found.get(behaviour, 0)
+
+    return Clusters.group("conversation", ((turn.unit, pair(turn)) for turn in turns))
+
+
+def _behaviour(pairs: Pairs) -> BehaviourCalibration:
+    flat = [pair for unit in pairs.values for pair in unit]
+    positives = sum(reference > 0 for reference, _ in flat)
+    return BehaviourCalibration(
+        n=len(pairs),
+        positives=positives,
+        negatives=len(flat) - positives,
+        sensitivity=_estimate(pairs, _sensitivity),
+        specificity=_estimate(pairs, _specificity),
+        kappa=_estimate(pairs, _presence_kappa),
+    )
+
+
+def _sensitivity(pairs: Pairs) -> float | None:
+    found = [seen > 0 for unit in pairs.values for reference, seen in unit if reference]
+    return sum(found) / len(found) if found else None
+
+
+def _specificity(pairs: Pairs) -> float | None:
+    left = [not seen for unit in pairs.values for reference, seen in unit if not reference]
+    return sum(left) / len(left) if left else None
+
+
+def _presence_kappa(pairs: Pairs) -> float | None:
+    return weighted_kappa(
+        pairs.map(lambda unit: [(int(reference > 0), int(seen > 0)) for reference, seen in unit]), "none"
+    )
+
+
+def _estimate(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Estimate | None:
+    value = statistic(pairs)
+    if value is None:
+        return None
+    interval = _interval(pairs, statistic)
+    if interval is None:
+        return Estimate(value, -1.0, 1.0)
+    return Estimate(value, min(interval.low, value), max(interval.high, value))
+
+
+def _interval(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Interval | None:
+    """Wilson's for a rate over turns that stand alone; else conversations are resampled."""
+    if statistic in (_sensitivity, _specificity) and all(len(unit) == 1 for unit in pairs.values):
+        wanted = statistic is _sensitivity
+        of = [pair for unit in pairs.values for pair in unit if (pair[0] > 0) is wanted]
+        return wilson(Tally(sum((seen > 0) is wanted for _, seen in of), len(of), "conversation"))
+    draws = _FEW_DRAWS if statistic is weighted_kappa else _DRAWS
+    return agreement_interval(pairs, statistic, "calibration", resamples=draws)
+
+
+def _kinds(
+    turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: Sequence[str]
+) -> dict[str, tuple[int, int]]:
+    counts: Counter[str] = Counter()
+    alarms: Counter[str] = Counter()
+    for turn in turns:
+        found = predictions[turn.id] or {}
+        wrong = any(found.get(name, 0) and not turn.reference(name) for name in behaviours)
+        for kind in turn.about:
+            counts[kind] += 1
+            alarms[kind] += wrong
+    return {kind: (counts[kind], alarms[kind]) for kind in sorted(counts) if kind not in behaviours}
+
+
+def corrected(
+    conversations: Sequence[Conversation], record: Calibration, behaviour: str
+) -> dict[str, float | None] | None:
+    """The share of judged turns with a behaviour as the judges report it and as it is after correction for what they
+    miss and imagine on labelled turns (Rogan and Gladen 1978). None where nothing was judged.
+
+    Turns hang together: they count for as many as the design effect leaves. The corrected rate is None where the judge
+    tells too little (sensitivity + specificity below 1.2) or was not measured on it.
+    """
+    seen = Clusters.group(
+        "conversation",
+        (
+            (talk.id, [float((turn, behaviour) in strengths(chunk)) for turn in chunk.turns])
+            for talk in conversations
+            for chunk in merge_chunks(talk.judgements)
+            if chunk.status is Status.MEASURED
+        ),
+    ).map(lambda chunks: [value for chunk in chunks for value in chunk])
+    values = [value for unit in seen.values for value in unit]
+    if not values:
+        return None
+    raw = sum(values) / len(values)
+    empty = {"rate": raw, "corrected": None, "low": None, "high": None}
+    found = record.behaviours.get(behaviour)
+    if found is None or found.sensitivity is None or found.specificity is None:
+        return empty
+    n = max(1, min(len(values), round(len(values) / max(1.0, design_effect(seen) or 1.0))))
+    fixed = corrected_rate(
+        Tally(round(raw * n), n, "conversation"),
+        Tally(round(found.sensitivity.value * found.positives), found.positives, "conversation"),
+        Tally(round(found.specificity.value * found.negatives), found.negatives, "conversation"),
+    )
+    if fixed is None:
+        return empty
+    theta, interval = fixed
+    return {"rate": raw, "corrected": theta, "low": interval.low, "high": interval.high}
+
+
+def drift(before: CalibrationRun, now: CalibrationRun) -> dict[str, Any]:
+    """What has changed since the last calibration of the same judges on the same labels under the same rubric.
+
+    changed: share of turns and behaviours whose presence is another one, 0..1. kappa: change by behaviour. drifted:
+    behaviours whose old agreement lies outside the new interval. comparable: False where judges, labels or rubric
+    differ; then nothing else is said.
+    """
+    one, two = before.record, now.record
+    same = (one.judges, one.rubric_hash, one.labels) == (two.judges, two.rubric_hash, two.labels)
+    if not same:
+        return {"comparable": False, "changed": None, "kappa": {}, "drifted": []}
+    cells = changed = 0
+    for turn, found in now.predictions.items():
+        old = before.predictions.get(turn)
+        for name in two.behaviours:
+            cells += 1
+            changed += bool((old or {}).get(name)) != bool((found or {}).get(name)) or (old is None) != (found is None)
+    kappas = {
+        name: (old_one.kappa, new.kappa)
+        for name, new in two.behaviours.items()
+        if (old_one := one.behaviours.get(name)) and old_one.kappa and new.kappa
+    }
+    return {
+        "comparable": True,
+        "changed": changed / cells if cells else None,
+        "kappa": {name: new.value - old.value for name, (old, new) in kappas.items()},
+        "drifted": [name for name, (old, new) in kappas.items() if not new.low <= old.value <= new.high],
+    }
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def calibration_run_from_json(value: Any, where: str) -> CalibrationRun:
+    """Read what `to_json` wrote. Raises `DataError` naming `where` and the key."""
+    try:
+        if value["schema_version"] != SCHEMA_VERSION:
+            raise DataError(
+                f"{where}: schema_version: {SCHEMA_VERSION} is wanted; delete the file, nothing compares with it"
+            )
+        return CalibrationRun(
+            record=calibration_from_json(value["record"]),
+            turns=int(value["turns"]),
+            strength={name: None if row is None else Estimate(**row) for name, row in value["strength"].items()},
+            raters=dict(value["raters"]),
+            agreement=_adapter(Mapping[str, Agreement | None]).validate_python(value["agreement"]),
+            disagreements=dict(value["disagreements"]),
+            author=_adapter(Mapping[str, Mapping[str, Meant]]).validate_python(value["author"]),
+            unread=int(value["unread"]),
+            kinds={kind: (row["turns"], row["false_alarms"]) for kind, row in value["kinds"].items()},
+            predictions=dict(value["predictions"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise DataError(f"{where}: no calibration of this version ({type(error).__name__} {said})") from None

@@ -1,0 +1,158 @@
+"""The hard limit on cost: never overspent, whatever turns out how, over processes and sessions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_spiral.chat import ChatRequest, Message, Usage
+from pytest_spiral.errors import ChatError
+from pytest_spiral.models.budget import Budget, Ledger, worst_case
+from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, Secret
+from pytest_spiral.models.openai_compatible import OpenAICompatible
+from pytest_spiral.models.parameters import Price
+from tests.fakes.openai_server import Fault, Reply
+
+# One prompt token or one completion token is one dollar.
+PRICE = Price(input=1_000_000, output=1_000_000)
+REQUEST = ChatRequest("evaluated", "m", (Message("user", "hi"),), {"max_tokens": 5})
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    """The accounts of an empty run."""
+    made = Ledger(tmp_path / "run.sqlite")
+    made.begin(0.0)
+    yield made
+    made.close()
+
+
+def budget(ledger, limit):
+    return Budget(ledger, limit, {("evaluated", "m"): PRICE})
+
+
+def client(server, ledger, limit):
+    endpoint = Endpoint("evaluated", server.base_url, Secret(), retry=RetryPolicy(first_wait=0.001, max_wait=0.002))
+    return OpenAICompatible(endpoint, budget=budget(ledger, limit))
+
+
+def test_the_worst_case_is_every_byte_a_token_and_the_reply_full():
+    """The dearer of cached and fresh prompt tokens counts."""
+    assert worst_case(Price(input=2, output=8, cached_input=1), REQUEST, 1000) == (1000 * 2 + 5 * 8) / 1_000_000
+    assert worst_case(Price(input=1, output=0, cached_input=3), REQUEST, 1000) == 3000 / 1_000_000
+
+
+def test_a_call_waits_for_others_to_turn_out_cheaper(ledger):
+    """Room for one worst case at a time is room for many calls one after another, and the last cent is usable."""
+    accounts = budget(ledger, 25.0)
+    spent = []
+
+    async def call():
+        async with accounts.charge(REQUEST, 10) as charge:
+            await asyncio.sleep(0)
+            charge.answered(Usage(1, 0, 1))
+            spent.append(ledger.totals()[0])
+
+    async def all_of_them():
+        return await asyncio.gather(*(call() for _ in range(20)), return_exceptions=True)
+
+    results = asyncio.run(all_of_them())
+
+    # 5 calls may follow at 15 reserved each: at 10 spent one more fits exactly, at 12 none does.
+    assert sum(result is None for result in results) == 6
+    assert {error.kind for error in results if error is not None} == {"budget"}
+    assert ledger.totals() == (12.0, 0.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 5), st.booleans()), max_size=30), st.integers(1, 200))
+def test_the_limit_holds(outcomes, limit):
+    """Whatever calls turn out to cost, and however many are lost, the sum stays within the limit."""
+    ledger = Ledger(":memory:")
+    ledger.begin(0.0)
+    accounts = budget(ledger, float(limit))
+
+    async def call(prompt, completion, lost):
+        async with accounts.charge(REQUEST, 10) as charge:
+            await asyncio.sleep(0)
+            assert sum(ledger.totals()) <= limit
+            charge.vanished() if lost else charge.answered(Usage(prompt, 0, completion))
+
+    async def everything():
+        await asyncio.gather(*(call(*outcome) for outcome in outcomes), return_exceptions=True)
+
+    asyncio.run(everything())
+
+    assert sum(ledger.totals()) <= limit
+    ledger.close()
+
+
+def test_what_a_dead_process_had_in_flight_counts_at_its_worst(tmp_path):
+    """Its reservation stays, also for the next session; replies from before accounts were kept count as well."""
+    path = tmp_path / "run.sqlite"
+    dead = Ledger(path)
+    dead.begin(3.0)
+    assert dead.reserve(15.0, 100.0)
+
+    resumed = Ledger(path)
+    resumed.begin(3.0)
+
+    assert resumed.totals() == (3.0, 15.0)
+    assert not resumed.reserve(15.0, 32.9)
+    assert resumed.reserve(15.0, 33.0)
+
+
+def test_two_processes_cannot_take_the_same_dollar(tmp_path):
+    """Both see what the other has set aside."""
+    path = tmp_path / "run.sqlite"
+    one, other = Ledger(path), Ledger(path)
+
+    assert one.reserve(15.0, 20.0)
+    assert not other.reserve(15.0, 20.0)
+    one.settle(15.0, spent=2.0)
+    assert other.reserve(15.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "charged"),
+    [
+        (Reply(usage={"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}), (15.0, 0.0)),
+        (Reply(usage=None), (0.0, "worst")),
+        (Fault.status_code(400), (0.0, 0.0)),
+        (Fault.reset(), (0.0, "worst")),
+    ],
+    ids=["counted", "uncounted", "refused", "lost"],
+)
+@pytest.mark.asyncio
+async def test_what_an_attempt_is_charged(serve, ledger, answer, charged):
+    """What the endpoint counted; nothing for a refusal; the worst case where nobody can tell."""
+    server = serve(lambda body, n: answer)
+    model = client(server, ledger, 10_000.0)
+
+    try:
+        await model.complete(REQUEST)
+    except ChatError as error:
+        attempts = error.attempts
+    else:
+        attempts = 1
+    await model.aclose()
+
+    worst = attempts * worst_case(PRICE, REQUEST, len(server.requests[0].raw))
+    assert ledger.totals() == tuple(worst if part == "worst" else part for part in charged)
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_sent_beyond_the_limit(serve, ledger):
+    """Refused before it is sent, with the remedy; and from then on everything is."""
+    server = serve()
+    model = client(server, ledger, 1.0)
+
+    for _ in range(2):
+        with pytest.raises(ChatError, match=r"budget of 1 USD is used up.*higher --max-cost") as caught:
+            await model.complete(REQUEST)
+        assert caught.value.kind == "budget"
+    await model.aclose()
+
+    assert server.requests == []

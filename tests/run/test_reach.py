@@ -1,0 +1,73 @@
+"""Reaching the models of a run before anything is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from pytest_spiral.session import lead as lead_module
+
+from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.plugin.options import OPTIONS
+from pytest_spiral.run.content import load_content
+from pytest_spiral.run.controller import Lead
+from pytest_spiral.run.plan import make_plan
+from pytest_spiral.run.settings import make_settings
+
+URL = "http://127.0.0.1:9"
+ENVIRON = {f"{role}_BASE_URL": URL for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE")}
+
+
+@pytest.fixture
+def lead(tmp_path):
+    """A prepared run of three remote models."""
+    defaults = {o.key: list(o.default or ()) if o.kind == "many" else o.default for o in OPTIONS}
+    chosen = {"model": ["m"], "user_model": "u", "judge_model": ["j"], "suite": ["spiral"], "run_id": "r"}
+    settings = make_settings({**defaults, **chosen})
+    content = load_content(settings, tmp_path)
+    lead = Lead(make_plan(settings, content, ENVIRON, datetime.now(UTC)), content, ENVIRON)
+    lead.prepare()
+    yield lead
+    lead.close()
+
+
+def test_all_are_reached_at_once(lead, monkeypatch):
+    """Whoever is far away keeps nobody waiting: each answers only when all have been asked."""
+    asked = []
+
+    async def probe(endpoint, model):
+        asked.append(model)
+        async with asyncio.timeout(10):
+            while len(asked) < 3:
+                await asyncio.sleep(0.001)
+
+    monkeypatch.setattr(lead_module, "probe", probe)
+    lead.reach()
+
+    assert sorted(asked) == ["j", "m", "u"]
+
+
+def test_of_several_that_fail_the_first_is_told(lead, monkeypatch):
+    """Whichever fails sooner, the message is the same."""
+
+    async def probe(endpoint, model):
+        await asyncio.sleep(0.02 if model == "m" else 0)
+        raise ChatError("unreachable", f"{model} is not there")
+
+    monkeypatch.setattr(lead_module, "probe", probe)
+
+    with pytest.raises(ConfigError, match=r"^--model m: m is not there$"):
+        lead.reach()
+
+
+def test_a_fault_of_ours_stays_what_it_is(lead, monkeypatch):
+    """Nothing but a model that cannot be reached reads like one."""
+
+    async def probe(endpoint, model):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(lead_module, "probe", probe)
+
+    with pytest.raises(ZeroDivisionError):
+        lead.reach()
