@@ -7,7 +7,7 @@ BENCH_ARGS ?= $(if $(filter local/%,$(MODEL)),--suite=tempaffect)
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: bench test browser lint clean audit
+.PHONY: bench sample test browser lint docs clean audit
 
 bench: $(VENV)/.bench
 ifneq (,$(filter local/%,$(MODEL)))
@@ -16,6 +16,10 @@ endif
 bench:
 	@$(if $(filter local/%,$(MODEL)),$(BIN)/pytest-spiral fetch-model $(MODEL),true)
 	$(BIN)/pytest --model=$(MODEL) $(BENCH_ARGS)
+
+# An example report of both suites, made by built-in models.
+sample: $(VENV)/.bench
+	$(BIN)/pytest --model=dry/perfect --num-turns=3 --run-id=sample
 
 test: $(VENV)/.test browser
 	$(BIN)/pytest-spiral fetch-model local/smollm2-135m
