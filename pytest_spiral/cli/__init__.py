@@ -331,12 +331,13 @@ def _calibrate(options: argparse.Namespace) -> int:
 
     from pytest_spiral.errors import ConfigError
     from pytest_spiral.evaluate.judges import calibration_lines
+    from pytest_spiral.models.environment import load_environment
     from pytest_spiral.plugin.options import OPTIONS
     from pytest_spiral.run.calibrate import calibrate
     from pytest_spiral.run.content import load_content
     from pytest_spiral.run.controller import Lead
     from pytest_spiral.run.plan import make_plan
-    from pytest_spiral.run.settings import load_environment, make_settings
+    from pytest_spiral.run.settings import make_settings
     from pytest_spiral.spiral.labels import load_labels, sheet
     from pytest_spiral.spiral.protocol import load_protocol
 

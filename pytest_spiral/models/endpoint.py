@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.run.settings import ENV_PREFIXES
+from pytest_spiral.models.environment import ENV_PREFIXES
 
 __all__ = ["Endpoint", "RetryPolicy", "Secret", "clean", "env_name", "normalise_base_url"]
 

@@ -74,9 +74,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     if not options["model"] and not options["replay"]:
         return
-    from pytest_spiral.run.garbage import search_rarely
-
-    config.add_cleanup(search_rarely())
     from pytest_spiral.plugin.role import take_role
 
     config.stash[ROLE] = take_role(config, options)

@@ -29,7 +29,6 @@ from pytest_spiral.report.usage import plan_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run.content import load_content
 from pytest_spiral.run.controller import Lead
-from pytest_spiral.run.garbage import leave_out
 from pytest_spiral.run.gates import parse_gates
 from pytest_spiral.run.plan import RunPlan, make_plan, share_of
 from pytest_spiral.run.remote_workers import unpack
@@ -144,7 +143,6 @@ class LeadRole(Role):
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
         self.prepared = True
-        leave_out()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:

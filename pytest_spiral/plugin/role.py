@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from pytest_spiral.errors import StoreError
+from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin.items import ConversationResult, InstrumentFailure, ScenarioResult, suite_modules
 from pytest_spiral.plugin.junit import item_properties
 from pytest_spiral.report.terminal import plain
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan, category_of, conversation_units, scenario_units, share_of
 from pytest_spiral.run.runner import EvaluatedModel, Runner, Unit
-from pytest_spiral.run.settings import Settings, load_environment
+from pytest_spiral.run.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, conversation_to_json
 from pytest_spiral.status import Status

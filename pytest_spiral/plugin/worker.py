@@ -13,7 +13,6 @@ from pytest_spiral.errors import UserError
 from pytest_spiral.plugin.role import PROGRESS, Role
 from pytest_spiral.plugin.scheduler import Share
 from pytest_spiral.run.content import load_content
-from pytest_spiral.run.models import load_client
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.run.remote_workers import AwayStore
 from pytest_spiral.run.runner import Runner
@@ -54,11 +53,6 @@ class WorkerRole(Role):
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
         return self._away
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_finish(self) -> None:
-        """Be ready before the lead is told what was collected: it hands out items when all workers are."""
-        load_client(self.plan)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:

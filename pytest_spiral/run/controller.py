@@ -23,6 +23,7 @@ from pytest_spiral.evaluate.spiral import SpiralContext
 from pytest_spiral.gates import Gate
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.endpoint import Secret
+from pytest_spiral.models.environment import EndpointSettings
 from pytest_spiral.models.limiter import start
 from pytest_spiral.models.local import LocalServer, locate
 from pytest_spiral.models.openai_compatible import OpenAICompatible, Probe, probe
@@ -31,7 +32,6 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import paid_prices, usage_by_role
 from pytest_spiral.run.models import endpoint_of, pace_name
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan, category_of, conversation_units, twin_of, versions
-from pytest_spiral.run.settings import EndpointSettings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 
 from pytest_spiral.chat import ChatModel, Message
 from pytest_spiral.models.budget import Budget, Ledger
@@ -24,7 +22,7 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Retest
 from pytest_spiral.store import RunStore, StoredChat
 
-__all__ = ["Chats", "LexicalJudge", "endpoint_of", "load_client", "open_budget", "pace_name"]
+__all__ = ["Chats", "LexicalJudge", "endpoint_of", "open_budget", "pace_name"]
 
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
@@ -46,14 +44,6 @@ def pace_name(model: ModelPlan) -> str:
     """Under which name the limit of a model that is reached over HTTP is agreed upon."""
     assert model.endpoint is not None
     return model.endpoint.base_url if model.concurrency is None else f"{model.endpoint.base_url} {model.model_id}"
-
-
-def load_client(plan: RunPlan) -> None:
-    """Import what models over HTTP need, which takes half a second: for whoever has to wait anyway."""
-    if any(model.endpoint for model in plan.everybody):
-        # What is missing is told by whoever needs it.
-        with suppress(ImportError):
-            import_module("openai")
 
 
 class Chats:

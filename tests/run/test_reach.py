@@ -6,10 +6,10 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from pytest_spiral.session import lead as lead_module
 
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.plugin.options import OPTIONS
+from pytest_spiral.run import controller as lead_module
 from pytest_spiral.run.content import load_content
 from pytest_spiral.run.controller import Lead
 from pytest_spiral.run.plan import make_plan
