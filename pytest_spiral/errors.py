@@ -10,16 +10,15 @@ SpiralError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pytest_spiral.status import Status
+from pytest_spiral.status import ReasonCode, Status
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 __all__ = [
     "ChatError",
-    "ChatErrorKind",
     "ConfigError",
     "DataError",
     "SpiralError",
@@ -61,42 +60,22 @@ def first_fault(error: ValidationError, whole: str = "file") -> str:
     return f"{key}: {message}"
 
 
-ChatErrorKind = Literal[
-    "unreachable",  # refused, DNS, reset, TLS
-    "timeout",  # the per-call deadline ran out
-    "rate_limited",  # 429 after all retries
-    "quota",  # 429 insufficient_quota or 402: no retry can help
-    "auth",  # 401, 403
-    "bad_request",  # 400, 404, 405, 413, 422: the request itself is refused
-    "server_error",  # 5xx after all retries
-    "bad_response",  # a 200 that is no chat completion (HTML, broken JSON, no choices)
-    "closed",  # the run is being stopped
-    "budget",  # it might cost more than --max-cost leaves; nothing was sent
-]
-
-
 class ChatError(SpiralError):
     """A model call that failed for good.
 
-    kind: class of failure, see `ChatErrorKind`.
-    attempts: HTTP requests made, retries included.
-    status: HTTP status of the last answer, None where none arrived.
+    Attributes:
+        code: Why it failed.
+        attempts: HTTP requests made, retries included.
+        http_status: HTTP status of the last answer, None where none arrived.
     """
 
-    def __init__(self, kind: ChatErrorKind, message: str, *, attempts: int = 1, status: int | None = None) -> None:
+    def __init__(self, code: ReasonCode, message: str, *, attempts: int = 1, http_status: int | None = None) -> None:
         super().__init__(message)
-        self.kind: ChatErrorKind = kind
+        self.code = code
         self.attempts = attempts
-        self.status = status
+        self.http_status = http_status
 
     @property
-    def leaves(self) -> Status:
-        """What becomes of the unit that needed the call."""
-        return Status.NOT_RUN if self.kind == "budget" else Status.INSTRUMENT_FAILED
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_chat_error, (self.kind, str(self), self.attempts, self.status))
-
-
-def _rebuild_chat_error(kind: ChatErrorKind, message: str, attempts: int, status: int | None) -> ChatError:
-    return ChatError(kind, message, attempts=attempts, status=status)
+    def unit_status(self) -> Status:
+        """State of the scenario or conversation that needed the call."""
+        return Status.NOT_RUN if self.code is ReasonCode.BUDGET else Status.INSTRUMENT_FAILED

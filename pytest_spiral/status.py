@@ -28,7 +28,7 @@ class ReasonCode(StrEnum):
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str) -> ReasonCode:
+    def __new__(cls, value: str, meaning: str = "") -> ReasonCode:
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning

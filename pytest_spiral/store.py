@@ -364,7 +364,7 @@ class RunStore:
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
         """Keep a failed call, for the accounts; it is asked for again on resume. Raises `StoreError`."""
         key = bytes.fromhex(request.key)
-        row = (key, request.role, request.model, request.unit, error.kind, str(error), error.attempts, time.time())
+        row = (key, request.role, request.model, request.unit, error.code, str(error), error.attempts, time.time())
         with self._writing():
             self._connection.execute(
                 "INSERT INTO failure (key, role, model, unit, kind, message, attempts, at) "

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pytest_spiral.chat import ChatReply, ChatRequest, Message, Schema, Usage, digest
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.models.limiter import Pace
+from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore, StoredChat
 
 CONFIG = {"models": ["a"], "seed": 1}
@@ -144,7 +145,7 @@ def test_hostile_text_survives(store):
 
 def test_failures_are_kept_and_asked_again(store):
     """A failed call is on record, and is no reply."""
-    chat = StoredChat(Counting(ChatError("timeout", "too slow", attempts=3)), store)
+    chat = StoredChat(Counting(ChatError(ReasonCode.TIMEOUT, "too slow", attempts=3)), store)
 
     with pytest.raises(ChatError):
         asyncio.run(chat.complete(request()))

@@ -20,6 +20,7 @@ from pathlib import Path
 from pytest_spiral.chat import ChatRequest, Role, Usage
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.models.parameters import LIMITS, Price
+from pytest_spiral.status import ReasonCode
 
 __all__ = ["Budget", "Charge", "Ledger", "worst_case"]
 
@@ -197,7 +198,7 @@ class Budget:
             with suppress(TimeoutError):
                 await asyncio.wait_for(event.wait(), _LOOK_AGAIN_SECONDS)
         assert self._refused is not None
-        raise ChatError("budget", self._refused, attempts=0)
+        raise ChatError(ReasonCode.BUDGET, self._refused, attempts=0)
 
     def _event(self) -> asyncio.Event:
         if self._settled is None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_spiral.errors import ChatErrorKind
 from pytest_spiral.models.completion import ErrorBody, read_error
 from pytest_spiral.models.endpoint import Endpoint, env_name
+from pytest_spiral.status import ReasonCode
 
 if TYPE_CHECKING:
     import httpx2
@@ -52,7 +52,7 @@ class AttemptError(Exception):
 
     def __init__(
         self,
-        kind: ChatErrorKind,
+        code: ReasonCode,
         says: str,
         *,
         status: int | None = None,
@@ -62,7 +62,7 @@ class AttemptError(Exception):
         billed: bool = False,
     ) -> None:
         super().__init__(says)
-        self.kind: ChatErrorKind = kind
+        self.code = code
         self.says = says
         self.status = status
         self.again = again
@@ -95,7 +95,7 @@ class Connection:
             else:
                 return
             remedy = "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, and that openai[aiohttp] is installed"
-            raise AttemptError("unreachable", says, remedy=remedy)
+            raise AttemptError(ReasonCode.UNREACHABLE, says, remedy=remedy)
 
     async def send(self, method: str, path: str, content: bytes | None = None) -> Answer:
         """The answer with a status below 300. Raises `AttemptError`."""
@@ -106,10 +106,10 @@ class Connection:
                 answer = await self._exchange(method, path, content)
         except TimeoutError:
             says = f"no answer within {self.endpoint.attempt_timeout:g} s"
-            failed = AttemptError("timeout", says, again=True, billed=True)
+            failed = AttemptError(ReasonCode.TIMEOUT, says, again=True, billed=True)
         except _TooLargeError:
             says = f"an answer of more than {self.endpoint.max_body} bytes"
-            failed = AttemptError("bad_response", says, again=True, billed=True)
+            failed = AttemptError(ReasonCode.BAD_RESPONSE, says, again=True, billed=True)
         except Exception as error:  # whatever three HTTP layers raise, and it may hold the key
             failed = self._unreachable(error)
         # Raised out here, so that no exception holding the request's headers is chained to it.
@@ -167,16 +167,18 @@ class Connection:
         key, url = env_name(role, "API_KEY"), env_name(role, "BASE_URL")
         if status in (401, 403):
             had = "check the key in" if self.endpoint.api_key else "no key was sent: set"
-            return AttemptError("auth", says, status=status, remedy=f"{had} {key}")
+            return AttemptError(ReasonCode.AUTH, says, status=status, remedy=f"{had} {key}")
         if status == 402 or (status == 429 and _is_quota(error)):
-            return AttemptError("quota", says, status=status, remedy=f"add credit for the account of {key}")
+            return AttemptError(ReasonCode.QUOTA, says, status=status, remedy=f"add credit for the account of {key}")
         wait = _retry_after(headers)
         if status == 429:
             remedy = "lower --concurrency or raise the account's rate limit"
-            return AttemptError("rate_limited", says, status=status, again=True, retry_after=wait, remedy=remedy)
+            return AttemptError(
+                ReasonCode.RATE_LIMITED, says, status=status, again=True, retry_after=wait, remedy=remedy
+            )
         if status >= 500 or status in (408, 409):
-            kind: ChatErrorKind = "timeout" if status == 408 else "server_error"
-            return AttemptError(kind, says, status=status, again=True, retry_after=wait)
+            code = ReasonCode.TIMEOUT if status == 408 else ReasonCode.SERVER_ERROR
+            return AttemptError(code, says, status=status, again=True, retry_after=wait)
         if status in (400, 422) and _names_schema(error):
             remedy = (
                 "this endpoint does not take strict JSON schemas (response_format json_schema); "
@@ -191,7 +193,7 @@ class Connection:
             remedy = f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
         else:
             remedy = "check the model's parameters in spiral.toml"
-        return AttemptError("bad_request", says, status=status, remedy=remedy)
+        return AttemptError(ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy)
 
     def _unreachable(self, error: Exception) -> AttemptError:
         remedy = f"check {env_name(self.endpoint.role, 'BASE_URL')} and that the server is running"
@@ -199,24 +201,26 @@ class Connection:
         for cause in chain:
             name = type(cause).__name__
             if isinstance(cause, ssl.SSLError) or "Certificate" in name or "SSL" in name:
-                return AttemptError("unreachable", f"TLS failed ({self.endpoint.clean(str(cause))})", remedy=remedy)
+                return AttemptError(
+                    ReasonCode.UNREACHABLE, f"TLS failed ({self.endpoint.clean(str(cause))})", remedy=remedy
+                )
             if "DNS" in name:
-                return AttemptError("unreachable", "host name not found", again=True, remedy=remedy)
+                return AttemptError(ReasonCode.UNREACHABLE, "host name not found", again=True, remedy=remedy)
             if isinstance(cause, ConnectionRefusedError):
-                return AttemptError("unreachable", "connection refused", again=True, remedy=remedy)
+                return AttemptError(ReasonCode.UNREACHABLE, "connection refused", again=True, remedy=remedy)
         for cause in chain:
             name = type(cause).__name__
             if isinstance(cause, ConnectionResetError | BrokenPipeError) or "Disconnected" in name or "Payload" in name:
                 says = "connection lost before the answer was complete"
-                return AttemptError("unreachable", says, again=True, billed=True)
+                return AttemptError(ReasonCode.UNREACHABLE, says, again=True, billed=True)
             if isinstance(cause, TimeoutError):
                 return AttemptError(
-                    "timeout", f"no connection within {_CONNECT_TIMEOUT:g} s", again=True, remedy=remedy
+                    ReasonCode.TIMEOUT, f"no connection within {_CONNECT_TIMEOUT:g} s", again=True, remedy=remedy
                 )
         root = chain[-1]
         says = f"{type(root).__name__}: {root}" if str(root) else type(root).__name__
         known = isinstance(root, OSError) or type(error).__name__ in ("APIConnectionError", "APITimeoutError")
-        return AttemptError("unreachable", self.endpoint.clean(says), again=known, remedy=remedy, billed=True)
+        return AttemptError(ReasonCode.UNREACHABLE, self.endpoint.clean(says), again=known, remedy=remedy, billed=True)
 
 
 def _lower(headers: httpx2.Headers) -> dict[str, str]:

@@ -24,6 +24,7 @@ from pytest_spiral.models.completion import Completion, MalformedError, RefusedI
 from pytest_spiral.models.connection import Answer, AttemptError, Connection
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, env_name
 from pytest_spiral.models.limiter import Limiter, Slot
+from pytest_spiral.status import ReasonCode
 
 __all__ = ["OpenAICompatible", "Probe", "probe"]
 
@@ -118,7 +119,7 @@ class OpenAICompatible:
 
     async def _attempt(self, content: bytes, call: _Call, slot: Slot | None, charge: Charge | None) -> ChatReply:
         if self._closed:
-            raise AttemptError("closed", "the client is closed")
+            raise AttemptError(ReasonCode.CLOSED, "the client is closed")
         self._connection.open()
         call.attempts += 1
         started = time.perf_counter()
@@ -126,12 +127,12 @@ class OpenAICompatible:
             answer = await self._connection.send("POST", "/chat/completions", content)
             completion = self._read(answer)
         except AttemptError as failed:
-            if slot is not None and failed.status in (429, 529) and failed.kind != "quota":
+            if slot is not None and failed.status in (429, 529) and failed.code != ReasonCode.QUOTA:
                 slot.throttled()
             if charge is not None and failed.billed:
                 charge.vanished()
             if self._closed:
-                raise AttemptError("closed", "the client was closed during the request") from None
+                raise AttemptError(ReasonCode.CLOSED, "the client was closed during the request") from None
             raise
         if slot is not None:
             slot.succeeded()
@@ -153,7 +154,7 @@ class OpenAICompatible:
             return read_completion(answer.body, answer.content_type)
         except MalformedError as error:
             failed = AttemptError(
-                "bad_response",
+                ReasonCode.BAD_RESPONSE,
                 f"HTTP {answer.status} with {error}",
                 status=answer.status,
                 again=True,
@@ -166,21 +167,21 @@ class OpenAICompatible:
                 failed = self._connection.refused(error.status, said, answer.headers)
             else:
                 says = f"HTTP {answer.status} with an error in it ({self.endpoint.clean(said.message)})"
-                failed = AttemptError("bad_response", says, status=answer.status, again=True)
+                failed = AttemptError(ReasonCode.BAD_RESPONSE, says, status=answer.status, again=True)
         raise failed
 
     def _error(self, call: _Call) -> ChatError:
         last, attempts = call.last, call.attempts
         after = f" after {attempts} attempts" if attempts > 1 else ""
-        if call.out_of_time and (last is None or last.kind != "rate_limited"):
+        if call.out_of_time and (last is None or last.code != ReasonCode.RATE_LIMITED):
             before = f", before that: {last.says}" if last else ""
             says = f"no answer within {self.endpoint.timeout:g} s{after}{before}"
-            return ChatError("timeout", f"{self.endpoint.host}: {says}", attempts=max(attempts, 1))
+            return ChatError(ReasonCode.TIMEOUT, f"{self.endpoint.host}: {says}", attempts=max(attempts, 1))
         assert last is not None
         wait = f", it asks to wait {last.retry_after:.0f} s" if last.retry_after else ""
         remedy = f": {last.remedy}" if last.remedy else ""
         message = f"{self.endpoint.host}: {last.says}{after}{wait}{remedy}"
-        return ChatError(last.kind, message, attempts=attempts, status=last.status)
+        return ChatError(last.code, message, attempts=attempts, http_status=last.status)
 
 
 class _Call:
@@ -210,14 +211,14 @@ class _Call:
         if not isinstance(error, AttemptError):
             return False
         self.last = error
-        self._counts[error.kind] += 1
+        self._counts[error.code] += 1
         return error.again
 
     def _spent(self) -> bool:
-        limited, policy = self._counts["rate_limited"], self._policy
+        limited, policy = self._counts[ReasonCode.RATE_LIMITED], self._policy
         return (
             limited >= policy.max_rate_limited
-            or self._counts["bad_response"] >= policy.max_bad_responses
+            or self._counts[ReasonCode.BAD_RESPONSE] >= policy.max_bad_responses
             or self._counts.total() - limited >= policy.max_attempts
         )
 
@@ -282,15 +283,17 @@ async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Pro
         failed = error
     except TimeoutError:
         failed = AttemptError(
-            "timeout",
+            ReasonCode.TIMEOUT,
             f"no answer within {timeout:g} s",
             remedy=f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running",
         )
     finally:
         await connection.close()
-    if failed.kind == "auth" or (failed.status is None and failed.kind in ("unreachable", "timeout")):
+    if failed.code == ReasonCode.AUTH or (
+        failed.status is None and failed.code in (ReasonCode.UNREACHABLE, ReasonCode.TIMEOUT)
+    ):
         remedy = f": {failed.remedy}" if failed.remedy else ""
-        raise ChatError(failed.kind, f"{endpoint.host}: {failed.says}{remedy}", status=failed.status)
+        raise ChatError(failed.code, f"{endpoint.host}: {failed.says}{remedy}", http_status=failed.status)
     return Probe(failed.status or 200, None)
 
 

@@ -34,7 +34,7 @@ from pytest_spiral.run.models import endpoint_of, pace_name
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan, category_of, conversation_units, twin_of, versions
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.status import Status
+from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.store import RunStore, StoredChat
 from pytest_spiral.tempaffect.card import CardContext
 from pytest_spiral.tempaffect.records import Item, Mode
@@ -328,7 +328,7 @@ def _unreachable(model: ModelPlan, error: BaseException) -> BaseException:
     """What to tell the user about a model; what is no `ChatError` is a fault of ours, and stays what it is."""
     if not isinstance(error, ChatError):
         return error
-    advice = "; or leave schema mode out with --prompting raw" if error.kind == "bad_request" else ""
+    advice = "; or leave schema mode out with --prompting raw" if error.code == ReasonCode.BAD_REQUEST else ""
     return ConfigError(f"{OPTION_OF[model.role]} {model.spec}: {error}{advice}")
 
 

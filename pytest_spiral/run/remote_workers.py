@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
 from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore
 
 __all__ = ["AwayStore", "baggage", "unpack"]
@@ -89,7 +90,7 @@ class AwayStore(RunStore):
             return [place(form), messages, request.sample, request.unit]
 
         replies = [[packed(request), [place(reply.text), *_reply_row(reply)[1:]]] for request, reply in answered]
-        failures = [[packed(request), [e.kind, str(e), e.attempts, e.status]] for request, e in failed]
+        failures = [[packed(request), [e.code.value, str(e), e.attempts, e.http_status]] for request, e in failed]
         return json.dumps({"replies": replies, "failures": failures, "texts": list(texts)})
 
 
@@ -105,8 +106,10 @@ def unpack(text: str, store: RunStore) -> None:
         return ChatRequest(role, model, spoken, params, schema, sample, unit)
 
     store.add_all([(request(asked), _reply_of([texts[row[0]], *row[1:]])) for asked, row in sent["replies"]])
-    for asked, (kind, message, attempts, status) in sent["failures"]:
-        store.add_failure(request(asked), ChatError(kind, message, attempts=attempts, status=status))
+    for asked, (code, message, attempts, http_status) in sent["failures"]:
+        store.add_failure(
+            request(asked), ChatError(ReasonCode(code), message, attempts=attempts, http_status=http_status)
+        )
 
 
 def _reply_row(reply: ChatReply) -> list[Any]:

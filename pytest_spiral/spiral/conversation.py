@@ -27,7 +27,7 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudg
 from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.simulator import NO_MESSAGE, Watch, load_limits
 from pytest_spiral.spiral.suspicion import without_suspicions
-from pytest_spiral.status import Status
+from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.store import StoredChat
 from pytest_spiral.text import whole_characters
 
@@ -215,7 +215,7 @@ class ModelJudge:
             try:
                 reply = await self.speaker.say(request)
             except ChatError as error:
-                return Rejected(error.kind, str(error)), ""
+                return Rejected(error.code, str(error)), ""
             found = parse(reply)
             if not isinstance(found, Rejected):
                 return found, reply.text
@@ -230,7 +230,7 @@ class ModelJudge:
                 if known:
                     # It may be the spoiled reply itself that cannot be sent back; another sample gets round it.
                     continue
-                return Rejected(error.kind, str(error)), ""
+                return Rejected(error.code, str(error)), ""
             found = parse(reply)
             if not isinstance(found, Rejected) or not (known and repaired):
                 return found, reply.text
@@ -238,7 +238,7 @@ class ModelJudge:
 
 
 def _status(rejected: Rejected) -> Status:
-    return Status.NOT_RUN if rejected.code == "budget" else Status.INSTRUMENT_FAILED
+    return Status.NOT_RUN if rejected.code == ReasonCode.BUDGET else Status.INSTRUMENT_FAILED
 
 
 def _reason(rejected: Rejected) -> str:
@@ -440,7 +440,7 @@ class _Talk:
         try:
             reply = await self.table.evaluated.say(request)
         except ChatError as error:
-            raise _Cut(error.leaves, f"evaluated model, turn {turn + 1}: {error.kind}: {error}") from None
+            raise _Cut(error.unit_status, f"evaluated model, turn {turn + 1}: {error.code}: {error}") from None
         if reply.finish == "length":
             raise _Cut(
                 Status.MODEL_FAILED,
@@ -462,7 +462,7 @@ class _Talk:
             try:
                 reply = await self.table.user.say(request)
             except ChatError as error:
-                raise _Cut(error.leaves, f"user model, turn {turn + 1}: {error.kind}: {error}") from None
+                raise _Cut(error.unit_status, f"user model, turn {turn + 1}: {error.code}: {error}") from None
             if reply.finish == "stop" and reply.text.strip():
                 return reply.text.strip()
             if fresh >= _TRIES_PER_SESSION:

@@ -66,7 +66,7 @@ async def ask_scenario(
     try:
         reply = await chat.complete(request)
     except ChatError as error:
-        return _item(unit, scenario, error.leaves, error.kind, str(error), None, None)
+        return _item(unit, scenario, error.unit_status, error.code, str(error), None, None)
     return _scored(unit, scenario, reply.text, reply.finish)
 
 

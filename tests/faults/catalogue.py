@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pytest_spiral.errors import ChatErrorKind
+from pytest_spiral.status import ReasonCode
 from tests.fakes.openai_server import Fault, Reply
 
 __all__ = ["CATALOGUE", "COLUMNS", "KEY", "Case", "Column", "Nature"]
@@ -20,7 +20,7 @@ __all__ = ["CATALOGUE", "COLUMNS", "KEY", "Case", "Column", "Nature"]
 # Planted in every request; nothing but the server may ever hold it.
 KEY = "sk-test-Zq8vR2mXw41LtY7cJd90Hs3K"
 
-Nature = Literal["harmless", "passing", "final", "unusable"]
+Nature = Literal["harmless", "passing", ReasonCode.FINAL, "unusable"]
 Column = Literal["tempaffect", "assistant", "seeker", "judge"]
 COLUMNS: tuple[Column, ...] = ("tempaffect", "assistant", "seeker", "judge")
 
@@ -37,7 +37,7 @@ class Case:
     name: str
     make: Callable[[str], Reply | Fault]
     nature: Nature
-    kind: ChatErrorKind | None = None
+    kind: ReasonCode | None = None
     reason: str | None = None
     except_for: Mapping[Column, Nature] = field(default_factory=dict)
     slow: bool = False
@@ -74,32 +74,35 @@ CATALOGUE: tuple[Case, ...] = (
     Case("content type text/plain", lambda text: Fault.wrong_content_type(text), "harmless"),
     Case("model name changes", lambda text: Reply(text, model="another-model"), "harmless"),
     Case("usage is nonsense", lambda text: Reply(text, usage={"prompt_tokens": "many"}), "harmless"),
-    Case("429", _status(429), "passing", "rate_limited"),
-    Case("429 with Retry-After", _status(429, retry_after=0.02), "passing", "rate_limited"),
-    Case("408", _status(408), "passing", "timeout"),
-    Case("500", _status(500), "passing", "server_error"),
-    Case("502, HTML page", lambda _: _page(502), "passing", "server_error"),
-    Case("503 with Retry-After", _status(503, retry_after=0.02), "passing", "server_error"),
-    Case("connection closed, no answer", lambda _: Fault.drop(), "passing", "unreachable"),
-    Case("connection reset in the body", lambda _: Fault.reset(), "passing", "unreachable"),
-    Case("connection refused for a while", lambda _: Fault.refuse(0.01), "passing", "unreachable"),
-    Case("slow drip", lambda text: Fault.drip(text), "passing", "timeout", slow=True),
-    Case("hang", lambda _: Fault.hang(), "passing", "timeout", slow=True),
-    Case("half JSON", lambda _: Fault.broken_json(), "passing", "bad_response"),
-    Case("not UTF-8", lambda _: Fault.raw(b'{"choices": "\xff\xfe"}'), "passing", "bad_response"),
-    Case("empty body", lambda _: Fault.raw(b""), "passing", "bad_response"),
-    Case("HTML page with 200", lambda _: _page(200), "passing", "bad_response"),
-    Case("empty choices", lambda _: Fault.empty_choices(), "passing", "bad_response"),
-    Case("deep nesting", lambda _: Fault.raw(b"[" * 100_000), "passing", "bad_response"),
-    Case("body of 10 MB", lambda _: Fault.huge(10_000_000), "passing", "bad_response"),
-    Case("error object with 200", lambda _: Fault.error_in_200(502, f"key {KEY}"), "passing", "server_error"),
-    Case("400", _status(400), "final", "bad_request"),
-    Case("401", _status(401, error_code="invalid_api_key"), "final", "auth"),
-    Case("402", _status(402), "final", "quota"),
-    Case("404", _status(404), "final", "bad_request"),
-    Case("429 out of credit", _status(429, error_code="insufficient_quota"), "final", "quota"),
+    Case("429", _status(429), "passing", ReasonCode.RATE_LIMITED),
+    Case("429 with Retry-After", _status(429, retry_after=0.02), "passing", ReasonCode.RATE_LIMITED),
+    Case("408", _status(408), "passing", ReasonCode.TIMEOUT),
+    Case("500", _status(500), "passing", ReasonCode.SERVER_ERROR),
+    Case("502, HTML page", lambda _: _page(502), "passing", ReasonCode.SERVER_ERROR),
+    Case("503 with Retry-After", _status(503, retry_after=0.02), "passing", ReasonCode.SERVER_ERROR),
+    Case("connection closed, no answer", lambda _: Fault.drop(), "passing", ReasonCode.UNREACHABLE),
+    Case("connection reset in the body", lambda _: Fault.reset(), "passing", ReasonCode.UNREACHABLE),
+    Case("connection refused for a while", lambda _: Fault.refuse(0.01), "passing", ReasonCode.UNREACHABLE),
+    Case("slow drip", lambda text: Fault.drip(text), "passing", ReasonCode.TIMEOUT, slow=True),
+    Case("hang", lambda _: Fault.hang(), "passing", ReasonCode.TIMEOUT, slow=True),
+    Case("half JSON", lambda _: Fault.broken_json(), "passing", ReasonCode.BAD_RESPONSE),
+    Case("not UTF-8", lambda _: Fault.raw(b'{"choices": "\xff\xfe"}'), "passing", ReasonCode.BAD_RESPONSE),
+    Case("empty body", lambda _: Fault.raw(b""), "passing", ReasonCode.BAD_RESPONSE),
+    Case("HTML page with 200", lambda _: _page(200), "passing", ReasonCode.BAD_RESPONSE),
+    Case("empty choices", lambda _: Fault.empty_choices(), "passing", ReasonCode.BAD_RESPONSE),
+    Case("deep nesting", lambda _: Fault.raw(b"[" * 100_000), "passing", ReasonCode.BAD_RESPONSE),
+    Case("body of 10 MB", lambda _: Fault.huge(10_000_000), "passing", ReasonCode.BAD_RESPONSE),
+    Case("error object with 200", lambda _: Fault.error_in_200(502, f"key {KEY}"), "passing", ReasonCode.SERVER_ERROR),
+    Case("400", _status(400), "final", ReasonCode.BAD_REQUEST),
+    Case("401", _status(401, error_code="invalid_api_key"), "final", ReasonCode.AUTH),
+    Case("402", _status(402), "final", ReasonCode.QUOTA),
+    Case("404", _status(404), "final", ReasonCode.BAD_REQUEST),
+    Case("429 out of credit", _status(429, error_code="insufficient_quota"), "final", ReasonCode.QUOTA),
     Case(
-        "redirect", lambda _: Fault("answer", 307, headers={"Location": "http://192.0.2.1/v1"}), "final", "bad_request"
+        "redirect",
+        lambda _: Fault("answer", 307, headers={"Location": "http://192.0.2.1/v1"}),
+        "final",
+        ReasonCode.BAD_REQUEST,
     ),
     Case("content: null", lambda _: Reply(None), "unusable", reason="empty_output"),
     Case("content filter", lambda _: Reply.filtered(), "unusable", reason="content_filter"),

@@ -14,6 +14,7 @@ from pytest_spiral.models.budget import Budget, Ledger, worst_case
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, Secret
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.models.parameters import Price
+from pytest_spiral.status import ReasonCode
 from tests.fakes.openai_server import Fault, Reply
 
 # One prompt token or one completion token is one dollar.
@@ -63,7 +64,7 @@ def test_a_call_waits_for_others_to_turn_out_cheaper(ledger):
 
     # 5 calls may follow at 15 reserved each: at 10 spent one more fits exactly, at 12 none does.
     assert sum(result is None for result in results) == 6
-    assert {error.kind for error in results if error is not None} == {"budget"}
+    assert {error.code for error in results if error is not None} == {"budget"}
     assert ledger.totals() == (12.0, 0.0)
 
 
@@ -152,7 +153,7 @@ async def test_nothing_is_sent_beyond_the_limit(serve, ledger):
     for _ in range(2):
         with pytest.raises(ChatError, match=r"budget of 1 USD is used up.*higher --max-cost") as caught:
             await model.complete(REQUEST)
-        assert caught.value.kind == "budget"
+        assert caught.value.code == ReasonCode.BUDGET
     await model.aclose()
 
     assert server.requests == []

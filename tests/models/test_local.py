@@ -18,8 +18,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pytest_spiral.chat import ChatRequest, Message, local
+from pytest_spiral.chat import ChatRequest, Message
 from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.models import local
 from pytest_spiral.models.endpoint import Endpoint, Secret
 from pytest_spiral.models.local import LocalFile, LocalServer, default_cache_dir, fetch, is_local, locate
 from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
@@ -260,7 +261,7 @@ async def test_a_prompt_beyond_the_context_is_refused_not_cut(local_server: Loca
         await model.complete(ask("word " * 12_000))
     await model.aclose()
 
-    assert (caught.value.kind, caught.value.attempts) == ("bad_request", 1)
+    assert (caught.value.code, caught.value.attempts) == ("bad_request", 1)
 
 
 def test_stopping_leaves_neither_process_nor_log(local_file: LocalFile, capfd: pytest.CaptureFixture[str]) -> None:
@@ -282,7 +283,7 @@ def test_stopping_leaves_neither_process_nor_log(local_file: LocalFile, capfd: p
 PARENT = """
 import sys, time
 from pathlib import Path
-from pytest_spiral.chat import local
+from pytest_spiral.models import local
 server = local.LocalServer(local.LocalFile("m", Path(sys.argv[1]), 512, 1))
 if sys.argv[2] == "loading":
     server._address = lambda deadline: (print(server.pid, server.log, flush=True), time.sleep(60))

@@ -20,6 +20,7 @@ from pytest_spiral.errors import ChatError
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, Secret
 from pytest_spiral.models.limiter import Limiter, PaceInMemory
 from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
+from pytest_spiral.status import ReasonCode
 from tests.fakes.openai_server import FakeOpenAI, Fault, Reply
 
 pytestmark = pytest.mark.asyncio
@@ -155,7 +156,7 @@ async def test_a_missing_key_is_explained(serve: Serve) -> None:
         await model.complete(ask(role="judge"))
     await model.aclose()
 
-    assert caught.value.kind == "auth"
+    assert caught.value.code == ReasonCode.AUTH
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ async def test_final_refusals_are_not_tried_again(serve: Serve, fault: Fault, ki
     async with Talk(server.base_url) as talk:
         error = await talk.fails(ask(schema=SCHEMA))
 
-    assert (error.kind, error.attempts, len(server.requests)) == (kind, 1, 1)
+    assert (error.code, error.attempts, len(server.requests)) == (kind, 1, 1)
     assert says in str(error)
     assert str(error).startswith("127.0.0.1:")
     assert talk.slept == []
@@ -264,7 +265,7 @@ async def test_lasting_faults_end_after_their_number_of_attempts(
     async with Talk(server.base_url, retry=retry) as talk:
         error = await talk.fails()
 
-    assert (error.kind, error.attempts, len(server.requests)) == (kind, attempts, attempts)
+    assert (error.code, error.attempts, len(server.requests)) == (kind, attempts, attempts)
     assert f"after {attempts} attempts" in str(error)
 
 
@@ -314,7 +315,7 @@ async def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(serve: Se
     async with Talk(server.base_url) as talk:
         error = await talk.fails()
 
-    assert (error.kind, error.attempts, talk.slept) == ("rate_limited", 1, [])
+    assert (error.code, error.attempts, talk.slept) == ("rate_limited", 1, [])
     assert "asks to wait 3600 s" in str(error)
 
 
@@ -337,7 +338,7 @@ async def test_the_deadline_holds_over_all_attempts(serve: Serve) -> None:
         error = await talk.fails()
         took = time.monotonic() - started
 
-    assert error.kind == "timeout"
+    assert error.code == ReasonCode.TIMEOUT
     # The deadline itself, or the last attempt where there is no time left to wait for another.
     assert re.search(r"no answer within 0\.[27] s", str(error))
     assert 1 <= error.attempts <= 4
@@ -361,7 +362,7 @@ async def test_connection_refused_says_where_and_what_to_check() -> None:
     async with Talk(f"http://127.0.0.1:{port}", retry=RetryPolicy(max_attempts=2, first_wait=0.001)) as talk:
         error = await talk.fails()
 
-    assert (error.kind, error.attempts, error.status) == ("unreachable", 2, None)
+    assert (error.code, error.attempts, error.http_status) == ("unreachable", 2, None)
     assert f"127.0.0.1:{port}: connection refused" in str(error)
     assert "EVALUATED_MODEL_BASE_URL" in str(error)
 
@@ -372,7 +373,7 @@ async def test_tls_against_a_plain_server_is_not_tried_again(serve: Serve) -> No
     async with Talk(server.base_url.replace("http:", "https:")) as talk:
         error = await talk.fails()
 
-    assert (error.kind, error.attempts) == ("unreachable", 1)
+    assert (error.code, error.attempts) == ("unreachable", 1)
     assert "TLS failed" in str(error)
 
 
@@ -422,7 +423,7 @@ async def test_an_endless_error_body_is_not_read_to_its_end(serve: Serve) -> Non
     async with Talk(server.base_url) as talk:
         error = await talk.fails()
 
-    assert (error.kind, error.status) == ("bad_request", 400)
+    assert (error.code, error.http_status) == ("bad_request", 400)
 
 
 async def test_a_body_beyond_the_bound_is_no_answer(serve: Serve) -> None:
@@ -431,7 +432,7 @@ async def test_a_body_beyond_the_bound_is_no_answer(serve: Serve) -> None:
     async with Talk(server.base_url, max_body=2**20) as talk:
         error = await talk.fails()
 
-    assert (error.kind, error.attempts) == ("bad_response", 3)
+    assert (error.code, error.attempts) == ("bad_response", 3)
     assert "more than 1048576 bytes" in str(error)
 
 
@@ -500,7 +501,7 @@ async def test_a_closed_client_says_so(serve: Serve) -> None:
         await talk.model.complete(ask())
     error = await talk.fails()
 
-    assert (error.kind, error.attempts) == ("closed", 0)
+    assert (error.code, error.attempts) == ("closed", 0)
     assert len(server.requests) == 1
 
 
@@ -522,7 +523,7 @@ async def test_probing_tells_a_refused_key_from_a_dead_endpoint(serve: Serve) ->
     with pytest.raises(ChatError, match="JUDGE_BASE_URL") as dead:
         await probe(Endpoint("judge", "http://127.0.0.1:9"), "m")
 
-    assert (refused.value.kind, dead.value.kind) == ("auth", "unreachable")
+    assert (refused.value.code, dead.value.code) == ("auth", "unreachable")
 
 
 async def test_probing_a_silent_server_ends(serve: Serve) -> None:
@@ -532,4 +533,4 @@ async def test_probing_a_silent_server_ends(serve: Serve) -> None:
         with pytest.raises(ChatError, match="no answer within") as caught:
             await probe(Endpoint("user", f"http://127.0.0.1:{port}"), "m", timeout=0.3)
 
-    assert caught.value.kind == "timeout"
+    assert caught.value.code == ReasonCode.TIMEOUT

@@ -10,6 +10,7 @@ import pytest
 from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.run.remote_workers import AwayStore, baggage, unpack
+from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore
 from tests.fakes import spiral_cast
 from tests.fakes.scripted_model import ScriptedModel
@@ -86,7 +87,7 @@ def test_what_travels_is_what_was_kept(tmp_path):
 
     reply = ChatReply("\ud800<b>\x1b[0m", "length", "j-1", Usage(7, 3, 2), 1.5, 2)
     worker.add(request("new", schema={"type": "object"}), reply)
-    worker.add_failure(request("lost"), ChatError("timeout", "no answer", attempts=3))
+    worker.add_failure(request("lost"), ChatError(ReasonCode.TIMEOUT, "no answer", attempts=3))
     packed = worker.pack()
 
     assert worker.find(request("known")) == ChatReply("yes", model="served")

@@ -14,6 +14,7 @@ from pytest_spiral.run.content import load_content
 from pytest_spiral.run.controller import Lead
 from pytest_spiral.run.plan import make_plan
 from pytest_spiral.run.settings import make_settings
+from pytest_spiral.status import ReasonCode
 
 URL = "http://127.0.0.1:9"
 ENVIRON = {f"{role}_BASE_URL": URL for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE")}
@@ -53,7 +54,7 @@ def test_of_several_that_fail_the_first_is_told(lead, monkeypatch):
 
     async def probe(endpoint, model):
         await asyncio.sleep(0.02 if model == "m" else 0)
-        raise ChatError("unreachable", f"{model} is not there")
+        raise ChatError(ReasonCode.UNREACHABLE, f"{model} is not there")
 
     monkeypatch.setattr(lead_module, "probe", probe)
 

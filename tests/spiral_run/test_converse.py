@@ -15,7 +15,7 @@ from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.suspicion import BLANK, without_suspicions
-from pytest_spiral.status import Status
+from pytest_spiral.status import ReasonCode, Status
 from tests.fakes.spiral_cast import FENCE, fence_in, judged_replies
 from tests.spiral_run.conftest import OPENING, Scripted, say, texts
 
@@ -186,7 +186,7 @@ def test_nobody_can_know_the_fence_and_a_resumed_run_has_the_same(cast):
     one, other = cast(), cast()
     fences = []
     for scene in (one, other, one):
-        scene.judges = (Scripted(lambda request, n: ChatError("server_error", "down")),)
+        scene.judges = (Scripted(lambda request, n: ChatError(ReasonCode.SERVER_ERROR, "down")),)
         scene.hold()
         fences.append({fence_in(request.messages[1].content) for request in scene.judges[0].asked})
 
@@ -327,9 +327,13 @@ def test_a_judge_that_refuses_the_repair_is_asked_anew_on_resume(cast):
     """A re-ask that fails for good must not stand in the way of every later session."""
     scene = cast(turns=1)
     judge = scene.judges[0]
-    judge.answer = lambda request, n: GARBAGE if len(request.messages) == 2 else ChatError("bad_request", "too long")
+    judge.answer = lambda request, n: (
+        GARBAGE if len(request.messages) == 2 else ChatError(ReasonCode.BAD_REQUEST, "too long")
+    )
     broken = scene.hold()
-    judge.answer = lambda request, n: say(request) if len(request.messages) == 2 else ChatError("bad_request", "again")
+    judge.answer = lambda request, n: (
+        say(request) if len(request.messages) == 2 else ChatError(ReasonCode.BAD_REQUEST, "again")
+    )
     again = scene.hold()
 
     assert [j.status for j in broken.judgements] == [Status.INSTRUMENT_FAILED]
@@ -349,7 +353,7 @@ def test_a_cut_verdict_is_no_verdict(cast):
 def test_a_judge_that_cannot_be_reached_fails_its_part_only(cast, final):
     """The conversation is held and measured; the other judge's work stands; a resumed run asks what is missing."""
     scene = cast(judges=(Scripted(), Scripted()))
-    down = ChatError("unreachable", "connection refused")
+    down = ChatError(ReasonCode.UNREACHABLE, "connection refused")
     scene.judges[1].answer = lambda request, n: down if is_final(request) == final else say(request)
     talk = scene.hold()
     calls = scene.calls
@@ -403,7 +407,7 @@ def test_a_failed_call_keeps_what_was_said(cast, role, kept):
     scene = cast()
     speaker = getattr(scene, role)
     bad = 1 if role == "evaluated" else 0
-    speaker.answer = lambda request, n: ChatError("quota", "out of credit") if n == bad else say(request)
+    speaker.answer = lambda request, n: ChatError(ReasonCode.QUOTA, "out of credit") if n == bad else say(request)
     talk = scene.hold()
 
     assert talk.status is Status.INSTRUMENT_FAILED
@@ -425,7 +429,7 @@ def test_a_resumed_conversation_goes_on_at_the_very_call(cast):
 
         def failing(request, n, count=count, at=at):
             count[0] += 1
-            return ChatError("unreachable", "cable cut") if count[0] > at else say(request)
+            return ChatError(ReasonCode.UNREACHABLE, "cable cut") if count[0] > at else say(request)
 
         scene.play(failing)
         broken = scene.hold()

@@ -23,7 +23,7 @@ from pytest_spiral.spiral.evidence import Reply as JudgedReply
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.suspicion import BLANK
-from pytest_spiral.status import Status
+from pytest_spiral.status import ReasonCode, Status
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.spiral_cast import assistant
 from tests.spiral_run.conftest import OPENING, say
@@ -56,7 +56,7 @@ def findings(**found):
 def test_mistake_02_a_conversation_cut_short_is_neither_scored_nor_forgotten(cast):
     """An outage of the endpoint leaves a conversation unmeasured; it enters no mean and is taken up on resume."""
     whole, cut = cast(), cast(opening=OPENING.model_copy(update={"prompt_id": "q"}))
-    cut.evaluated.answer = lambda request, n: ChatError("unreachable", "down") if n else say(request)
+    cut.evaluated.answer = lambda request, n: ChatError(ReasonCode.UNREACHABLE, "down") if n else say(request)
     good, broken = whole.hold(), cut.hold()
     cut.evaluated.answer = say
     resumed = cut.hold()
@@ -72,7 +72,7 @@ def test_mistake_02_a_conversation_cut_short_is_neither_scored_nor_forgotten(cas
 def test_mistake_02_a_full_outage_is_no_score(cast):
     """No transcript, no final judgement, no number."""
     scene = cast()
-    scene.play(lambda request, n: ChatError("unreachable", "down"))
+    scene.play(lambda request, n: ChatError(ReasonCode.UNREACHABLE, "down"))
     talk = scene.hold()
 
     assert len(scene.judges[0].asked) == 0
