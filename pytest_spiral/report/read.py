@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.errors import DataError
-from pytest_spiral.evaluate.report import SCHEMA_VERSION
-from pytest_spiral.resources import data_root, read_json
+from pydantic import ValidationError
 
-__all__ = ["MIGRATIONS", "is_report", "migrated", "read_report"]
+from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.evaluate.report import SCHEMA_VERSION
+from pytest_spiral.report import model
+from pytest_spiral.report.version1 import report_from_version_1
+from pytest_spiral.resources import data_root, read_json, read_text
+
+__all__ = ["MIGRATIONS", "is_report", "load_report", "migrated", "read_report"]
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -22,6 +26,30 @@ def is_report(path: Path) -> bool:
     """Whether a file claims to be a report of ours. Raises `DataError` naming a file that is no JSON."""
     raw = read_json(path)
     return isinstance(raw, dict) and "schema_version" in raw
+
+
+def load_report(path: Path) -> model.Report:
+    """The report in a file of this schema version or an earlier one.
+
+    Raises:
+        DataError: The file is not a report, or breaks its schema; the message names the file and the key.
+    """
+    raw = read_json(path)
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if not isinstance(version, int) or version < 1:
+        raise DataError(f"{path}: not a report of pytest-spiral")
+    if version > model.SCHEMA_VERSION:
+        raise DataError(
+            f"{path}: report schema {version}, this version reads up to {model.SCHEMA_VERSION}; update pytest-spiral"
+        )
+    try:
+        if version == 1:
+            return report_from_version_1(raw)
+        return model.Report.model_validate_json(read_text(path), strict=True)
+    except ValidationError as error:
+        raise DataError(f"{path}: {first_fault(error, 'report')}") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: not a report of schema version 1: {error!r}") from None
 
 
 def read_report(path: Path) -> dict[str, Any]:

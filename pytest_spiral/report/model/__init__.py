@@ -1,0 +1,78 @@
+"""The one typed result of a run: everything that people or programs read is rendered from a `Report`."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import model_validator
+
+from pytest_spiral.report.model.base import Record
+from pytest_spiral.report.model.gate import BaselineValue, Calibrated, GateRow, Outcome, Policy, PromptingMode, Verdict
+from pytest_spiral.report.model.judges import Agreement, CalibrationReport, Drift, Estimate, JudgeReport, JudgesReport
+from pytest_spiral.report.model.profile import Profiles, SpiralProfile, TempAffectProfile
+from pytest_spiral.report.model.run import Integrity, ModelConfig, RequestLimit, RoleUsage, Run, RunConfig, Usage
+from pytest_spiral.report.model.spiral import ConversationRecord, MetricScore, ProtocolScore, Score, Spiral
+from pytest_spiral.report.model.tempaffect import Card, FamilyScores, ItemRecord, ModeDelta, TempAffect
+from pytest_spiral.report.model.variance import Variance
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Agreement",
+    "BaselineValue",
+    "Calibrated",
+    "CalibrationReport",
+    "Card",
+    "ConversationRecord",
+    "Drift",
+    "Estimate",
+    "FamilyScores",
+    "GateRow",
+    "Integrity",
+    "ItemRecord",
+    "JudgeReport",
+    "JudgesReport",
+    "MetricScore",
+    "ModeDelta",
+    "ModelConfig",
+    "Outcome",
+    "Policy",
+    "Profiles",
+    "PromptingMode",
+    "ProtocolScore",
+    "Report",
+    "RequestLimit",
+    "RoleUsage",
+    "Run",
+    "RunConfig",
+    "Score",
+    "Spiral",
+    "SpiralProfile",
+    "TempAffect",
+    "TempAffectProfile",
+    "Usage",
+    "Variance",
+    "Verdict",
+]
+
+SCHEMA_VERSION: Final = 2
+
+
+class Report(Record):
+    """Everything a run found. Rates are shares from 0 to 1; null means not measured."""
+
+    schema_version: Literal[2] = SCHEMA_VERSION
+    verdict: Verdict
+    run: Run
+    integrity: Integrity
+    gates: tuple[GateRow, ...]
+    tempaffect: TempAffect
+    spiral: Spiral
+    profile: Profiles
+    """How the models write: a description, not a score."""
+    usage: Usage
+
+    @model_validator(mode="after")
+    def _passes_only_with_gates(self) -> Report:
+        if (self.verdict == "pass" and not self.gates) or (self.verdict == "measured" and self.gates):
+            raise ValueError("verdict: expected `pass` only with gates, and `measured` only without")
+        return self

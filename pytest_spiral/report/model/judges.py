@@ -1,0 +1,216 @@
+"""What the report says about the judges: agreement, health, calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from pytest_spiral.report.model.base import Count, Rate, Record
+from pytest_spiral.report.model.gate import Calibrated
+
+__all__ = [
+    "Agreement",
+    "BehaviourStanding",
+    "CalibrationReport",
+    "Drift",
+    "Estimate",
+    "Interval",
+    "JudgeReport",
+    "JudgedTurns",
+    "JudgesHealth",
+    "JudgesReport",
+    "KindCount",
+    "RetestResult",
+    "Retests",
+    "Suspected",
+    "TurnRate",
+]
+
+Correlation = Annotated[float, Field(ge=-1, le=1)]
+
+
+class Interval(Record):
+    """A confidence interval and its method."""
+
+    low: float
+    high: float
+    method: str
+
+
+class Estimate(Record):
+    """An estimate with its two-sided 95 % interval: rates in 0..1, agreement in -1..1."""
+
+    value: Correlation
+    low: Correlation
+    high: Correlation
+
+
+class Agreement(Record):
+    """Agreement of several judges or raters on one behaviour, as Krippendorff's alpha."""
+
+    turns: Count
+    """Turns rated by at least two."""
+    presence: Annotated[float, Field(le=1)] | None
+    """Nominal alpha; null where only one value occurs."""
+    presence_interval: Interval | None
+    strength: Annotated[float, Field(le=1)] | None
+    """Ordinal alpha over 0..3; null where only one value occurs."""
+    strength_interval: Interval | None
+    prevalence: Mapping[str, float | None]
+    """Share of turns in which each of them reported the behaviour."""
+
+
+class RetestResult(Record):
+    """How often a judge changed its mind on chunks that it judged twice."""
+
+    chunks: Count
+    cells: Count
+    """Behaviours of those chunks."""
+    flips: Count
+    """Cells in which a behaviour appeared or disappeared."""
+    rate: Rate | None
+    interval: Interval | None
+    unread: Count
+    """Chunks of which one judgement could not be read."""
+
+
+class Retests(Record):
+    """Retests by way of asking; null where none were made."""
+
+    again: RetestResult | None
+    reordered: RetestResult | None
+    """With the behaviours in another order."""
+
+
+class JudgedTurns(Record):
+    """How often a judge judged the turns it was given."""
+
+    turns: Count
+    once: Count
+    never: Count
+    more_than_once: Count
+    unexpected: Count
+    """Judged turns that were not to be judged."""
+
+
+class JudgeReport(Record):
+    """One judge over all conversations of a model."""
+
+    chunks: Count
+    """Judgements of chunks."""
+    refused: Count
+    unreadable: Count
+    unanswered: Count
+    empty: Count
+    """Readable judgements without a finding, which are measurements."""
+    findings: Count
+    unlocated: Count
+    """Findings whose quote is not in the reply."""
+    of_user: Count
+    """Unlocated findings that quote the user."""
+    echoes: Count
+    """Located quotes that repeat the user."""
+    finals: Count
+    """Readable final judgements."""
+    silent: bool
+    """Nothing found in many chunks."""
+    constant: bool
+    """The same final scores for many conversations."""
+    ledger: JudgedTurns
+    score_alone: float | None
+    """The composite by this judge alone; null for a single judge."""
+    score_without: float | None
+    """The composite by the other judges; null for a single judge."""
+    retest: Retests
+
+
+class Suspected(Record):
+    """Replies with passages that may address the judge or the simulated user."""
+
+    turns: Count
+    conversations: Count
+
+
+class JudgesHealth(Record):
+    """What is wrong with the judges of a score."""
+
+    faults: tuple[str, ...]
+    """These block publication."""
+    no_verdict: tuple[str, ...]
+    """These also rule out a verdict."""
+    warnings: tuple[str, ...]
+    suspected: Suspected
+
+
+class TurnRate(Record):
+    """Share of judged turns with a behaviour, as reported and corrected for the judge's errors (Rogan, Gladen 1978)."""
+
+    rate: Rate | None
+    corrected: Rate | None
+    low: Rate | None
+    high: Rate | None
+
+
+class BehaviourStanding(Record):
+    """The judges on one behaviour, against labelled turns."""
+
+    n: Count
+    """Labelled conversations."""
+    positives: Count
+    negatives: Count
+    sensitivity: Estimate | None
+    specificity: Estimate | None
+    kappa: Estimate | None
+    """Cohen's kappa on presence."""
+    strength: Estimate | None
+    """Quadratic-weighted kappa on strengths 0..3."""
+    standing: Calibrated
+    reason: str
+    raters_agreement: Agreement | None
+    turn_rate: TurnRate | None
+
+
+class KindCount(Record):
+    """Labelled turns of one kind, and those on which the judges reported a behaviour that is absent."""
+
+    turns: Count
+    false_alarms: Count
+
+
+class Drift(Record):
+    """Change since the last calibration of the same judges on the same labels."""
+
+    comparable: bool
+    changed: Rate | None
+    """Labels that changed."""
+    kappa: Mapping[str, float]
+    """Change of kappa by behaviour."""
+    drifted: tuple[str, ...]
+    """Behaviours whose earlier kappa lies outside the present interval."""
+
+
+class CalibrationReport(Record):
+    """The judges on the labelled turns, calibrated within this run."""
+
+    labels: str
+    turns: Count
+    unread: Count
+    """Turns without a readable judgement, counted as wrong."""
+    raters: Mapping[str, str]
+    """Name and kind of everybody who labelled."""
+    disagreements: Count
+    kinds: Mapping[str, KindCount]
+    behaviours: Mapping[str, BehaviourStanding]
+    drift: Drift | None
+
+
+class JudgesReport(Record):
+    """All judges of a score."""
+
+    agreement: Mapping[str, Agreement] | None
+    """By behaviour; null for a single judge."""
+    per_judge: Mapping[str, JudgeReport]
+    health: JudgesHealth
+    calibration: CalibrationReport | None

@@ -1,0 +1,150 @@
+"""The run behind a report: its configuration, what it used, and the hashes that identify its instruments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from pytest_spiral.chat import Role
+from pytest_spiral.report.model.base import Count, Hash, OpenRecord, Rate, Record
+
+__all__ = [
+    "Integrity",
+    "LimitChange",
+    "ModelConfig",
+    "RequestLimit",
+    "RoleUsage",
+    "Run",
+    "RunConfig",
+    "SpiralIntegrity",
+    "TempAffectIntegrity",
+    "Usage",
+]
+
+
+class LimitChange(Record):
+    """A change of the limit on requests in flight at one endpoint."""
+
+    at: str
+    """Time, ISO 8601 in UTC."""
+    most: Annotated[int, Field(ge=1)]
+    """Requests in flight allowed from then on."""
+    reason: Literal["start", "429"]
+
+
+class RequestLimit(Record):
+    """How many requests in flight one endpoint was found to bear."""
+
+    endpoint: str
+    lowest: Annotated[int, Field(ge=1)]
+    last: Annotated[int, Field(ge=1)]
+    history: tuple[LimitChange, ...]
+
+
+class ModelConfig(OpenRecord):
+    """How one model was asked in one role."""
+
+    role: Role
+    spec: str
+    """The model as named on the command line."""
+    kind: Literal["dry", "local", "remote", "replay"]
+    model_id: str
+    """The model as named in requests."""
+    params: Mapping[str, Mapping[str, JsonValue]] = {}
+    """Request parameters by suite."""
+
+
+class RunConfig(OpenRecord):
+    """The resolved settings of a run, one key per option; further options follow as plain JSON values."""
+
+    model: tuple[str, ...] = ()
+    """Evaluated models as named on the command line; empty for imported results."""
+    models: tuple[ModelConfig, ...] = ()
+    """Every model in every role."""
+    num_turns: int | None = None
+    """Replies of the evaluated model per conversation."""
+    shard: str | None = None
+    """`K/N` for part of a run, null for a whole one."""
+    tempaffect_scenarios: str | None = None
+    """File of custom scenarios, null for the bundled ones."""
+
+
+class Run(Record):
+    """What was run, when and how."""
+
+    id: str
+    started_at: str
+    """Time, ISO 8601 in UTC; empty for imported results."""
+    finished_at: str
+    """Time, ISO 8601 in UTC; empty for imported results."""
+    complete: bool
+    """Whether the run came to its end; false after an interruption."""
+    argv: tuple[str, ...]
+    """The command line, keys redacted."""
+    config: RunConfig
+    versions: Mapping[str, str]
+    seed: int
+    limits: tuple[RequestLimit, ...] = ()
+
+
+class TempAffectIntegrity(Record):
+    """What identifies the scenarios and their scoring."""
+
+    suite_hash: Hash
+    scorer_fingerprint: Hash
+    """Hash of the scorer's results on fixed outputs."""
+    preflight_faults: tuple[str, ...]
+    components: Mapping[str, Hash]
+
+
+class SpiralIntegrity(Record):
+    """What identifies the conversations and their judging."""
+
+    protocol: str
+    protocol_hash: Hash
+    prompts_hash: Hash
+    persona_hash: Hash
+    rubric_hash: Hash
+    system_prompt_hash: Hash | None
+    twins_hash: Hash | None = None
+    instruments_hash: Hash | None = None
+
+
+class Integrity(Record):
+    """Hashes of each suite; null where it did not run."""
+
+    tempaffect: TempAffectIntegrity | None = None
+    spiral: SpiralIntegrity | None = None
+
+
+class RoleUsage(Record):
+    """Requests and tokens of one role."""
+
+    requests: Count
+    prompt_tokens: Count
+    cached_tokens: Count
+    """Prompt tokens that the endpoint read from its cache."""
+    completion_tokens: Count
+    cost_usd: float | None
+    """Null where a price is unknown."""
+    retries: Count
+    failures: Count
+    cached_share: Rate | None
+    """Cached tokens per prompt token; null where none were counted."""
+
+
+class Usage(Record):
+    """Requests, tokens and cost over the whole life of a run, interruptions included."""
+
+    by_role: Mapping[str, RoleUsage] = {}
+    cost_usd: float | None = 0.0
+    """Null where a price is unknown."""
+    missing_prices: tuple[str, ...] = ()
+    """Models without a known price."""
+    unchecked_prices: tuple[str, ...] = ()
+    """Models whose price nobody has compared with the provider's price list."""
+    max_cost_usd: float | None = None
+    not_run_for_cost: Count = 0
+    """Items and conversations left out to keep the cost limit."""

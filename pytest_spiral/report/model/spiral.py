@@ -1,0 +1,295 @@
+"""Spiral-Bench's part of the report: scores and conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pytest_spiral.chat import Message
+from pytest_spiral.report.model.base import Count, Hash, Rate, Record
+from pytest_spiral.report.model.judges import JudgesReport
+from pytest_spiral.report.model.variance import Variance
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, Retest
+from pytest_spiral.status import Reason, ReasonCode, Status
+
+__all__ = [
+    "CategoryScore",
+    "ConversationRecord",
+    "Flag",
+    "MetricScore",
+    "Missing",
+    "OverCorrection",
+    "ProtocolScore",
+    "Score",
+    "SimulatorFlags",
+    "SimulatorHealth",
+    "Spiral",
+    "SuspiciousPassage",
+    "Tails",
+    "Trajectory",
+]
+
+
+class MetricScore(Record):
+    """One metric over all items."""
+
+    kind: Literal["behaviour", "final"]
+    sign: Literal["protective", "risky", "informational"]
+    weight: float
+    mean: float | None
+    """Strength per chunk or per 10,000 characters, or 0..10 for a final score; null where nothing was measured."""
+    mean_all: float
+    """The same with every item counted, an absent metric as 0."""
+    norm: Rate | None
+    contribution: Rate | None
+    """The normalised metric in the direction of the score."""
+    ci_low: float | None
+    """Two-sided 95 % interval of the mean."""
+    ci_high: float | None
+    se: float | None
+    n_items: Count
+    """Items in the mean."""
+    n_findings: Count
+    worst_decile: float | None
+    """Mean over the worst tenth of the conversations."""
+
+
+class CategoryScore(Record):
+    """Composite and means of one category; descriptive, without interval."""
+
+    score: float | None
+    n_items: Count
+    means: Mapping[str, float | None]
+
+
+class Tails(Record):
+    """What a mean hides. Bounds are one-sided, 95 %."""
+
+    harm: str
+    """The behaviour that counts as harm."""
+    any_strength3_harm: Rate | None
+    """Share of conversations with a finding of strength 3."""
+    any_strength3_harm_ci_low: Rate | None
+    any_strength3_harm_ci_high: Rate | None
+    harmful: Count
+    """Conversations with a finding of strength 3."""
+    of: Count
+    """Conversations measured."""
+    any_harm: Rate | None
+    """Share of conversations with a finding of any strength."""
+    any_harm_ci_low: Rate | None
+    any_harm_ci_high: Rate | None
+    harm_turns: Count
+    """Judged turns with a finding of any strength."""
+    worst_decile_score: float | None
+    """Mean composite of the worst tenth of the conversations, rounded up to a whole conversation."""
+    worst_conversation: str | None
+
+
+class Trajectory(Record):
+    """The course of the protocol's reinforcement behaviour over a conversation."""
+
+    behaviour: str
+    slope: float | None
+    """Mean least-squares slope, in the metric's unit per turn."""
+    slope_ci_low: float | None
+    slope_ci_high: float | None
+    thirds: tuple[float | None, float | None, float | None]
+    """Means of the first, middle and last third of the judged turns."""
+    first: Mapping[int, Count]
+    """Conversations by the turn, from 0, of their first finding."""
+    events: Count
+    """Conversations with a finding."""
+    censored: Count
+    """Conversations that ended without one."""
+    median_turn: int | None
+    """First turn by which the Kaplan-Meier estimate of having no finding is at most one half; null if never."""
+
+
+class Missing(Record):
+    """What was to be measured and was not."""
+
+    conversations: Count
+    of_conversations: Count
+    chunks: Count
+    of_chunks: Count
+    finals: Count
+    of_finals: Count
+    first_turns: Count
+    """Replies to the opening that an imported record never judged; not counted as missing chunks."""
+    reasons: Mapping[Literal["conversation", "chunk", "final"], Mapping[ReasonCode, Count]]
+    """How often each reason occurred."""
+
+
+class ProtocolScore(Record):
+    """The score of one model's conversations under one protocol."""
+
+    model: str
+    protocol: str
+    protocol_hash: Hash
+    score: Annotated[float, Field(ge=0, le=100)] | None
+    """Higher is better, rounded as the protocol says; null where a metric that it needs was not measured."""
+    unrounded: float | None
+    ci_low: float | None
+    """Two-sided 95 % interval of the unrounded score."""
+    ci_high: float | None
+    se: float | None
+    ci_method: str
+    n_items: Count
+    n_conversations: Count
+    metrics: Mapping[str, MetricScore]
+    categories: Mapping[str, CategoryScore]
+    tails: Tails
+    trajectory: Trajectory
+    evidence: Mapping[str, Count]
+    """Findings of known behaviours by evidence class."""
+    ignored: Mapping[str, Count]
+    """Findings that did not count: unlocated, unknown_behaviour, weak."""
+    missing: Missing
+
+
+class OverCorrection(Record):
+    """What a model does on innocent twins of the openings."""
+
+    conversations: Count
+    of_conversations: Count
+    turns: Count
+    """Judged turns of the twins."""
+    share: Rate | None
+    """Over-corrected turns."""
+    ci_low: Rate | None
+    ci_high: Rate | None
+    why: Mapping[str, Rate | None]
+    """Share of turns by reason; a turn may have several."""
+    originals: Rate | None
+    """The share on the openings with a twin, where much of it is called for."""
+
+
+class SimulatorHealth(Record):
+    """How the simulated user played its role."""
+
+    messages: Count
+    """Generated messages."""
+    median_chars: Count | None
+    longest_chars: Count | None
+    flagged: Count
+    """Messages with at least one flag."""
+    flagged_share: Rate | None
+    broken: Count
+    """Messages that count against publication."""
+    rules: Mapping[str, Count]
+    """Flags by rule."""
+    simulations: Count
+    """Conversations started, repeated simulations included."""
+    collapsed: Count
+    """Simulations given up because the simulated user stopped playing its role."""
+    lost: Count
+    """Conversations without a simulation that held."""
+    no_message: Count
+    """Conversations that ended for want of a message."""
+    reasons: tuple[Reason, ...]
+
+
+class Score(ProtocolScore):
+    """The score of one model, with everything a reader must know before using it."""
+
+    variance: Variance | None
+    judges: JudgesReport
+    over_correction: OverCorrection | None
+    """Null where no twin was run."""
+    simulator_health: SimulatorHealth
+    counts: Mapping[Status, Count]
+    """Conversations by status, twins excluded."""
+    blockers: tuple[str, ...]
+    """Why the score may not be published."""
+    publication_ready: bool
+
+
+class Flag(Record):
+    """A remark on one generated user message."""
+
+    turn: Count
+    """Number of the user message, the opening being 0."""
+    rule: str
+    detail: str
+
+
+class SimulatorFlags(Record):
+    """What there is to say about the simulated user of one conversation."""
+
+    flags: tuple[Flag, ...]
+
+
+class SuspiciousPassage(Record):
+    """A passage of a reply that may address the judge or the simulated user."""
+
+    turn: Count
+    """Assistant message, counted from 0."""
+    kind: Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
+    start: Count
+    end: Count
+    """Exclusive."""
+
+
+class ConversationRecord(Record):
+    """One conversation as recorded, followed by what is derived from it."""
+
+    id: str
+    prompt_id: str
+    category: str
+    model: str
+    index: Count
+    """Which of the conversations on this prompt, from 0."""
+    status: Status
+    reason: Reason | None
+    """Why the status is not `measured`."""
+    prompts: tuple[str | None, ...]
+    """Scripted user messages, the opening first; null stands for a generated one."""
+    transcript: tuple[Message, ...]
+    injections_log: tuple[str, ...]
+    """One entry per message, empty where nothing was injected."""
+    judgements: tuple[ChunkJudgement, ...]
+    """One per chunk and judge."""
+    finals: tuple[FinalJudgement, ...]
+    """One per judge."""
+    twin_of: str
+    """The prompt of which this one is the innocent twin; empty for none. Twins enter no composite."""
+    given_up: tuple[Reason, ...]
+    """Why earlier simulations of this conversation were given up."""
+    retests: tuple[Retest, ...]
+    origin: Origin
+    findings: tuple[Finding, ...]
+    """All findings of all judges."""
+    final_judgement: Mapping[str, Annotated[float, Field(ge=0, le=10)]] | None
+    """Mean final scores of the judges; null without any."""
+    simulator: SimulatorFlags
+    suspicions: tuple[SuspiciousPassage, ...]
+
+    def conversation(self) -> Conversation:
+        """The record that this one was made from."""
+        return Conversation(
+            prompt_id=self.prompt_id,
+            category=self.category,
+            model=self.model,
+            index=self.index,
+            status=self.status,
+            reason="" if self.reason is None else str(self.reason),
+            prompts=self.prompts,
+            transcript=self.transcript,
+            injections_log=self.injections_log,
+            judgements=self.judgements,
+            finals=self.finals,
+            twin_of=self.twin_of,
+            given_up=tuple(map(str, self.given_up)),
+            retests=self.retests,
+            origin=self.origin,
+        )
+
+
+class Spiral(Record):
+    """The suite's part of the report; empty where it did not run."""
+
+    scores: tuple[Score, ...] = ()
+    conversations: tuple[ConversationRecord, ...] = ()

@@ -1,0 +1,29 @@
+"""The JSON Schema of `report.json`: python -m pytest_spiral.report.schema > data/report.schema.json."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import JsonValue
+
+from pytest_spiral.report.model import SCHEMA_VERSION, Report
+
+__all__ = ["report_schema", "schema_text"]
+
+
+def report_schema() -> dict[str, JsonValue]:
+    """The schema of a report as this version writes it: every key is present."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Report.model_json_schema(mode="serialization"),
+        "title": f"pytest-spiral report, schema version {SCHEMA_VERSION}",
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is shipped."""
+    return json.dumps(report_schema(), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")

@@ -1,0 +1,108 @@
+"""Reports of schema version 1, as pytest-spiral 0.1 wrote them, read as reports of the present version."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from typing import Any
+
+from pytest_spiral.report.model import SCHEMA_VERSION, Report
+from pytest_spiral.status import Reason, ReasonCode
+from pytest_spiral.text import whole_characters
+
+__all__ = ["parsed_reason", "report_from_version_1"]
+
+Json = dict[str, Any]
+
+_CODES = {code.value: code for code in ReasonCode}
+_SPEAKER = re.compile(r"(?:evaluated|user) model, ")
+_OWN_WORDS = (
+    (re.compile(r"no usable message \("), ReasonCode.NO_USER_MESSAGE),
+    (re.compile(r"collapsed|^message \d+: "), ReasonCode.SIMULATOR_COLLAPSED),
+    (re.compile(r"not (judged|completed)$|^not_run$"), ReasonCode.NOT_STARTED),
+)
+
+
+def report_from_version_1(document: Json) -> Report:
+    """A version 1 document as a `Report`. Changes the document.
+
+    Raises:
+        pydantic.ValidationError: A value breaks the report model.
+        KeyError, TypeError: The document is not a version 1 report.
+    """
+    document["schema_version"] = SCHEMA_VERSION
+    if document["verdict"] == "pass" and not document["gates"]:
+        document["verdict"] = "measured"
+    for card in document["tempaffect"]["cards"]:
+        card["reasons"] = _counted(card["reasons"])
+    for item in document["tempaffect"]["items"]:
+        code, detail = item["reason"], item.pop("detail")
+        item["reason"] = None if code is None else _json(_known(code, detail))
+    for score in document["spiral"]["scores"]:
+        _convert_score(score)
+    for conversation in document["spiral"]["conversations"]:
+        conversation["reason"] = _optional(conversation["reason"])
+        conversation["given_up"] = [_json(_collapse(text)) for text in conversation["given_up"]]
+        conversation["simulator"].pop("premises", None)
+    spiral = document["integrity"].get("spiral")
+    if spiral is not None:
+        spiral["twins_hash"] = spiral.get("twins_hash") or None
+    # Version 1 held halves of surrogate pairs as escapes.
+    text = whole_characters(json.dumps(document, ensure_ascii=False))
+    return Report.model_validate_json(text)
+
+
+def _convert_score(score: Json) -> None:
+    health = score["simulator_health"]
+    health.pop("premises", None)
+    health.setdefault("broken", 0)
+    health.setdefault("no_message", 0)
+    health["reasons"] = [_json(_collapse(text)) for text in health["reasons"]]
+    by_kind: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for text, times in score["missing"]["reasons"].items():
+        kind, _, reason = text.partition(": ")
+        by_kind[kind][reason] = times
+    score["missing"]["reasons"] = {kind: _counted(reasons) for kind, reasons in by_kind.items()}
+
+
+def parsed_reason(text: str) -> Reason | None:
+    """The reason that version 1 wrote as a text, "code: detail" where it knew a code; None for an empty text."""
+    if not text:
+        return None
+    for pattern, code in _OWN_WORDS:
+        if pattern.search(text):
+            return Reason(code, text)
+    code_name, _, detail = text[match.end() if (match := _SPEAKER.match(text)) else 0 :].partition(": ")
+    return _known(code_name, detail) if code_name in _CODES else Reason(ReasonCode.IMPORTED_ERROR, text)
+
+
+def _known(code: str, detail: str) -> Reason:
+    if code in _CODES:
+        return Reason(_CODES[code], detail)
+    return Reason(ReasonCode.IMPORTED_ERROR, f"{code}: {detail}" if detail else code)
+
+
+def _collapse(text: str) -> Reason:
+    reason = parsed_reason(text)
+    known = reason is not None and reason.code is not ReasonCode.IMPORTED_ERROR
+    return reason if reason is not None and known else Reason(ReasonCode.SIMULATOR_COLLAPSED, text)
+
+
+def _optional(text: str) -> Json | None:
+    reason = parsed_reason(text)
+    return None if reason is None else _json(reason)
+
+
+def _json(reason: Reason) -> Json:
+    return {"code": reason.code.value, "detail": reason.detail}
+
+
+def _counted(reasons: dict[str, int]) -> dict[str, int]:
+    """Occurrences by code; what has no code of its own is counted together."""
+    counts: dict[str, int] = {}
+    for text, times in reasons.items():
+        reason = parsed_reason(text)
+        code = ReasonCode.IMPORTED_ERROR if reason is None else reason.code
+        counts[code.value] = counts.get(code.value, 0) + times
+    return counts
