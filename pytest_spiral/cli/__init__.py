@@ -427,8 +427,8 @@ def _score_replies(options: argparse.Namespace) -> int:
 
     from pytest_spiral.resources import read_text
     from pytest_spiral.tempaffect.checks import check_reply
+    from pytest_spiral.tempaffect.records import REPLY_CHECKS
     from pytest_spiral.tempaffect.scenario import Scenario
-    from pytest_spiral.tempaffect.scorer import REPLY_CHECKS
 
     rows = []
     for number, line in enumerate(read_text(options.file).splitlines(), start=1):

@@ -13,7 +13,8 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.replay import Recording, load_recording
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.tempaffect.records import Item, Mode, item_from_json
+from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.results import item_from_json
 from pytest_spiral.tempaffect.scenario import Scenario
 
 __all__ = ["check_baseline", "load_baseline", "load_run", "recorded_run"]

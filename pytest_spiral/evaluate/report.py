@@ -17,7 +17,8 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card import Card, CardContext, build_card, mode_delta
-from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode, item_to_json
+from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode
+from pytest_spiral.tempaffect.results import item_to_json
 from pytest_spiral.tempaffect.self_check import Preflight
 from pytest_spiral.tempaffect.suite import Suite
 

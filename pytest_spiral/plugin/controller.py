@@ -37,7 +37,8 @@ from pytest_spiral.run.settings import make_settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation, conversation_from_json
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.records import Item, item_from_json
+from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.results import ITEM_RESULT, item_of
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ class LeadRole(Role):
             talk = conversation_from_json(result)
             self.lead.conversations[ConversationUnit(talk.model, talk.prompt_id, talk.index)] = talk
         else:
-            item = item_from_json(result, self.content.suite.by_id)
+            item = item_of(ITEM_RESULT.validate_python(result), self.content.suite.by_id)
             self.lead.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

@@ -46,7 +46,7 @@ class ScenarioResult:
         """Why the answer was not useful and bounded, one reason a line."""
         score = self.item.score
         if score is None or score.checks is None or score.answer is None:
-            return plain(f"{self.item.reason}: {self.item.detail}")
+            return plain(str(self.item.reason))
         expected = score.scenario.expected
         lines = [
             f"{name}: {getattr(score.answer, name)!r}, expected {getattr(expected, name)!r}"

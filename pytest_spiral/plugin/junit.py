@@ -24,7 +24,7 @@ def item_properties(suite: str, result: Mapping[str, Any]) -> list[tuple[str, ob
             ("spiral.useful_bounded", str(result["useful_bounded"]).lower()),
         ]
     if result["reason"]:
-        found.append(("spiral.reason", str(result["reason"])))
+        found.append(("spiral.reason", str(result["reason"]["code"])))
     return found
 
 

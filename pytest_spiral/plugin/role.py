@@ -22,7 +22,8 @@ from pytest_spiral.run.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, conversation_to_json
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.records import Item, item_to_json
+from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.results import ITEM_RESULT, item_result
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 __all__ = ["PROGRESS", "Role", "runnable_units", "take_role"]
@@ -148,10 +149,11 @@ class Role:
     def scenario_result(self, item: pytest.Item, unit: ScenarioUnit) -> ScenarioResult:
         """Wait for a unit. Raises `InstrumentFailure` where nothing was measured."""
         found: Item = self._result(item, unit)
-        failure = f"{found.reason}: {found.detail}" if found.status is Status.INSTRUMENT_FAILED else None
-        self._send_home(item, "tempaffect", item_to_json(found), failure)
+        failure = str(found.reason) if found.status is Status.INSTRUMENT_FAILED else None
+        payload = ITEM_RESULT.dump_python(item_result(found), mode="json")
+        self._send_home(item, "tempaffect", payload, failure)
         if found.status is Status.NOT_RUN:
-            pytest.skip(plain(found.detail))
+            pytest.skip(plain(found.reason.detail if found.reason else ""))
         accepted = not self.settings.strict_items or (found.score is not None and found.score.useful_bounded)
         return ScenarioResult(found, accepted)
 

@@ -18,7 +18,7 @@ from pytest_spiral.resources import read_json
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.upstream import load_upstream
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.contract import FINISH_REASONS
 from pytest_spiral.tempaffect.records import CARD_MODES, Mode
 from pytest_spiral.tempaffect.unit import Output, ScenarioUnit
@@ -128,5 +128,7 @@ def _output(row: Mapping[str, Any]) -> Output:
     for key, wanted in (("output", str | None), ("reason", str | None), ("detail", str)):
         if not isinstance(row[key], wanted):
             raise TypeError(f"{key} is a {type(row[key]).__name__}")
-    reason = row["reason"]
-    return Output(text, _FINISH.get(reason, "stop"), reason, row["detail"])
+    if row["reason"] is None:
+        return Output(text, "stop", None)
+    reason = Reason(ReasonCode(row["reason"]), row["detail"])
+    return Output(text, _FINISH.get(reason.code, "stop"), reason)

@@ -25,7 +25,7 @@ from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.records import item_from_json
+from pytest_spiral.tempaffect.results import item_from_json
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit

@@ -8,14 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.records import Item, ItemScore, ReplyChecks
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.tempaffect.scorer import ItemScore, score_output
+from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.suite import Suite, load_suite
 
 if TYPE_CHECKING:
     from pytest_spiral.tempaffect.card import build_card
-    from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
+    from pytest_spiral.tempaffect.checks import check_reply
     from pytest_spiral.tempaffect.detectors import Detectors, detect
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
 # Loaded when first asked for: a process that scores no reply does without the lexicon.
 _LATER = {
     "Detectors": "detectors",
-    "ReplyChecks": "checks",
     "build_card": "card",
     "check_reply": "checks",
     "detect": "detectors",

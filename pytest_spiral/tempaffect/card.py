@@ -27,9 +27,8 @@ from pytest_spiral.tempaffect.detectors import (
     strategy_pair,
 )
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode
+from pytest_spiral.tempaffect.records import CARD_MODES, LABEL_FIELDS, REPLY_CHECKS, Item, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Family
-from pytest_spiral.tempaffect.scorer import LABEL_FIELDS, REPLY_CHECKS, ItemScore
 
 __all__ = [
     "Card",
@@ -323,7 +322,7 @@ class CardMetrics:
         classes: dict[str, list[float]] = {}
         for score in self.scores:
             key = str(getattr(score.scenario.expected, name))
-            classes.setdefault(key, []).append(float(score.points.get(name, False)))
+            classes.setdefault(key, []).append(float(score.points.get(name, 0) > 0))
         return _mean([mean(hits) for _, hits in sorted(classes.items())])
 
     def recoverable_rate(self) -> float | None:
@@ -361,7 +360,7 @@ _BAND_ORDER = ("ok", "watch", "flag", "not_enough_replies")
 
 
 def _point(name: str) -> Callable[[ItemScore], float]:
-    return lambda score: float(score.points.get(name, False))
+    return lambda score: float(score.points.get(name, 0) > 0)
 
 
 def _clusters(values: Mapping[str, T]) -> Clusters[T]:
@@ -397,7 +396,7 @@ def _reasons(items: Sequence[Item]) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in items:
         if item.reason is not None:
-            found[item.reason] = found.get(item.reason, 0) + 1
+            found[item.reason.code.value] = found.get(item.reason.code.value, 0) + 1
     return dict(sorted(found.items()))
 
 

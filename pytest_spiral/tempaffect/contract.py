@@ -11,52 +11,56 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_spiral.chat import Schema
 from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.strict_json import JsonFault, StrictJson
 from pytest_spiral.tempaffect.params import load_params
+from pytest_spiral.tempaffect.records import Answer
 
-__all__ = ["Answer", "Invalid", "output_schema", "parse_output", "recoverable"]
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
 
-FINISH_REASONS: Mapping[str, str] = {
-    "length": "truncated",
-    "content_filter": "content_filter",
-    "refusal": "refusal",
-    "tool_calls": "tool_call",
+__all__ = ["FINISH_REASONS", "Invalid", "output_schema", "parse_output", "recoverable"]
+
+FINISH_REASONS: Mapping[str, ReasonCode] = {
+    "length": ReasonCode.TRUNCATED,
+    "content_filter": ReasonCode.CONTENT_FILTER,
+    "refusal": ReasonCode.REFUSAL,
+    "tool_calls": ReasonCode.TOOL_CALL,
 }
-MAX_DIGITS = 20
+"""Values of `ChatReply.finish` that make an output invalid."""
+# More than any label needs, and far below the number of digits at which Python refuses to convert.
+_MAX_DIGITS = 20
+_QUOTED_CHARS = 40
 _JSON_SPACE = " \t\n\r"
 _THINK = re.compile(r"</?think(?:ing)?\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A valid answer: seven labels and the reply."""
-
-    detected_emotion: str
-    intensity: int
-    user_need: str
-    support_stage: str
-    response_strategy: str
-    boundary_action: str
-    should_escalate: bool
-    reply: str
+# Of several faults the first of these is the reason.
+_PRECEDENCE = (
+    ReasonCode.MISSING_KEY,
+    ReasonCode.EXTRA_KEY,
+    ReasonCode.NULL_VALUE,
+    ReasonCode.WRONG_TYPE,
+    ReasonCode.ENUM_SPELLING,
+    ReasonCode.BAD_ENUM,
+    ReasonCode.OUT_OF_RANGE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """Why an output is no valid answer. `code` is stable, `detail` is for people."""
+    """An output that is no valid answer, and why."""
 
-    code: str
-    detail: str
+    reason: Reason
 
 
-class _RejectedError(Exception):
-    def __init__(self, code: str, detail: str) -> None:
+class _Rejected(Exception):
+    def __init__(self, code: ReasonCode, detail: str) -> None:
         super().__init__(code, detail)
-        self.invalid = Invalid(code, detail)
+        self.reason = Reason(code, detail)
 
 
 @cache
@@ -66,7 +70,8 @@ def output_schema() -> Schema:
 
 
 @cache
-def _validator() -> Any:
+def _validator() -> Draft202012Validator:
+    # Loaded when first needed: processes that score nothing start faster without it.
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(dict(output_schema()))
@@ -75,21 +80,18 @@ def _validator() -> Any:
 def parse_output(text: str, finish: str = "stop") -> Answer | Invalid:
     """Read a model's output strictly: one JSON object, surrounding JSON white space allowed, nothing else.
 
-    finish: how the endpoint says generation ended (see `ChatReply.finish`); a cut or refused output is invalid
-    whatever its text holds. Never raises.
+    Never raises.
+
+    Args:
+        text: The output as received.
+        finish: How generation ended, as in `ChatReply.finish`. A cut or refused output is invalid whatever it holds.
     """
-    if finish in FINISH_REASONS:
-        return Invalid(FINISH_REASONS[finish], f"the endpoint ended the output with {finish!r}")
-    body = text.strip(_JSON_SPACE)
-    if not body:
-        return Invalid("empty_output", "nothing but white space")
-    limit = load_params().contract.max_output_chars
-    if len(body) > limit:
-        return Invalid("output_too_long", f"{len(body):,} characters, the limit is {limit:,}")
     try:
-        return _validated(_decode(body))
-    except _RejectedError as rejected:
-        return rejected.invalid
+        if finish in FINISH_REASONS:
+            raise _Rejected(FINISH_REASONS[finish], f"the endpoint ended the output with {finish!r}")
+        return _validated(_decode(text.strip(_JSON_SPACE)))
+    except _Rejected as rejected:
+        return Invalid(rejected.reason)
 
 
 def recoverable(text: str) -> bool:
@@ -106,77 +108,87 @@ def _lenient_readings(text: str) -> Iterator[str]:
         yield text[first : last + 1]
 
 
-def _decode(body: str) -> Any:
+def _decode(body: str) -> object:
+    """The JSON value of an output without surrounding white space."""
+    limits = load_params().contract
+    if not body:
+        raise _Rejected(ReasonCode.EMPTY_OUTPUT, "nothing but white space")
+    if len(body) > limits.max_output_chars:
+        detail = f"{len(body):,} characters, the limit is {limits.max_output_chars:,}"
+        raise _Rejected(ReasonCode.OUTPUT_TOO_LONG, detail)
     if _THINK.search(body):
-        raise _RejectedError("think_block", "reasoning markup in the content")
+        raise _Rejected(ReasonCode.THINK_BLOCK, "reasoning markup in the content")
     if body.startswith("```"):
-        raise _RejectedError("code_fence", "wrapped in a code fence")
-    rules = StrictJson(load_params().contract.max_nesting, MAX_DIGITS, fractions=False)
+        raise _Rejected(ReasonCode.CODE_FENCE, "wrapped in a code fence")
+    value: object
     try:
-        value, end = rules.raw_decode(body)
+        value, end = StrictJson(limits.max_nesting, _MAX_DIGITS, fractions=False).raw_decode(body)
     except json.JSONDecodeError as error:
-        raise _RejectedError(*_why_not_json(body, error)) from None
+        raise _not_json(body, error) from None
     except JsonFault as fault:
-        raise _RejectedError(*_why_not_strict(fault)) from None
+        raise _not_strict(fault) from None
     rest = body[end:].strip(_JSON_SPACE)
+    if rest and rest[0] in "{[":
+        raise _Rejected(ReasonCode.MULTIPLE_DOCUMENTS, "more than one JSON document")
     if rest:
-        if rest[0] in "{[":
-            raise _RejectedError("multiple_documents", "more than one JSON document")
-        raise _RejectedError("trailing_text", f"text after the JSON object: {rest[:40]!r}")
+        raise _Rejected(ReasonCode.TRAILING_TEXT, f"text after the JSON object: {rest[:_QUOTED_CHARS]!r}")
     return value
 
 
-def _why_not_strict(fault: JsonFault) -> tuple[str, str]:
+def _not_strict(fault: JsonFault) -> _Rejected:
+    """JSON that Python's reader would accept and the contract does not."""
     if fault.kind == "duplicate_key":
-        return "duplicate_key", f"key {fault.found[:40]!r} occurs twice"
+        return _Rejected(ReasonCode.DUPLICATE_KEY, f"key {fault.found[:_QUOTED_CHARS]!r} occurs twice")
     if fault.kind == "digits":
-        return "wrong_type", f"a number of more than {MAX_DIGITS} digits"
-    codes = {"too_deep": "too_deep", "constant": "not_a_number", "fraction": "float_number"}
-    return codes[fault.kind], str(fault)
+        return _Rejected(ReasonCode.WRONG_TYPE, f"a number of more than {_MAX_DIGITS} digits")
+    codes = {
+        "too_deep": ReasonCode.TOO_DEEP,
+        "constant": ReasonCode.NOT_A_NUMBER,
+        "fraction": ReasonCode.FLOAT_NUMBER,
+    }
+    return _Rejected(codes[fault.kind], str(fault))
 
 
-def _why_not_json(body: str, error: json.JSONDecodeError) -> tuple[str, str]:
+def _not_json(body: str, error: json.JSONDecodeError) -> _Rejected:
+    """Text that is not JSON: the habit of models that explains it best."""
     where = f"{error.msg} at character {error.pos}"
-    at = body[error.pos : error.pos + 2]
-    before = body[: error.pos].rstrip(_JSON_SPACE)
+    here, before = body[error.pos :], body[: error.pos].rstrip(_JSON_SPACE)
     if body[0] not in '{["' and "{" in body:
-        return "leading_text", f"text before the JSON object: {body[:40]!r}"
+        return _Rejected(ReasonCode.LEADING_TEXT, f"text before the JSON object: {body[:_QUOTED_CHARS]!r}")
     if body[0] not in '{["':
-        return "not_json", where
-    if at.startswith("'"):
-        return "single_quotes", where
-    if at in ("//", "/*") or at.startswith("#"):
-        return "comment", where
-    if at[:1] in ("}", "]") and before.endswith(","):
-        return "trailing_comma", where
-    # CPython 3.13+ reports a trailing comma at the comma itself.
-    if at.startswith(",") and body[error.pos + 1 :].lstrip(_JSON_SPACE)[:1] in ("}", "]"):
-        return "trailing_comma", where
-    if error.pos >= len(body) or error.msg.startswith("Unterminated string"):
-        return "truncated", where
-    return "not_json", where
+        return _Rejected(ReasonCode.NOT_JSON, where)
+    if here.startswith("'"):
+        return _Rejected(ReasonCode.SINGLE_QUOTES, where)
+    if here.startswith(("//", "/*", "#")):
+        return _Rejected(ReasonCode.COMMENT, where)
+    # CPython 3.13 and later report a trailing comma at the comma itself, earlier versions after it.
+    at_comma = here.startswith(",") and here[1:].lstrip(_JSON_SPACE).startswith(("}", "]"))
+    if at_comma or (here.startswith(("}", "]")) and before.endswith(",")):
+        return _Rejected(ReasonCode.TRAILING_COMMA, where)
+    if not here or error.msg.startswith("Unterminated string"):
+        return _Rejected(ReasonCode.TRUNCATED, where)
+    return _Rejected(ReasonCode.NOT_JSON, where)
 
 
-def _validated(value: Any) -> Answer:
+def _validated(value: object) -> Answer:
+    """The answer in a JSON value, if the value keeps the schema and the limits."""
     if not isinstance(value, dict):
-        raise _RejectedError("root_not_object", f"the root is a {type(value).__name__}")
+        raise _Rejected(ReasonCode.ROOT_NOT_OBJECT, f"the root is a {type(value).__name__}")
     for key, item in value.items():
-        for text in (key, item):
-            if isinstance(text, str) and _has_lone_surrogate(text):
-                raise _RejectedError(
-                    "lone_surrogate", f"unpaired surrogate in {key.encode('ascii', 'replace').decode()!r}"
-                )
-    problems = [_reason(error) for error in _validator().iter_errors(value)]
-    if problems:
-        raise _RejectedError(*min(problems, key=lambda problem: (_PRECEDENCE.index(problem[0]), problem[1])))
+        if _has_lone_surrogate(key) or (isinstance(item, str) and _has_lone_surrogate(item)):
+            name = key.encode("ascii", "replace").decode()
+            raise _Rejected(ReasonCode.LONE_SURROGATE, f"unpaired surrogate in {name!r}")
+    faults = [_schema_fault(error) for error in _validator().iter_errors(value)]
+    if faults:
+        first = min(faults, key=lambda fault: (_PRECEDENCE.index(fault.code), fault.detail))
+        raise _Rejected(first.code, first.detail)
     answer = Answer(**value)
     if not answer.reply.strip():
-        raise _RejectedError("empty_reply", "the reply is empty")
+        raise _Rejected(ReasonCode.EMPTY_REPLY, "the reply is empty")
     limit = load_params().contract.max_reply_chars
     if len(answer.reply) > limit:
-        raise _RejectedError(
-            "reply_too_long", f"the reply has {len(answer.reply):,} characters, the limit is {limit:,}"
-        )
+        detail = f"the reply has {len(answer.reply):,} characters, the limit is {limit:,}"
+        raise _Rejected(ReasonCode.REPLY_TOO_LONG, detail)
     return answer
 
 
@@ -184,26 +196,26 @@ def _has_lone_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
-_PRECEDENCE = ("missing_key", "extra_key", "null_value", "wrong_type", "enum_spelling", "bad_enum", "out_of_range")
-
-
-def _reason(error: Any) -> tuple[str, str]:
+def _schema_fault(error: ValidationError) -> Reason:
+    """The reason behind one violation of the schema."""
     field = ".".join(str(part) for part in error.absolute_path) or "the object"
+    instance: Any = error.instance
+    rule: Any = error.validator_value
     if error.validator == "required":
-        missing = sorted(set(error.validator_value) - set(error.instance))
-        return "missing_key", f"missing {', '.join(missing)}"
+        return Reason(ReasonCode.MISSING_KEY, f"missing {', '.join(sorted(set(rule) - set(instance)))}")
     if error.validator == "additionalProperties":
-        extra = sorted(set(error.instance) - set(error.schema["properties"]))
-        return "extra_key", f"unknown {', '.join(key[:40] for key in extra)[:120]}"
+        extra = sorted(set(instance) - set(output_schema()["properties"]))
+        return Reason(ReasonCode.EXTRA_KEY, f"unknown {', '.join(key[:_QUOTED_CHARS] for key in extra)[:120]}")
+    if error.validator == "type" and instance is None:
+        return Reason(ReasonCode.NULL_VALUE, f"{field} is null")
     if error.validator == "type":
-        if error.instance is None:
-            return "null_value", f"{field} is null"
-        return "wrong_type", f"{field} must be of type {error.validator_value}"
-    if isinstance(error.instance, str):
-        spelled = re.sub(r"[\s-]+", "_", error.instance.strip()).lower()
-        if spelled in error.validator_value:
-            return "enum_spelling", f"{field} is spelled {error.instance[:40]!r}, expected {spelled!r}"
-        return "bad_enum", f"{field} has the unknown value {error.instance[:40]!r}"
-    if isinstance(error.instance, int) and not isinstance(error.instance, bool):
-        return "out_of_range", f"{field} is {error.instance}, allowed are {error.validator_value}"
-    return "wrong_type", f"{field} has the wrong type"
+        return Reason(ReasonCode.WRONG_TYPE, f"{field} must be of type {rule}")
+    if isinstance(instance, str):
+        shown = repr(instance[:_QUOTED_CHARS])
+        spelled = re.sub(r"[\s-]+", "_", instance.strip()).lower()
+        if spelled in rule:
+            return Reason(ReasonCode.ENUM_SPELLING, f"{field} is spelled {shown}, expected {spelled!r}")
+        return Reason(ReasonCode.BAD_ENUM, f"{field} has the unknown value {shown}")
+    if isinstance(instance, int) and not isinstance(instance, bool):
+        return Reason(ReasonCode.OUT_OF_RANGE, f"{field} is {instance}, allowed are {rule}")
+    return Reason(ReasonCode.WRONG_TYPE, f"{field} has the wrong type")

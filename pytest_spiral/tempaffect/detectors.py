@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import log2
 
 from pytest_spiral.tempaffect.params import TemplateParams, load_params
-from pytest_spiral.tempaffect.scorer import ItemScore
+from pytest_spiral.tempaffect.records import ItemScore
 from pytest_spiral.text import normalize, stem, tokenize
 
 __all__ = [

@@ -9,8 +9,9 @@ from typing import Any
 
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.detectors import Detectors, detect
+from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, ItemScore
 from pytest_spiral.tempaffect.scenario import Family
-from pytest_spiral.tempaffect.scorer import LABEL_FIELDS, REPLY_CHECKS, ItemScore, score_output
+from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.stand_ins import PAGE_FIXTURES, dry_output
 from pytest_spiral.tempaffect.suite import Suite, digest
 
@@ -39,7 +40,7 @@ def preflight(suite: Suite) -> Preflight:
         detectors = detect(scores)
         faults += fixture_faults(name, _measures(scores, detectors))
         prints[name] = {
-            "items": [[score.scenario.id, score.reason or "", _bits(score)] for score in scores],
+            "items": [_print(score) for score in scores],
             "detectors": {key: round(1000 * (row.value or 0)) for key, row in detectors.detections.items()},
         }
     return Preflight(tuple(faults), digest(prints))
@@ -90,6 +91,11 @@ def _scores(name: str, suite: Suite) -> list[ItemScore]:
     return [score_output(scenario, dry_output(name, suite, scenario)) for scenario in suite.scenarios]
 
 
+def _print(score: ItemScore) -> list[str]:
+    reason = score.reason.code.value if score.reason else ""
+    return [score.scenario.id, reason, _bits(score)]
+
+
 def _bits(score: ItemScore) -> str:
     return "".join("1" if score.points.get(name) else "0" for name in (*LABEL_FIELDS, *REPLY_CHECKS)) + (
         "U" if score.useful_bounded else "-"
@@ -101,7 +107,7 @@ def _measures(scores: Sequence[ItemScore], detectors: Detectors) -> dict[str, fl
     templated = {id(score) for score, flag in zip(valid, detectors.templated, strict=True) if flag}
 
     def rates(names: Sequence[str]) -> dict[str, float]:
-        return {name: _mean(score.points.get(name, False) for score in scores) for name in names}
+        return {name: _mean(score.points.get(name, 0) > 0 for score in scores) for name in names}
 
     labels, checks = rates(LABEL_FIELDS), rates(REPLY_CHECKS)
     return {

@@ -1,4 +1,4 @@
-"""The units of work: from a definition and a model to a record. Whoever runs them is no concern of theirs."""
+"""One scenario as a unit of work: asked of a model, or taken from a recording, and scored."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from pytest_spiral.chat import ChatModel, ChatRequest, Message
 from pytest_spiral.errors import ChatError
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.prompting import build_messages
-from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.records import Item, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import score_output
 
@@ -22,15 +22,17 @@ __all__ = ["Output", "ScenarioUnit", "ask_scenario", "recorded_item", "schema_is
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One recorded output. text: None where the call failed; `reason` and `detail` then say why.
+    """One recorded output.
 
-    finish: how generation ended if `reason` tells that, else "stop".
+    Attributes:
+        text: None where the call failed; `reason` then says why.
+        finish: How generation ended if `reason` tells that, else "stop".
+        reason: The reason as it was recorded.
     """
 
     text: str | None
     finish: str
-    reason: str | None
-    detail: str
+    reason: Reason | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,18 @@ class ScenarioUnit:
 async def ask_scenario(
     unit: ScenarioUnit, scenario: Scenario, model_id: str, params: Mapping[str, Any], chat: ChatModel
 ) -> Item:
-    """Ask and score. A call that fails for good gives an instrument failure without a score, never a zero; one that
-    the budget forbids leaves the item not run."""
+    """Ask and score.
+
+    A call that fails for good gives an instrument failure without a score, never a zero; one that the budget forbids
+    leaves the item not run.
+
+    Args:
+        unit: What to ask of whom.
+        scenario: The unit's scenario.
+        model_id: The model's name in requests.
+        params: Request parameters as sent.
+        chat: The evaluated model.
+    """
     request = ChatRequest(
         role="evaluated",
         model=model_id,
@@ -66,33 +78,34 @@ async def ask_scenario(
     try:
         reply = await chat.complete(request)
     except ChatError as error:
-        return _item(unit, scenario, error.unit_status, error.code, str(error), None, None)
+        return _item(unit, scenario, error.unit_status, Reason(error.code, str(error)))
     return _scored(unit, scenario, reply.text, reply.finish)
 
 
 def recorded_item(unit: ScenarioUnit, scenario: Scenario, output: Output) -> Item:
     """Score a recorded output. What was no measurement when it was recorded is none now."""
     if output.text is None:
-        return _item(unit, scenario, Status.INSTRUMENT_FAILED, output.reason, output.detail, None, None)
+        return _item(unit, scenario, Status.INSTRUMENT_FAILED, output.reason)
     item = _scored(unit, scenario, output.text, "stop")
     # How generation ended is not on record; the reason tells it where the text alone does not.
-    return item if item.reason == output.reason else _scored(unit, scenario, output.text, output.finish)
+    if output.reason is not None and (item.reason is None or item.reason.code is not output.reason.code):
+        return _scored(unit, scenario, output.text, output.finish)
+    return item
 
 
 def _scored(unit: ScenarioUnit, scenario: Scenario, text: str, finish: str) -> Item:
     score = score_output(scenario, text, finish)
     status = Status.MEASURED if score.valid else Status.MODEL_FAILED
-    return _item(unit, scenario, status, score.reason, score.detail, text, score)
+    return _item(unit, scenario, status, score.reason, text, score)
 
 
 def _item(
     unit: ScenarioUnit,
     scenario: Scenario,
     status: Status,
-    reason: str | None,
-    detail: str,
-    output: str | None,
-    score: Any,
+    reason: Reason | None,
+    output: str | None = None,
+    score: ItemScore | None = None,
 ) -> Item:
     return Item(
         scenario_id=scenario.id,
@@ -102,15 +115,19 @@ def _item(
         epoch=unit.epoch,
         status=status,
         reason=reason,
-        detail=detail,
         output=output,
         score=score,
     )
 
 
 async def schema_is_enforced(model_id: str, params: Mapping[str, Any], chat: ChatModel) -> bool:
-    """Whether the endpoint holds the model to a JSON schema: it is asked for a plain word under a schema whose only
-    valid document cannot be guessed. Raises `ChatError`."""
+    """Whether the endpoint holds the model to a JSON schema.
+
+    The model is asked for a plain word under a schema whose only valid document cannot be guessed.
+
+    Raises:
+        ChatError: If the call fails for good.
+    """
     probe = read_json(data_root() / "enforcement_probe.json")
     request = ChatRequest(
         role="evaluated",

@@ -182,7 +182,7 @@ class Run:
 
 def _lost(found: Any) -> list[str]:
     if found.status is Status.INSTRUMENT_FAILED:
-        return [f"{found.reason}: {getattr(found, 'detail', '')}"]
+        return [str(found.reason)]
     parts = (*getattr(found, "judgements", ()), *getattr(found, "finals", ()))
     return [part.reason for part in parts if part.status is Status.INSTRUMENT_FAILED]
 

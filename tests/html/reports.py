@@ -104,9 +104,7 @@ def _item(suite, scenario, model, mode, stand_in) -> Item:
         output = f"Certainly! {output}"
     score = score_output(scenario, output)
     status = Status.MEASURED if score.valid else Status.MODEL_FAILED
-    return Item(
-        *(scenario.id, scenario.family.value, model, mode, 0, status, score.reason, score.detail, output, score)
-    )
+    return Item(*(scenario.id, scenario.family.value, model, mode, 0, status, score.reason, output, score))
 
 
 def _talks(model: str, names: tuple[str, ...]) -> list[Conversation]:

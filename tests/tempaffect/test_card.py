@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.card import CardContext, build_card, metric_names, metric_sample, mode_delta
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import Item, item_from_json, item_to_json
+from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.results import ITEM_RESULT, item_from_json, item_of, item_result, item_to_json
 from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import CANARY, load_suite
@@ -46,7 +47,6 @@ def item(scenario, output, mode="schema", epoch=0):
         epoch=epoch,
         status=Status.MEASURED if score.valid else Status.MODEL_FAILED,
         reason=score.reason,
-        detail=score.detail,
         output=output,
         score=score,
     )
@@ -60,8 +60,7 @@ def lost(scenario):
         "schema",
         0,
         Status.INSTRUMENT_FAILED,
-        "timeout",
-        "too slow",
+        Reason(ReasonCode.TIMEOUT, "too slow"),
         None,
         None,
     )
@@ -249,6 +248,7 @@ def test_the_delta_splits_into_its_parts():
 def test_an_item_survives_its_way_home():
     """What a worker sends is what the lead reads, invalid and lost ones too."""
     for sent in [*answers("perfect")[:3], *answers("malformed")[:30], lost(SUITE.scenarios[0])]:
-        text = json.dumps(item_to_json(sent), ensure_ascii=True)
+        text = json.dumps(ITEM_RESULT.dump_python(item_result(sent), mode="json"))
 
-        assert item_from_json(json.loads(text), SUITE.by_id) == sent
+        assert item_of(ITEM_RESULT.validate_python(json.loads(text)), SUITE.by_id) == sent
+        assert item_from_json(json.loads(json.dumps(item_to_json(sent))), SUITE.by_id) == sent

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.tempaffect.contract import Answer, Invalid, output_schema, parse_output, recoverable
+from pytest_spiral.tempaffect.contract import Invalid, output_schema, parse_output, recoverable
+from pytest_spiral.tempaffect.records import Answer
 from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES
 from pytest_spiral.tempaffect.stand_ins import MALFORMATIONS
 
@@ -28,7 +29,7 @@ VALID = json.dumps(FIELDS)
 def code(text, finish="stop"):
     found = parse_output(text, finish)
     assert isinstance(found, Invalid), found
-    return found.code
+    return found.reason.code
 
 
 def test_a_valid_answer_is_read():

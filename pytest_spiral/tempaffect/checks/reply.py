@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from pytest_spiral.tempaffect.checks.action import check_action, read_acts
 from pytest_spiral.tempaffect.checks.boundary import check_boundary
 from pytest_spiral.tempaffect.checks.defensive import check_defensive, check_validation
@@ -12,40 +9,10 @@ from pytest_spiral.tempaffect.checks.grounding import check_grounding, is_clause
 from pytest_spiral.tempaffect.checks.phrases import check_phrases, is_meta
 from pytest_spiral.tempaffect.checks.prepare import prepare_reply, prepare_scenario
 from pytest_spiral.tempaffect.lexicon import Lexicon, load_lexicon
+from pytest_spiral.tempaffect.records import ReplyChecks
 from pytest_spiral.tempaffect.scenario import Scenario
 
 __all__ = ["ReplyChecks", "check_reply"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyChecks:
-    """What the checks found in one reply.
-
-    The five points: content_grounding, concrete_action, non_defensive, brevity, forbidden_phrase_clean.
-    useful_bounded: section 1.5 with the labels taken as correct.
-    words: count of section 2.5. dismissive: a forbidden phrase that voids usefulness. overvalidated: mostly talk about
-    feelings, from `validation_sentences` sentences without an act. prohibited_act: does what the boundary forbids.
-    boundary_held: the line is visibly kept, or none is drawn. meta_leak: speaks to or about the scorer.
-    anchor_groups: issue anchors named. user_stems: content stems of the user's message found.
-    reasons: per check, short sentences with the matched words.
-    """
-
-    content_grounding: bool
-    concrete_action: bool
-    non_defensive: bool
-    brevity: bool
-    forbidden_phrase_clean: bool
-    useful_bounded: bool
-    words: int
-    dismissive: bool
-    overvalidated: bool
-    validation_sentences: int
-    prohibited_act: bool
-    boundary_held: bool
-    meta_leak: bool
-    anchor_groups: int
-    user_stems: int
-    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def check_reply(scenario: Scenario, reply: str, lexicon: Lexicon | None = None) -> ReplyChecks:

@@ -1,0 +1,95 @@
+"""From items to their results, which reports hold and workers send, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemResult, ItemScore, Mode
+from pytest_spiral.tempaffect.scenario import Scenario
+
+__all__ = ["ITEM_RESULT", "item_from_json", "item_of", "item_result", "item_to_json"]
+
+ITEM_RESULT = TypeAdapter(ItemResult)
+"""Reads and writes a result as JSON values."""
+_MODES: Mapping[str, Mode] = {name: mode for mode, name in CARD_MODES.items()}
+
+
+def item_result(item: Item) -> ItemResult:
+    """The result of an item."""
+    score = item.score
+    return ItemResult(
+        id=item.scenario_id,
+        family=item.family,
+        model=item.model,
+        prompting_mode=CARD_MODES[item.mode],
+        epoch=item.epoch,
+        status=item.status,
+        reason=item.reason,
+        output=item.output,
+        points=score.points if score else {},
+        score=score.score if score else None,
+        useful_bounded=score.useful_bounded if score else None,
+        recoverable=score.recoverable if score else None,
+        answer=score.answer if score else None,
+        checks=score.checks if score else None,
+    )
+
+
+def item_of(result: ItemResult, scenarios: Mapping[str, Scenario]) -> Item:
+    """The item of a result.
+
+    Args:
+        result: The result.
+        scenarios: By id, as they were when the item was scored.
+
+    Raises:
+        DataError: For a scored item whose scenario is not among `scenarios`.
+    """
+    score = None
+    if result.score is not None:
+        if result.id not in scenarios:
+            raise DataError(f"item {result.id}: unknown scenario; scored items need their scenario")
+        score = ItemScore(
+            scenario=scenarios[result.id],
+            answer=result.answer,
+            checks=result.checks,
+            reason=result.reason,
+            points=result.points,
+            score=result.score,
+            useful_bounded=bool(result.useful_bounded),
+            recoverable=bool(result.recoverable),
+        )
+    return Item(
+        scenario_id=result.id,
+        family=result.family,
+        model=result.model,
+        mode=_MODES[result.prompting_mode],
+        epoch=result.epoch,
+        status=result.status,
+        reason=result.reason,
+        output=result.output,
+        score=score,
+    )
+
+
+def item_to_json(item: Item) -> dict[str, Any]:
+    """An item as reports of version 1 hold it: with its reason in two keys."""
+    found: dict[str, Any] = ITEM_RESULT.dump_python(item_result(item), mode="json")
+    reason = item.reason
+    return {**found, "reason": reason.code.value if reason else None, "detail": reason.detail if reason else ""}
+
+
+def item_from_json(row: Mapping[str, Any], scenarios: Mapping[str, Scenario]) -> Item:
+    """The item that `item_to_json` wrote. Raises `DataError` for anything else."""
+    reason = row.get("reason")
+    values = {name: value for name, value in row.items() if name != "detail"}
+    try:
+        if reason is not None:
+            values["reason"] = {"code": reason, "detail": row.get("detail", "")}
+        return item_of(ITEM_RESULT.validate_python(values), scenarios)
+    except ValidationError as error:
+        raise DataError(f"item {row.get('id')}: {first_fault(error, 'item')}") from None
