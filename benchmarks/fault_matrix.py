@@ -2,7 +2,7 @@
 
     python -m benchmarks.fault_matrix [--markdown] [NAME ...]
 
-NAME: only faults whose name holds it. --markdown: the table of docs/faults.md. Exit code 1 where a cell does not hold.
+NAME: only faults whose name holds it. --markdown: the documented table. Exit code 1 if a cell does not hold.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where to put a floor: what a gate on a rate answers, by the true rate of the model. Exact, no simulation.
 
-    python benchmarks/gate_floor.py [--n 75] [--floor 0.75] [--svg docs/gate-floor.svg]
+    python benchmarks/gate_floor.py [--n 75] [--floor 0.75] [--svg docs/reference/gate-floor.svg]
 
 Prints the chances of PASS, INCONCLUSIVE and FAIL, and the table of floors; writes the figure of the documentation.
 """

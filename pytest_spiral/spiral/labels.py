@@ -187,7 +187,7 @@ def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
         try:
             row = _Row.model_validate_json(line)
         except ValidationError as error:
-            raise DataError(f"{where}: {first_fault(error, 'line')}; see docs/judges.md for the shape") from None
+            raise DataError(f"{where}: {first_fault(error, 'line')}; see docs/how-to/calibrate-a-judge.md") from None
         if row.id in found:
             raise DataError(f"{where}: id: {row.id!r} is there twice")
         if len(found) >= MAX_TURNS:

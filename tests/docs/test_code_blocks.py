@@ -35,7 +35,7 @@ from tests.fakes.openai_server import fake_openai
 from tests.fakes.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"(?:<!-- block: (?P<note>[^>]*?) -->\n+)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)
 SKIPPABLE = re.compile(r"skip, \S.{10,}")
 

@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 
 
 def load_hook():
-    spec = importlib.util.spec_from_file_location("options_hook", DOCS / "_hooks" / "options.py")
+    spec = importlib.util.spec_from_file_location("options_hook", DOCS / "_hooks" / "reference.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -31,7 +31,7 @@ def load_hook():
 
 def test_every_option_is_on_its_page():
     """Written from the plugin's own table: long name, short name, ini key, default."""
-    page = load_hook().on_page_markdown((DOCS / "options.md").read_text())
+    page = load_hook().on_page_markdown((DOCS / "reference" / "options.md").read_text())
 
     for option in OPTIONS:
         (row,) = (line for line in page.splitlines() if line.startswith((f"| `{option.flag} ", f"| `{option.flag}`")))
@@ -41,7 +41,7 @@ def test_every_option_is_on_its_page():
 
 def test_every_metric_has_a_formula():
     """Everything a gate can name stands in a row of the page."""
-    page = (DOCS / "metrics.md").read_text()
+    page = (DOCS / "reference" / "metrics.md").read_text()
     named = set(re.findall(r"`([a-z0-9_.]+)`", page))
     spirals = {name for protocol in protocol_names() for name in spiral_metric_scales(load_protocol(protocol))}
     scenarios = {re.sub(r"^families\.\w+\.", "", name) for name in metric_scales()}
@@ -51,7 +51,7 @@ def test_every_metric_has_a_formula():
 
 def test_the_api_page_has_what_is_exported():
     """The public names of both suites, or a note why not."""
-    page = (DOCS / "api.md").read_text()
+    page = (DOCS / "reference" / "python-api.md").read_text()
     left_out = {"Item", "Origin", "Protocol", "protocol_names", "rescore", "score_to_json"}
     public = {f"pytest_spiral.tempaffect.{n}" for n in tempaffect.__all__} | {
         f"pytest_spiral.spiral.{n}" for n in spiral.__all__
@@ -64,7 +64,7 @@ def test_every_page_is_in_the_menu():
     """A page that nobody finds is none."""
     menu = (ROOT / "mkdocs.yml").read_text()
 
-    assert [page.name for page in DOCS.glob("*.md") if f": {page.name}\n" not in menu] == []
+    assert [str(page) for page in DOCS.rglob("*.md") if f": {page.relative_to(DOCS).as_posix()}\n" not in menu] == []
 
 
 def test_the_site_builds_without_warnings(tmp_path):
@@ -80,4 +80,4 @@ def test_the_site_builds_without_warnings(tmp_path):
     )
 
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "useful_bounded" in (tmp_path / "site" / "metrics" / "index.html").read_text()
+    assert "useful_bounded" in (tmp_path / "site" / "reference" / "metrics" / "index.html").read_text()

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_spiral.spiral.upstream import load_upstream
 
-PAGE = Path(__file__).parents[2] / "docs" / "unlocated.md"
+PAGE = Path(__file__).parents[2] / "docs" / "validation" / "unlocated-quotes.md"
 ROW = re.compile(r"^\| (\S+) \| (\S+) \| (chunk\d+) \| (\w+) \| `(.+)` \| (.+) \|$", re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ from tests.fakes.openai_server import Fault, Rule, Script
 from tests.faults.catalogue import CATALOGUE, COLUMNS
 from tests.faults.matrix import Mode, play
 
-DOCS = Path(__file__).parents[2] / "docs" / "faults.md"
+DOCS = Path(__file__).parents[2] / "docs" / "validation" / "faults.md"
 # Harmless, passing, final, unusable: once and for good in turn.
 PART = {"model name changes": "always", "503 with Retry-After": "once", "401": "once", "key said twice": "always"}
 CELLS = [(name, column, mode) for name, mode in PART.items() for column in COLUMNS] + [

@@ -1,5 +1,5 @@
 """Large reports: built, opened, filtered and scrolled without a wait. Limits are those a reader feels, with room for a
-busy machine; what was measured stands in docs/reports.md."""
+busy machine; what was measured stands in docs/reference/report-page.md."""
 
 from __future__ import annotations
 

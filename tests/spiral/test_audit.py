@@ -79,7 +79,7 @@ PERSONA_RUNS = rows("persona_runs.jsonl")
     [("language model by hand", 138, 0, 0, 0), ("local/smollm2-135m", 28, 25, 10, 3)],
 )
 def test_the_tested_seekers(by, messages, flagged, broken, failed):
-    """Twelve conversations each, as docs/datasheet.md and docs/judges.md count them; none collapses."""
+    """Twelve conversations each, as the datasheet and the page on judges count them; none collapses."""
     runs = [run for run in PERSONA_RUNS if run["seeker"] == by]
     talks = [[Message(**message) for message in run["transcript"]] for run in runs]
     healths = [simulator_health(talk, (talk[0].content,), "shipped") for talk in talks]
@@ -95,7 +95,7 @@ def test_the_tested_seekers(by, messages, flagged, broken, failed):
 
 
 def test_cues_on_lines_they_were_not_written_on():
-    """Words are not understanding: two false alarms in forty, three misses in thirty, as docs/judges.md says."""
+    """Words are not understanding: two false alarms in forty, three misses in thirty, as the page on judges says."""
     cues = set(load_limits().patterns)
     seen = {True: 0, False: 0}
     for row in rows("cue_lines.jsonl"):

@@ -24,7 +24,7 @@ from pytest_spiral.spiral.raters import among_raters, with_author
 from pytest_spiral.status import Status
 from tests.spiral.builders import bench, finding
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "validation"
 PROTOCOL = load_protocol("per-10k-chars")
 BEHAVIOURS = PROTOCOL.behaviours
 

@@ -258,7 +258,7 @@ def test_every_published_message_with_a_capital_is_flagged(upstream_file):
 
 
 def test_published_flags(upstream_file):
-    """How often which rule; all of them have been read for docs/judges.md."""
+    """How often which rule; all of them have been read for docs/validation/judges.md."""
     counts = Counter(flag.rule for _, health in healths(upstream_file) for flag in health.flags)
 
     assert (

@@ -17,7 +17,7 @@ from pytest_spiral.tempaffect.suite import load_suite
 SUITE = load_suite()
 FOLDER = data_root() / "tempaffect" / "audit"
 FIGURES = read_json(FOLDER / "figures.json")["agreement"]
-DATASHEET = (data_root().parent / "docs" / "datasheet.md").read_text(encoding="utf-8")
+DATASHEET = (data_root().parent / "docs" / "validation" / "datasheet.md").read_text(encoding="utf-8")
 TARGETS = {"boundary_action": 0.80, "should_escalate": 0.80}
 OTHERS = 0.67
 # `rm-07` keeps 5 beside the 4 of its annotators: no other text of its family would have the top of the scale.

@@ -1,0 +1,57 @@
+"""Limits that keep the package readable: length of modules and functions, positional parameters, uses of `Any`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pytest_spiral
+
+PACKAGE = Path(pytest_spiral.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULE_LINES = 450
+PACKAGE_LINES = 20_000
+FUNCTION_LINES = 60
+POSITIONAL_PARAMETERS = 7
+# `Any` belongs where data enters or leaves as JSON, and at pytest's untyped objects.
+USES_OF_ANY = 80
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def functions(path: Path) -> Iterator[Function]:
+    return (node for node in ast.walk(ast.parse(text(path))) if isinstance(node, Function))
+
+
+def positional(function: Function) -> int:
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_modules_and_functions_are_short(path: Path) -> None:
+    """A longer one holds a second concept that wants a name of its own."""
+    long = {f.name for f in functions(path) if (f.end_lineno or 0) - f.lineno >= FUNCTION_LINES}
+    wide = {f.name for f in functions(path) if positional(f) > POSITIONAL_PARAMETERS}
+
+    assert len(text(path).splitlines()) <= MODULE_LINES
+    assert long == set()
+    assert wide == set()
+
+
+def test_the_package_stays_small() -> None:
+    """Features of version 0.1 fit into this many lines; more of them needs a reason."""
+    assert sum(len(text(path).splitlines()) for path in MODULES) <= PACKAGE_LINES
+
+
+def test_data_that_crosses_layers_has_a_type() -> None:
+    """Counted as a word, imports and comments included."""
+    assert sum(len(re.findall(r"\bAny\b", text(path))) for path in MODULES) <= USES_OF_ANY
