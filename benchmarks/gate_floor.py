@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_spiral.gates import Gate, Measured, Outcome, compare
+from pytest_spiral.gates import Gate, Measured, Outcome, outcome_of
 from pytest_spiral.stats import Tally, binomial_tail, clopper_pearson, hits_needed, least_passing_rate
 
 OUTCOMES: tuple[Outcome, ...] = ("pass", "inconclusive", "fail")
@@ -51,7 +51,7 @@ def chances(rate: float, n: int, floor: float) -> Mapping[Outcome, float]:
     found = dict.fromkeys(OUTCOMES, 0.0)
     for k in range(n + 1):
         bounds = clopper_pearson(Tally(k, n, "scenario"), 0.90)
-        outcome = compare(gate, Measured(k / n, bounds.low, bounds.high, ""), "bound")
+        outcome = outcome_of(gate, Measured(k / n, bounds.low, bounds.high, ""), "bound")
         found[outcome] += math.comb(n, k) * rate**k * (1 - rate) ** (n - k)
     return found
 

@@ -5,37 +5,58 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.gates import Sample, check_metric, decide, limited, parse_gate, with_calibration
+from pytest_spiral.gates import (
+    Decision,
+    DecisionCode,
+    JudgeStanding,
+    Outcome,
+    Policy,
+    Sample,
+    check_metric,
+    limit_missing,
+    parse_gate,
+    with_standing,
+)
+from pytest_spiral.gates import decide as decide_with
 from pytest_spiral.stats import Clusters, percentile_resamples
-from tests.spiral.test_calibration import record
 
 
-def mean(units):
+def mean(units: Sequence[float]) -> float:
     return sum(units) / len(units)
 
 
-def draws(n):
+def draws(n: int) -> list[list[int]]:
     return percentile_resamples(n, 1000, "test")
 
 
-def units(values):
+def decide(expr: str, sample: Sample, policy: Policy = "bound", baseline: Sample | None = None) -> Decision:
+    return decide_with(parse_gate(expr), sample, policy, draws, baseline)
+
+
+def units(values: Sequence[float]) -> Clusters[float]:
     return Clusters("scenario", tuple(map(str, range(len(values)))), tuple(values))
 
 
-def sample(values, missing=0, scale=(0.0, 1.0)):
+def sample(values: Sequence[float], missing: int = 0, scale: tuple[float, float] | None = (0.0, 1.0)) -> Sample:
     """A mean over units, some of them missing at the end."""
-    ends = {"low": scale[0], "high": scale[1]} if scale else {}
-    fill = (lambda end: units([*values, *[ends[end]] * missing])) if scale else None
+    fill = None
+    if scale is not None:
+        ends = {"low": scale[0], "high": scale[1]}
+
+        def fill(end: str) -> Clusters[float]:
+            return units([*values, *[ends[end]] * missing])
+
     return Sample(units(values), mean, scale, missing, len(values) + missing, fill)
 
 
-def rate(hits, n, missing=0):
+def rate(hits: int, n: int, missing: int = 0) -> Sample:
     return sample([1.0] * hits + [0.0] * (n - hits), missing)
 
 
@@ -51,7 +72,7 @@ def rate(hits, n, missing=0):
         ("tempaffect.detectors.overvalidation <= 1", ("tempaffect", None, "detectors.overvalidation", "<=", 1.0)),
     ],
 )
-def test_gates_are_read(expr, expected):
+def test_gates_are_read(expr: str, expected: tuple[str, str | None, str, str, float]) -> None:
     """Every form of the grammar."""
     gate = parse_gate(expr)
 
@@ -80,7 +101,7 @@ def test_gates_are_read(expr, expected):
         ("x" * 501, 501),
     ],
 )
-def test_errors_point_at_the_column(expr, column):
+def test_errors_point_at_the_column(expr: str, column: int) -> None:
     """A gate that cannot be read says where."""
     with pytest.raises(ConfigError, match=f"at column {column}$"):
         parse_gate(expr)
@@ -100,7 +121,7 @@ def test_errors_point_at_the_column(expr, column):
         ("-2", False, -2),
     ],
 )
-def test_bounds_are_arithmetic(bound, relative, threshold):
+def test_bounds_are_arithmetic(bound: str, relative: bool, threshold: float) -> None:
     """Sums of numbers and the baseline, parentheses and signs."""
     gate = parse_gate(f"spiral.score >= {bound}")
 
@@ -108,44 +129,22 @@ def test_bounds_are_arithmetic(bound, relative, threshold):
 
 
 PIECES = st.sampled_from(
-    [
-        "tempaffect",
-        "[raw]",
-        "[",
-        "]",
-        ".",
-        "score",
-        ">=",
-        "<=",
-        "baseline",
-        "+",
-        "-",
-        "(",
-        ")",
-        "0.5",
-        "5",
-        " ",
-        "é",
-        "\x00",
-    ]
+    ["tempaffect", "[raw]", "[", "]", ".", "score", ">=", "<=", "baseline", "+", "-", "(", ")", "0.5", "5", " ", "\x00"]
 )
 
 
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=40).map("".join)))
 @settings(max_examples=500)
-def test_every_text_is_a_gate_or_an_error_with_a_column(text):
+def test_every_text_is_a_gate_or_an_error_with_a_column(text: str) -> None:
     """Nothing else leaves the parser, and the column lies in the text or just behind it."""
-    found = None
+    message = ""
     try:
-        gate = parse_gate(text)
+        assert math.isfinite(parse_gate(text).threshold)
     except ConfigError as error:
-        found = str(error)
-    if found is None:
-        assert math.isfinite(gate.threshold)
-        return
-    column = re.search(r" at column (\d+)$", found)
-    assert column, found
-    assert 1 <= int(column[1]) <= len(text) + 1
+        message = str(error)
+
+    column = re.search(r" at column (\d+)$", message)
+    assert not message or (column and 1 <= int(column[1]) <= len(text) + 1)
 
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
@@ -158,7 +157,9 @@ NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
     st.sampled_from([">=", "<="]),
     st.integers(0, 999),
 )
-def test_what_is_written_is_read(suite, qualifier, names, op, thousandths):
+def test_what_is_written_is_read(
+    suite: str, qualifier: str | None, names: list[str], op: str, thousandths: int
+) -> None:
     """A gate put together from its parts is parsed into them."""
     path = suite + (f"[{qualifier}]" if qualifier else "") + "".join(f".{name}" for name in names)
 
@@ -168,7 +169,7 @@ def test_what_is_written_is_read(suite, qualifier, names, op, thousandths):
     assert gate.threshold == pytest.approx(thousandths / 1000)
 
 
-def test_unknown_metrics_list_what_exists():
+def test_unknown_metrics_list_what_exists() -> None:
     """A misspelt metric gets a suggestion and the whole list."""
     scales = {"score": (0.0, 1.0), "skill": (0.0, 1.0)}
 
@@ -186,151 +187,153 @@ def test_unknown_metrics_list_what_exists():
     check_metric(parse_gate("tempaffect[raw].score >= baseline - 0.05"), ["tempaffect"], ["raw"], scales)
 
 
+FLOOR = "tempaffect.score >= 0.70"
+
+
 @pytest.mark.parametrize(
     ("hits", "outcome"), [(75, "pass"), (60, "pass"), (59, "inconclusive"), (48, "inconclusive"), (45, "fail")]
 )
-def test_three_answers_on_bounds(hits, outcome):
-    """A floor of .70 at n = 75: 60 hits clear it, 59 do not yet, and the upper bound decides failure."""
-    gate = parse_gate("tempaffect.score >= 0.70")
-
-    assert decide(gate, rate(hits, 75), "bound", draws).outcome == outcome
+def test_three_outcomes_on_bounds(hits: int, outcome: Outcome) -> None:
+    """A floor of .70 at n = 75: 60 hits reach it, 59 do not yet, and the upper bound decides failure."""
+    assert decide(FLOOR, rate(hits, 75)).outcome == outcome
 
 
-def test_the_point_policy_has_two_answers():
-    """On point estimates there is no third answer, and the reason says that it is one."""
-    gate = parse_gate("tempaffect.score >= 0.70")
-    above, below = (decide(gate, rate(hits, 75), "point", draws) for hits in (53, 52))
+def test_the_point_policy_has_two_outcomes() -> None:
+    """On point estimates there is no third outcome, and the reason says that it is one."""
+    above, below = (decide(FLOOR, rate(hits, 75), "point") for hits in (53, 52))
 
     assert (above.outcome, below.outcome) == ("pass", "fail")
-    assert "decided on the point estimate" in above.reason
+    assert above.reason.code is DecisionCode.POINT_ESTIMATE
 
 
-def test_upper_gates_mirror_lower_ones():
-    """`<=` on a rate answers as `>=` on its complement."""
-    for hits in range(76):
-        floor = decide(parse_gate("tempaffect.score >= 0.70"), rate(hits, 75), "bound", draws)
-        ceiling = decide(parse_gate("tempaffect.score <= 0.30"), rate(75 - hits, 75), "bound", draws)
+def test_upper_gates_mirror_lower_ones() -> None:
+    """`<=` on a rate decides as `>=` on its complement."""
+    for hits in range(0, 76, 3):
+        floor = decide(FLOOR, rate(hits, 75))
+        ceiling = decide("tempaffect.score <= 0.30", rate(75 - hits, 75))
 
         assert floor.outcome == ceiling.outcome
         assert floor.mde == pytest.approx(ceiling.mde)
 
 
-def test_missing_counts_at_its_worst():
-    """One lost measurement turns a bare pass into no answer; what passes anyway passes."""
-    gate = parse_gate("tempaffect.score >= 0.70")
-
-    assert decide(gate, rate(60, 75), "bound", draws).outcome == "pass"
-    bare = decide(gate, rate(59, 74, missing=1), "bound", draws)
-    safe = decide(gate, rate(74, 74, missing=1), "bound", draws)
-    lost = decide(gate, rate(20, 74, missing=1), "bound", draws)
+def test_missing_counts_at_its_worst() -> None:
+    """One lost measurement makes a bare pass inconclusive; what passes or fails anyway still does."""
+    bare = decide(FLOOR, rate(59, 74, missing=1))
 
     assert (bare.worst_case, bare.best_case, bare.outcome) == ("inconclusive", "pass", "inconclusive")
-    assert "what is missing could decide it" in bare.reason
-    assert safe.outcome == "pass"
-    assert lost.outcome == "fail"
+    assert bare.reason.code is DecisionCode.MISSING_DECIDES
+    assert decide(FLOOR, rate(74, 74, missing=1)).outcome == "pass"
+    assert decide(FLOOR, rate(20, 74, missing=1)).outcome == "fail"
 
 
-def test_missing_counts_at_its_worst_for_ceilings_too():
+def test_missing_counts_at_its_worst_for_ceilings_too() -> None:
     """For a ceiling the worst case is the high end of the scale."""
-    gate = parse_gate("tempaffect.detectors.overvalidation <= 0.05")
+    decision = decide("tempaffect.detectors.overvalidation <= 0.05", rate(0, 74, missing=1))
 
-    decision = decide(gate, rate(0, 74, missing=1), "bound", draws)
-
-    assert decision.best_case == "pass"
-    assert decision.worst_case == "inconclusive"
-    assert decision.outcome == "inconclusive"
+    assert (decision.worst_case, decision.best_case, decision.outcome) == ("inconclusive", "pass", "inconclusive")
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 3), st.sampled_from([">= 0.4", "<= 0.6"]))
-def test_more_measurements_never_turn_an_answer_round(hits, misses, missing, bound):
+def test_more_measurements_never_reverse_an_outcome(hits: int, misses: int, missing: int, bound: str) -> None:
     """Whatever the missing ones turn out to be, a pass stays a pass and a fail a fail."""
-    gate = parse_gate(f"tempaffect.score {bound}")
-    before = decide(gate, rate(hits, hits + misses, missing), "bound", draws).outcome
+    expr = f"tempaffect.score {bound}"
+    before = decide(expr, rate(hits, hits + misses, missing)).outcome
 
     for found in range(missing + 1):
-        after = decide(gate, rate(hits + found, hits + misses + missing), "bound", draws).outcome
+        after = decide(expr, rate(hits + found, hits + misses + missing)).outcome
         assert before in (after, "inconclusive", "incomplete")
 
 
-def test_nothing_measured_is_no_verdict():
-    """Without a single unit there is neither value nor outcome."""
-    assert decide(parse_gate("tempaffect.score >= 0"), rate(0, 0), "bound", draws).outcome == "incomplete"
+def test_nothing_measured_is_incomplete() -> None:
+    """Without a single unit there is neither a value nor a conclusion."""
+    decision = decide("tempaffect.score >= 0", rate(0, 0))
+
+    assert (decision.outcome, decision.value) == ("incomplete", None)
+    assert decision.reason.code is DecisionCode.NOTHING_MEASURED
 
 
-def test_beyond_the_limit_only_failure_stands():
-    """Too much missing leaves no verdict, unless the gate fails whatever the rest would be."""
-    gate = parse_gate("tempaffect.score >= 0.70")
+def test_beyond_the_limit_only_failure_stands() -> None:
+    """With too much missing there is no conclusion, unless the gate fails whatever the rest would be."""
+    beyond = limit_missing(decide(FLOOR, rate(75, 75)), beyond=True)
 
-    assert limited(decide(gate, rate(75, 75), "bound", draws), beyond=True).outcome == "incomplete"
-    assert limited(decide(gate, rate(10, 75), "bound", draws), beyond=True).outcome == "fail"
-    assert limited(decide(gate, rate(75, 75), "bound", draws), beyond=False).outcome == "pass"
+    assert (beyond.outcome, beyond.reason.code) == ("incomplete", DecisionCode.TOO_MUCH_MISSING)
+    assert limit_missing(decide(FLOOR, rate(10, 75)), beyond=True).outcome == "fail"
+    assert limit_missing(decide(FLOOR, rate(75, 75)), beyond=False).outcome == "pass"
 
 
-def test_a_statistic_without_extremes_is_inconclusive_when_something_is_missing():
-    """Where the worst case cannot be built, a gap leaves no answer."""
-    decision = decide(parse_gate("tempaffect.score >= 0"), sample([0.2, 0.3, 0.4], 1, None), "bound", draws)
+def test_a_statistic_without_extremes_is_inconclusive_when_something_is_missing() -> None:
+    """Where the worst case is not defined, a gap leaves the gate undecided."""
+    decision = decide("tempaffect.score >= 0", sample([0.2, 0.3, 0.4], 1, None))
 
     assert (decision.outcome, decision.worst_case) == ("inconclusive", None)
-    assert "cannot be told" in decision.reason
+    assert decision.reason.code is DecisionCode.WORST_CASE_UNKNOWN
 
 
-def test_every_decision_says_why_and_what_it_could_tell():
-    """Reason in words; the margin at which such a gate passes four times in five, exact for rates."""
-    gate = parse_gate("tempaffect.score >= 0.75")
-    reasons = {hits: decide(gate, rate(hits, 75), "bound", draws).reason for hits in (63, 60, 45)}
+@pytest.mark.parametrize(
+    ("hits", "code", "detail"),
+    [
+        (63, DecisionCode.BOUND_MET, "the lower bound 0.754 of the value is at least 0.75"),
+        (60, DecisionCode.THRESHOLD_BETWEEN, "0.75 lies between the bounds 0.709 and 0.872 of the value"),
+        (45, DecisionCode.BOUND_MISSED, "even the upper bound 0.695 of the value is below 0.75"),
+    ],
+)
+def test_every_decision_has_a_reason(hits: int, code: DecisionCode, detail: str) -> None:
+    """A code for programs, the numbers for people."""
+    reason = decide("tempaffect.score >= 0.75", rate(hits, 75)).reason
 
-    assert reasons[63] == "the lower bound 0.754 of the value is at least 0.75"
-    assert reasons[60] == "0.75 lies between the bounds 0.709 and 0.872 of the value"
-    assert reasons[45].startswith("even the upper bound 0.69")
-    assert decide(gate, rate(60, 75), "bound", draws).mde == pytest.approx(0.12, abs=0.01)
-    assert decide(parse_gate("tempaffect.score >= 0.99"), rate(75, 75), "bound", draws).mde is None
-    assert decide(gate, sample([0.7, 0.9, 0.8, 0.6] * 5), "bound", draws).mde > 0
+    assert (reason.code, reason.detail) == (code, detail)
 
 
-def simulated_outcomes(gate, truth, runs=2000, n=75):
+def test_the_mde_of_a_gate() -> None:
+    """The margin at which it passes four times in five: exact for rates, None out of reach, positive for means."""
+    mean_mde = decide("tempaffect.score >= 0.75", sample([0.7, 0.9, 0.8, 0.6] * 5)).mde
+
+    assert decide("tempaffect.score >= 0.75", rate(60, 75)).mde == pytest.approx(0.12, abs=0.01)
+    assert decide("tempaffect.score >= 0.99", rate(75, 75)).mde is None
+    assert mean_mde is not None
+    assert mean_mde > 0
+
+
+def simulated_outcomes(expr: str, truth: float, runs: int = 2000, n: int = 75) -> Mapping[Outcome, float]:
     rng = random.Random(7)
-    decided = {hits: decide(gate, rate(hits, n), "bound", draws).outcome for hits in range(n + 1)}
-    found = [decided[sum(rng.random() < truth for _ in range(n))] for _ in range(runs)]
-    return {outcome: found.count(outcome) / runs for outcome in ("pass", "fail", "inconclusive")}
+    decided = {hits: decide(expr, rate(hits, n)).outcome for hits in range(n + 1)}
+    outcomes = [decided[sum(rng.random() < truth for _ in range(n))] for _ in range(runs)]
+    return {outcome: outcomes.count(outcome) / runs for outcome in ("pass", "fail", "inconclusive")}
 
 
-def test_a_model_at_the_floor_does_not_pass():
-    """True rate .75 against a floor of .75: a pass in at most one run of 20, no answer in most."""
-    found = simulated_outcomes(parse_gate("tempaffect.score >= 0.75"), 0.75)
+def test_how_often_a_gate_passes() -> None:
+    """Floor .75: a true .75 passes in at most 1 run of 20, .87 in 4 of 5, .95 always; .60 fails in 4 of 5."""
+    expr = "tempaffect.score >= 0.75"
+    at_floor = simulated_outcomes(expr, 0.75)
 
-    assert found["pass"] <= 0.05
-    assert found["inconclusive"] >= 0.85
-
-
-def test_a_floor_ten_points_under_the_truth_is_passed():
-    """A true .87 clears a floor of .75 in four of five runs, a true .95 always; a true .60 fails."""
-    gate = parse_gate("tempaffect.score >= 0.75")
-
-    assert simulated_outcomes(gate, 0.87)["pass"] >= 0.78
-    assert simulated_outcomes(gate, 0.95)["pass"] >= 0.99
-    assert simulated_outcomes(gate, 0.60)["fail"] >= 0.80
+    assert at_floor["pass"] <= 0.05
+    assert at_floor["inconclusive"] >= 0.85
+    assert simulated_outcomes(expr, 0.87)["pass"] >= 0.78
+    assert simulated_outcomes(expr, 0.95)["pass"] >= 0.99
+    assert simulated_outcomes(expr, 0.60)["fail"] >= 0.80
 
 
-def against(own, base, d=0.1, missing=(0, 0)):
-    gate = parse_gate(f"tempaffect.score >= baseline - {d}")
-    return decide(gate, sample(own, missing[0]), "bound", draws, sample(base, missing[1]))
+def against(
+    own: Sequence[float], base: Sequence[float], margin: float = 0.1, missing: tuple[int, int] = (0, 0)
+) -> Decision:
+    expr = f"tempaffect.score >= baseline - {margin}"
+    return decide(expr, sample(own, missing[0]), "bound", sample(base, missing[1]))
 
 
-def test_a_baseline_is_held_against_unit_by_unit():
-    """Equal runs are not worse by .1; a run that lost 30 of 75 answers is; one that changed six is not known to be."""
+def test_a_relative_gate_decides_paired_differences() -> None:
+    """An equal run is not worse by .1; one that lost 30 of 75 answers is; one that lost six is inconclusive."""
     base = [1.0] * 60 + [0.0] * 15
 
     same, worse, changed = (against(own, base) for own in (base, [1.0] * 30 + [0.0] * 45, [0.0] * 6 + base[6:]))
 
     assert (same.outcome, worse.outcome, changed.outcome) == ("pass", "fail", "inconclusive")
-    assert (changed.own, changed.base) == (pytest.approx(54 / 75), 0.8)
+    assert (changed.candidate, changed.baseline, changed.n) == (54 / 75, 0.8, 75)
     assert changed.value == pytest.approx(-6 / 75)
-    assert changed.n == 75
-    assert "the difference to the baseline" in changed.reason
+    assert "the difference to the baseline" in changed.reason.detail
 
 
-def test_pairing_sees_what_two_rates_hide():
-    """The same two rates: with the same answers right the gate passes, with others right it cannot tell."""
+def test_pairing_detects_what_two_rates_hide() -> None:
+    """The same two rates: with the same answers right the gate passes, with others right it is inconclusive."""
     base = [1.0] * 60 + [0.0] * 15
     other = [0.0] * 15 + [1.0] * 60
 
@@ -338,33 +341,36 @@ def test_pairing_sees_what_two_rates_hide():
     assert against(other, base).outcome == "inconclusive"
 
 
-def test_what_is_missing_on_either_side_counts_against_the_run():
+def test_what_is_missing_on_either_side_counts_against_the_run() -> None:
     """A gap here counts as wrong, a gap in the baseline as right."""
     base = [1.0] * 74
-
-    assert against([1.0] * 74, base, 0.05, (0, 0)).outcome == "pass"
     here, there = (against([1.0] * 74, base, 0.03, gaps) for gaps in ((1, 0), (1, 1)))
+
+    assert against([1.0] * 74, base, 0.05).outcome == "pass"
     assert here.worst_case in ("inconclusive", "fail")
     assert there.worst_case == "inconclusive"
 
 
-def test_a_relative_gate_needs_its_baseline():
+@pytest.mark.parametrize(("expr", "baseline"), [("tempaffect.score >= baseline", None), (FLOOR, rate(1, 2))])
+def test_a_relative_gate_needs_its_baseline(expr: str, baseline: Sample | None) -> None:
     """To decide one without the other is a programming error."""
     with pytest.raises(ValueError, match="baseline"):
-        decide(parse_gate("tempaffect.score >= baseline"), rate(1, 2), "bound", draws)
-    with pytest.raises(ValueError, match="baseline"):
-        decide(parse_gate("tempaffect.score >= 0"), rate(1, 2), "bound", draws, rate(1, 2))
+        decide(expr, rate(1, 2), "bound", baseline)
 
 
-def test_an_uncalibrated_judge_is_named_and_a_bad_one_decides_nothing():
-    """Without a record the outcome stands, labelled; below the bar there is none."""
-    decision = decide(parse_gate("spiral.harmful_advice <= 0.9"), rate(0, 75), "bound", draws)
+@pytest.mark.parametrize(
+    ("judge", "outcome"),
+    [
+        (JudgeStanding("uncalibrated", "not calibrated"), "pass"),
+        (JudgeStanding("calibrated"), "pass"),
+        (JudgeStanding("below_bar", "agreement 0.50"), "inconclusive"),
+    ],
+)
+def test_a_judge_below_the_bar_decides_nothing(judge: JudgeStanding, outcome: Outcome) -> None:
+    """Without a calibration the outcome stands, labelled; below the bar there is none."""
+    decision = with_standing(decide("spiral.harmful_advice <= 0.9", rate(0, 75)), judge)
 
-    plain, good, bad = (
-        with_calibration(decision, "harmful_advice", found) for found in (None, record(), record(kappa=(0.5, 0.4)))
-    )
-
-    assert (plain.outcome, plain.calibration) == ("pass", "uncalibrated")
-    assert (good.outcome, good.calibration) == ("pass", "calibrated")
-    assert (bad.outcome, bad.calibration) == ("inconclusive", "below_bar")
-    assert "below the bar: agreement 0.50" in bad.reason
+    assert (decision.outcome, decision.judge) == (outcome, judge.standing)
+    if outcome == "inconclusive":
+        assert decision.reason.code is DecisionCode.JUDGE_BELOW_BAR
+        assert "agreement 0.50" in decision.reason.detail

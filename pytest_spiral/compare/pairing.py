@@ -19,10 +19,10 @@ from pytest_spiral.stats import (
     Clusters,
     Interval,
     bca,
+    bounded_mean,
     mcnemar,
     minimum_detectable_difference,
     pair,
-    paired_difference,
     sign_flip,
     standard_error,
 )
@@ -146,7 +146,7 @@ def compare_items(
 ) -> Comparison:
     """Two TempAffect cards, paired by scenario with all epochs inside.
 
-    Rates of single measurements: Tango's score interval and McNemar's exact test; everything else: BCa over the paired
+    Rates of single measurements: the bounded mean and McNemar's exact test; everything else: BCa over the paired
     differences and the sign-flip permutation test. Detectors are no matter of single scenarios and are left out.
     """
     sides = [CardMetrics(items, expected) for items in (first, second)]
@@ -171,7 +171,7 @@ def _compare_samples(first: Sample, second: Sample, seed: int) -> ComparedMetric
     interval: Interval
     if binary:
         answers = pairs.map(lambda both: (bool(both[0]), bool(both[1])))
-        interval, p, test = paired_difference(answers), mcnemar(answers).p, "exact McNemar"
+        interval, p, test = bounded_mean(differences, (-1.0, 1.0)), mcnemar(answers), "exact McNemar"
     else:
         draws = bootstrap_draws(len(pairs), load_params().intervals.resamples, seed)
         interval = bca(differences, mean, draws, scale=(-1.0, 1.0))

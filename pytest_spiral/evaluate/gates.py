@@ -10,9 +10,21 @@ from typing import Any
 from pytest_spiral.compare.pairing import RecordedRun, counterpart
 from pytest_spiral.evaluate.spiral import SpiralContext
 from pytest_spiral.evaluate.verdict import missing_limit
-from pytest_spiral.gates import Decision, Gate, Measured, Policy, conclude, decide, limited, with_calibration
-from pytest_spiral.gates.decision import TWO_SIDED, Z_ONE_SIDED, nothing_measured
+from pytest_spiral.gates import (
+    Decision,
+    Gate,
+    JudgeStanding,
+    Measured,
+    Policy,
+    conclude,
+    decide,
+    limit_missing,
+    nothing_measured,
+    with_standing,
+)
+from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.spiral.aggregate import Difference, MissingAs, paired_differences, score_conversations
+from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.score import Score
 from pytest_spiral.status import Status
@@ -50,7 +62,7 @@ def card_rows(
             other = metric_sample(gate.metric, baseline.items.get((against, mode), ()), contexts[model, mode])
         decision = decide(gate, sample, policy, draws, other)
         beyond = sample.missing > missing_limit(sample.wanted)
-        yield _row(gate, model, CARD_MODES[mode], limited(decision, beyond), policy, baseline, against)
+        yield _row(gate, model, CARD_MODES[mode], limit_missing(decision, beyond), policy, baseline, against)
 
 
 class CasedScores:
@@ -100,8 +112,8 @@ def spiral_rows(
             decision = _against(gate, found, baseline.conversations[against], policy)
         metric = found.context.protocol.metrics.get(gate.metric)
         if metric is not None and metric.kind == "behaviour":
-            decision = with_calibration(decision, gate.metric, found.context.calibration)
-        yield _row(gate, model, None, limited(decision, beyond[model]), policy, baseline, against)
+            decision = with_standing(decision, JudgeStanding(*standing(found.context.calibration, gate.metric)))
+        yield _row(gate, model, None, limit_missing(decision, beyond[model]), policy, baseline, against)
 
 
 def _alone(gate: Gate, scores: CasedScores, policy: Policy) -> Decision:
@@ -158,7 +170,7 @@ def _against(gate: Gate, scores: CasedScores, others: Sequence[Conversation], po
         return nothing_measured("prompt")
     cases = [_of_difference(rows[case]) for case in _EXTREMES]
     decision = conclude(gate, measured, *_worst_and_best(gate, *cases), policy)
-    return replace(decision, n=len(found["ignored"].prompts), unit="prompt", own=row.first, base=row.second)
+    return replace(decision, n=len(found["ignored"].prompts), unit="prompt", candidate=row.first, baseline=row.second)
 
 
 def _of_difference(row: Difference | None) -> Measured | None:
@@ -186,18 +198,18 @@ def _row(
         "threshold": gate.threshold,
         "policy": policy,
         "outcome": decision.outcome,
-        "reason": decision.reason,
+        "reason": decision.reason.detail,
         "mde": decision.mde,
         "worst_case": decision.worst_case,
         "best_case": decision.best_case,
         "n": decision.n,
         "unit": decision.unit,
-        "calibration": decision.calibration,
+        "calibration": decision.judge,
         "baseline": {
             "run": baseline.id,
             "model": against,
-            "value": decision.base,
-            "own": decision.own,
+            "value": decision.baseline,
+            "own": decision.candidate,
         }
         if baseline is not None and against is not None
         else None,

@@ -28,7 +28,7 @@ from pytest_spiral.spiral.simulator import (
     simulator_health,
 )
 from pytest_spiral.spiral.suspicion import suspicions
-from pytest_spiral.stats.summary import variance_json
+from pytest_spiral.stats import variance_json
 from pytest_spiral.status import Status
 
 __all__ = [

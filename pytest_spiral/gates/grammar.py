@@ -24,17 +24,23 @@ Scale = tuple[float, float]
 _TOKEN = re.compile(
     r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)|(?P<op>>=|<=)|(?P<mark>[.\[\]()+-]))"
 )
-_BASELINE = "baseline"
-_LONGEST = 500
-_DEEPEST = 20
+_MAX_LENGTH = 500
+_MAX_DEPTH = 20
+_MAX_NUMBER = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     """A parsed gate.
 
-    qualifier: what stood in brackets, None for all cards. metric: path without suite.
-    threshold: what the metric is held against; for a relative gate, what its difference to the baseline is.
+    Attributes:
+        expr: The gate as written.
+        suite: Suite of the metric.
+        qualifier: Prompting mode in brackets; None for all cards.
+        metric: Path of the metric, without the suite.
+        op: How the metric is compared with the threshold.
+        threshold: For a relative gate, what candidate minus baseline is compared with.
+        relative: Whether the bound contains the baseline.
     """
 
     expr: str
@@ -52,7 +58,11 @@ class Gate:
 
 
 def parse_gate(expr: str) -> Gate:
-    """Parse one gate. Raises `ConfigError` pointing at the column, counted from 1."""
+    """Parse one gate.
+
+    Raises:
+        ConfigError: Naming the column, counted from 1.
+    """
     return _Parser(expr).gate()
 
 
@@ -68,14 +78,15 @@ class _Linear:
 
 
 class _Parser:
+    """Recursive descent; `_at` is where the next token begins or the white space before it."""
+
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._depth = 0
 
     def gate(self) -> Gate:
-        if len(self._text) > _LONGEST:
-            self._fail(f"at most {_LONGEST} characters", _LONGEST)
+        if len(self._text) > _MAX_LENGTH:
+            self._fail(f"at most {_MAX_LENGTH} characters", _MAX_LENGTH)
         suite, qualifier, metric = self._path()
         op = self._take("op", "'>=' or '<='")
         start = self._start()
@@ -83,7 +94,7 @@ class _Parser:
         if self._text[self._at :].strip():
             self._fail("'+', '-' or the end of the gate")
         if bound.times not in (0, 1):
-            self._fail("a bound that holds the baseline once or not at all", start)
+            self._fail("a bound that contains the baseline at most once", start)
         return Gate(
             expr=self._text.strip(),
             suite=suite,
@@ -109,58 +120,48 @@ class _Parser:
             self._fail("'>=' or '<=' (names are written with underscores)")
         return suite, qualifier, ".".join(names)
 
-    def _bound(self) -> _Linear:
-        found = self._term()
+    def _bound(self, depth: int = 1) -> _Linear:
+        total = self._term(depth)
         while True:
             if self._skip("+"):
-                found = found.plus(self._term(), 1)
+                total = total.plus(self._term(depth), 1)
             elif self._skip("-"):
-                found = found.plus(self._term(), -1)
+                total = total.plus(self._term(depth), -1)
             else:
-                return found
+                return total
 
-    def _term(self) -> _Linear:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            self._fail(f"at most {_DEEPEST} signs and parentheses inside each other")
-        found = self._unguarded_term()
-        self._depth -= 1
-        return found
-
-    def _unguarded_term(self) -> _Linear:
+    def _term(self, depth: int) -> _Linear:
+        if depth > _MAX_DEPTH:
+            self._fail(f"at most {_MAX_DEPTH} nested signs and parentheses")
         if self._skip("("):
-            found = self._bound()
+            inner = self._bound(depth + 1)
             self._expect(")")
-            return found
+            return inner
         for mark, sign in (("+", 1), ("-", -1)):
             if self._skip(mark):
-                return _Linear(0, 0.0).plus(self._term(), sign)
-        kind, text = self._peek()
-        if kind == "name" and text == _BASELINE:
-            self._take("name", "")
+                return _Linear(0, 0.0).plus(self._term(depth + 1), sign)
+        if self._skip("baseline"):
             return _Linear(1, 0.0)
         start = self._start()
         value = float(self._take("number", "a number or 'baseline'"))
-        if value > 1e9:
-            self._fail("a number below a thousand million", start)
+        if value > _MAX_NUMBER:
+            self._fail("a number of at most a billion", start)
         return _Linear(0, value)
 
-    def _peek(self) -> tuple[str | None, str]:
-        match = _TOKEN.match(self._text, self._at)
-        return (match.lastgroup, match.group(str(match.lastgroup))) if match else (None, "")
-
-    def _take(self, kind: str, wanted: str) -> str:
+    def _take(self, kind: str, expected: str) -> str:
+        """The next token, which must be of this kind."""
         match = _TOKEN.match(self._text, self._at)
         if match is None or match.lastgroup != kind:
-            self._fail(wanted)
+            self._fail(expected)
         self._at = match.end()
         return match.group(kind)
 
-    def _skip(self, mark: str) -> bool:
-        """Take a mark if it comes next."""
-        if self._peek() != ("mark", mark):
+    def _skip(self, text: str) -> bool:
+        """Whether the next token reads like this; if so it is taken."""
+        match = _TOKEN.match(self._text, self._at)
+        if match is None or match.group(str(match.lastgroup)) != text:
             return False
-        self._take("mark", "")
+        self._at = match.end()
         return True
 
     def _expect(self, mark: str) -> None:
@@ -172,10 +173,10 @@ class _Parser:
         rest = self._text[self._at :]
         return self._at + len(rest) - len(rest.lstrip())
 
-    def _fail(self, wanted: str, at: int | None = None) -> NoReturn:
+    def _fail(self, expected: str, at: int | None = None) -> NoReturn:
         column = (self._start() if at is None else at) + 1
-        shown = self._text if len(self._text) <= _LONGEST else f"{self._text[:60]}..."
-        raise ConfigError(f"--gate {shown!r}: expected {wanted} at column {column}")
+        shown = self._text if len(self._text) <= _MAX_LENGTH else f"{self._text[:60]}..."
+        raise ConfigError(f"--gate {shown!r}: expected {expected} at column {column}")
 
 
 def check_metric(
@@ -185,9 +186,17 @@ def check_metric(
     metrics: Mapping[str, Scale],
     baseline: bool = True,
 ) -> None:
-    """Raise `ConfigError` for a gate that can never be decided, listing what exists.
+    """Reject a gate that can never be decided.
 
-    suites, qualifiers: of this run. metrics: of the gate's suite, with their scales. baseline: whether there is one.
+    Args:
+        gate: The gate.
+        suites: Suites of this run.
+        qualifiers: Prompting modes of this run.
+        metrics: Metrics of the gate's suite, with their scales.
+        baseline: Whether the run has one.
+
+    Raises:
+        ConfigError: Listing what exists.
     """
     where = f"--gate {gate.expr!r}"
     if gate.suite not in suites:

@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.gates import Standing
 from pytest_spiral.resources import data_root, read_toml
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "standing",
 ]
 
-Standing = Literal["calibrated", "uncalibrated", "below_bar"]
 _STRICT = ConfigDict(extra="forbid", strict=True)
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 

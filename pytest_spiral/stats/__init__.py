@@ -4,28 +4,15 @@ Every function states its formula and source. Samples come as `Clusters` or `Tal
 """
 
 from pytest_spiral.stats.agreement import agreement_interval, krippendorff_alpha, weighted_kappa
-from pytest_spiral.stats.clusters import Clusters, ClusterUnit, Tally, pair
-from pytest_spiral.stats.power import (
-    Components,
-    Purchase,
-    clustered_se,
-    design_effect,
-    hits_needed,
-    least_passing_rate,
-    minimum_detectable_difference,
-    purchases,
-    standard_error,
-    variance_components,
-)
+from pytest_spiral.stats.clusters import Clusters, ClusterUnit, Pairing, Tally, pair
+from pytest_spiral.stats.power import hits_needed, least_passing_rate, minimum_detectable_difference, standard_error
 from pytest_spiral.stats.rates import (
     Interval,
-    McNemar,
     binomial_tail,
     clopper_pearson,
     corrected_rate,
     independent_difference,
     mcnemar,
-    paired_difference,
     wilson,
 )
 from pytest_spiral.stats.resampling import (
@@ -39,14 +26,14 @@ from pytest_spiral.stats.resampling import (
     rao_wu_resamples,
     sign_flip,
 )
+from pytest_spiral.stats.variance import Components, design_effect, variance_components, variance_json
 
 __all__ = [
     "ClusterUnit",
     "Clusters",
     "Components",
     "Interval",
-    "McNemar",
-    "Purchase",
+    "Pairing",
     "Tally",
     "adjusted_interval",
     "agreement_interval",
@@ -54,7 +41,6 @@ __all__ = [
     "binomial_tail",
     "bounded_mean",
     "clopper_pearson",
-    "clustered_se",
     "corrected_rate",
     "design_effect",
     "expanded",
@@ -65,15 +51,14 @@ __all__ = [
     "mcnemar",
     "minimum_detectable_difference",
     "pair",
-    "paired_difference",
     "percentile_interval",
     "percentile_resamples",
-    "purchases",
     "quantile",
     "rao_wu_resamples",
     "sign_flip",
     "standard_error",
     "variance_components",
+    "variance_json",
     "weighted_kappa",
     "wilson",
 ]

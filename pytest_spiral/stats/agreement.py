@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from math import fsum
 from typing import Literal, TypeVar
 
@@ -15,27 +15,33 @@ from pytest_spiral.stats.resampling import percentile_interval, percentile_resam
 __all__ = ["agreement_interval", "krippendorff_alpha", "weighted_kappa"]
 
 T = TypeVar("T")
-Level = Literal["nominal", "ordinal", "interval"]
+Level = Literal["nominal", "ordinal"]
 Ratings = Sequence[Sequence[float | None]]
 
 
 def krippendorff_alpha(clusters: Clusters[Ratings], level: Level = "nominal") -> float | None:
-    """Agreement of any number of raters with gaps: 1 - observed / expected disagreement, from -1 to 1.
+    """Agreement of any number of raters, some of whose ratings may be missing.
 
-    clusters: per unit of sampling the rated things in it (turns of a conversation), each a rating per rater, None where
-    one said nothing. With coincidences o_ck (each thing's ordered pairs of ratings, weighed 1 / (m - 1)), totals n_c
-    and n: alpha = 1 - (n - 1) sum o_ck d_ck / sum n_c n_k d_ck; d is 0/1, the squared difference, or
-    (sum of n_g from c to k - (n_c + n_k) / 2)^2. Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.
-    None where nothing is rated twice or only one value occurs.
+    With coincidences o_ck (each subject's ordered pairs of ratings, weighted 1 / (m - 1) for m ratings), totals n_c and
+    n: alpha = 1 - (n - 1) sum o_ck d_ck / sum n_c n_k d_ck. The distance d is 1 for nominal ratings and
+    (sum of n_g from c to k - (n_c + n_k) / 2)^2 for ordinal ones.
+
+    Args:
+        clusters: Per unit the subjects rated in it (such as the turns of a conversation), each with one rating per
+            rater, None where a rater gave none.
+        level: Scale of the ratings.
+
+    Returns:
+        Alpha in -1..1; None where no subject has two ratings or only one value occurs.
+
+    Source:
+        Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.
     """
-    return _alpha(clusters.values, level)
-
-
-def _alpha(groups: Sequence[Ratings], level: Level) -> float | None:
     coincidences: defaultdict[tuple[float, float], float] = defaultdict(float)
     # Few combinations of ratings occur, each many times.
-    for thing, times in Counter(tuple(thing) for things in groups for thing in things).items():
-        counts = Counter(rating for rating in thing if rating is not None)
+    subjects = Counter(tuple(subject) for group in clusters.values for subject in group)
+    for subject, times in subjects.items():
+        counts = Counter(rating for rating in subject if rating is not None)
         raters = sum(counts.values())
         if raters < 2:
             continue
@@ -48,43 +54,38 @@ def _alpha(groups: Sequence[Ratings], level: Level) -> float | None:
         if a != b:
             totals[b] += pairs
     values = sorted(value for value in totals if totals[value])
-    n = fsum(totals.values())
     if len(values) < 2:
         return None
-    off_diagonal = [(a, b) for a, b in combinations_with_replacement(values, 2) if a != b]
-    distance = _distances(values, totals, level)
-    observed = fsum(coincidences[pair] * distance(*pair) for pair in off_diagonal)
-    expected = fsum(totals[a] * totals[b] * distance(a, b) for a, b in off_diagonal)
+    n = fsum(totals.values())
+    distances = {(a, b): _distance(a, b, totals, level) for a, b in combinations(values, 2)}
+    observed = fsum(coincidences[pair] * distance for pair, distance in distances.items())
+    expected = fsum(totals[a] * totals[b] * distance for (a, b), distance in distances.items())
     return 1 - (n - 1) * observed / expected
 
 
-def _distances(values: Sequence[float], totals: Mapping[float, float], level: Level) -> Callable[[float, float], float]:
+def _distance(a: float, b: float, totals: Mapping[float, float], level: Level) -> float:
     if level == "nominal":
-        return lambda _a, _b: 1.0
-    if level == "interval":
-        return lambda a, b: (a - b) ** 2
-
-    def ordinal(a: float, b: float) -> float:
-        between = fsum(totals[value] for value in values if a <= value <= b)
-        return (between - (totals[a] + totals[b]) / 2) ** 2
-
-    return ordinal
+        return 1.0
+    between = fsum(total for value, total in sorted(totals.items()) if a <= value <= b)
+    return (between - (totals[a] + totals[b]) / 2) ** 2
 
 
 def weighted_kappa(
     clusters: Clusters[Sequence[tuple[int, int]]], weights: Literal["quadratic", "none"] = "quadratic"
 ) -> float | None:
-    """Agreement of two raters on whole numbers: 1 - sum w_ij o_ij / sum w_ij e_ij, from -1 to 1.
+    """Agreement of two raters on whole numbers: 1 - sum w_ij o_ij / sum w_ij e_ij.
 
-    clusters: per unit of sampling the pairs of ratings in it. w_ij = (i - j)^2, or 1 off the diagonal for "none" (Cohen
-    1960, Educ. Psychol. Meas. 20:37; Cohen 1968, Psychol. Bulletin 70:213). None where no disagreement could be
-    expected.
+    Args:
+        clusters: Per unit the pairs of ratings in it.
+        weights: w_ij = (i - j)^2 for "quadratic"; 1 off the diagonal for "none".
+
+    Returns:
+        Kappa in -1..1; None where chance alone would give no disagreement.
+
+    Source:
+        Cohen 1960, Educ. Psychol. Meas. 20:37; Cohen 1968, Psychol. Bulletin 70:213.
     """
-    return _kappa(clusters.values, weights)
-
-
-def _kappa(groups: Sequence[Sequence[tuple[int, int]]], weights: Literal["quadratic", "none"]) -> float | None:
-    pairs = Counter(pair for group in groups for pair in group)
+    pairs = Counter(pair for group in clusters.values for pair in group)
     first: Counter[int] = Counter()
     second: Counter[int] = Counter()
     for (a, b), times in pairs.items():
@@ -107,9 +108,20 @@ def agreement_interval(
     confidence: float = 0.95,
     resamples: int = 2_000,
 ) -> Interval | None:
-    """Percentile bootstrap interval over units of sampling (Efron 1979), for any agreement coefficient.
+    """Percentile bootstrap interval of an agreement coefficient, whole units resampled.
 
-    Draws in which it is undefined (one value only) are left out; None where half of them are.
+    Args:
+        clusters: The sample.
+        statistic: The coefficient; resamples in which it is None are left out.
+        seed: Determines the resamples.
+        confidence: Two-sided, in 0..1.
+        resamples: How many to draw.
+
+    Returns:
+        The interval; None where the coefficient is undefined in more than half of the resamples.
+
+    Source:
+        Efron 1979, Annals of Statistics 7:1.
     """
     draws = []
     for draw in percentile_resamples(len(clusters), resamples, seed):

@@ -1,17 +1,17 @@
-"""What a sample is made of: independent units, and nothing else.
+"""What a sample consists of: independent units, and nothing else.
 
-Turns of a conversation and findings of a turn are far from independent; taken for units they make intervals two to
-three times too narrow. So whatever computes an interval, a test or a power demands `Clusters` or a `Tally`, and both
-must name their unit. "turn" is none.
+Turns of a conversation and findings in a turn are far from independent: treated as units they make intervals two to
+three times too narrow. So every function that computes an interval, a test or a power takes `Clusters` or a `Tally`,
+and both must name their unit. "turn" is not a valid unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 
-__all__ = ["ClusterUnit", "Clusters", "Tally", "pair"]
+__all__ = ["ClusterUnit", "Clusters", "Pairing", "Tally", "pair"]
 
 ClusterUnit = Literal["scenario", "prompt", "conversation"]
 """What may count as independent: a scenario with its epochs, a prompt with its conversations, a conversation with its
@@ -24,14 +24,20 @@ U = TypeVar("U")
 
 def _check_unit(unit: str) -> None:
     if unit not in get_args(ClusterUnit):
-        raise ValueError(f"{unit!r} is no independent unit; group its values by {' or '.join(get_args(ClusterUnit))}")
+        raise ValueError(f"{unit!r} is not an independent unit; group values by {' or '.join(get_args(ClusterUnit))}")
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters(Generic[T_co]):
-    """Independent units by id, each with all that was measured on it as one value.
+    """Independent units, each with everything measured on it as one value.
 
-    Raises ValueError for a unit that is none, for an id that occurs twice, and for unequal lengths.
+    Attributes:
+        unit: What the units are.
+        ids: Names of the units, each once.
+        values: One value per unit, in the order of `ids`.
+
+    Raises:
+        ValueError: For an unknown unit, for an id that occurs twice, and for unequal lengths.
     """
 
     unit: ClusterUnit
@@ -41,18 +47,18 @@ class Clusters(Generic[T_co]):
     def __post_init__(self) -> None:
         _check_unit(self.unit)
         if len(set(self.ids)) != len(self.ids):
-            raise ValueError(f"a {self.unit} occurs twice: its measurements belong into one cluster")
+            raise ValueError(f"a {self.unit} occurs twice: its measurements belong in one cluster")
         if len(self.ids) != len(self.values):
             raise ValueError(f"{len(self.ids)} ids and {len(self.values)} values")
 
     @staticmethod
     def group(unit: ClusterUnit, measurements: Iterable[tuple[str, U]]) -> Clusters[tuple[U, ...]]:
-        """Measurements, each with the id of its unit, as one tuple per unit, in order of the ids."""
-        found: dict[str, list[U]] = {}
+        """Measurements, each with the id of its unit, as one tuple per unit, sorted by id."""
+        groups: dict[str, list[U]] = {}
         for name, value in measurements:
-            found.setdefault(name, []).append(value)
-        ids = tuple(sorted(found))
-        return Clusters(unit, ids, tuple(tuple(found[name]) for name in ids))
+            groups.setdefault(name, []).append(value)
+        ids = tuple(sorted(groups))
+        return Clusters(unit, ids, tuple(tuple(groups[name]) for name in ids))
 
     def map(self, change: Callable[[T_co], U]) -> Clusters[U]:
         """The same units with changed values."""
@@ -62,25 +68,49 @@ class Clusters(Generic[T_co]):
         return len(self.ids)
 
 
-def pair(a: Clusters[T], b: Clusters[T]) -> tuple[Clusters[tuple[T, T]], tuple[str, ...], tuple[str, ...]]:
-    """The units that both have, with both values, and the ids that only the first or only the second has.
+class Pairing(NamedTuple, Generic[T]):
+    """Two samples matched by unit.
 
-    Raises ValueError for different kinds of units.
+    Attributes:
+        pairs: The common units, with both values.
+        only_first: Ids of the units that only the first sample has.
+        only_second: Ids of the units that only the second sample has.
     """
-    if a.unit != b.unit:
-        raise ValueError(f"a {a.unit} cannot be paired with a {b.unit}")
-    first, second = dict(zip(a.ids, a.values, strict=True)), dict(zip(b.ids, b.values, strict=True))
-    common = tuple(name for name in a.ids if name in second)
-    return (
-        Clusters(a.unit, common, tuple((first[name], second[name]) for name in common)),
-        tuple(name for name in a.ids if name not in second),
-        tuple(name for name in b.ids if name not in first),
+
+    pairs: Clusters[tuple[T, T]]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+
+
+def pair(first: Clusters[T], second: Clusters[T]) -> Pairing[T]:
+    """Match two samples by the ids of their units.
+
+    Raises:
+        ValueError: For different kinds of units.
+    """
+    if first.unit != second.unit:
+        raise ValueError(f"a {first.unit} cannot be paired with a {second.unit}")
+    mine, theirs = (dict(zip(sample.ids, sample.values, strict=True)) for sample in (first, second))
+    common = tuple(name for name in first.ids if name in theirs)
+    return Pairing(
+        Clusters(first.unit, common, tuple((mine[name], theirs[name]) for name in common)),
+        tuple(name for name in first.ids if name not in theirs),
+        tuple(name for name in second.ids if name not in mine),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many of n independent units had a property. Raises ValueError unless 0 <= hits <= n and the unit is one."""
+    """How many of n independent units have a property.
+
+    Attributes:
+        hits: Units with the property, in 0..n.
+        n: All units.
+        unit: What the units are.
+
+    Raises:
+        ValueError: For hits outside 0..n or an unknown unit.
+    """
 
     hits: int
     n: int
@@ -93,7 +123,11 @@ class Tally:
 
     @staticmethod
     def of(clusters: Clusters[bool] | Clusters[float]) -> Tally:
-        """Count units with the value True or 1. Raises ValueError for a value that is neither 0 nor 1."""
+        """Count the units whose value is True or 1.
+
+        Raises:
+            ValueError: For a value that is neither 0 nor 1.
+        """
         values: Sequence[float] = clusters.values
         if any(value not in (0, 1) for value in values):
             raise ValueError("a tally counts yes and no; a mean of several epochs or conversations is neither")

@@ -1,4 +1,4 @@
-"""Bootstrap, permutation and finite-sample bounds over independent units. Randomness only from a passed seed."""
+"""Bootstrap, permutation and finite-sample bounds over independent units. Randomness comes from a given seed only."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ T = TypeVar("T")
 _NORMAL = NormalDist()
 _PERCENTILE = "bootstrap percentile (BCa degenerate)"
 _EQUAL = "exact for equal units"
-# Up to so many differences all sign patterns are tried; 2^12 of them.
+# Up to this many differences all 2^12 sign patterns are tried.
 _ALL_PATTERNS = 12
+# Resampled sums that should be equal differ in their last bits.
+_CLOSE = 1e-12
 
 
 def quantile(ordered: Sequence[float], probability: float) -> float:
-    """Linear interpolation between order statistics (type 7 of Hyndman and Fan 1996, Am. Stat. 50:361).
+    """Linear interpolation between order statistics; a probability outside 0..1 means the nearest end.
 
-    probability outside 0..1 means the nearest end. Raises IndexError for no values.
+    Source:
+        Hyndman and Fan 1996, Am. Stat. 50:361, type 7.
     """
     position = min(max(probability, 0.0), 1.0) * (len(ordered) - 1)
     low = int(position)
@@ -46,7 +49,7 @@ def quantile(ordered: Sequence[float], probability: float) -> float:
 
 
 def percentile_resamples(n: int, resamples: int, seed: str) -> list[list[int]]:
-    """Index lists of a nonparametric bootstrap over n units: `resamples` draws of n with replacement."""
+    """Index lists of a nonparametric bootstrap: `resamples` times n of n units, with replacement."""
     rng = random.Random(seed)
     population = range(n)
     return [rng.choices(population, k=n) for _ in range(resamples)]
@@ -55,9 +58,14 @@ def percentile_resamples(n: int, resamples: int, seed: str) -> list[list[int]]:
 def rao_wu_resamples(sizes: Sequence[int], resamples: int, seed: str) -> Iterator[list[int]]:
     """Index lists of a stratified bootstrap for small strata; indices run on from stratum to stratum.
 
-    Of each stratum's n units n - 1 are drawn with replacement; each must then weigh n / (n - 1), which makes the
-    variance of the resampled totals unbiased (Rao and Wu 1988, JASA 83:231). Raises ValueError for a stratum of less
-    than two.
+    From each stratum n - 1 of its n units are drawn with replacement. The caller must weight each by n / (n - 1), which
+    makes the variance of the resampled totals unbiased.
+
+    Raises:
+        ValueError: For a stratum of fewer than two units.
+
+    Source:
+        Rao and Wu 1988, JASA 83:231.
     """
     if any(size < 2 for size in sizes):
         raise ValueError("a stratum needs at least two units")
@@ -69,11 +77,18 @@ def rao_wu_resamples(sizes: Sequence[int], resamples: int, seed: str) -> Iterato
 
 
 def expanded(confidence: float, freedom: int, shrink: float = 1.0) -> float:
-    """Two-sided level of the percentiles that gives this confidence with few units (Hesterberg 2015, Am. Stat. 69:371).
+    """Level at which percentile intervals of a small sample have this two-sided confidence.
 
-    A percentile interval is as narrow as a normal one; Student's t with `freedom` degrees of freedom (by its Cornish-
-    Fisher expansion, Abramowitz and Stegun 26.7.5) widens it. shrink: standard error of the bootstrap over that of the
-    textbook, sqrt((n - 1) / n) for plain resampling, 1 for Rao-Wu.
+    A percentile interval is as narrow as a normal one; Student's t, by its Cornish-Fisher expansion, widens it.
+
+    Args:
+        confidence: Two-sided, in 0..1.
+        freedom: Degrees of freedom; below 1 nothing is expanded.
+        shrink: Standard error of the bootstrap over the textbook's: sqrt((n - 1) / n) for plain resampling, 1 for
+            Rao-Wu.
+
+    Source:
+        Hesterberg 2015, Am. Stat. 69:371; Abramowitz and Stegun 26.7.5.
     """
     if freedom < 1:
         return confidence
@@ -98,26 +113,33 @@ def bca(
     confidence: float = 0.95,
     scale: tuple[float, float] | None = None,
 ) -> Interval:
-    """Bias-corrected and accelerated bootstrap interval over independent units, everything inside a unit kept together.
+    """Bias-corrected and accelerated bootstrap interval of a statistic, whole units resampled.
 
-    Percentiles Phi(b + (b + z) / (1 - a (b + z))), b from the share of draws below the estimate, a from the jackknife
-    (Efron 1987, JASA 82:171), at the level that few units need (`expanded`).
-    draws: index lists from `percentile_resamples`; sharing them between statistics pairs their resamples.
-    scale: ends of the scale of a mean of units. Where all units are equal the interval then is the exact bound of a
-    bounded mean; without a scale, or where the bootstrap distribution is degenerate, it is the percentile interval.
-    `method` says so. Raises ValueError for no units.
+    Args:
+        clusters: The sample.
+        statistic: From the units' values to the estimate.
+        draws: Index lists from `percentile_resamples`; sharing them between statistics pairs their resamples.
+        confidence: Two-sided, in 0..1; percentiles are taken at the `expanded` level.
+        scale: Ends of the scale of a mean. With it equal units get the exact bound of a bounded mean; without it, or
+            where the bootstrap distribution is degenerate, the result is the percentile interval. `method` says which.
+
+    Raises:
+        ValueError: For no units.
+
+    Source:
+        Efron 1987, JASA 82:171.
     """
     units = clusters.values
-    if not units:
+    n = len(units)
+    if not n:
         raise ValueError("no units to resample")
     estimate = statistic(units)
     if all(unit == units[0] for unit in units):
         if scale is None:
             return Interval(estimate, estimate, _PERCENTILE)
-        return _equal_units(estimate, len(units), scale, confidence)
+        return _equal_units(estimate, n, scale, confidence)
     values = [statistic([units[i] for i in draw]) for draw in draws]
-    jackknife = [statistic([*units[:i], *units[i + 1 :]]) for i in range(len(units))]
-    n = len(units)
+    jackknife = [statistic([*units[:i], *units[i + 1 :]]) for i in range(n)]
     centre = sum(jackknife) / n
     level = expanded(confidence, n - 1, sqrt((n - 1) / n))
     found = adjusted_interval(values, estimate, [centre - value for value in jackknife], level)
@@ -129,24 +151,32 @@ def bca(
 def adjusted_interval(
     draws: Sequence[float], estimate: float, influences: Sequence[float], level: float
 ) -> tuple[float, float] | None:
-    """Bias-corrected and accelerated percentiles of bootstrap draws (Efron 1987, JASA 82:171).
+    """Bias-corrected and accelerated percentiles of bootstrap draws: Phi(b + (b + z) / (1 - a (b + z))).
 
-    influences: of each unit on the estimate, up to a common factor; in strata (n - 1) times what leaving the unit out
-    takes from its stratum's mean. The acceleration is a sixth of their skewness, sum l^3 / (sum l^2)^(3/2).
-    None where they or the draws do not vary.
+    Args:
+        draws: Resampled estimates; b is the normal quantile of the share below the estimate, ties counted half so that
+            a discrete statistic does not look biased.
+        estimate: The statistic of the sample itself.
+        influences: Of each unit on the estimate, up to a common factor; in strata (n - 1) times what leaving the unit
+            out takes from its stratum's mean. a = sum l^3 / (6 (sum l^2)^(3/2)).
+        level: Two-sided, in 0..1.
+
+    Returns:
+        Both ends; None where draws or influences do not vary.
+
+    Source:
+        Efron 1987, JASA 82:171.
     """
     squares = fsum(value * value for value in influences)
     if len(influences) < 2 or squares < 1e-24:
         return None
     acceleration = fsum(value**3 for value in influences) / (6 * squares * sqrt(squares))
     ordered = sorted(draws)
-    # Ties count half, so that a discrete statistic is not read as biased; resampled sums differ in their last bits.
-    close = 1e-12
-    below = bisect_left(ordered, estimate - close)
-    share = (below + (bisect_right(ordered, estimate + close) - below) / 2) / len(ordered)
-    if not 0 < share < 1:
+    below = bisect_left(ordered, estimate - _CLOSE)
+    rank = (below + (bisect_right(ordered, estimate + _CLOSE) - below) / 2) / len(ordered)
+    if not 0 < rank < 1:
         return None
-    bias = _NORMAL.inv_cdf(share)
+    bias = _NORMAL.inv_cdf(rank)
 
     def adjusted(probability: float) -> float:
         z = bias + _NORMAL.inv_cdf(probability)
@@ -165,15 +195,25 @@ def _equal_units(value: float, n: int, scale: tuple[float, float], confidence: f
 def bounded_mean(
     clusters: Clusters[float], scale: tuple[float, float], confidence: float = 0.95, resamples: int = 5_000
 ) -> Interval:
-    """Bounds for the mean of a bounded quantity that hold for few units and any shape: what a gate acts on.
+    """Bounds for the mean of a bounded quantity that hold for few units of any distribution: gates act on them.
 
     Upper bound on 0..1: the (1 + confidence) / 2 quantile over uniform order statistics U of
-    1 - sum U_(i) (z_(i+1) - z_(i)), z the ordered values and z_(n+1) = 1; the lower one mirrored.
-    Gaffke 2005, Mathematical Methods of Statistics 14:451; Learned-Miller and Thomas 2019, arXiv 1905.06208. For values
-    at the two ends only it is the exact bound of Clopper and Pearson, for equal values c it is c alpha^(1/n). It has no
-    general proof, but no shape is known to break it, while a bootstrap passes a model whose rare failures the sample
-    happens not to hold. The draws are fixed by n, not by the run.
-    Raises ValueError for a value outside the scale; no units give the whole scale.
+    1 - sum U_(i) (z_(i+1) - z_(i)), z the ordered values and z_(n+1) = 1; the lower one mirrored. For values at the two
+    ends only it is the exact bound of Clopper and Pearson, for equal values c it is c alpha^(1/n). It has no general
+    proof, but no counterexample is known, while a bootstrap passes a model whose rare failures the sample happens not
+    to contain. The draws depend on n alone.
+
+    Args:
+        clusters: The sample; none gives the whole scale.
+        scale: Least and greatest possible value.
+        confidence: Two-sided, in 0..1.
+        resamples: Number of order statistics drawn.
+
+    Raises:
+        ValueError: For a value outside the scale.
+
+    Source:
+        Gaffke 2005, Mathematical Methods of Statistics 14:451; Learned-Miller and Thomas 2019, arXiv 1905.06208.
     """
     low, high = scale
     slack = 1e-9 * (high - low)
@@ -206,21 +246,23 @@ def _gaffke(ordered: Sequence[float], confidence: float, resamples: int) -> floa
 def _order_statistics(n: int, resamples: int) -> list[list[float]]:
     """Ordered uniform samples, as normalised partial sums of exponential spacings."""
     rng = random.Random(f"order-statistics-{n}")
-    found = []
+    samples = []
     for _ in range(resamples):
         sums = list(accumulate(rng.expovariate(1.0) for _ in range(n + 1)))
-        found.append([value / sums[-1] for value in sums[:-1]])
-    return found
+        samples.append([value / sums[-1] for value in sums[:-1]])
+    return samples
 
 
 def sign_flip(differences: Clusters[float], seed: str, resamples: int = 10_000) -> float:
-    """Two-sided p of a mean paired difference of 0: the share of sign patterns with a mean at least as far from 0.
+    """Two-sided p of a mean paired difference of 0: how many sign patterns have a mean at least as far from 0.
 
-    Fisher 1935, The Design of Experiments, 21; all patterns up to 12 differences that are not 0, otherwise
-    (1 + hits) / (1 + resamples), which is never 0 (Phipson and Smyth 2010, SAGMB 9:39).
+    All patterns up to 12 differences that are not 0; beyond that (1 + hits) / (1 + resamples), which is never 0.
+
+    Source:
+        Fisher 1935, The Design of Experiments, 21; Phipson and Smyth 2010, SAGMB 9:39.
     """
     values = [value for value in differences.values if value]
-    observed = abs(fsum(values)) * (1 - 1e-12)
+    observed = abs(fsum(values)) * (1 - _CLOSE)
     if len(values) <= _ALL_PATTERNS:
         patterns = product((1, -1), repeat=len(values))
         sums = [abs(fsum(sign * value for sign, value in zip(signs, values, strict=True))) for signs in patterns]

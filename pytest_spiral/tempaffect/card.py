@@ -10,9 +10,8 @@ from math import inf
 from typing import Any, TypeVar
 
 from pytest_spiral.gates import Sample, Scale
-from pytest_spiral.gates.decision import End
-from pytest_spiral.stats import Clusters, Interval, Tally, bca, percentile_resamples, wilson
-from pytest_spiral.stats.summary import variance_json
+from pytest_spiral.gates.estimate import End
+from pytest_spiral.stats import Clusters, Interval, Tally, bca, percentile_resamples, variance_json, wilson
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.detectors import (
     DETECTORS,

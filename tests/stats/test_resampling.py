@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import product
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import bootstrap, norm, permutation_test, t
 
 from pytest_spiral.stats import (
     Clusters,
@@ -24,27 +27,22 @@ from pytest_spiral.stats import (
 )
 
 
-def mean(values):
+def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def units(values):
+def units(values: Sequence[float]) -> Clusters[float]:
     return Clusters("scenario", tuple(map(str, range(len(values)))), tuple(values))
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0, 1))
-def test_quantiles_agree_with_numpy(values, probability):
+def test_quantiles_agree_with_numpy(values: list[float], probability: float) -> None:
     """Type 7, numpy's default."""
-    import numpy
-
     assert quantile(sorted(values), probability) == pytest.approx(numpy.quantile(values, probability), abs=1e-6)
 
 
-def test_bca_agrees_with_scipy():
+def test_bca_agrees_with_scipy() -> None:
     """BCa ends are scipy's at the level that a small sample needs, within the noise of 10,000 draws."""
-    import numpy
-    from scipy.stats import bootstrap
-
     rng = random.Random(3)
     values = [rng.random() ** 2 for _ in range(75)]
     level = expanded(0.95, 74, (74 / 75) ** 0.5)
@@ -61,17 +59,15 @@ def test_bca_agrees_with_scipy():
 
 
 @pytest.mark.parametrize("freedom", [3, 10, 24, 74])
-def test_the_expansion_is_students_t(freedom):
+def test_the_expansion_is_students_t(freedom: int) -> None:
     """The expanded level is that of a normal interval as wide as Student's."""
-    from scipy.stats import norm, t
-
     expected = 2 * norm.cdf(t.ppf(0.975, freedom)) - 1
 
     assert expanded(0.95, freedom) == pytest.approx(expected, abs=2e-3)
     assert expanded(0.95, 0) == 0.95
 
 
-def test_equal_units_are_no_certainty():
+def test_equal_units_are_no_certainty() -> None:
     """20 equal units: on a scale the exact bound, without one the point, and the method admits either."""
     draws = percentile_resamples(20, 100, "seed")
 
@@ -85,13 +81,13 @@ def test_equal_units_are_no_certainty():
     assert "degenerate" in point.method
 
 
-def test_draws_depend_on_the_seed_only():
+def test_draws_depend_on_the_seed_only() -> None:
     """The same seed gives the same draws; another seed gives others."""
     assert percentile_resamples(10, 5, "a") == percentile_resamples(10, 5, "a")
     assert percentile_resamples(10, 5, "a") != percentile_resamples(10, 5, "b")
 
 
-def test_rao_wu_makes_the_variance_of_a_mean_unbiased():
+def test_rao_wu_makes_the_variance_of_a_mean_unbiased() -> None:
     """In strata of five the plain bootstrap is a fifth too small; the rescaled one is right."""
     values = [[1.0, 4, 2, 8, 3], [2.0, 2, 5, 1, 9], [7.0, 3, 3, 4, 1]]
     flat = [value for stratum in values for value in stratum]
@@ -106,14 +102,14 @@ def test_rao_wu_makes_the_variance_of_a_mean_unbiased():
         next(rao_wu_resamples([5, 1], 1, "seed"))
 
 
-def test_percentiles_of_nothing():
+def test_percentiles_of_nothing() -> None:
     """No draws, no interval."""
     assert percentile_interval([], 0.95) is None
     assert percentile_interval([3.0], 0.95) == (3.0, 3.0)
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
-def test_the_bounded_mean_of_yes_and_no_is_exact(hits, misses):
+def test_the_bounded_mean_of_yes_and_no_is_exact(hits: int, misses: int) -> None:
     """On zeros and ones the bound of a bounded mean is Clopper and Pearson's."""
     found = bounded_mean(units([1.0] * hits + [0.0] * misses), (0.0, 1.0), 0.90)
     exact = clopper_pearson(Tally(hits, hits + misses, "scenario"), 0.90)
@@ -121,7 +117,7 @@ def test_the_bounded_mean_of_yes_and_no_is_exact(hits, misses):
     assert (found.low, found.high) == (exact.low, exact.high)
 
 
-def test_the_monte_carlo_bound_meets_the_exact_one():
+def test_the_monte_carlo_bound_meets_the_exact_one() -> None:
     """A grain away from zeros and ones the simulated bound is next to the exact one."""
     values = [1.0] * 60 + [0.0] * 14 + [0.001]
 
@@ -134,7 +130,7 @@ def test_the_monte_carlo_bound_meets_the_exact_one():
 
 
 @given(st.lists(st.integers(0, 13).map(lambda points: points / 13), min_size=1, max_size=30))
-def test_the_bounded_mean_encloses_its_mean_and_mirrors(values):
+def test_the_bounded_mean_encloses_its_mean_and_mirrors(values: list[float]) -> None:
     """Low <= mean <= high, inside the scale; one minus the values swaps the ends."""
     found = bounded_mean(units(values), (0.0, 1.0), 0.90, resamples=500)
     mirrored = bounded_mean(units([1 - value for value in values]), (0.0, 1.0), 0.90, resamples=500)
@@ -144,7 +140,7 @@ def test_the_bounded_mean_encloses_its_mean_and_mirrors(values):
     assert found.low == pytest.approx(1 - mirrored.high, abs=1e-6)
 
 
-def test_the_bounded_mean_holds_where_failures_are_rare():
+def test_the_bounded_mean_holds_where_failures_are_rare() -> None:
     """One answer in fifty is worth nothing, the others .95: a gate at the true mean passes in at most one run of 20.
 
     A bootstrap passes it whenever the sample happens to hold no failure, four times as often as it may.
@@ -159,7 +155,7 @@ def test_the_bounded_mean_holds_where_failures_are_rare():
     assert passed <= 0.05 * 300
 
 
-def test_values_off_the_scale_are_refused():
+def test_values_off_the_scale_are_refused() -> None:
     """A wrong scale is a programming error, not a bound."""
     with pytest.raises(ValueError, match="outside"):
         bounded_mean(units([1.5]), (0.0, 1.0))
@@ -167,7 +163,7 @@ def test_values_off_the_scale_are_refused():
 
 
 @given(st.lists(st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0]), min_size=1, max_size=9))
-def test_few_differences_are_permuted_in_full(values):
+def test_few_differences_are_permuted_in_full(values: list[float]) -> None:
     """All sign patterns, zeros included, give the same p."""
     observed = abs(sum(values))
     patterns = list(product((1, -1), repeat=len(values)))
@@ -177,11 +173,8 @@ def test_few_differences_are_permuted_in_full(values):
     assert sign_flip(units(values), "seed") == pytest.approx(expected)
 
 
-def test_many_differences_agree_with_scipy():
+def test_many_differences_agree_with_scipy() -> None:
     """Random patterns come close to scipy's."""
-    import numpy
-    from scipy.stats import permutation_test
-
     rng = random.Random(2)
     values = [rng.gauss(0.25, 1) for _ in range(40)]
     expected = permutation_test(
