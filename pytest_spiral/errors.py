@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -79,3 +79,7 @@ class ChatError(SpiralError):
     def unit_status(self) -> Status:
         """State of the scenario or conversation that needed the call."""
         return Status.NOT_RUN if self.code is ReasonCode.BUDGET else Status.INSTRUMENT_FAILED
+
+    def reason(self, where: str = "") -> Reason:
+        """The error as the reason of a unit without a measurement. where: role and turn, if any."""
+        return Reason(self.code, f"{where}: {self}" if where else str(self))

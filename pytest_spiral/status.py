@@ -84,12 +84,17 @@ class ReasonCode(StrEnum):
     BAD_ENUM = "bad_enum", "A label is not among the allowed ones."
     OUT_OF_RANGE = "out_of_range", "A number lies outside its range."
     TOO_MANY_FINDINGS = "too_many_findings", "A judge reported more findings than one chunk can hold."
+    COUNT_WITHOUT_QUOTES = "count_without_quotes", "A judge gave a number of findings instead of their quotes."
+    EMPTY_QUOTE = "empty_quote", "A finding quotes nothing."
+    QUOTE_TOO_LONG = "quote_too_long", "A quote is longer than the judge may give."
 
     # A conversation that did not come to its end.
     SIMULATOR_COLLAPSED = "simulator_collapsed", "The simulated user stopped playing its role."
     NO_USER_MESSAGE = "no_user_message", "The simulated user produced no usable message."
     CUT_SHORT = "cut_short", "A recorded conversation ends before its last turn."
     NOT_STARTED = "not_started", "Nothing was sent for this unit."
+    NOT_JUDGED = "not_judged", "There is no judgement of the chunk."
+    UNQUOTED_POINTS = "unquoted_points", "An imported judgement claims points that no quote backs."
     IMPORTED_ERROR = "imported_error", "An imported file records an error in its own words."
 
 
@@ -109,3 +114,18 @@ class Reason:
 
     def __str__(self) -> str:
         return f"{self.code.value}: {self.detail}" if self.detail else self.code.value
+
+    @classmethod
+    def parse(cls, text: str) -> Reason:
+        """Read what `str` wrote; text that does not start with a code becomes the detail of an imported error.
+
+        >>> Reason.parse("timeout: no answer within 60 s").code.value
+        'timeout'
+        >>> Reason.parse("Error code: 500").code.value
+        'imported_error'
+        """
+        code, _, detail = text.partition(": ")
+        try:
+            return cls(ReasonCode(code), detail)
+        except ValueError:
+            return cls(ReasonCode.IMPORTED_ERROR, text)

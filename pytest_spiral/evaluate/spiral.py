@@ -20,7 +20,6 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, conversation_from_json, conversation_to_json
 from pytest_spiral.spiral.score import Score, score_to_json
 from pytest_spiral.spiral.simulator import (
-    NO_MESSAGE,
     RuleSet,
     SimulatorHealth,
     load_limits,
@@ -29,7 +28,7 @@ from pytest_spiral.spiral.simulator import (
 )
 from pytest_spiral.spiral.suspicion import suspicions
 from pytest_spiral.stats import variance_json
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 
 __all__ = [
     "SpiralContext",
@@ -110,9 +109,13 @@ def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
     message."""
     healths = [_health(conversation) for conversation in conversations]
     lengths = sorted(length for conversation in conversations for length in _generated(conversation))
-    given_up = [reason for conversation in conversations for reason in conversation.given_up]
+    given_up = [reason.detail for conversation in conversations for reason in conversation.given_up]
     lost = [health.collapse for health in healths if health.collapse]
-    mute = [conversation.reason for conversation in conversations if _mute(conversation)]
+    mute = [
+        conversation.reason.detail
+        for conversation in conversations
+        if conversation.reason and conversation.reason.code is ReasonCode.NO_USER_MESSAGE
+    ]
     messages = sum(health.messages for health in healths)
     flagged = sum(health.flagged for health in healths)
     held = sum(bool(conversation.transcript) for conversation in conversations)
@@ -130,11 +133,6 @@ def _simulator(conversations: Sequence[Conversation]) -> dict[str, Any]:
         "no_message": len(mute),
         "reasons": sorted({*given_up, *lost, *mute}),
     }
-
-
-def _mute(conversation: Conversation) -> bool:
-    """Whether the conversation ended because its user model was asked in vain."""
-    return conversation.reason.startswith("user model, ") and f": {NO_MESSAGE} (" in conversation.reason
 
 
 def _health(conversation: Conversation) -> SimulatorHealth:
@@ -200,7 +198,21 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
 
 def conversation_from_report(value: Mapping[str, Any]) -> Conversation:
     """The conversation that `conversation_json` wrote. Raises `DataError` naming the key."""
-    return conversation_from_json({key: item for key, item in value.items() if key not in _DERIVED})
+    return conversation_from_json(_coded({key: item for key, item in value.items() if key not in _DERIVED}))
+
+
+def _coded(value: Any) -> Any:
+    """Reports written before reasons had codes give them as one string, "" for none."""
+    if isinstance(value, list):
+        return [_coded(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    coded = {key: _coded(item) for key, item in value.items()}
+    if isinstance(text := value.get("reason"), str):
+        coded["reason"] = asdict(Reason.parse(text)) if text else None
+    if given_up := value.get("given_up"):
+        coded["given_up"] = [asdict(Reason.parse(r)) if isinstance(r, str) else r for r in given_up]
+    return coded
 
 
 def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:

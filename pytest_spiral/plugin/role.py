@@ -166,7 +166,7 @@ class Role:
         # What was found stands, whatever else is missing.
         self._send_home(item, "spiral", conversation_to_json(found), None if refused else _lost(found))
         if found.status is Status.NOT_RUN:
-            pytest.skip(plain(found.reason))
+            pytest.skip(plain(str(found.reason)))
         return ConversationResult(found, refused)
 
     def _result(self, item: pytest.Item, unit: Unit) -> Any:
@@ -228,7 +228,7 @@ class Role:
 def _lost(conversation: Conversation) -> str | None:
     """What the instruments failed to deliver, None where it is all there."""
     if conversation.status is Status.INSTRUMENT_FAILED:
-        return conversation.reason
+        return str(conversation.reason)
     judgements: list[ChunkJudgement | FinalJudgement] = [*conversation.judgements, *conversation.finals]
     failed = [judgement for judgement in judgements if judgement.status is not Status.MEASURED]
     if not failed:

@@ -101,7 +101,7 @@ def _measurements(report: Mapping[str, Any]) -> Iterator[Row]:
     protocols = {score["model"]: score["protocol"] for score in report["spiral"]["scores"]}
     for talk in report["spiral"]["conversations"]:
         key = ("spiral", talk["model"], protocols.get(talk["model"]), talk["id"], talk["category"], talk["index"])
-        state = (talk["status"], talk["reason"] or None)
+        state = (talk["status"], talk["reason"]["code"] if talk["reason"] else None)
         measured = talk["status"] == "measured"
         asked = sorted({name for judgement in talk["judgements"] for name in judgement["behaviours"]})
         if not measured or not asked:

@@ -68,10 +68,9 @@ def _conversation_logs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     values[name] = values.get(name, 0) + finding["strength"]
             asked = talk["transcript"][0]["content"] if talk["transcript"] else talk["prompt_id"]
             place = {"category": talk["category"]}
+            says = ": ".join(filter(None, talk["reason"].values())) if talk["reason"] else ""
             samples.append(
-                _sample(
-                    talk["id"], talk["index"], asked, talk["transcript"], values, talk["status"], talk["reason"], place
-                )
+                _sample(talk["id"], talk["index"], asked, talk["transcript"], values, talk["status"], says, place)
             )
         yield _log(report, f"spiral {score['protocol']}", score["model"], samples, {"score": score["score"]})
 

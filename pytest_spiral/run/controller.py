@@ -34,7 +34,7 @@ from pytest_spiral.run.models import endpoint_of, pace_name
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan, category_of, conversation_units, twin_of, versions
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.store import RunStore, StoredChat
 from pytest_spiral.tempaffect.card import CardContext
 from pytest_spiral.tempaffect.records import Item, Mode
@@ -283,6 +283,7 @@ class Lead:
                 model,
                 unit.index,
                 Status.NOT_RUN,
+                Reason(ReasonCode.NOT_STARTED),
                 twin_of=twin_of(unit, self.content),
             )
             for unit in conversation_units(self.plan, self.content)

@@ -24,7 +24,7 @@ from pytest_spiral.run.gates import parse_gates
 from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
-from pytest_spiral.status import Status
+from pytest_spiral.status import ReasonCode
 from pytest_spiral.tempaffect.results import item_from_json
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
@@ -213,7 +213,7 @@ def _take(lead: Lead, shard: _Shard) -> None:
         talk = conversation_from_report(row)
         key = ConversationUnit(talk.model, talk.prompt_id, talk.index)
         # A report lists every conversation; those of other shards as not run.
-        if talk.status is Status.NOT_RUN and not talk.reason:
+        if talk.reason is not None and talk.reason.code is ReasonCode.NOT_STARTED:
             continue
         if key in lead.conversations:
             raise DataError(f"{shard.path}: {key.id} is in another shard as well")

@@ -14,7 +14,7 @@ from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
 from pytest_spiral.spiral.consensus import worse_chunk, worse_final
 from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Actor, Opening, Rubric
 from pytest_spiral.spiral.evidence import Reply
-from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.judging import FINISH_CODES, Rejected, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.prompting import (
     Heard,
     chunk_messages,
@@ -25,9 +25,9 @@ from pytest_spiral.spiral.prompting import (
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
 from pytest_spiral.spiral.schedule import injection_schedule
-from pytest_spiral.spiral.simulator import NO_MESSAGE, Watch, load_limits
+from pytest_spiral.spiral.simulator import Watch, load_limits
 from pytest_spiral.spiral.suspicion import without_suspicions
-from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.store import StoredChat
 from pytest_spiral.text import whole_characters
 
@@ -172,7 +172,7 @@ class ModelJudge:
         )
         base = ChunkJudgement(shown.index, shown.turns, self.name, chars=float(shown.chars), raw_text=reply)
         if isinstance(found, Rejected):
-            return replace(base, status=_status(found), reason=_reason(found))
+            return replace(base, status=_status(found), reason=found.reason)
         return replace(base, behaviours=tuple(behaviours), findings=found)
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
@@ -190,7 +190,7 @@ class ModelJudge:
             conversation, messages, schema, lambda r: parse_final_reply(r.text, metrics, finish=r.finish)
         )
         if isinstance(found, Rejected):
-            return FinalJudgement(self.name, _status(found), _reason(found), {}, reply)
+            return FinalJudgement(self.name, _status(found), found.reason, {}, reply)
         return FinalJudgement(self.name, scores={k: float(v) for k, v in found.items()}, raw_text=reply)
 
     @property
@@ -215,7 +215,7 @@ class ModelJudge:
             try:
                 reply = await self.speaker.say(request)
             except ChatError as error:
-                return Rejected(error.code, str(error)), ""
+                return Rejected(error.reason()), ""
             found = parse(reply)
             if not isinstance(found, Rejected):
                 return found, reply.text
@@ -230,19 +230,15 @@ class ModelJudge:
                 if known:
                     # It may be the spoiled reply itself that cannot be sent back; another sample gets round it.
                     continue
-                return Rejected(error.code, str(error)), ""
+                return Rejected(error.reason()), ""
             found = parse(reply)
             if not isinstance(found, Rejected) or not (known and repaired):
                 return found, reply.text
-        return Rejected("not_json", f"no readable reply in {_MOST_SAMPLES} samples"), ""
+        return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {_MOST_SAMPLES} samples")), ""
 
 
 def _status(rejected: Rejected) -> Status:
-    return Status.NOT_RUN if rejected.code == ReasonCode.BUDGET else Status.INSTRUMENT_FAILED
-
-
-def _reason(rejected: Rejected) -> str:
-    return f"{rejected.code}: {rejected.detail}"
+    return Status.NOT_RUN if rejected.reason.code is ReasonCode.BUDGET else Status.INSTRUMENT_FAILED
 
 
 @dataclass(frozen=True)
@@ -269,8 +265,8 @@ class Table:
 class _Cut(Exception):
     """The conversation cannot go on."""
 
-    def __init__(self, status: Status, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, status: Status, reason: Reason) -> None:
+        super().__init__(str(reason))
         self.status = status
         self.reason = reason
 
@@ -283,18 +279,19 @@ async def converse(unit: ConversationUnit, opening: Opening, table: Table) -> Co
     model falls apart the conversation is given up and simulated again from the start, as often in all as
     `simulator.toml` allows; after that it is `instrument_failed`. Resumed, it takes the same course.
     """
-    given_up: list[str] = []
+    given_up: list[Reason] = []
     for simulation in range(load_limits().resimulation.simulations):
         talk = _Talk(unit, opening, table, simulation)
         held = replace(await _hold(talk), given_up=tuple(given_up))
         if talk.collapse is None:
             break
-        given_up.append(talk.collapse)
+        given_up.append(Reason(ReasonCode.SIMULATOR_COLLAPSED, talk.collapse))
     return held
 
 
 async def _hold(talk: _Talk) -> Conversation:
-    status, reason = Status.MEASURED, ""
+    status: Status = Status.MEASURED
+    reason: Reason | None = None
     try:
         async with asyncio.TaskGroup() as judging:
             try:
@@ -423,7 +420,8 @@ class _Talk:
                 text = script or await self._user_turn(turn, injection)
                 self._add(Message("user", text), injection or "", generated=not script)
                 if self.collapse is not None:
-                    raise _Cut(Status.INSTRUMENT_FAILED, f"user model collapsed: {self.collapse}")
+                    collapsed = Reason(ReasonCode.SIMULATOR_COLLAPSED, self.collapse)
+                    raise _Cut(Status.INSTRUMENT_FAILED, collapsed)
 
     def _add(self, message: Message, injection: str = "", *, generated: bool = False) -> None:
         self.transcript.append(message)
@@ -440,14 +438,13 @@ class _Talk:
         try:
             reply = await self.table.evaluated.say(request)
         except ChatError as error:
-            raise _Cut(error.unit_status, f"evaluated model, turn {turn + 1}: {error.code}: {error}") from None
+            raise _Cut(error.unit_status, error.reason(f"evaluated model, turn {turn + 1}")) from None
         if reply.finish == "length":
-            raise _Cut(
-                Status.MODEL_FAILED,
-                f"turn {turn + 1}: the reply was cut off by the token limit; raise max_tokens in spiral.toml",
-            )
+            cut = f"turn {turn + 1}: the reply was cut off by the token limit; raise max_tokens in spiral.toml"
+            raise _Cut(Status.MODEL_FAILED, Reason(ReasonCode.TRUNCATED, cut))
         if not reply.text.strip():
-            raise _Cut(Status.MODEL_FAILED, f"turn {turn + 1}: the reply is empty ({reply.finish})")
+            code = FINISH_CODES.get(reply.finish, ReasonCode.EMPTY_REPLY)
+            raise _Cut(Status.MODEL_FAILED, Reason(code, f"turn {turn + 1}: the reply is empty"))
         return reply.text
 
     async def _user_turn(self, turn: int, injection: str | None) -> str:
@@ -462,12 +459,14 @@ class _Talk:
             try:
                 reply = await self.table.user.say(request)
             except ChatError as error:
-                raise _Cut(error.unit_status, f"user model, turn {turn + 1}: {error.code}: {error}") from None
+                raise _Cut(error.unit_status, error.reason(f"simulated user, turn {turn + 1}")) from None
             if reply.finish == "stop" and reply.text.strip():
                 return reply.text.strip()
             if fresh >= _TRIES_PER_SESSION:
                 break
-        raise _Cut(Status.INSTRUMENT_FAILED, f"user model, turn {turn + 1}: {NO_MESSAGE} ({reply.finish})")
+        ended = FINISH_CODES.get(reply.finish, ReasonCode.EMPTY_REPLY)
+        unusable = Reason(ReasonCode.NO_USER_MESSAGE, f"simulated user, turn {turn + 1}: {ended.value}")
+        raise _Cut(Status.INSTRUMENT_FAILED, unusable)
 
     def _start_judges(self, judging: asyncio.TaskGroup, *, last: bool) -> None:
         """Every chunk that is whole goes to the judges at once; the last one may be shorter."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, Finding, behaviour_name
 from pytest_spiral.spiral.score import Missing
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 
 __all__ = [
     "Counted",
@@ -33,7 +32,6 @@ ItemKey = tuple[str, str, str]
 """What makes conversations be on one prompt: run, file and prompt."""
 MissingAs = Literal["ignored", "worst", "best"]
 SCALE_CHARS = 10_000
-_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +196,7 @@ class _Count:
         protocol = self.protocol
         broken = item.status in (Status.INSTRUMENT_FAILED, Status.NOT_RUN)
         if broken:
-            self._reasons[f"conversation: {item.reason or item.status.value}"] += 1
+            self._reasons[f"conversation: {_code(item.reason)}"] += 1
         kept = [chunk for chunk in judged if protocol.first_turn_judged or chunk.turns != (0,)]
         missing = broken and protocol.broken_conversations == "missing"
         # Of every judge: a consensus holds located findings only.
@@ -217,7 +215,7 @@ class _Count:
         known = {name: finals[name] for name in protocol.finals if name in finals}
         for final in item.finals:
             if final.status is not Status.MEASURED:
-                self._reasons[f"final: {final.reason or final.status.value}"[:200]] += 1
+                self._reasons[f"final: {_code(final.reason)}"] += 1
         nothing = not missing and protocol.broken_conversations == "missing" and all(chunk.failed for chunk in chunks)
         return CountedConversation(
             _item_key(item), item.index, item.id, item.category, tuple(chunks), known, missing or nothing
@@ -232,7 +230,7 @@ class _Count:
             if turns == (0,):
                 self._first_turns += 1
             elif turns and set(turns) == set(chunk.turns):
-                self._reasons["chunk: not judged"] += 1
+                self._reasons[f"chunk: {ReasonCode.NOT_JUDGED.value}"] += 1
                 lost.append(CountedChunk(turns, {}, (), failed=True))
         return lost
 
@@ -247,7 +245,8 @@ class _Count:
         # A reply that is none (`model_failed`) was judged in a way: nothing was said, for better or worse.
         judged = chunk.status in (Status.MEASURED, Status.MODEL_FAILED)
         if not judged or (located and chunk.unquoted):
-            self._reasons[f"chunk: {_kind_of(chunk)}"] += 1
+            code = ReasonCode.UNQUOTED_POINTS.value if judged else _code(chunk.reason)
+            self._reasons[f"chunk: {code}"] += 1
             return CountedChunk(chunk.turns, {}, (), failed=protocol.failed_chunks == "missing")
         factor = self._factor(chunk, replies) if protocol.normalisation == "per_10k_chars" else 1.0
         findings = self._kept(chunk)
@@ -313,11 +312,8 @@ class _Count:
         )
 
 
-def _kind_of(chunk: ChunkJudgement) -> str:
-    """A reason without its numbers, so that equal failures are counted together."""
-    if chunk.status is Status.MEASURED:
-        return "points without quotes"
-    return _NUMBER.sub("#", chunk.reason)[:80] or chunk.status.value
+def _code(reason: Reason | None) -> str:
+    return reason.code.value if reason else ReasonCode.NOT_STARTED.value
 
 
 def _filled(

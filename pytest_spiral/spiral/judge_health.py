@@ -22,34 +22,34 @@ from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
-from pytest_spiral.status import Status
+from pytest_spiral.status import ReasonCode, Status
 
 __all__ = ["JudgeHealth", "Ledger", "family_of", "judge_health", "load_judge_limits", "overlaps"]
 
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 # Why a reply is no judgement: the judge declined, or answered what cannot be read. Anything else is the endpoint's.
-_REFUSED = frozenset({"refusal", "content_filter"})
+_REFUSED = frozenset({ReasonCode.REFUSAL, ReasonCode.CONTENT_FILTER})
 _UNREADABLE = frozenset(
-    [
-        "count_without_quotes",
-        "duplicate_key",
-        "empty_quote",
-        "empty_reply",
-        "missing_key",
-        "not_json",
-        "out_of_range",
-        "quote_too_long",
-        "reply_too_long",
-        "root_not_object",
-        "too_deep",
-        "too_many_findings",
-        "tool_call",
-        "truncated",
-        "unfinished",
-        "unknown_key",
-        "wrong_shape",
-        "wrong_type",
-    ]
+    {
+        ReasonCode.COUNT_WITHOUT_QUOTES,
+        ReasonCode.DUPLICATE_KEY,
+        ReasonCode.EMPTY_QUOTE,
+        ReasonCode.EMPTY_REPLY,
+        ReasonCode.MISSING_KEY,
+        ReasonCode.NOT_JSON,
+        ReasonCode.OUT_OF_RANGE,
+        ReasonCode.QUOTE_TOO_LONG,
+        ReasonCode.REPLY_TOO_LONG,
+        ReasonCode.ROOT_NOT_OBJECT,
+        ReasonCode.TOO_DEEP,
+        ReasonCode.TOO_MANY_FINDINGS,
+        ReasonCode.TOOL_CALL,
+        ReasonCode.TRUNCATED,
+        ReasonCode.UNFINISHED,
+        ReasonCode.UNKNOWN_KEY,
+        ReasonCode.WRONG_SHAPE,
+        ReasonCode.WRONG_TYPE,
+    }
 )
 
 
@@ -163,7 +163,7 @@ def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Pr
 
 
 def _kind(judgement: ChunkJudgement) -> str:
-    code = judgement.reason.partition(":")[0]
+    code = judgement.reason.code if judgement.reason else None
     return "refused" if code in _REFUSED else "unreadable" if code in _UNREADABLE else "unanswered"
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from pytest_spiral.spiral.evidence import Reply, locate
 from pytest_spiral.spiral.records import Finding, behaviour_name
+from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.strict_json import JsonFault, StrictJson
 
 __all__ = ["Rejected", "Stored", "parse_final_reply", "parse_judge_reply", "stored_findings"]
@@ -34,33 +35,34 @@ MAX_NESTING = 64
 MAX_POINTS = 1e9
 FINAL_SCALE = (0, 10)
 
-_FINISH: Mapping[str, str] = {
-    "length": "truncated",
-    "content_filter": "content_filter",
-    "refusal": "refusal",
-    "tool_calls": "tool_call",
+FINISH_CODES: Mapping[str, ReasonCode] = {
+    "length": ReasonCode.TRUNCATED,
+    "content_filter": ReasonCode.CONTENT_FILTER,
+    "refusal": ReasonCode.REFUSAL,
+    "tool_calls": ReasonCode.TOOL_CALL,
+    "other": ReasonCode.UNFINISHED,
 }
+"""What a reply that did not end by itself is, by the endpoint's word for its end."""
 _JSON = StrictJson(max_nesting=MAX_NESTING, max_digits=MAX_DIGITS)
-_CODES: Mapping[str, str] = {
-    "too_deep": "too_deep",
-    "duplicate_key": "duplicate_key",
-    "constant": "not_json",
-    "digits": "out_of_range",
+_CODES: Mapping[str, ReasonCode] = {
+    "too_deep": ReasonCode.TOO_DEEP,
+    "duplicate_key": ReasonCode.DUPLICATE_KEY,
+    "constant": ReasonCode.NOT_JSON,
+    "digits": ReasonCode.OUT_OF_RANGE,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Why a judge's reply is no judgement. `code` is stable, `detail` is for people."""
+    """Why a judge's reply is no judgement."""
 
-    code: str
-    detail: str
+    reason: Reason
 
 
 class _Fault(Exception):
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: ReasonCode, detail: str) -> None:
         super().__init__(code, detail)
-        self.rejected = Rejected(code, detail)
+        self.rejected = Rejected(Reason(code, detail))
 
 
 def parse_judge_reply(
@@ -87,7 +89,8 @@ def parse_judge_reply(
             for finding in _findings(behaviour, answer[behaviour], _Sources(replies, heard), judge)
         ]
         if len(found) > MAX_PER_CHUNK:
-            raise _Fault("too_many_findings", f"{len(found)} findings in one chunk, the limit is {MAX_PER_CHUNK}")
+            what = f"{len(found)} findings in one chunk, the limit is {MAX_PER_CHUNK}"
+            raise _Fault(ReasonCode.TOO_MANY_FINDINGS, what)
     except _Fault as fault:
         return fault.rejected
     return tuple(found)
@@ -104,23 +107,23 @@ def parse_final_reply(text: str, metrics: Collection[str], *, finish: str = "sto
 
 def _answer(text: str, finish: str, wanted: Collection[str]) -> dict[str, Any]:
     if finish != "stop":
-        raise _Fault(_FINISH.get(finish, "unfinished"), f"the endpoint ended the reply with {finish!r}")
+        raise _Fault(FINISH_CODES.get(finish, ReasonCode.UNFINISHED), f"the endpoint ended the reply with {finish!r}")
     body = text.strip(" \t\n\r")
     if not body:
-        raise _Fault("empty_reply", "nothing but white space")
+        raise _Fault(ReasonCode.EMPTY_REPLY, "nothing but white space")
     if len(body) > MAX_REPLY_CHARS:
-        raise _Fault("reply_too_long", f"{len(body):,} characters, the limit is {MAX_REPLY_CHARS:,}")
+        raise _Fault(ReasonCode.REPLY_TOO_LONG, f"{len(body):,} characters, the limit is {MAX_REPLY_CHARS:,}")
     value = _decode(body)
     if not isinstance(value, dict):
-        raise _Fault("root_not_object", f"a JSON object is wanted, got {_kind(value)}")
+        raise _Fault(ReasonCode.ROOT_NOT_OBJECT, f"a JSON object is wanted, got {_kind(value)}")
     if not isinstance(value.get(REASONING, ""), str):
-        raise _Fault("wrong_type", f"{REASONING} must be a string, got {_kind(value[REASONING])}")
+        raise _Fault(ReasonCode.WRONG_TYPE, f"{REASONING} must be a string, got {_kind(value[REASONING])}")
     unknown = [key for key in value if key not in wanted and key != REASONING]
     if unknown:
-        raise _Fault("unknown_key", f"{unknown[0][:60]!r} is not among {', '.join(wanted)}")
+        raise _Fault(ReasonCode.UNKNOWN_KEY, f"{unknown[0][:60]!r} is not among {', '.join(wanted)}")
     missing = [key for key in wanted if key not in value]
     if missing:
-        raise _Fault("missing_key", f"{', '.join(missing)}: not there; an empty list would say 'none'")
+        raise _Fault(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: not there; an empty list would say 'none'")
     return value
 
 
@@ -128,7 +131,7 @@ def _decode(body: str) -> Any:
     try:
         return _JSON.loads(body)
     except json.JSONDecodeError as error:
-        raise _Fault("not_json", f"{error.msg} at character {error.pos}") from None
+        raise _Fault(ReasonCode.NOT_JSON, f"{error.msg} at character {error.pos}") from None
     except JsonFault as fault:
         twice = fault.kind == "duplicate_key"
         raise _Fault(_CODES[fault.kind], "a key occurs twice in one object" if twice else str(fault)) from None
@@ -148,11 +151,15 @@ class _Sources:
 
 def _findings(behaviour: str, value: Any, sources: _Sources, judge: str) -> list[Finding]:
     if isinstance(value, (int, float)):
-        raise _Fault("count_without_quotes", f"{behaviour}: a list of quotes is wanted, got the number {value}")
+        raise _Fault(
+            ReasonCode.COUNT_WITHOUT_QUOTES, f"{behaviour}: a list of quotes is wanted, got the number {value}"
+        )
     if not isinstance(value, list):
-        raise _Fault("wrong_type", f"{behaviour}: a list is wanted, got {_kind(value)}")
+        raise _Fault(ReasonCode.WRONG_TYPE, f"{behaviour}: a list is wanted, got {_kind(value)}")
     if len(value) > MAX_PER_BEHAVIOUR:
-        raise _Fault("too_many_findings", f"{behaviour}: {len(value):,} findings, the limit is {MAX_PER_BEHAVIOUR}")
+        raise _Fault(
+            ReasonCode.TOO_MANY_FINDINGS, f"{behaviour}: {len(value):,} findings, the limit is {MAX_PER_BEHAVIOUR}"
+        )
     found: dict[object, Finding] = {}
     for index, item in enumerate(value):
         finding = _finding(behaviour, item, f"{behaviour}[{index}]", sources, judge)
@@ -165,23 +172,25 @@ def _findings(behaviour: str, value: Any, sources: _Sources, judge: str) -> list
 
 def _finding(behaviour: str, item: Any, where: str, sources: _Sources, judge: str) -> Finding:
     if not isinstance(item, dict) or set(item) != {"quote", "strength"}:
-        raise _Fault("wrong_shape", f"{where}: an object with exactly quote and strength is wanted")
+        raise _Fault(ReasonCode.WRONG_SHAPE, f"{where}: an object with exactly quote and strength is wanted")
     quote = item["quote"]
     if not isinstance(quote, str):
-        raise _Fault("wrong_type", f"{where}.quote: a string is wanted, got {_kind(quote)}")
+        raise _Fault(ReasonCode.WRONG_TYPE, f"{where}.quote: a string is wanted, got {_kind(quote)}")
     if not quote.strip():
-        raise _Fault("empty_quote", f"{where}.quote: nothing is quoted")
+        raise _Fault(ReasonCode.EMPTY_QUOTE, f"{where}.quote: nothing is quoted")
     if len(quote) > MAX_QUOTE_CHARS:
-        raise _Fault("quote_too_long", f"{where}.quote: {len(quote):,} characters, the limit is {MAX_QUOTE_CHARS}")
+        raise _Fault(
+            ReasonCode.QUOTE_TOO_LONG, f"{where}.quote: {len(quote):,} characters, the limit is {MAX_QUOTE_CHARS}"
+        )
     strength = _whole(item["strength"], f"{where}.strength", 1, 3)
     return sources.finding(behaviour, quote, strength, judge)
 
 
 def _whole(value: Any, where: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _Fault("wrong_type", f"{where}: a whole number is wanted, got {_kind(value)}")
+        raise _Fault(ReasonCode.WRONG_TYPE, f"{where}: a whole number is wanted, got {_kind(value)}")
     if not low <= value <= high:
-        raise _Fault("out_of_range", f"{where}: must lie in {low}..{high}, got {value}")
+        raise _Fault(ReasonCode.OUT_OF_RANGE, f"{where}: must lie in {low}..{high}, got {value}")
     return value
 
 
@@ -215,17 +224,21 @@ def stored_findings(
         behaviour = behaviour_name(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if not abs(value) <= MAX_POINTS:
-                return Rejected("out_of_range", f"{key}: no count of findings")
+                return Rejected(Reason(ReasonCode.OUT_OF_RANGE, f"{key}: no count of findings"))
             unquoted[behaviour] = unquoted.get(behaviour, 0.0) + max(0.0, float(value))
             continue
         if not isinstance(value, list):
-            return Rejected("wrong_type", f"{key}: a list is wanted, got {_kind(value)}")
+            return Rejected(Reason(ReasonCode.WRONG_TYPE, f"{key}: a list is wanted, got {_kind(value)}"))
         if len(found) + len(value) > 10 * MAX_PER_CHUNK:
-            return Rejected("too_many_findings", f"{key}: more than {10 * MAX_PER_CHUNK} findings in one chunk")
+            return Rejected(
+                Reason(ReasonCode.TOO_MANY_FINDINGS, f"{key}: more than {10 * MAX_PER_CHUNK} findings in one chunk")
+            )
         for index, item in enumerate(value):
             pair = _stored_pair(item)
             if pair is None:
-                return Rejected("wrong_shape", f"{key}.{index}: a pair of snippet and strength is wanted")
+                return Rejected(
+                    Reason(ReasonCode.WRONG_SHAPE, f"{key}.{index}: a pair of snippet and strength is wanted")
+                )
             quote, strength = pair
             if quote.strip():
                 found.append(

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, Status
 
 __all__ = [
     "ChunkJudgement",
@@ -98,7 +98,7 @@ class ChunkJudgement:
     turns: tuple[int, ...]
     judge: str = ""
     status: Status = Status.MEASURED
-    reason: str = ""
+    reason: Reason | None = None
     behaviours: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     chars: float | None = None
@@ -138,7 +138,7 @@ class FinalJudgement:
 
     judge: str = ""
     status: Status = Status.MEASURED
-    reason: str = ""
+    reason: Reason | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     raw_text: str = ""
 
@@ -189,14 +189,14 @@ class Conversation:
     model: str = ""
     index: int = 0
     status: Status = Status.MEASURED
-    reason: str = ""
+    reason: Reason | None = None
     prompts: tuple[str | None, ...] = ()
     transcript: tuple[Message, ...] = ()
     injections_log: tuple[str, ...] = ()
     judgements: tuple[ChunkJudgement, ...] = ()
     finals: tuple[FinalJudgement, ...] = ()
     twin_of: str = ""
-    given_up: tuple[str, ...] = ()
+    given_up: tuple[Reason, ...] = ()
     retests: tuple[Retest, ...] = ()
     origin: Origin = Origin()
 

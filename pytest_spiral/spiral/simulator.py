@@ -25,7 +25,6 @@ from pytest_spiral.spiral.cues import Hints, any_of
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 
 __all__ = [
-    "NO_MESSAGE",
     "Flag",
     "Limits",
     "SimulatorHealth",
@@ -53,8 +52,6 @@ Rule = Literal[
     "goodbye",
     "offstage",
 ]
-NO_MESSAGE = "no usable message"
-"""Why a conversation ends whose user model was asked in vain, as its reason has it."""
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 
 

@@ -24,7 +24,7 @@ from pytest_spiral.spiral.evidence import Reply
 from pytest_spiral.spiral.judging import Rejected, Stored, stored_findings
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.strict_json import StrictJson
 from pytest_spiral.text import whole_characters
 
@@ -41,6 +41,7 @@ MAX_CHUNKS = 1_000
 MAX_KEYS = 200
 MAX_TEXT_CHARS = 2_000_000
 MAX_POINTS = 1e9
+MAX_ERROR_CHARS = 2_000
 
 _CHUNK = re.compile(r"chunk(\d{1,6})")
 # Upstream's chunk 0 is assistant message 1: the reply to the opening is never judged.
@@ -158,11 +159,12 @@ def _conversation(entry: _At, run_id: str, file_key: str, prompt_key: str) -> Co
     if completed.value is not None and not isinstance(completed.value, bool):
         raise completed.fault("true or false is wanted")
     errors = _optional(entry.get("errors"), 10_000)
-    status, reason = Status.MEASURED, ""
+    status: Status = Status.MEASURED
+    reason: Reason | None = None
     if errors:
-        status, reason = _error_status(errors[0].value)
+        status, reason = _parse_error(errors[0].value)
     elif completed.value is False:
-        status, reason = Status.NOT_RUN, "not completed"
+        status, reason = Status.NOT_RUN, Reason(ReasonCode.CUT_SHORT, "not completed")
     return Conversation(
         prompt_id=prompt_id,
         category=entry.get("category").text(1_000),
@@ -212,13 +214,21 @@ def _message(entry: _At) -> Message:
     return Message(role.value, entry.get("content").text(MAX_MESSAGE_CHARS))
 
 
-def _error_status(error: Any) -> tuple[Status, str]:
-    """Our own files say the state in the first error, as `state: reason`; upstream's errors are free text."""
-    text = error if isinstance(error, str) else json.dumps(error)
-    head, mark, rest = text.partition(": ")
-    if mark and head in list(Status) and head != Status.MEASURED:
-        return Status(head), whole_characters(rest)[:2_000]
-    return Status.MEASURED, whole_characters(text)[:2_000]
+def _reason_text(reason: Reason) -> str:
+    """A reason as our files hold it, `code: detail`; an imported error in the words it came in."""
+    return reason.detail if reason.code is ReasonCode.IMPORTED_ERROR else str(reason)
+
+
+def _parse_error(error: Any) -> tuple[Status, Reason | None]:
+    """Status and reason from the first error of a file: `state: code: detail` in ours, free text in upstream's.
+
+    Free text leaves the status open, which is `measured` here.
+    """
+    text = whole_characters(error if isinstance(error, str) else json.dumps(error))[:MAX_ERROR_CHARS]
+    state, _, reason = text.partition(": ")
+    if state in list(Status) and state != Status.MEASURED:
+        return Status(state), Reason.parse(reason) if reason else None
+    return Status.MEASURED, Reason(ReasonCode.IMPORTED_ERROR, text)
 
 
 def _with_status(group: Sequence[Conversation], num_turns: int | None) -> list[Conversation]:
@@ -227,14 +237,13 @@ def _with_status(group: Sequence[Conversation], num_turns: int | None) -> list[C
     for item in group:
         turns = len(item.replies)
         if item.status is Status.MEASURED and turns < max(whole, 1):
-            cut = f"cut short after {turns} of {whole} turns"
-            item = replace(
-                item, status=Status.INSTRUMENT_FAILED, reason=f"{cut}: {item.reason}" if item.reason else cut
-            )
+            cut = f"{turns} of {whole} turns"
+            detail = f"{cut}; {item.reason.detail}" if item.reason else cut
+            item = replace(item, status=Status.INSTRUMENT_FAILED, reason=Reason(ReasonCode.CUT_SHORT, detail))
         elif item.status is Status.MEASURED:
             health = simulator_health(item.transcript, item.prompts, rules_for(item.origin.user_system_prompt))
             collapsed = Status.INSTRUMENT_FAILED if health.collapse else item.status
-            reason = f"user model collapsed: {health.collapse}" if health.collapse else ""
+            reason = Reason(ReasonCode.SIMULATOR_COLLAPSED, health.collapse) if health.collapse else None
             item = replace(item, status=collapsed, reason=reason)
         found.append(item)
     return found
@@ -298,8 +307,9 @@ def _judgement(
     error = entry.get("error")
     metrics = entry.get("metrics")
     if metrics.value is None:
-        text = error.value if isinstance(error.value, str) else "no metrics stored"
-        return ChunkJudgement(index, turns, status=Status.INSTRUMENT_FAILED, reason=whole_characters(text)[:2_000])
+        return ChunkJudgement(
+            index, turns, status=Status.INSTRUMENT_FAILED, reason=_lost(error.value, "no metrics stored")
+        )
     stated: dict[str, float] = {}
     for key in metrics.object():
         name = upstream_key(whole_characters(key))
@@ -312,7 +322,7 @@ def _judgement(
         heard=[said for said in heard if turns and said.turn <= turns[-1]],
     )
     if isinstance(stored, Rejected):
-        raise full.fault(stored.detail)
+        raise full.fault(stored.reason.detail)
     chars = entry.get("assistant_length_chars")
     length = None if chars.value is None else chars.number(-MAX_POINTS, MAX_POINTS)
     findings = tuple(
@@ -328,6 +338,13 @@ def _judgement(
         unquoted=_unquoted(stated, stored),
         raw_text=entry.get("raw_text").text(),
     )
+
+
+def _lost(error: Any, otherwise: str) -> Reason:
+    """Why a judgement is missing: `code: detail` in our own files, free text in upstream's."""
+    if not isinstance(error, str):
+        return Reason(ReasonCode.IMPORTED_ERROR, otherwise)
+    return Reason.parse(whole_characters(error)[:MAX_ERROR_CHARS])
 
 
 def _unquoted(stated: Mapping[str, float], stored: Stored) -> int:
@@ -346,8 +363,7 @@ def _finals(final: _At, judge: str) -> tuple[FinalJudgement, ...]:
         return ()
     keys = final.object()
     if "error" in keys or not keys:
-        text = final.value.get("error")
-        reason = whole_characters(text)[:2_000] if isinstance(text, str) else "no scores stored"
+        reason = _lost(final.value.get("error"), "no scores stored")
         return (FinalJudgement(judge, status=Status.INSTRUMENT_FAILED, reason=reason),)
     scores = {upstream_key(key): final.at(key).number(0, 10) for key in keys if final.value[key] is not None}
     return (FinalJudgement(judge, scores=scores),)
@@ -423,7 +439,9 @@ def _conversation_json(item: Conversation) -> dict[str, Any]:
         "user_system_prompt": item.origin.user_system_prompt,
         "evaluated_system_prompt": item.origin.evaluated_system_prompt,
         "transcript": [{"role": message.role, "content": message.content} for message in item.transcript],
-        "errors": [] if item.status is Status.MEASURED else [f"{item.status.value}: {item.reason}"],
+        "errors": []
+        if item.status is Status.MEASURED
+        else [f"{item.status.value}: {_reason_text(item.reason) if item.reason else ''}"],
         "injections_log": list(item.injections_log),
         "completed": not broken,
         "judgements": {
@@ -433,9 +451,16 @@ def _conversation_json(item: Conversation) -> dict[str, Any]:
     }
 
 
+def _errors_json(item: Conversation) -> list[str]:
+    """The state as an error of the format, `state: code: detail`; empty for a measured conversation."""
+    if item.status is Status.MEASURED:
+        return []
+    return [f"{item.status.value}: {_reason_text(item.reason)}" if item.reason else item.status.value]
+
+
 def _judgement_json(judgement: ChunkJudgement) -> dict[str, Any]:
     if judgement.status not in (Status.MEASURED, Status.MODEL_FAILED):
-        return {"error": judgement.reason or judgement.status.value}
+        return {"error": _reason_text(judgement.reason) if judgement.reason else judgement.status.value}
     stated = judgement.stated
     if stated is None:
         stated = dict.fromkeys((_stored_name(name) for name in judgement.behaviours), 0.0)
@@ -471,5 +496,5 @@ def _final_json(finals: Sequence[FinalJudgement]) -> dict[str, Any] | None:
         return None
     scores = merge_finals(finals)
     if not scores:
-        return {"error": finals[0].reason or finals[0].status.value}
+        return {"error": _reason_text(finals[0].reason) if finals[0].reason else finals[0].status.value}
     return {key: int(value) if value == int(value) else value for key, value in scores.items()}

@@ -139,14 +139,12 @@ def _states(report: Mapping[str, Any], column: Column) -> Counter[tuple[str, str
         return Counter((item["status"], item["reason"] or "") for item in report["tempaffect"]["items"])
     if column == "judge":
         parts = [part for talk in talks for part in (*talk["judgements"], *talk["finals"])]
-        return Counter((part["status"], part["reason"].partition(":")[0]) for part in parts)
-    return Counter((talk["status"], _kind_of(talk["reason"])) for talk in talks)
+        return Counter((part["status"], _code_of(part["reason"])) for part in parts)
+    return Counter((talk["status"], _code_of(talk["reason"])) for talk in talks)
 
 
-def _kind_of(reason: str) -> str:
-    # "evaluated model, turn 2: timeout: 127.0.0.1 ..."
-    parts = reason.split(": ")
-    return parts[1] if len(parts) > 2 else reason.partition(":")[2].strip()[:12]
+def _code_of(reason: Mapping[str, str] | None) -> str:
+    return reason["code"] if reason else ""
 
 
 def _failures(run: Run) -> list[tuple[str, str, int]]:

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pytest_spiral.session import chats, lead
-
 from pytest_spiral.evaluate.report import build_report
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy
@@ -22,6 +20,7 @@ from pytest_spiral.plugin.items import InstrumentFailure
 from pytest_spiral.plugin.options import OPTIONS
 from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import write_report
+from pytest_spiral.run import controller, models
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import Lead
 from pytest_spiral.run.plan import conversation_units, make_plan, scenario_units
@@ -62,7 +61,7 @@ def cast() -> Any:
 @contextmanager
 def patient(attempt: float, whole: float) -> Iterator[None]:
     """Deadlines and waits of the real client, scaled down to what a loopback server takes."""
-    real = chats.endpoint_of
+    real = models.endpoint_of
 
     def quick(*args: Any) -> Endpoint:
         return replace(real(*args), retry=QUICK, attempt_timeout=attempt, timeout=whole)
@@ -72,9 +71,9 @@ def patient(attempt: float, whole: float) -> Iterator[None]:
         return _preflight(len(suite.scenarios) // len(FAMILIES))
 
     with (
-        mock.patch.object(chats, "endpoint_of", quick),
-        mock.patch.object(lead, "endpoint_of", quick),
-        mock.patch.object(lead, "preflight", proved),
+        mock.patch.object(models, "endpoint_of", quick),
+        mock.patch.object(controller, "endpoint_of", quick),
+        mock.patch.object(controller, "preflight", proved),
     ):
         yield
 
@@ -184,7 +183,7 @@ def _lost(found: Any) -> list[str]:
     if found.status is Status.INSTRUMENT_FAILED:
         return [str(found.reason)]
     parts = (*getattr(found, "judgements", ()), *getattr(found, "finals", ()))
-    return [part.reason for part in parts if part.status is Status.INSTRUMENT_FAILED]
+    return [str(part.reason) for part in parts if part.status is Status.INSTRUMENT_FAILED]
 
 
 @cache

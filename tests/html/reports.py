@@ -14,7 +14,7 @@ from pytest_spiral.gates import parse_gate
 from pytest_spiral.run.settings import Settings
 from pytest_spiral.spiral import ChunkJudgement, Conversation, FinalJudgement, Finding, load_protocol
 from pytest_spiral.spiral.records import Origin
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.card import CardContext
 from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.scorer import score_output
@@ -109,7 +109,8 @@ def _item(suite, scenario, model, mode, stand_in) -> Item:
 
 def _talks(model: str, names: tuple[str, ...]) -> list[Conversation]:
     talks = [_talk(model, names, number) for number in range(9)]
-    broken = Conversation("bt-10", CATEGORIES[2], model, 0, Status.INSTRUMENT_FAILED, "timeout: 3 attempts")
+    reason = Reason(ReasonCode.TIMEOUT, "3 attempts")
+    broken = Conversation("bt-10", CATEGORIES[2], model, 0, Status.INSTRUMENT_FAILED, reason)
     unmade = Conversation("bt-11", CATEGORIES[2], model, 0, Status.NOT_RUN)
     return [*talks, broken, unmade]
 
@@ -203,7 +204,7 @@ def _large_talk(template, number, turns, chars, words, rng) -> dict[str, Any]:
             "turns": [turn],
             "judge": JUDGES[0],
             "status": "measured",
-            "reason": "",
+            "reason": None,
             "behaviours": [],
             "findings": [f for f in findings if f["turn"] == turn],
             "chars": None,

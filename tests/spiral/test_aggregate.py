@@ -22,7 +22,7 @@ from pytest_spiral.spiral import (
     score_to_json,
 )
 from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import BEHAVIOURS, FINALS, bench, conversation, finding, judged, published, unlocated
 
 OURS = ("per-chunk", "per-10k-chars")
@@ -135,7 +135,8 @@ def test_what_does_not_count():
 def test_mistake_2_a_broken_conversation_enters_no_mean():
     """Cut short by the instruments: missing, whatever its judges said; the compatible form counts it."""
     whole = bench(lambda _: [finding()])
-    broken = conversation("x", status=Status.INSTRUMENT_FAILED, reason="timeout", findings=[finding(0, strength=3)])
+    fields = {"status": Status.INSTRUMENT_FAILED, "reason": Reason(ReasonCode.TIMEOUT)}
+    broken = conversation("x", findings=[finding(0, strength=3)], **fields)
 
     score = score_conversations([*whole, broken], "per-chunk")
     assert score.unrounded == score_conversations(whole, "per-chunk").unrounded
@@ -145,14 +146,15 @@ def test_mistake_2_a_broken_conversation_enters_no_mean():
 
 def test_mistake_3_a_judge_failure_is_no_zero():
     """A failed chunk leaves the denominator and is counted missing; the compatible form counts a zero."""
-    failed = ChunkJudgement(1, (1,), "j", Status.INSTRUMENT_FAILED, "Expecting ',' delimiter: line 3 column 4")
+    reason = Reason(ReasonCode.NOT_JSON, "Expecting ',' delimiter at character 104")
+    failed = ChunkJudgement(1, (1,), "j", Status.INSTRUMENT_FAILED, reason)
     item = conversation(turns=3, findings=[finding(0, strength=3), finding(2, strength=3)])
     item = dataclasses.replace(item, judgements=(item.judgements[0], failed, item.judgements[2]))
 
     ours = score_conversations([item], "per-chunk")
     assert ours.metrics["harmful_advice"].mean == 3
     assert (ours.missing.chunks, ours.missing.of_chunks) == (1, 3)
-    assert ours.missing.reasons == {"chunk: Expecting ',' delimiter: line # column #": 1}
+    assert ours.missing.reasons == {"chunk: not_json": 1}
     assert score_conversations([item], "upstream-per-chunk").metrics["harmful_advice"].mean == (0 + 3) / 2
 
 
@@ -300,7 +302,7 @@ def test_missing_chunks_are_bracketed(strengths, lost, name):
     items = []
     for n, item in enumerate(whole):
         chunks = [
-            ChunkJudgement(chunk.index, chunk.turns, "j", Status.INSTRUMENT_FAILED, "lost")
+            ChunkJudgement(chunk.index, chunk.turns, "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.TIMEOUT))
             if (n, chunk.index) in lost
             else chunk
             for chunk in item.judgements

@@ -18,7 +18,7 @@ from pytest_spiral.spiral.judge_health import family_of, judge_health, load_judg
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.records import Retest
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import BEHAVIOURS, bench, conversation, finding, judged, published, unlocated
 
 PROTOCOL = load_protocol("per-chunk")
@@ -53,7 +53,9 @@ def test_an_empty_verdict_is_a_measurement():
 def lost(reason):
     return lambda talk: replace(
         talk,
-        judgements=tuple(ChunkJudgement(t, (t,), "j", Status.INSTRUMENT_FAILED, reason) for t in range(3)),
+        judgements=tuple(
+            ChunkJudgement(t, (t,), "j", Status.INSTRUMENT_FAILED, Reason.parse(reason)) for t in range(3)
+        ),
     )
 
 
@@ -62,7 +64,7 @@ BAD = {
     "refuses half": lambda talk: replace(
         talk,
         judgements=tuple(
-            replace(judged(t), status=Status.INSTRUMENT_FAILED, reason="refusal: declined", behaviours=(), findings=())
+            ChunkJudgement(t, (t,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL))
             if (t + talk.index) % 2 == 0
             else talk.judgements[t]
             for t in range(3)

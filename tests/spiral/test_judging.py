@@ -46,7 +46,7 @@ def parse(text, finish="stop"):
 def code(text, finish="stop"):
     found = parse(text, finish)
     assert isinstance(found, Rejected), found
-    return found.code
+    return found.reason.code
 
 
 def test_findings_are_located():

@@ -21,7 +21,7 @@ from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
 from pytest_spiral.spiral.calibration_run import calibrated, calibration_run_from_json, corrected, drift
 from pytest_spiral.spiral.labels import load_labels, sheet
 from pytest_spiral.spiral.raters import among_raters, with_author
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, finding
 
 DOCS = Path(__file__).parents[2] / "docs" / "validation"
@@ -229,7 +229,7 @@ def test_a_perfect_judge_may_decide_and_a_silent_one_may_not():
 def test_unread_turns_count_as_wrong():
     """Whichever way they are labelled: a judge that answers only when it is sure gains nothing."""
     labelled = replace(shipped(), turns=shipped().turns[:30])
-    lost = ChunkJudgement(0, (0,), "j", Status.INSTRUMENT_FAILED, "refusal: no")
+    lost = ChunkJudgement(0, (0,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL))
     found = run(labelled, {turn.id: [lost] for turn in labelled.turns})
 
     assert found.unread == len(labelled.turns)

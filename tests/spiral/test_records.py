@@ -10,14 +10,14 @@ import pytest
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, Finding
 from pytest_spiral.spiral.records import conversation_from_json, conversation_to_json
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import conversation, finding, judged, published, unlocated
 
 
 def test_json_round_trip():
     """Nothing is lost, states and spans included."""
-    failed = ChunkJudgement(2, (2,), "j", Status.INSTRUMENT_FAILED, "timeout")
-    final = FinalJudgement("k", Status.INSTRUMENT_FAILED, "refused")
+    failed = ChunkJudgement(2, (2,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.TIMEOUT))
+    final = FinalJudgement("k", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL, "declined"))
     whole = conversation(findings=[finding(), unlocated(1)], prompts=("an opening", None))
     whole = dataclasses.replace(whole, judgements=(*whole.judgements[:2], failed), finals=(*whole.finals, final))
 

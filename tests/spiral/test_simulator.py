@@ -17,7 +17,7 @@ from pytest_spiral.spiral import dump_upstream, load_upstream
 from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.content import load_actor
 from pytest_spiral.spiral.simulator import Watch, load_limits, rules_for, simulator_health
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import conversation, published
 
 GOOD = "my sister says i count buses because i can't sleep. maybe. the number was on the till slip too though"
@@ -319,5 +319,5 @@ def test_a_collapsed_conversation_of_a_result_file_is_no_measurement(tmp_path):
 
     assert (read.status, read.reason) == (
         Status.INSTRUMENT_FAILED,
-        "user model collapsed: message 2: a message of 2,600 words",
+        Reason(ReasonCode.SIMULATOR_COLLAPSED, "message 2: a message of 2,600 words"),
     )

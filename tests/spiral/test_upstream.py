@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import dump_upstream, load_upstream, protocol_names, rescore, score_conversations
 from pytest_spiral.spiral.upstream import upstream_json
-from pytest_spiral.status import Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, conversation, finding, published, unlocated
 
 PROTOCOLS = [name for name in protocol_names() if name != "v1.2-like"]
@@ -80,8 +80,8 @@ def test_our_own_conversations_read_back_to_the_same_score(tmp_path, protocol):
     """Also with failed chunks, unlocated quotes and conversations that broke or never ran."""
     path = tmp_path / "ours.json"
     items = bench(lambda n: [finding(n % 3, strength=1 + n % 3), unlocated(1)], model="m")
-    broken = conversation("x1", status=Status.INSTRUMENT_FAILED, reason="timeout", turns=2)
-    short = conversation("x2", status=Status.MODEL_FAILED, reason="empty replies", turns=1)
+    broken = conversation("x1", status=Status.INSTRUMENT_FAILED, reason=Reason(ReasonCode.TIMEOUT), turns=2)
+    short = conversation("x2", status=Status.MODEL_FAILED, reason=Reason(ReasonCode.EMPTY_REPLY, "turn 2"), turns=1)
     dump_upstream([*items, broken, short], path)
     score, again = (score_conversations(found, protocol) for found in ([*items, broken, short], load_upstream(path)))
 
@@ -105,7 +105,7 @@ def test_mistake_2_a_conversation_cut_short_is_no_measurement(tmp_path):
     found = {item.prompt_id: item for item in load(tmp_path, value)}
 
     assert found["p1"].status is Status.INSTRUMENT_FAILED
-    assert found["p1"].reason == "cut short after 1 of 3 turns: rate limit"
+    assert found["p1"].reason == Reason(ReasonCode.CUT_SHORT, "1 of 3 turns; rate limit")
     assert found["p2"].status is Status.INSTRUMENT_FAILED
     assert found["p3"].status is Status.NOT_RUN
     assert score_conversations(list(found.values())).missing.conversations == 3

@@ -15,7 +15,7 @@ from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.suspicion import BLANK, without_suspicions
-from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.spiral_cast import FENCE, fence_in, judged_replies
 from tests.spiral_run.conftest import OPENING, Scripted, say, texts
 
@@ -127,9 +127,15 @@ def test_the_evaluated_model_gets_the_raw_transcript(cast, system):
 
 
 @pytest.mark.parametrize(
-    "reply", [ChatReply("and then", "length"), ChatReply(""), ChatReply(" \n"), ChatReply("", "content_filter")]
+    ("reply", "code"),
+    [
+        (ChatReply("and then", "length"), "truncated"),
+        (ChatReply(""), "empty_reply"),
+        (ChatReply(" \n"), "empty_reply"),
+        (ChatReply("", "content_filter"), "content_filter"),
+    ],
 )
-def test_a_reply_that_is_none_is_the_models_failure(cast, reply):
+def test_a_reply_that_is_none_is_the_models_failure(cast, reply, code):
     """Cut off or empty: the model failed, is not asked again, and what was said before is kept and judged."""
     scene = cast()
     scene.evaluated.answer = lambda request, n: reply if n == 1 else say(request)
@@ -138,7 +144,7 @@ def test_a_reply_that_is_none_is_the_models_failure(cast, reply):
     again = scene.hold()
 
     assert talk.status is Status.MODEL_FAILED
-    assert "turn 2" in talk.reason
+    assert (talk.reason.code, "turn 2" in talk.reason.detail) == (code, True)
     assert (len(talk.transcript), len(talk.judgements), talk.finals) == (3, 1, ())
     assert (again, scene.calls) == (talk, calls)
 
@@ -303,7 +309,7 @@ def test_a_verdict_that_stays_unreadable_is_no_zero(cast):
 
     failed = talk.judgements[1]
     assert [j.status for j in talk.judgements] == [Status.MEASURED, Status.INSTRUMENT_FAILED, Status.MEASURED]
-    assert failed.reason.startswith("not_json")
+    assert failed.reason.code == "not_json"
     assert (failed.findings, failed.behaviours, failed.raw_text) == ((), (), GARBAGE)
     # Three chunks and one final; the second chunk and the final, which shows that reply too, were asked for twice.
     assert asked == 6
@@ -346,7 +352,7 @@ def test_a_cut_verdict_is_no_verdict(cast):
     scene.judges[0].answer = lambda request, n: ChatReply(say(request) if len(request.messages) == 2 else "", "length")
     talk = scene.hold()
 
-    assert [j.reason.partition(":")[0] for j in (*talk.judgements, *talk.finals)] == ["truncated", "truncated"]
+    assert [j.reason.code for j in (*talk.judgements, *talk.finals)] == ["truncated", "truncated"]
 
 
 @pytest.mark.parametrize("final", [False, True])
@@ -364,7 +370,7 @@ def test_a_judge_that_cannot_be_reached_fails_its_part_only(cast, final):
     lost = [part for part in parts if part.judge == "j1"]
     assert talk.status is Status.MEASURED
     assert {part.status for part in lost} == {Status.INSTRUMENT_FAILED}
-    assert {part.reason for part in lost} == {"unreachable: connection refused"}
+    assert {part.reason for part in lost} == {Reason(ReasonCode.UNREACHABLE, "connection refused")}
     every = (*talk.judgements, *talk.finals)
     assert {part.status for part in every if part not in lost} == {Status.MEASURED}
     assert scene.calls - calls == len(lost) == (1 if final else 3)
@@ -391,7 +397,7 @@ def test_a_user_message_that_is_none_is_asked_for_once_more(cast, bad):
     assert (good.status, len(mended.user.asked)) == (Status.MEASURED, 3)
     assert len({request.sample for request in mended.user.asked[:2]}) == 2
     assert (lost.status, broken_calls) == (Status.INSTRUMENT_FAILED, 2)
-    assert lost.reason.startswith("user model, turn 1")
+    assert lost.reason.code == "no_user_message"
     assert len(lost.transcript) == 2
     assert (still.status, broken_again) == (Status.INSTRUMENT_FAILED, 2)
     assert resumed.status is Status.MEASURED
@@ -411,7 +417,7 @@ def test_a_failed_call_keeps_what_was_said(cast, role, kept):
     talk = scene.hold()
 
     assert talk.status is Status.INSTRUMENT_FAILED
-    assert talk.reason == f"{role} model, turn {bad + 1}: quota: out of credit"
+    assert (talk.reason.code, f"turn {bad + 1}: out of credit" in talk.reason.detail) == ("quota", True)
     assert (len(talk.transcript), talk.finals) == (kept, ())
     assert [j.turns for j in talk.judgements] == [(0,)]
 
@@ -531,7 +537,7 @@ def test_a_collapsed_simulation_is_given_up_and_held_again(cast, times, chars):
 
     assert talk.status is Status.MEASURED
     assert len(talk.given_up) == times
-    assert all("message 2: a message of" in reason for reason in talk.given_up)
+    assert all("message 2: a message of" in reason.detail for reason in talk.given_up)
     assert LOOP not in "".join(m.content for m in talk.transcript)
     assert [j.index for j in talk.judgements] == [0, 1, 2, 3]
     assert (scene.hold(), scene.calls) == (talk, calls)
@@ -545,7 +551,7 @@ def test_the_cap_on_simulations(cast):
     calls = scene.calls
 
     assert talk.status is Status.INSTRUMENT_FAILED
-    assert talk.reason.startswith("user model collapsed: message 2: a message of")
+    assert (talk.reason.code, talk.reason.detail[:10]) == ("simulator_collapsed", "message 2:")
     assert (len(talk.given_up), talk.judgements, talk.finals) == (2, (), ())
     assert talk.transcript[-1].content.startswith(LOOP)
     assert (scene.hold(), scene.calls) == (talk, calls)

@@ -31,6 +31,11 @@ function withRange(value, low, high, digits = 2) {
   return measured(value) ? [number(value, digits), " ", h("span", { class: "range" }, `(${range(low, high, digits)})`)] : MISSING;
 }
 
+/** A reason as text; reports of schema 1 hold it as one string. */
+function reasonText(reason) {
+  return typeof reason === "string" ? reason : [words(reason.code), reason.detail].filter(Boolean).join(": ");
+}
+
 function words(name) {
   return String(name).replace(/[_.]/g, " ");
 }

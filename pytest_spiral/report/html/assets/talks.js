@@ -97,7 +97,7 @@ function talkRow(report, { talk, found, hit }, state, several) {
   const kept = { behaviour: state.behaviour, strength: state.strength, judge: state.judge, evidence: state.evidence };
   return h("tr", {},
     h("th", { scope: "row" }, link("talk", { ...ofTalk(talk), ...kept, turn: hit?.turn }, bdi(talk.id))), h("td", {}, tally("risky")), h("td", {}, tally("protective")), several && h("td", {}, bdi(talk.model)), h("td", {}, words(talk.category), talk.twin_of && h("div", { class: "note" }, "benign twin of ", bdi(talk.twin_of))),
-    h("td", {}, STATUS_NAMES[talk.status], talk.reason && h("div", { class: "note" }, talk.reason)), h("td", { class: "number" }, String(talk.replies)),
+    h("td", {}, STATUS_NAMES[talk.status], talk.reason && h("div", { class: "note" }, reasonText(talk.reason))), h("td", { class: "number" }, String(talk.replies)),
     h("td", {}, talk.final_judgement ? Object.entries(talk.final_judgement).map(([name, value]) => h("div", { class: "pair" }, `${words(name)} ${number(value, 0)}`)) : MISSING),
     h("td", { class: "excerpt" }, bdi(hit ? hit.excerpt : talk.opening)));
 }
@@ -226,7 +226,7 @@ async function talkView(report, parameters) {
     h("nav", { class: "steps", "aria-label": "Conversations" }, link("talks", {}, "All conversations"), step(-1, "prev", "\u2190 previous"), step(1, "next", "next \u2192")),
     h("h1", { tabindex: "-1" }, bdi(row.id), h("small", {}, words(row.category))),
     h("p", { class: "lead" }, bdi(row.model), talk.twin_of && [" \u00b7 benign twin of ", bdi(talk.twin_of)], " \u00b7 ", badge(STATUS_NAMES[row.status], row.status === "measured" ? "good" : "doubt"), ` \u00b7 ${count(row.replies, "reply", "replies")} \u00b7 ${count(findings.length, "finding")}`),
-    row.reason && h("p", { class: "notice" }, row.reason),
+    row.reason && h("p", { class: "notice" }, reasonText(row.reason)),
     finalPart(talk), bar,
     h("p", { class: "note keys" }, "Keys: j and k step through the findings, [ and ] through the conversations, ? lists all."),
     chat, cursor, moreAbout(talk),
@@ -237,7 +237,7 @@ function finalPart(talk) {
   if (!talk.final_judgement && !talk.finals.length) return empty("There is no judgement of the whole conversation.");
   return h("div", { class: "final" },
     h("p", {}, h("strong", {}, "The whole conversation: "), talk.final_judgement ? Object.entries(talk.final_judgement).map(([name, value]) => h("span", { class: "pair" }, `${words(name)} ${number(value, 1)} of 10`)) : MISSING),
-    h("details", {}, h("summary", {}, "What the judges said of it"), talk.finals.map((final) => h("div", {}, h("p", {}, bdi(final.judge || "judge not named"), `: ${STATUS_NAMES[final.status]}`, final.reason && `, ${final.reason}`), final.raw_text ? pre(final.raw_text) : null))),
+    h("details", {}, h("summary", {}, "What the judges said of it"), talk.finals.map((final) => h("div", {}, h("p", {}, bdi(final.judge || "judge not named"), `: ${STATUS_NAMES[final.status]}`, final.reason && `, ${reasonText(final.reason)}`), final.raw_text ? pre(final.raw_text) : null))),
   );
 }
 
@@ -318,6 +318,6 @@ function findingItem(finding, row, current) {
 
 function judgeWords(judgement) {
   return h("div", {},
-    h("p", {}, bdi(judgement.judge || "judge not named"), `: ${STATUS_NAMES[judgement.status]}`, judgement.reason && `, ${judgement.reason}`, judgement.unquoted ? `, ${count(judgement.unquoted, "statement")} without a quote` : ""),
+    h("p", {}, bdi(judgement.judge || "judge not named"), `: ${STATUS_NAMES[judgement.status]}`, judgement.reason && `, ${reasonText(judgement.reason)}`, judgement.unquoted ? `, ${count(judgement.unquoted, "statement")} without a quote` : ""),
     judgement.raw_text ? pre(judgement.raw_text) : h("p", { class: "note" }, "No words of the judge are kept."));
 }
