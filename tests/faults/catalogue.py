@@ -20,7 +20,7 @@ __all__ = ["CATALOGUE", "COLUMNS", "KEY", "Case", "Column", "Nature"]
 # Planted in every request; nothing but the server may ever hold it.
 KEY = "sk-test-Zq8vR2mXw41LtY7cJd90Hs3K"
 
-Nature = Literal["harmless", "passing", ReasonCode.FINAL, "unusable"]
+Nature = Literal["harmless", "passing", "final", "unusable"]
 Column = Literal["tempaffect", "assistant", "seeker", "judge"]
 COLUMNS: tuple[Column, ...] = ("tempaffect", "assistant", "seeker", "judge")
 

@@ -136,15 +136,16 @@ def _states(report: Mapping[str, Any], column: Column) -> Counter[tuple[str, str
     """State and class of everything that a role's calls decide: items, conversations or judgements."""
     talks = report["spiral"]["conversations"]
     if column == "tempaffect":
-        return Counter((item["status"], item["reason"] or "") for item in report["tempaffect"]["items"])
+        return Counter((item["status"], _code_of(item["reason"])) for item in report["tempaffect"]["items"])
     if column == "judge":
         parts = [part for talk in talks for part in (*talk["judgements"], *talk["finals"])]
         return Counter((part["status"], _code_of(part["reason"])) for part in parts)
     return Counter((talk["status"], _code_of(talk["reason"])) for talk in talks)
 
 
-def _code_of(reason: Mapping[str, str] | None) -> str:
-    return reason["code"] if reason else ""
+def _code_of(reason: Mapping[str, str] | str | None) -> str:
+    # Items of the present report hold the bare code.
+    return "" if not reason else reason if isinstance(reason, str) else reason["code"]
 
 
 def _failures(run: Run) -> list[tuple[str, str, int]]:
