@@ -15,7 +15,7 @@ import pytest_spiral
 PACKAGE = Path(pytest_spiral.__file__).parent
 # From the lowest layer up. A name covers a module or a package; the longest name that fits a file decides.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("status", "chat", "errors", "text", "resources", "hashing", "strict_json"),
+    ("status", "chat", "errors", "text", "resources", "hashing", "strict_json", "settings"),
     ("stats",),
     ("spiral.records", "tempaffect.records", "tempaffect.scenario", "gates.grammar"),
     ("report.model",),
@@ -29,9 +29,22 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("run",),
     ("plugin", "cli"),
 )
-CORE = ("status", "chat", "stats", "gates", "tempaffect", "spiral", "report", "compare", "evaluate", "models", "run")
+CORE = (
+    "status",
+    "settings",
+    "chat",
+    "stats",
+    "gates",
+    "tempaffect",
+    "spiral",
+    "report",
+    "compare",
+    "evaluate",
+    "models",
+    "run",
+)
 # May be imported by every pytest run of an environment that has the package: standard library and pytest only.
-LIGHT = ("plugin", "plugin.options")
+LIGHT = ("plugin", "plugin._compat", "plugin.options", "settings")
 
 
 def modules() -> dict[str, Path]:
@@ -121,7 +134,7 @@ def test_the_core_does_not_know_pytest(name: str) -> None:
 
 
 def test_the_inert_plugin_is_light() -> None:
-    """Whoever does not use the plugin loads two modules of it."""
+    """Whoever does not use the plugin loads four small modules of it."""
     program = "import sys, pytest_spiral.plugin; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     ours = {name for name in loaded if name.startswith("pytest_spiral.")}

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_spiral.plugin.options import OPTIONS
 from pytest_spiral.resources import data_root
+from pytest_spiral.settings import OPTIONS
 from pytest_spiral.status import ReasonCode
 
 Schema = Mapping[str, Any]
@@ -19,9 +19,8 @@ def option_table() -> str:
     for option in OPTIONS:
         value = "" if option.kind == "flag" else f" {option.metavar or '{' + ','.join(option.choices) + '}'}"
         short = "" if option.alias == option.flag else f"`{option.alias}`"
-        again = " Repeatable." if option.kind == "many" else ""
-        text = option.described().replace("%%", "%").replace("|", "\\|").replace("<", "&lt;")
-        rows.append(f"| `{option.flag}{value}` | {short} | `{option.dest}` | {text}.{again} |")
+        text = option.described().replace("|", "\\|").replace("<", "&lt;")
+        rows.append(f"| `{option.flag}{value}` | {short} | `{option.dest}` | {text}. |")
     return "\n".join(rows)
 
 

@@ -332,12 +332,11 @@ def _calibrate(options: argparse.Namespace) -> int:
     from pytest_spiral.errors import ConfigError
     from pytest_spiral.evaluate.judges import calibration_lines
     from pytest_spiral.models.environment import load_environment
-    from pytest_spiral.plugin.options import OPTIONS
     from pytest_spiral.run.calibrate import calibrate
     from pytest_spiral.run.content import load_content
     from pytest_spiral.run.controller import Lead
     from pytest_spiral.run.plan import make_plan
-    from pytest_spiral.run.settings import make_settings
+    from pytest_spiral.settings import Settings
     from pytest_spiral.spiral.labels import load_labels, sheet
     from pytest_spiral.spiral.protocol import load_protocol
 
@@ -349,17 +348,15 @@ def _calibrate(options: argparse.Namespace) -> int:
     if not options.judge_model:
         raise ConfigError("--judge-model: name the judge, such as --judge-model gpt-5")
     now = datetime.now(UTC)
-    many = {option.key: list(option.default or ()) for option in OPTIONS if option.kind == "many"}
-    chosen = {
-        "model": ["dry/perfect"],
-        "user_model": "dry/seeker",
-        "judge_model": options.judge_model,
-        "suite": ["spiral"],
-        "protocol": options.protocol,
-        "report_dir": options.report_dir,
-        "run_id": f"calibration-{now:%Y%m%d-%H%M%S}",
-    }
-    settings = make_settings({**{option.key: option.default for option in OPTIONS}, **many, **chosen})
+    settings = Settings(
+        model=("dry/perfect",),
+        user_model="dry/seeker",
+        judge_model=tuple(options.judge_model),
+        suite=("spiral",),
+        protocol=options.protocol,
+        report_dir=options.report_dir,
+        run_id=f"calibration-{now:%Y%m%d-%H%M%S}",
+    )
     folder = Path.cwd()
     environ = load_environment(os.environ, folder)
     content = load_content(settings, folder)

@@ -12,7 +12,7 @@ from pytest_spiral.evaluate.profile import profile
 from pytest_spiral.evaluate.spiral import SpiralContext, conversation_json, score_json
 from pytest_spiral.evaluate.verdict import missing_limit, verdict_of
 from pytest_spiral.gates import Gate
-from pytest_spiral.run.settings import Settings
+from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status

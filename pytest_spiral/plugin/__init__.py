@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_spiral.plugin.options import add_aliases, add_options, free_aliases, read_options
+from pytest_spiral.plugin.options import add_options, add_short_names, free_short_names, read_settings
 
 if TYPE_CHECKING:
     from pytest_spiral.plugin.items import ConversationResult, ScenarioResult
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> Generator[None]:
     """Once everybody else's options are known, add the short names that are still free."""
     result = yield
-    add_aliases(parser)
+    add_short_names(parser)
     early_config.stash[PARSER] = parser
     if early_config.pluginmanager.hasplugin("asyncio"):
         # An installed pytest-asyncio warns in every run until this is set; this value keeps what it does anyway.
@@ -68,15 +68,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Take up a role where `--model` is given: lead the run, or work for one that another process leads."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    try:
-        options = read_options(config)
-    except ValueError as error:
-        raise pytest.UsageError(str(error)) from None
-    if not options["model"] and not options["replay"]:
+    settings = read_settings(config)
+    if settings is None:
         return
     from pytest_spiral.plugin.role import take_role
 
-    config.stash[ROLE] = take_role(config, options)
+    config.stash[ROLE] = take_role(config, settings)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -92,7 +89,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """The command line is read: whoever comes later may have the short names."""
-    free_aliases(session.config.stash[PARSER])
+    free_short_names(session.config.stash[PARSER])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

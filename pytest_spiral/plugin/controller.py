@@ -33,7 +33,7 @@ from pytest_spiral.run.gates import parse_gates
 from pytest_spiral.run.plan import RunPlan, make_plan, share_of
 from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
-from pytest_spiral.run.settings import make_settings
+from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation, conversation_from_json
 from pytest_spiral.status import Status
@@ -51,10 +51,9 @@ __all__ = ["LeadRole"]
 class LeadRole(Role):
     """The process the user started: prepares the run, gathers the results, writes the report, decides."""
 
-    def __init__(self, config: pytest.Config, options: Mapping[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
         folder = config.invocation_params.dir
         try:
-            settings = make_settings(options)
             content = load_content(settings, folder)
             super().__init__(config, settings, content, ())
             plan = make_plan(settings, content, self.environ, datetime.now(UTC))
@@ -277,14 +276,14 @@ class LeadRole(Role):
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
         verdict = self.report["verdict"]
-        if self.settings.share is not None and verdict != "fail" and not self._lacks_its_share():
+        if self.settings.shard_number is not None and verdict != "fail" and not self._lacks_its_share():
             # One shard has no verdict: all of its own is there, the rest is for the others.
             verdict = None
         session.exitstatus = exit_code(int(exitstatus), verdict, self._foreign_failures > 0)
 
     def _lacks_its_share(self) -> bool:
-        assert self.settings.share is not None
-        wanted = share_of([*self._all_units()], self.settings.share)
+        assert self.settings.shard_number is not None
+        wanted = share_of([*self._all_units()], self.settings.shard_number)
         found: list[Item | Conversation | None] = [self.lead.result(unit) for unit in wanted]
         measured = (Status.MEASURED, Status.MODEL_FAILED)
         missing = sum(result is None or result.status not in measured for result in found)

@@ -18,7 +18,7 @@ from pytest_spiral.report.terminal import plain
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan, category_of, conversation_units, scenario_units, share_of
 from pytest_spiral.run.runner import EvaluatedModel, Runner, Unit
-from pytest_spiral.run.settings import Settings
+from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, conversation_to_json
 from pytest_spiral.status import Status
@@ -34,7 +34,7 @@ PROGRESS: Any = "progress"
 """What a report is of that says how far a worker is, where others say setup, call or teardown."""
 
 
-def take_role(config: pytest.Config, options: Mapping[str, Any]) -> Role:
+def take_role(config: pytest.Config, settings: Settings) -> Role:
     """Register the role of this process. Raises `pytest.UsageError` for whatever the user can mend."""
     # Imported here: both are built on this module, and a process plays one of them.
     if hasattr(config, "workerinput"):
@@ -45,7 +45,7 @@ def take_role(config: pytest.Config, options: Mapping[str, Any]) -> Role:
         return worker
     from pytest_spiral.plugin.controller import LeadRole
 
-    lead = LeadRole(config, options)
+    lead = LeadRole(config, settings)
     config.pluginmanager.register(lead, "spiral-role")
     if lead.distributes:
         from pytest_spiral.plugin.distribution import XdistLead
@@ -118,7 +118,7 @@ class Role:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """With --shard: leave the items of other shards to them. The same in every process of the run."""
-        share = self.settings.share
+        share = self.settings.shard_number
         if share is None:
             return
         kept = set(share_of([*self._all_units()], share))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import read_text
-from pytest_spiral.run.settings import Settings
+from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.content import (
     OPENINGS_FILE,
     Actor,

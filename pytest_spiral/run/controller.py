@@ -253,7 +253,7 @@ class Lead:
                 "complete": complete,
                 "argv": [_redacted(argument, self.environ) for argument in argv],
                 "config": {
-                    **settings.model_dump(mode="json"),
+                    **self.plan.model_dump(mode="json", include={"settings"})["settings"],
                     "model": [model.spec for model in self.plan.models],
                     "models": [_public(model) for model in self.plan.everybody],
                 },

@@ -22,7 +22,7 @@ from pytest_spiral.models.local import is_local, locate
 from pytest_spiral.models.parameters import Price, resolve_parameters
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.settings import Settings
+from pytest_spiral.settings import OPTIONS, Settings, SuiteName
 from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.tempaffect.stand_ins import dry_output
@@ -48,7 +48,6 @@ __all__ = [
 ]
 
 
-SuiteName = Literal["tempaffect", "spiral"]
 T = TypeVar("T")
 
 
@@ -136,30 +135,34 @@ class RunPlan(BaseModel):
         ]
 
     def identity(self, content: Content) -> dict[str, Any]:
-        """What decides the measurements: a run with another identity is another run."""
-        settings = self.settings
-        found: dict[str, Any] = {
-            "models": [_identity(model) for model in self.models],
-            "suites": list(self.suites),
-            "seed": settings.seed,
+        """What decides the measurements: every option that affects them, and the data files. A run is resumed only with
+        the same identity."""
+        # What an option stands for, where that is not its value: a file may move, and a model has parameters.
+        stands_for: dict[str, Any] = {
+            "model": [_identity(model) for model in self.models],
+            "suite": self.suites,
+            "replay": content.recording.hash if content.recording is not None else None,
         }
-        if content.recording is not None:
-            found["replay"] = content.recording.hash
+        data: dict[str, str | None] = {}
         if "tempaffect" in self.suites:
-            found |= {
-                "prompting": list(settings.prompting),
-                "epochs": settings.epochs,
-                "suite_hash": content.suite.suite_hash,
-            }
+            stands_for["tempaffect_scenarios"] = content.suite.suite_hash
         if "spiral" in self.suites:
-            found |= {
+            data = content.spiral.hashes()
+            stands_for |= {
                 "user_model": _identity(self.user) if self.user else None,
-                "judge_models": [_identity(judge) for judge in self.judges],
-                "num_turns": settings.num_turns,
-                "convos_per_prompt": settings.convos_per_prompt,
-                **content.spiral.hashes(),
+                "judge_model": [_identity(judge) for judge in self.judges],
+                "protocol": data.pop("protocol_hash"),
+                "spiral_prompts": data.pop("prompts_hash"),
+                "system_prompt": data.pop("system_prompt_hash"),
+                "benign_twins": data.pop("twins_hash", None),
             }
-        return found
+            del data["protocol"]
+        options = {
+            option.key: stands_for.get(option.key, getattr(self.settings, option.key))
+            for option in OPTIONS
+            if option.affects == "measurement" and (option.suite is None or option.suite in self.suites)
+        }
+        return options | data
 
 
 def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], started_at: datetime) -> RunPlan:
@@ -177,9 +180,9 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     if "tempaffect" in settings.suite:
         _check_scenarios(models, content)
     run_id = settings.run_id or run_name([model.spec for model in models], started_at)
-    if settings.share is not None:
+    if settings.shard_number is not None:
         # Shards that meet on one machine keep apart.
-        run_id += "-shard{}of{}".format(*settings.share)
+        run_id += "-shard{}of{}".format(*settings.shard_number)
     report_dir = Path(settings.report_dir)
     return RunPlan(
         settings=settings,

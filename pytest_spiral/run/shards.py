@@ -10,10 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pytest_spiral.compare.recorded import load_baseline
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.report import SCHEMA_VERSION, build_report
 from pytest_spiral.evaluate.spiral import conversation_from_report
 from pytest_spiral.resources import read_json
@@ -22,7 +22,7 @@ from pytest_spiral.run.controller import Lead
 from pytest_spiral.run.costs import merge_usage
 from pytest_spiral.run.gates import parse_gates
 from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.settings import Settings
+from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.tempaffect.results import item_from_json
@@ -32,8 +32,6 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 __all__ = ["merge_shards"]
 
-# What may differ from shard to shard: it says where and how fast, not what.
-_FREE = ("run_id", "report_dir", "concurrency", "max_cost", "plan", "shard")
 # Versions that numbers can depend on.
 _BINDING = ("pytest-spiral", "nltk", "unicode")
 
@@ -51,7 +49,9 @@ class _Shard:
     def binding(self) -> dict[str, Any]:
         """Everything that must be the same in all shards, by the name under which the report has it."""
         run = self.report["run"]
-        config = {name: value for name, value in run["config"].items() if name not in _FREE}
+        # When and where the work of a shard was done may differ.
+        free = {option.key for option in OPTIONS if option.affects == "session"}
+        config = {name: value for name, value in run["config"].items() if name not in free}
         versions = {name: run["versions"].get(name) for name in _BINDING}
         return dict(_flat({"config": config, "versions": versions, "integrity": self.report["integrity"]}))
 
@@ -158,10 +158,10 @@ def _lead(shards: Sequence[_Shard], run_id: str, folder: Path) -> _MergedLead:
     config = dict(run["config"])
     try:
         models = [ModelPlan.model_validate(model) for model in config.pop("models")]
-        settings = Settings.model_validate_json(
+        settings = TypeAdapter(Settings).validate_json(
             json.dumps({**config, "shard": None, "max_cost": None, "run_id": run_id})
         )
-    except (KeyError, ValidationError) as error:
+    except (KeyError, ValidationError, ConfigError) as error:
         raise DataError(f"{shards[0].path}: not a report of this version ({error})") from None
     content = load_content(settings, folder)
     by_role = {role: tuple(m for m in models if m.role == role) for role in ("evaluated", "user", "judge")}

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_spiral import spiral, tempaffect
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
-from pytest_spiral.plugin.options import OPTIONS
+from pytest_spiral.settings import OPTIONS
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from pytest_spiral.tempaffect.card import metric_scales
 

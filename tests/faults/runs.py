@@ -17,7 +17,6 @@ from pytest_spiral.evaluate.report import build_report
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy
 from pytest_spiral.plugin.items import InstrumentFailure
-from pytest_spiral.plugin.options import OPTIONS
 from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run import controller, models
@@ -25,7 +24,7 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import Lead
 from pytest_spiral.run.plan import conversation_units, make_plan, scenario_units
 from pytest_spiral.run.runner import Runner
-from pytest_spiral.run.settings import make_settings
+from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.self_check import Preflight, preflight
@@ -127,13 +126,12 @@ class Run:
 
     def go(self, prepared: Any = None) -> Outcome:
         """Prepare, run all units, write the report. prepared: called when nothing was yet asked of any model."""
-        settings = make_settings(
-            {
-                **{o.key: list(o.default or ()) if o.kind == "many" else o.default for o in OPTIONS},
-                "model": [MODELS["evaluated"]],
+        settings = Settings(
+            **{
+                "model": (MODELS["evaluated"],),
                 "user_model": MODELS["user"],
-                "judge_model": [MODELS["judge"]],
-                "suite": [self.suite],
+                "judge_model": (MODELS["judge"],),
+                "suite": (self.suite,),
                 "run_id": self.run_id,
                 "num_turns": self.turns,
                 "spiral_prompts": "prompts.json",

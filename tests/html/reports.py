@@ -11,7 +11,7 @@ from pytest_spiral.chat import Message
 from pytest_spiral.evaluate.report import RunResults, build_report
 from pytest_spiral.evaluate.spiral import SpiralContext
 from pytest_spiral.gates import parse_gate
-from pytest_spiral.run.settings import Settings
+from pytest_spiral.settings import Settings
 from pytest_spiral.spiral import ChunkJudgement, Conversation, FinalJudgement, Finding, load_protocol
 from pytest_spiral.spiral.records import Origin
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -53,7 +53,7 @@ def _report() -> dict[str, Any]:
             "seed": 1,
             "versions": {"pytest-spiral": "0.1.0", "python": "3.11"},
         },
-        settings=Settings.model_construct(seed=1, gate_policy="bound"),
+        settings=Settings(),
         suite=suite,
         preflight=Preflight((), "a" * 64),
         contexts={key: _context(chosen) for key in items},

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_spiral.plugin.options import OPTIONS
+from pytest_spiral.settings import OPTIONS
 
 HEAVY = """
 import sys
@@ -91,16 +91,17 @@ def test_strict_projects_are_served(project, model):
     result.assert_outcomes(passed=1)
 
 
-def test_help_shows_every_option_with_its_default(project):
-    """`pytest --help` lists the prefixed name, the short name, the ini key and the default."""
+def test_help_shows_every_option_once_with_its_default(project):
+    """`pytest --help` describes an option once, short name first, and names its ini key."""
     text = " ".join(project.pytest("--help").stdout.str().split())
 
     for option in OPTIONS:
-        assert option.flag in text
-        assert option.alias == option.flag or f"Short for {option.flag}" in text
-        assert option.dest in text
-    assert text.count("(default: reports)") == 2
-    assert text.count("(default: schema, raw)") == 2
+        value = "" if option.kind == "flag" else f"={option.metavar or '{' + ','.join(option.choices) + '}'}"
+        names = f"{option.alias}{value}, " if option.alias != option.flag else ""
+        assert text.count(f" {names}{option.flag}{value} {option.described()}") == 1
+        assert f"{option.dest} (" in text
+    assert text.count("default: reports)") == 1
+    assert text.count("default: schema, raw)") == 1
 
 
 def test_markers_are_listed(project):

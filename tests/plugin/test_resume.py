@@ -73,7 +73,7 @@ def test_another_configuration_is_another_run(project):
         "prompting": ("--prompting", "schema"),
         "seed": ("--seed", "2"),
         "epochs": ("--epochs", "2"),
-        "models": ("--model", "dry/echo"),
+        "model": ("--model", "dry/echo"),
     }
 
     for field, change in changes.items():

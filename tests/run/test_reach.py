@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.plugin.options import OPTIONS
 from pytest_spiral.run import controller as lead_module
 from pytest_spiral.run.content import load_content
 from pytest_spiral.run.controller import Lead
 from pytest_spiral.run.plan import make_plan
-from pytest_spiral.run.settings import make_settings
+from pytest_spiral.settings import Settings
 from pytest_spiral.status import ReasonCode
 
 URL = "http://127.0.0.1:9"
@@ -23,9 +22,7 @@ ENVIRON = {f"{role}_BASE_URL": URL for role in ("EVALUATED_MODEL", "USER_AGENT",
 @pytest.fixture
 def lead(tmp_path):
     """A prepared run of three remote models."""
-    defaults = {o.key: list(o.default or ()) if o.kind == "many" else o.default for o in OPTIONS}
-    chosen = {"model": ["m"], "user_model": "u", "judge_model": ["j"], "suite": ["spiral"], "run_id": "r"}
-    settings = make_settings({**defaults, **chosen})
+    settings = Settings(model=("m",), user_model="u", judge_model=("j",), suite=("spiral",), run_id="r")
     content = load_content(settings, tmp_path)
     lead = Lead(make_plan(settings, content, ENVIRON, datetime.now(UTC)), content, ENVIRON)
     lead.prepare()

@@ -1,0 +1,367 @@
+"""What a run is asked to do: every option, declared once as a field of `Settings`.
+
+Command line, ini keys, help, validation and membership in a run's identity all follow from these declarations.
+Imported by every pytest run of an environment that has the package: standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+__all__ = ["OPTIONS", "Affects", "Option", "Settings", "SuiteName"]
+
+T = TypeVar("T")
+SuiteName = Literal["tempaffect", "spiral"]
+Kind = Literal["text", "int", "float", "many", "flag"]
+Affects = Literal["measurement", "evaluation", "session"]
+"""What an option decides: what is measured, what is made of the measurements, or when and where the work is done."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting: `--spiral-<name>`, the short name `--<name>`, and the ini key `spiral_<name>`.
+
+    Attributes:
+        key: Name of the field of `Settings`.
+        help: One phrase for `pytest --help`, without the default.
+        affects: A "measurement" option belongs to the run's identity: a run is not resumed with another value. Those
+            and "evaluation" options must be the same in all shards of a run.
+        suite: The suite whose measurements a "measurement" option decides, None for all.
+        kind: "many" options may be repeated; a "flag" takes no value.
+        check: Raises `ValueError` for a value that makes no sense.
+    """
+
+    key: str
+    help: str
+    affects: Affects
+    suite: SuiteName | None
+    kind: Kind
+    default: object
+    choices: tuple[str, ...]
+    metavar: str | None
+    check: Callable[[Any], None] | None
+
+    @property
+    def name(self) -> str:
+        return self.key.replace("_", "-")
+
+    @property
+    def dest(self) -> str:
+        return "spiral_" + self.key.removeprefix("spiral_")
+
+    @property
+    def flag(self) -> str:
+        return f"--spiral-{self.name.removeprefix('spiral-')}"
+
+    @property
+    def alias(self) -> str:
+        return f"--{self.name}"
+
+    def described(self) -> str:
+        """Help text with the default."""
+        default = self.default
+        if isinstance(default, tuple):
+            default = ", ".join(default) or None
+        notes = ["repeatable"] if self.kind == "many" else []
+        if "default:" not in self.help:
+            notes.append(f"default: {'off' if self.kind == 'flag' else 'none' if default is None else default}")
+        return f"{self.help} ({'; '.join(notes)})" if notes else self.help
+
+
+@dataclass(frozen=True)
+class _Declared:
+    help: str
+    affects: Affects
+    suite: SuiteName | None
+    metavar: str | None
+    check: Callable[[Any], None] | None
+
+
+def option(
+    default: T,
+    help: str,  # noqa: A002  # as argparse calls it
+    *,
+    affects: Affects,
+    suite: SuiteName | None = None,
+    metavar: str | None = None,
+    check: Callable[[T], None] | None = None,
+) -> T:
+    """Declare a field of `Settings`. What it affects has no default: nobody can forget to say it."""
+    return field(default=default, metadata={"option": _Declared(help, affects, suite, metavar, check)})
+
+
+def _model_names(specs: tuple[str, ...]) -> None:
+    for spec in specs:
+        if not spec.strip() or any(char.isspace() or not char.isprintable() for char in spec):
+            raise ValueError(f"{spec!r} is not a model name: it is empty or contains white space")
+
+
+def _model_name(spec: str | None) -> None:
+    _model_names(() if spec is None else (spec,))
+
+
+def _count(value: int) -> None:
+    if not 1 <= value <= 10_000:
+        raise ValueError(f"must be between 1 and 10000, got {value}")
+
+
+def _percentage(value: int) -> None:
+    if not 0 <= value <= 100:
+        raise ValueError(f"must be between 0 and 100, got {value}")
+
+
+def _amount(value: float | None) -> None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise ValueError(f"must be an amount in USD above 0, got {value}")
+
+
+def _run_id(value: str | None) -> None:
+    if value is not None and (not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value) or value == "latest"):
+        raise ValueError(
+            f"{value!r} is not a run name; use up to 100 letters, digits, dots, dashes, underscores, and not 'latest'"
+        )
+
+
+def _shard(value: str | None) -> None:
+    found = value is not None and re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", value)
+    if value is not None and not (found and int(found[1]) <= int(found[2])):
+        raise ValueError(f"{value!r} is not a shard; write K/N with 1 <= K <= N, such as 2/5")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The options of a run. The same object in the controller and in every worker.
+
+    Raises `ConfigError` naming the option.
+    """
+
+    __pydantic_config__ = {"extra": "forbid", "strict": True}  # noqa: RUF012  # read by pydantic, never changed
+
+    model: tuple[str, ...] = option(
+        (),
+        "Evaluated model: dry/NAME, local/NAME, local/FILE.gguf or a model id of the endpoint; without it the plugin "
+        "does nothing",
+        affects="measurement",
+        metavar="SPEC",
+        check=_model_names,
+    )
+    user_model: str | None = option(
+        None,
+        "Model that plays the user in conversations (default: the one of the published leaderboard, or a built-in one "
+        "if the evaluated model is dry or local)",
+        affects="measurement",
+        suite="spiral",
+        metavar="SPEC",
+        check=_model_name,
+    )
+    judge_model: tuple[str, ...] = option(
+        (),
+        "Model that judges conversations; several form an ensemble (default: the one of the published leaderboard, or "
+        "a built-in one if the evaluated model is dry or local)",
+        affects="measurement",
+        suite="spiral",
+        metavar="SPEC",
+        check=_model_names,
+    )
+    suite: tuple[SuiteName, ...] = option(("tempaffect", "spiral"), "Bundled suite to run", affects="measurement")
+    prompting: tuple[Literal["schema", "raw"], ...] = option(
+        ("schema", "raw"),
+        "TempAffect prompting mode: JSON schema enforced by the endpoint, or prompt only",
+        affects="measurement",
+        suite="tempaffect",
+    )
+    epochs: int = option(
+        1,
+        "Answers to each TempAffect scenario",
+        affects="measurement",
+        suite="tempaffect",
+        metavar="N",
+        check=_count,
+    )
+    num_turns: int = option(
+        20,
+        "Replies of the evaluated model in each conversation",
+        affects="measurement",
+        suite="spiral",
+        metavar="N",
+        check=_count,
+    )
+    convos_per_prompt: int = option(
+        1,
+        "Conversations for each opening prompt",
+        affects="measurement",
+        suite="spiral",
+        metavar="N",
+        check=_count,
+    )
+    protocol: str = option(
+        "per-10k-chars", "Scoring protocol of conversations", affects="measurement", suite="spiral", metavar="NAME"
+    )
+    tempaffect_scenarios: str | None = option(
+        None,
+        "Scenario file to use instead of the 75 bundled scenarios",
+        affects="measurement",
+        suite="tempaffect",
+        metavar="FILE",
+    )
+    spiral_prompts: str | None = option(
+        None,
+        "Prompt file in Spiral-Bench's format to use instead of the bundled openings",
+        affects="measurement",
+        suite="spiral",
+        metavar="FILE",
+    )
+    system_prompt: str | None = option(
+        None,
+        "File with a system prompt for the evaluated model in conversations",
+        affects="measurement",
+        suite="spiral",
+        metavar="FILE",
+    )
+    seed: int = option(1, "Seed of injection schedules and bootstrap intervals", affects="measurement", metavar="N")
+    concurrency: int = option(
+        64, "Maximum number of requests in flight, over all workers", affects="session", metavar="N", check=_count
+    )
+    run_id: str | None = option(
+        None,
+        "Name of the run; the name of an existing run resumes it (default: time and model)",
+        affects="session",
+        metavar="ID",
+        check=_run_id,
+    )
+    report_dir: str = option("reports", "Directory of the reports", affects="session", metavar="DIR")
+    replay: str | None = option(
+        None,
+        "Score the outputs and conversations recorded in a run directory, report.json or Spiral-Bench result file "
+        "without calling the evaluated model",
+        affects="measurement",
+        metavar="PATH",
+    )
+    redo_judging: bool = option(
+        False, "With --replay: judge the recorded conversations again", affects="measurement", suite="spiral"
+    )
+    retest_share: int = option(
+        0,
+        "Percentage of chunks to judge a second time, once in the same and once in another order of behaviours",
+        # Adds judgements that measure the judge; those that are scored stay the same.
+        affects="evaluation",
+        metavar="PERCENT",
+        check=_percentage,
+    )
+    benign_twins: bool = option(
+        False,
+        "Also hold conversations that start from harmless twins of twelve openings, and report over-correction",
+        affects="measurement",
+        suite="spiral",
+    )
+    calibrate: bool = option(
+        False,
+        "Also have the judges label the shipped calibration turns, and report which behaviours a judge may gate",
+        affects="evaluation",
+    )
+    gate: tuple[str, ...] = option(
+        (),
+        "Release condition on a metric, such as 'tempaffect.ubr_rate_deduped >= 0.70' or 'spiral.score >= baseline - "
+        "5'; the metrics are listed at the end of this help",
+        affects="evaluation",
+        metavar="EXPR",
+    )
+    baseline: str | None = option(
+        None,
+        "Run directory, report.json or Spiral-Bench result file that gates refer to as `baseline`",
+        affects="evaluation",
+        metavar="PATH",
+    )
+    gate_policy: Literal["bound", "point"] = option(
+        "bound",
+        "Decide gates by one-sided 95 % confidence bounds or by point estimates",
+        affects="evaluation",
+    )
+    shard: str | None = option(
+        None,
+        "Run every N-th item, starting with the K-th; `pytest-spiral merge` combines the N shards into one run",
+        affects="session",
+        metavar="K/N",
+        check=_shard,
+    )
+    plan: bool = option(
+        False,
+        "Print the calls, tokens and estimated cost of each role and run nothing; with the --run-id of an existing "
+        "run, only what is left of it",
+        affects="session",
+    )
+    max_cost: float | None = option(
+        None,
+        "Stop before the run can have cost more than this; resume it with a higher limit to run the rest",
+        affects="session",
+        metavar="USD",
+        check=_amount,
+    )
+    strict_items: bool = option(
+        False,
+        "Fail the test of each TempAffect answer that is not useful and bounded, and of each conversation with "
+        "serious harmful advice",
+        affects="evaluation",
+    )
+
+    def __post_init__(self) -> None:
+        for each in OPTIONS:
+            value = getattr(self, each.key)
+            try:
+                if each.check is not None:
+                    each.check(value)
+            except ValueError as error:
+                raise _config_error(f"{each.alias}: {error}") from None
+            if each.kind == "many":
+                # What is named twice counts once.
+                object.__setattr__(self, each.key, tuple(dict.fromkeys(value)))
+        if self.redo_judging and not self.replay:
+            raise _config_error("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
+
+    @property
+    def shard_number(self) -> tuple[int, int] | None:
+        """Number and count of shards, None for a whole run."""
+        if self.shard is None:
+            return None
+        k, _, n = self.shard.partition("/")
+        return int(k), int(n)
+
+
+def _config_error(message: str) -> Exception:
+    # Not light: an environment that merely has the package never gets here.
+    from pytest_spiral.errors import ConfigError
+
+    return ConfigError(message)
+
+
+_KINDS: dict[type, Kind] = {bool: "flag", int: "int", float: "float"}
+
+
+def _options() -> tuple[Option, ...]:
+    """The declared fields, with kind and choices as their types say."""
+    hints = get_type_hints(Settings)
+    found = []
+    for each in fields(Settings):
+        hint = hints[each.name]
+        kind: Kind = "text"
+        if get_origin(hint) is tuple:
+            kind, hint = "many", get_args(hint)[0]
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        if kind == "text":
+            kind = next((name for type_, name in _KINDS.items() if type_ in (hint, *get_args(hint))), "text")
+        told: _Declared = each.metadata["option"]
+        found.append(
+            Option(
+                *(each.name, told.help, told.affects, told.suite, kind),
+                *(each.default, choices, told.metavar, told.check),
+            )
+        )
+    return tuple(found)
+
+
+OPTIONS = _options()
+"""Every option, in the order of the help."""
