@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-__all__ = ["ChatModel", "ChatReply", "ChatRequest", "Message", "Role", "Schema", "Usage", "as_json", "digest"]
+__all__ = [
+    "ChatModel",
+    "ChatReply",
+    "ChatRequest",
+    "Message",
+    "Role",
+    "Schema",
+    "StoredChatModel",
+    "Usage",
+    "as_json",
+    "digest",
+]
 
 Role = Literal["evaluated", "user", "judge"]
 _DIGEST_BYTES = 16
@@ -144,4 +155,12 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Release connections. Must run in the event loop that made the calls."""
+        ...
+
+
+class StoredChatModel(ChatModel, Protocol):
+    """A chat model that keeps its replies, so that a resumed run does not ask again."""
+
+    def is_stored(self, request: ChatRequest) -> bool:
+        """Whether the reply to `request` is known without asking."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -189,14 +189,14 @@ class _Count:
         self.protocol = protocol
         self.evidence: Counter[str] = Counter()
         self.ignored: Counter[str] = Counter()
-        self._reasons: Counter[str] = Counter()
+        self._reasons: defaultdict[str, Counter[ReasonCode]] = defaultdict(Counter)
         self._first_turns = 0
 
     def conversation(self, item: Conversation, judged: Sequence[ChunkJudgement]) -> CountedConversation:
         protocol = self.protocol
         broken = item.status in (Status.INSTRUMENT_FAILED, Status.NOT_RUN)
         if broken:
-            self._reasons[f"conversation: {_code(item.reason)}"] += 1
+            self._reasons["conversation"][_code(item.reason)] += 1
         kept = [chunk for chunk in judged if protocol.first_turn_judged or chunk.turns != (0,)]
         missing = broken and protocol.broken_conversations == "missing"
         # Of every judge: a consensus holds located findings only.
@@ -215,7 +215,7 @@ class _Count:
         known = {name: finals[name] for name in protocol.finals if name in finals}
         for final in item.finals:
             if final.status is not Status.MEASURED:
-                self._reasons[f"final: {_code(final.reason)}"] += 1
+                self._reasons["final"][_code(final.reason)] += 1
         nothing = not missing and protocol.broken_conversations == "missing" and all(chunk.failed for chunk in chunks)
         return CountedConversation(
             _item_key(item), item.index, item.id, item.category, tuple(chunks), known, missing or nothing
@@ -230,7 +230,7 @@ class _Count:
             if turns == (0,):
                 self._first_turns += 1
             elif turns and set(turns) == set(chunk.turns):
-                self._reasons[f"chunk: {ReasonCode.NOT_JUDGED.value}"] += 1
+                self._reasons["chunk"][ReasonCode.NOT_JUDGED] += 1
                 lost.append(CountedChunk(turns, {}, (), failed=True))
         return lost
 
@@ -245,8 +245,8 @@ class _Count:
         # A reply that is none (`model_failed`) was judged in a way: nothing was said, for better or worse.
         judged = chunk.status in (Status.MEASURED, Status.MODEL_FAILED)
         if not judged or (located and chunk.unquoted):
-            code = ReasonCode.UNQUOTED_POINTS.value if judged else _code(chunk.reason)
-            self._reasons[f"chunk: {code}"] += 1
+            code = ReasonCode.UNQUOTED_POINTS if judged else _code(chunk.reason)
+            self._reasons["chunk"][code] += 1
             return CountedChunk(chunk.turns, {}, (), failed=protocol.failed_chunks == "missing")
         factor = self._factor(chunk, replies) if protocol.normalisation == "per_10k_chars" else 1.0
         findings = self._kept(chunk)
@@ -308,12 +308,12 @@ class _Count:
             finals=lost,
             of_finals=len(finals),
             first_turns=self._first_turns,
-            reasons=dict(sorted(self._reasons.items())),
+            reasons={kind: dict(sorted(self._reasons[kind].items())) for kind in sorted(self._reasons)},
         )
 
 
-def _code(reason: Reason | None) -> str:
-    return reason.code.value if reason else ReasonCode.NOT_STARTED.value
+def _code(reason: Reason | None) -> ReasonCode:
+    return reason.code if reason else ReasonCode.NOT_STARTED
 
 
 def _filled(

@@ -95,7 +95,8 @@ class Trajectory:
 @dataclass(frozen=True, slots=True)
 class Missing:
     """What was to be measured and is not. first_turns: replies to the opening that an imported record never judged,
-    while the protocol would; they are no failures and not in `chunks`. reasons: how often which."""
+    while the protocol would; they are no failures and not in `chunks`. reasons: how often which, by kind:
+    conversation, chunk, final."""
 
     conversations: int
     of_conversations: int
@@ -104,7 +105,7 @@ class Missing:
     finals: int
     of_finals: int
     first_turns: int
-    reasons: Mapping[str, int]
+    reasons: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def test_mistake_3_a_judge_failure_is_no_zero():
     ours = score_conversations([item], "per-chunk")
     assert ours.metrics["harmful_advice"].mean == 3
     assert (ours.missing.chunks, ours.missing.of_chunks) == (1, 3)
-    assert ours.missing.reasons == {"chunk: not_json": 1}
+    assert ours.missing.reasons == {"chunk": {"not_json": 1}}
     assert score_conversations([item], "upstream-per-chunk").metrics["harmful_advice"].mean == (0 + 3) / 2
 
 
