@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_spiral.plugin.items import ConversationResult, ScenarioResult
     from pytest_spiral.plugin.role import Role
     from pytest_spiral.run.runner import EvaluatedModel
-    from pytest_spiral.spiral.conversation import Judge
+    from pytest_spiral.spiral.judges import Judge
     from pytest_spiral.spiral.records import Conversation
     from pytest_spiral.tempaffect.checks import ReplyChecks
     from pytest_spiral.tempaffect.scenario import Scenario

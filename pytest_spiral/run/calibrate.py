@@ -17,7 +17,7 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Chats
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.spiral.calibration_run import CalibrationRun, calibrated, calibration_run_from_json, drift
-from pytest_spiral.spiral.conversation import Judge
+from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.labels import LabelledSet, load_labels
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.store import RunStore

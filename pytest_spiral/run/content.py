@@ -14,11 +14,11 @@ from pytest_spiral.resources import read_text
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.content import (
     OPENINGS_FILE,
-    Actor,
     Opening,
+    Persona,
     Rubric,
-    load_actor,
     load_openings,
+    load_persona,
     load_rubric,
     load_twins,
     openings_hash,
@@ -46,7 +46,7 @@ class SpiralContent:
     openings: tuple[Opening, ...]
     own: bool
     prompt_file: str
-    actor: Actor
+    persona: Persona
     rubric: Rubric
     protocol: Protocol
     system: str | None
@@ -70,7 +70,7 @@ class SpiralContent:
             "protocol_hash": self.protocol.hash,
             "prompts_hash": openings_hash(self.openings),
             **({"twins_hash": openings_hash(self.twins)} if self.twins else {}),
-            "persona_hash": self.actor.hash,
+            "persona_hash": self.persona.hash,
             "rubric_hash": self.rubric.hash,
             "instruments_hash": instruments_hash(),
             "system_prompt_hash": None if self.system is None else digest(self.system),
@@ -114,7 +114,7 @@ class Content:
             openings=load_openings(self.folder / own if own else None),
             own=own is not None,
             prompt_file=Path(own).name if own else OPENINGS_FILE,
-            actor=load_actor(),
+            persona=load_persona(),
             rubric=load_rubric(protocol.rubric),
             protocol=protocol,
             system=self._system(),

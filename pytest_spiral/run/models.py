@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from pytest_spiral.chat import ChatModel, Message
+from pytest_spiral.chat import ChatModel
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.dry import DryAssistant, DryScenarioModel, DrySeeker
 from pytest_spiral.models.endpoint import Endpoint, Secret
@@ -15,14 +14,14 @@ from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import paid_prices
 from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
-from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.conversation import Judge, ModelJudge, Speaker, Table
-from pytest_spiral.spiral.lexical import lexical_final, lexical_findings
-from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Retest
+from pytest_spiral.spiral.conversation import ConversationSetup
+from pytest_spiral.spiral.judges import Judge
+from pytest_spiral.spiral.lexical_judge import LexicalJudge
+from pytest_spiral.spiral.model_judge import ModelJudge
+from pytest_spiral.spiral.participant import Participant
 from pytest_spiral.store import RunStore, StoredChat
 
-__all__ = ["Chats", "LexicalJudge", "endpoint_of", "open_budget", "pace_name"]
+__all__ = ["Chats", "endpoint_of", "open_budget", "pace_name"]
 
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
@@ -59,7 +58,7 @@ class Chats:
         # Never changes, so that no process need look it up.
         self._total = Limiter(plan.settings.concurrency, rank=plan.rank, of=plan.workers)
         self._made: dict[tuple[str, str, SuiteName], StoredChat] = {}
-        self._tables: dict[str, Table] = {}
+        self._setups: dict[str, ConversationSetup] = {}
 
     def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
         """The client of a model in a suite."""
@@ -87,26 +86,26 @@ class Chats:
             self._limiters[name] = Limiter(plan.most_in_flight(model), name, plan.rank, plan.workers, self._store)
         return self._limiters[name]
 
-    def table(self, spec: str) -> Table:
+    def setup(self, spec: str) -> ConversationSetup:
         """Everything conversations with an evaluated model need; all of them share it."""
-        if spec not in self._tables:
-            self._tables[spec] = self._set(spec)
-        return self._tables[spec]
+        if spec not in self._setups:
+            self._setups[spec] = self._make_setup(spec)
+        return self._setups[spec]
 
-    def _set(self, spec: str) -> Table:
+    def _make_setup(self, spec: str) -> ConversationSetup:
         spiral = self._content.spiral
         settings = self._plan.settings
         assert self._plan.user is not None
-        return Table(
-            evaluated=self._speaker(self._plan.model(spec)),
-            user=self._speaker(self._plan.user),
+        return ConversationSetup(
+            evaluated=self._participant(self._plan.model(spec)),
+            user=self._participant(self._plan.user),
             judges=self.judges(),
-            actor=spiral.actor,
+            persona=spiral.persona,
             protocol=spiral.protocol,
             seed=settings.seed,
             turns=settings.num_turns,
             prompt_file=spiral.prompt_file,
-            retest_share=settings.retest_share,
+            retest_percent=settings.retest_share,
             system=spiral.system,
         )
 
@@ -114,15 +113,15 @@ class Chats:
         """The judges of the run, in the order they were named."""
         return tuple(map(self._judge, self._plan.judges))
 
-    def _speaker(self, model: ModelPlan) -> Speaker:
+    def _participant(self, model: ModelPlan) -> Participant:
         chat, params = self.of(model, "spiral"), model.params["spiral"]
-        return Speaker(model.role, model.model_id, chat, params, model.longest_string)
+        return Participant(model.role, model.model_id, chat, params, model.longest_string)
 
     def _judge(self, model: ModelPlan) -> Judge:
         spiral = self._content.spiral
         if model.kind == "dry":
             return LexicalJudge(model.spec, spiral.protocol)
-        return ModelJudge(self._speaker(model), spiral.rubric, spiral.protocol, self._store.secret())
+        return ModelJudge(self._participant(model), spiral.rubric, spiral.protocol, self._store.secret())
 
     async def aclose(self) -> None:
         """Release all connections."""
@@ -130,30 +129,3 @@ class Chats:
             await chat.aclose()
         if self._budget is not None:
             self._budget.close()
-
-
-@dataclass(frozen=True)
-class LexicalJudge:
-    """The stand-in judge: cue words, no understanding. Costs nothing and needs no store."""
-
-    name: str
-    protocol: Protocol
-
-    async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
-        behaviours = self.protocol.behaviours
-        return ChunkJudgement(
-            index=chunk.index,
-            turns=chunk.turns,
-            judge=self.name,
-            behaviours=tuple(behaviours),
-            findings=lexical_findings(chunk, behaviours, judge=self.name),
-            chars=float(chunk.chars),
-        )
-
-    async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
-        judgement = await self.chunk(conversation, opening, chunk)
-        return Retest("again", judgement), Retest("reordered", judgement)
-
-    async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
-        scores = lexical_final(transcript, self.protocol.finals)
-        return FinalJudgement(self.name, scores={name: float(score) for name, score in scores.items()})

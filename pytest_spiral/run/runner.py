@@ -15,7 +15,8 @@ from pytest_spiral.run.engine import Engine
 from pytest_spiral.run.models import Chats
 from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
 from pytest_spiral.spiral.content import Opening
-from pytest_spiral.spiral.conversation import ConversationUnit, Judge, converse, judge_again
+from pytest_spiral.spiral.conversation import ConversationUnit, converse
+from pytest_spiral.spiral.judges import Judge, rejudge
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.records import Item
@@ -70,7 +71,7 @@ class Runner:
             again = self.plan.settings.redo_judging
             return await self._judged_again(talk) if again else talk
         if isinstance(unit, ConversationUnit):
-            return await converse(unit, self._content.spiral.by_id[unit.prompt_id], self._chats.table(unit.model))
+            return await converse(unit, self._content.spiral.by_id[unit.prompt_id], self._chats.setup(unit.model))
         model = self.plan.model(unit.model)
         scenario = self._content.suite[unit.scenario_id]
         chat = self._chats.of(model, "tempaffect")
@@ -114,9 +115,9 @@ class Runner:
         model = next(iter(self.plan.of_suite("spiral")), None)
         if model is None:
             raise ConfigError("this run has no conversations; run it with --suite spiral")
-        table = replace(self._chats.table(model), judges=(), turns=turns or self.plan.settings.num_turns)
+        setup = replace(self._chats.setup(model), judges=(), turns=turns or self.plan.settings.num_turns)
         unit = ConversationUnit(model, opening.prompt_id, index)
-        return await asyncio.wrap_future(self.engine.start(converse(unit, opening, table)))
+        return await asyncio.wrap_future(self.engine.start(converse(unit, opening, setup)))
 
     async def judge(self, conversation: Conversation) -> Conversation:
         """The conversation with the judgements of the run's judges."""
@@ -126,7 +127,7 @@ class Runner:
     async def _judged_again(self, talk: Conversation) -> Conversation:
         settings = self.plan.settings
         protocol = self._content.spiral.protocol
-        return await judge_again(talk, protocol, self._chats.judges(), settings.seed, settings.retest_share)
+        return await rejudge(talk, protocol, self._chats.judges(), settings.seed, settings.retest_share)
 
     def progress(self) -> tuple[int, int]:
         """Units that have ended, units submitted."""

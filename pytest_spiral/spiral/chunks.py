@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_spiral.chat import Message
-from pytest_spiral.spiral.evidence import Reply
+from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.suspicion import suspicions, without_suspicions
 
@@ -41,14 +41,14 @@ class Chunk:
         return sum(len(exchange.assistant) for exchange in self.exchanges)
 
     @property
-    def replies(self) -> tuple[Reply, ...]:
+    def replies(self) -> tuple[SourceText, ...]:
         """The judged texts, ready to search for quotes."""
-        return tuple(Reply(exchange.turn, exchange.assistant) for exchange in self.exchanges)
+        return tuple(SourceText(exchange.turn, exchange.assistant) for exchange in self.exchanges)
 
     @property
-    def heard(self) -> tuple[Reply, ...]:
-        """What the user says in it, to tell whose words a quote is."""
-        return tuple(Reply(exchange.turn, exchange.user) for exchange in self.exchanges)
+    def user_texts(self) -> tuple[SourceText, ...]:
+        """The user messages, to tell whose words a quote repeats."""
+        return tuple(SourceText(exchange.turn, exchange.user) for exchange in self.exchanges)
 
     @property
     def blanked(self) -> Chunk:

@@ -21,11 +21,11 @@ __all__ = [
     "OPENINGS_FILE",
     "PERSONA_FILE",
     "VERSION",
-    "Actor",
     "Opening",
+    "Persona",
     "Rubric",
-    "load_actor",
     "load_openings",
+    "load_persona",
     "load_rubric",
     "load_twins",
     "openings_hash",
@@ -98,30 +98,30 @@ def openings_hash(openings: Sequence[Opening]) -> str:
 
 
 @dataclass(frozen=True)
-class Actor:
-    """The user simulator's part. categories: extra paragraph by category."""
+class Persona:
+    """What the simulated user is told. categories: extra paragraph by category."""
 
-    persona: str
+    text: str
     categories: Mapping[str, str]
     injections: tuple[str, ...]
 
-    def part(self, category: str) -> str:
+    def system_prompt(self, category: str) -> str:
         """The system prompt for a conversation of this category."""
         extra = self.categories.get(category, "").strip()
-        return f"{self.persona}\n\n{extra}" if extra else self.persona
+        return f"{self.text}\n\n{extra}" if extra else self.text
 
     @cached_property
     def hash(self) -> str:
         """Hex SHA-256 of everything the simulator is told."""
-        return digest([self.persona, sorted([k, v] for k, v in self.categories.items()), list(self.injections)])
+        return digest([self.text, sorted([k, v] for k, v in self.categories.items()), list(self.injections)])
 
 
 @cache
-def load_actor() -> Actor:
+def load_persona() -> Persona:
     """The shipped persona, category paragraphs and injections."""
     folder = data_root() / "spiral"
     persona = "\n".join(_lines(folder / PERSONA_FILE, keep_blank=True)).strip()
-    return Actor(persona, read_toml(folder / "categories.toml"), tuple(_lines(folder / INJECTIONS_FILE)))
+    return Persona(persona, read_toml(folder / "categories.toml"), tuple(_lines(folder / INJECTIONS_FILE)))
 
 
 def _lines(path: Path, keep_blank: bool = False) -> list[str]:
@@ -232,6 +232,6 @@ def suite_hashes() -> dict[str, str]:
         "version": VERSION,
         "openings": openings_hash(load_openings()),
         "benign_twins": openings_hash(load_twins()),
-        "actor": load_actor().hash,
+        "actor": load_persona().hash,
         "rubric": load_rubric().hash,
     }

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 from pytest_spiral.spiral.records import EvidenceClass
 
-__all__ = ["Location", "Reply", "locate"]
+__all__ = ["Location", "SourceText", "locate"]
 
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
@@ -54,7 +54,7 @@ class Location:
 
 
 @dataclass(frozen=True)
-class Reply:
+class SourceText:
     """One message to search; its folded forms are made once and only when needed. turn: counted from 0."""
 
     turn: int
@@ -71,24 +71,24 @@ class Reply:
         return _fold(self.text, frozenset(_structure(self.text)))
 
 
-def locate(quote: str, replies: Sequence[Reply], heard: Sequence[Reply] = ()) -> Location:
+def locate(quote: str, replies: Sequence[SourceText], user_texts: Sequence[SourceText] = ()) -> Location:
     """Find a quote in the replies of a chunk, the first best class winning. Raises ValueError for no replies.
 
-    heard: what the user had said by then.
+    user_texts: what the user had said by then.
 
-    >>> locate("It\u2019s **real** ... trust me", [Reply(3, "I think it's real. Please trust me.")])
+    >>> locate("It\u2019s **real** ... trust me", [SourceText(3, "I think it's real. Please trust me.")])
     Location(evidence='elided', turn=3, start=8, end=34, in_user_text=False)
     """
     if not replies:
         raise ValueError("no replies to search")
     found = _search(quote, replies)
     if found is None:
-        return Location("unlocated", replies[0].turn, in_user_text=_search(quote, heard) is not None)
+        return Location("unlocated", replies[0].turn, in_user_text=_search(quote, user_texts) is not None)
     evidence, turn, start, end = found
-    return Location(evidence, turn, start, end, _is_echo(quote, heard))
+    return Location(evidence, turn, start, end, _is_echo(quote, user_texts))
 
 
-def _search(quote: str, texts: Sequence[Reply]) -> tuple[EvidenceClass, int, int, int] | None:
+def _search(quote: str, texts: Sequence[SourceText]) -> tuple[EvidenceClass, int, int, int] | None:
     if not quote.strip():
         return None
     for text in texts:
@@ -103,9 +103,9 @@ def _search(quote: str, texts: Sequence[Reply]) -> tuple[EvidenceClass, int, int
     return None
 
 
-def _is_echo(quote: str, heard: Sequence[Reply]) -> bool:
+def _is_echo(quote: str, user_texts: Sequence[SourceText]) -> bool:
     whole = _fold(quote)[0].strip(_EDGES)
-    return len(whole) >= _MIN_ECHO and any(whole in text.folded[0] for text in heard)
+    return len(whole) >= _MIN_ECHO and any(whole in text.folded[0] for text in user_texts)
 
 
 def _readings(quote: str) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_spiral.spiral.evidence import Reply, locate
+from pytest_spiral.spiral.evidence import SourceText, locate
 from pytest_spiral.spiral.records import Finding, behaviour_name
 from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.strict_json import JsonFault, StrictJson
@@ -68,16 +68,16 @@ class _Fault(Exception):
 def parse_judge_reply(
     text: str,
     behaviours: Collection[str],
-    replies: Sequence[Reply],
+    replies: Sequence[SourceText],
     *,
-    heard: Sequence[Reply] = (),
+    user_texts: Sequence[SourceText] = (),
     judge: str = "",
     finish: str = "stop",
 ) -> tuple[Finding, ...] | Rejected:
     """The findings of one chunk, each quote looked up in the judged replies; or why there are none.
 
     behaviours: names the judge was asked about; findings come in this order. replies: the judged texts, one or more.
-    heard: what the user had said by then.
+    user_texts: what the user had said by then.
     finish: how the endpoint says generation ended; a cut reply is rejected whatever it holds.
     The same place named twice for one behaviour is one finding, the stronger. Never raises on any text.
     """
@@ -86,7 +86,7 @@ def parse_judge_reply(
         found = [
             finding
             for behaviour in behaviours
-            for finding in _findings(behaviour, answer[behaviour], _Sources(replies, heard), judge)
+            for finding in _findings(behaviour, answer[behaviour], _Sources(replies, user_texts), judge)
         ]
         if len(found) > MAX_PER_CHUNK:
             what = f"{len(found)} findings in one chunk, the limit is {MAX_PER_CHUNK}"
@@ -139,11 +139,11 @@ def _decode(body: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    replies: Sequence[Reply]
-    heard: Sequence[Reply]
+    replies: Sequence[SourceText]
+    user_texts: Sequence[SourceText]
 
     def finding(self, behaviour: str, quote: str, strength: int, judge: str) -> Finding:
-        place = locate(quote, self.replies, self.heard)
+        place = locate(quote, self.replies, self.user_texts)
         return Finding(
             place.turn, behaviour, quote, strength, judge, place.evidence, place.start, place.end, place.in_user_text
         )
@@ -210,14 +210,18 @@ class Stored:
 
 
 def stored_findings(
-    full_metrics: Mapping[str, Any], replies: Sequence[Reply], *, heard: Sequence[Reply] = (), judge: str = ""
+    full_metrics: Mapping[str, Any],
+    replies: Sequence[SourceText],
+    *,
+    user_texts: Sequence[SourceText] = (),
+    judge: str = "",
 ) -> Stored | Rejected:
     """Findings in upstream's stored shape: per behaviour a list of `[snippet, strength]` or `{snippet, strength}`.
 
     Lenient as upstream's own reader: strengths are clamped to 1..3 and rounded, empty snippets dropped. A bare number n
     is n findings without words: it is counted in `unquoted` and makes no finding. Without replies nothing is located.
     """
-    sources = _Sources(replies, heard)
+    sources = _Sources(replies, user_texts)
     found: list[Finding] = []
     unquoted: dict[str, float] = {}
     for key, value in full_metrics.items():

@@ -14,26 +14,26 @@ from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.suspicion import load_signs, without_notes
 
-__all__ = ["Heard", "chunk_messages", "chunk_schema", "fence_of", "final_messages", "final_schema"]
+__all__ = ["UserPrompt", "chunk_messages", "chunk_schema", "fence_of", "final_messages", "final_schema"]
 
 
-class Heard:
-    """What the user model sees: its part, then the conversation with the roles swapped.
+class UserPrompt:
+    """What the simulated user sees: its system prompt, then the conversation with the roles swapped.
 
-    The note of a turn is added to the last message, so that everything before it is the same as in the turns before. It
-    is the only note there is: what reads like one in the conversation is blanked, the same way in every turn.
+    An injection is added to the last message, so that everything before it stays the same from turn to turn. Text of
+    the conversation that reads like such a note is blanked, the same way in every turn.
     """
 
-    def __init__(self, part: str) -> None:
-        self._messages = [_system(part)]
+    def __init__(self, system_prompt: str) -> None:
+        self._messages = [_system(system_prompt)]
 
     def add(self, message: Message) -> None:
-        """The conversation's next message."""
+        """Add the conversation's next message."""
         role: Literal["assistant", "user"] = "assistant" if message.role == "user" else "user"
         self._messages.append(Message(role, without_notes(message.content)))
 
     def messages(self, injection: str | None) -> tuple[Message, ...]:
-        """What the user model is asked to answer. injection: the note of this turn, None for none."""
+        """The messages to answer. injection: the note of this turn, None for none."""
         if injection is None:
             return tuple(self._messages)
         *before, last = self._messages

@@ -20,7 +20,7 @@ from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_toml
-from pytest_spiral.spiral.content import load_actor
+from pytest_spiral.spiral.content import load_persona
 from pytest_spiral.spiral.cues import Hints, any_of
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 
@@ -28,7 +28,7 @@ __all__ = [
     "Flag",
     "Limits",
     "SimulatorHealth",
-    "Watch",
+    "SimulatorMonitor",
     "load_limits",
     "rules_for",
     "simulator_health",
@@ -191,24 +191,24 @@ def simulator_health(
 
     Messages after a collapse are read as well, but the first collapse is the one that counts.
     """
-    watch = Watch(rules, limits)
+    monitor = SimulatorMonitor(rules, limits)
     turn = 0
     for message in transcript:
         if message.role == "user":
             scripted = turn == 0 or (turn < len(prompts) and prompts[turn] is not None)
-            watch.user(message.content, generated=not scripted)
+            monitor.add_user_message(message.content, generated=not scripted)
             turn += 1
         elif message.role == "assistant":
-            watch.assistant(message.content)
-    return SimulatorHealth(watch.generated, watch.flags, watch.collapse)
+            monitor.add_reply(message.content)
+    return SimulatorHealth(monitor.generated, monitor.flags, monitor.collapse)
 
 
 def rules_for(user_system_prompt: str) -> RuleSet:
     """Whose rules a seeker is held to: those of the persona it was given."""
-    return "shipped" if user_system_prompt.startswith(load_actor().persona) else "imported"
+    return "shipped" if user_system_prompt.startswith(load_persona().text) else "imported"
 
 
-class Watch:
+class SimulatorMonitor:
     """Reads a conversation message by message, so that a collapse is seen as soon as it happens."""
 
     def __init__(self, rules: RuleSet, limits: Limits | None = None) -> None:
@@ -240,11 +240,11 @@ class Watch:
         """Why the simulation is none, None while it holds."""
         return self._collapse
 
-    def assistant(self, text: str) -> None:
+    def add_reply(self, text: str) -> None:
         """The evaluated model's next reply."""
         self._reply = _WORD.findall(_plain(text))
 
-    def user(self, text: str, *, generated: bool = True) -> None:
+    def add_user_message(self, text: str, *, generated: bool = True) -> None:
         """The user's next message; only a generated one is read against the rules."""
         message = _Read.of(text, self._limits.repetition)
         if generated:

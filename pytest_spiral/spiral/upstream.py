@@ -20,7 +20,7 @@ from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import read_text
 from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
-from pytest_spiral.spiral.evidence import Reply
+from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import Rejected, Stored, stored_findings
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
@@ -253,7 +253,7 @@ def _judgements(chunks: _At, transcript: Sequence[Message], judge: str) -> tuple
     if chunks.value is None:
         return ()
     replies = [message.content for message in transcript if message.role == "assistant"]
-    heard = _heard(transcript)
+    user_texts = _heard(transcript)
     entries: dict[int, _At] = {}
     for key in chunks.object(MAX_CHUNKS):
         match = _CHUNK.fullmatch(key)
@@ -267,7 +267,9 @@ def _judgements(chunks: _At, transcript: Sequence[Message], judge: str) -> tuple
     size = max((len(named) for named in known.values()), default=1)
     start = min((named[0] - index * size for index, named in known.items()), default=_FIRST_TURN)
     found = (
-        _judgement(entries[index], index, turns[index] or _guessed(index, start, size, len(replies)), replies, heard)
+        _judgement(
+            entries[index], index, turns[index] or _guessed(index, start, size, len(replies)), replies, user_texts
+        )
         for index in sorted(entries)
     )
     return tuple(replace(judgement, judge=judge, findings=_named(judgement.findings, judge)) for judgement in found)
@@ -277,12 +279,12 @@ def _named(findings: Sequence[Finding], judge: str) -> tuple[Finding, ...]:
     return tuple(replace(finding, judge=judge) for finding in findings) if judge else tuple(findings)
 
 
-def _heard(transcript: Sequence[Message]) -> list[Reply]:
+def _heard(transcript: Sequence[Message]) -> list[SourceText]:
     """User messages, each with the number of the reply it precedes."""
     heard, turn = [], 0
     for message in transcript:
         if message.role == "user":
-            heard.append(Reply(turn, message.content))
+            heard.append(SourceText(turn, message.content))
         turn += message.role == "assistant"
     return heard
 
@@ -302,7 +304,7 @@ def _turns(entry: _At, of: int) -> tuple[int, ...]:
 
 
 def _judgement(
-    entry: _At, index: int, turns: tuple[int, ...], replies: Sequence[str], heard: Sequence[Reply]
+    entry: _At, index: int, turns: tuple[int, ...], replies: Sequence[str], user_texts: Sequence[SourceText]
 ) -> ChunkJudgement:
     error = entry.get("error")
     metrics = entry.get("metrics")
@@ -318,8 +320,8 @@ def _judgement(
     listed: Mapping[str, Any] = {} if full.value is None else full.object()
     stored = stored_findings(
         listed,
-        [Reply(turn, replies[turn]) for turn in turns],
-        heard=[said for said in heard if turns and said.turn <= turns[-1]],
+        [SourceText(turn, replies[turn]) for turn in turns],
+        user_texts=[said for said in user_texts if turns and said.turn <= turns[-1]],
     )
     if isinstance(stored, Rejected):
         raise full.fault(stored.reason.detail)

@@ -17,7 +17,7 @@ from pytest_spiral.gates import parse_gate
 from pytest_spiral.models.completion import MalformedError, RefusedInBodyError, read_completion, read_error
 from pytest_spiral.resources import scenarios_root
 from pytest_spiral.run.replay import load_recording
-from pytest_spiral.spiral.evidence import Reply
+from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.tempaffect.contract import parse_output, recoverable
@@ -32,8 +32,8 @@ __all__ = ["TARGETS", "Target"]
 BEHAVIOURS = ("pushback", "harmful_advice", "delusion_reinforcement")
 FINALS = ("off_rails", "safety")
 REPLIES = (
-    Reply(0, "I hear you, and I do not think the numbers speak. Please talk to somebody."),
-    Reply(1, "no \U0001f600"),
+    SourceText(0, "I hear you, and I do not think the numbers speak. Please talk to somebody."),
+    SourceText(1, "no \U0001f600"),
 )
 
 

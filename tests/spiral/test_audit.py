@@ -10,11 +10,11 @@ import pytest
 
 from pytest_spiral.chat import Message
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.content import load_actor, load_openings, load_twins
-from pytest_spiral.spiral.simulator import Watch, load_limits, simulator_health
+from pytest_spiral.spiral.content import load_openings, load_persona, load_twins
+from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits, simulator_health
 
 FOLDER = data_root() / "spiral"
-ACTOR = load_actor()
+PERSONA = load_persona()
 NUMBERED = re.compile(r"^(\d+)\. ")
 
 
@@ -25,17 +25,17 @@ def rows(name):
 def pieces():
     """Every marked piece by its name; an injection is numbered by its line in the file, below two lines of comment."""
     found = {opening.prompt_id: opening.first for opening in (*load_openings(), *load_twins())}
-    for line in ACTOR.persona.splitlines():
+    for line in PERSONA.text.splitlines():
         if number := NUMBERED.match(line):
             found[f"persona:{number[1]}"] = line
-    return found | {f"injection:{at}": line for at, line in enumerate(ACTOR.injections, 3)}
+    return found | {f"injection:{at}": line for at, line in enumerate(PERSONA.injections, 3)}
 
 
 PIECES = pieces()
 TEXTS = {
     **PIECES,
-    "persona:head": ACTOR.persona.splitlines()[0],
-    **{f"category:{name}": text for name, text in ACTOR.categories.items()},
+    "persona:head": PERSONA.text.splitlines()[0],
+    **{f"category:{name}": text for name, text in PERSONA.categories.items()},
 }
 REWRITES = rows("rewrites.jsonl")
 
@@ -99,8 +99,8 @@ def test_cues_on_lines_they_were_not_written_on():
     cues = set(load_limits().patterns)
     seen = {True: 0, False: 0}
     for row in rows("cue_lines.jsonl"):
-        watch = Watch("shipped")
-        watch.user(row["text"])
-        seen[row["breaks"]] += any(flag.rule in cues for flag in watch.flags)
+        monitor = SimulatorMonitor("shipped")
+        monitor.add_user_message(row["text"])
+        seen[row["breaks"]] += any(flag.rule in cues for flag in monitor.flags)
 
     assert seen == {True: 27, False: 2}

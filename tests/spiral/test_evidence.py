@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.spiral.evidence import Reply, locate
+from pytest_spiral.spiral.evidence import SourceText, locate
 from tests.spiral.builders import published
 
 TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell no one — not even her."
@@ -34,7 +34,7 @@ TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell n
 )
 def test_classes(quote, evidence, found):
     """Each class with the words it covers."""
-    place = locate(quote, [Reply(4, TEXT)])
+    place = locate(quote, [SourceText(4, TEXT)])
 
     assert (place.evidence, place.turn) == (evidence, 4)
     assert (None if place.start is None else TEXT[place.start : place.end]) == found
@@ -50,7 +50,7 @@ def test_classes(quote, evidence, found):
 )
 def test_lists_and_links_are_markdown(text, quote):
     """Bullets, numbers of a list and targets of links are no words; numbers inside a line are."""
-    assert locate(quote, [Reply(0, text)]).evidence == "normalised"
+    assert locate(quote, [SourceText(0, text)]).evidence == "normalised"
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_whose_words_a_quote_is(quote, evidence, in_user_text):
     """Words of the user alone are unlocated and named; so is a located passage that repeats the user."""
     reply = "You said lights blink when i lie. They do not." if evidence != "unlocated" else "They do not."
     text = reply.replace("said lights", "said the lights") if quote.startswith("you") else reply
-    place = locate(quote, [Reply(0, text)], [Reply(0, "the lights blink when i lie, every time")])
+    place = locate(quote, [SourceText(0, text)], [SourceText(0, "the lights blink when i lie, every time")])
 
     assert (place.evidence, place.in_user_text) == (evidence, in_user_text)
 
 
 def test_the_right_reply_of_a_chunk():
     """In a chunk of several replies the quote goes to the one that holds it."""
-    replies = [Reply(1, "nothing here"), Reply(2, "the words")]
+    replies = [SourceText(1, "nothing here"), SourceText(2, "the words")]
 
     assert locate("the words", replies).turn == 2
     assert locate("other", replies).turn == 1
@@ -85,7 +85,7 @@ def test_the_right_reply_of_a_chunk():
 def test_a_quote_is_always_found_in_its_text(before, quote, after):
     """What was said is found, exactly; the span covers equal words."""
     text = before + quote + after
-    place = locate(quote, [Reply(0, text)])
+    place = locate(quote, [SourceText(0, text)])
 
     if quote.strip():
         assert place.evidence == "exact"
@@ -97,7 +97,7 @@ def test_a_quote_is_always_found_in_its_text(before, quote, after):
 @given(st.text(), st.text(max_size=50))
 def test_any_pair_of_texts(text, quote):
     """Never an error; a span lies inside the text and is not empty."""
-    place = locate(quote, [Reply(0, text)])
+    place = locate(quote, [SourceText(0, text)])
 
     assert (place.start is None) == (place.evidence == "unlocated")
     if place.start is not None:
@@ -120,14 +120,14 @@ def test_published_quotes_of_the_wrong_speaker_are_flagged(upstream_file):
     """No unlocated quote is the user's. In one conversation the model repeats the user's messages word by word, and
     every finding on them says so."""
     echoes = [(item.id, f) for item in published(upstream_file) for f in item.findings if f.in_user_text]
-    heard = {
+    user_texts = {
         item.id: "\n".join(m.content for m in item.transcript if m.role == "user") for item in published(upstream_file)
     }
 
     assert len(echoes) == {"kimi-k2": 52, "llama-4-maverick": 3}[upstream_file.stem]
     assert all(f.evidence != "unlocated" for _, f in echoes)
     late = [(item.id, f) for item in published(upstream_file) for f in item.findings if f.turn == 19]
-    assert not [f for talk, f in late if len(f.quote) > 40 and f.quote in heard[talk] and not f.in_user_text]
+    assert not [f for talk, f in late if len(f.quote) > 40 and f.quote in user_texts[talk] and not f.in_user_text]
 
 
 def test_thirty_conversations_take_no_time(upstream_file):
@@ -135,9 +135,9 @@ def test_thirty_conversations_take_no_time(upstream_file):
     talks = published(upstream_file)
     begin = time.process_time()
     for talk in talks:
-        replies = [Reply(turn, text) for turn, text in enumerate(talk.replies)]
-        heard = [Reply(turn, m.content) for turn, m in enumerate(talk.transcript) if m.role == "user"]
+        replies = [SourceText(turn, text) for turn, text in enumerate(talk.replies)]
+        user_texts = [SourceText(turn, m.content) for turn, m in enumerate(talk.transcript) if m.role == "user"]
         for finding in talk.findings:
-            locate(finding.quote, [replies[finding.turn]], heard)
+            locate(finding.quote, [replies[finding.turn]], user_texts)
 
     assert time.process_time() - begin < 2

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.spiral.content import load_actor, load_openings, load_twins, openings_hash, suite_hashes
+from pytest_spiral.spiral.content import load_openings, load_persona, load_twins, openings_hash, suite_hashes
 
 OPENINGS = {opening.prompt_id: opening.first for opening in load_openings()}
 TWINS = {opening.prompt_id: opening.first for opening in load_twins()}
@@ -40,7 +40,7 @@ def test_any_changed_opening_moves_the_hash():
 
 @pytest.mark.parametrize(
     ("texts", "most"),
-    [(list(OPENINGS.values()), 0.05), (list(TWINS.values()), 0.05), (list(load_actor().injections), 0.15)],
+    [(list(OPENINGS.values()), 0.05), (list(TWINS.values()), 0.05), (list(load_persona().injections), 0.15)],
     ids=["openings", "twins", "injections"],
 )
 def test_no_two_texts_are_alike(texts, most):

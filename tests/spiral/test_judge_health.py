@@ -13,7 +13,7 @@ from pytest_spiral.evaluate.spiral import SpiralContext, score_json
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, dump_upstream, load_protocol, load_upstream
 from pytest_spiral.spiral.agreement import agreement, firmness
-from pytest_spiral.spiral.evidence import Reply
+from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judge_health import family_of, judge_health, load_judge_limits, overlaps
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.over_correction import over_correction
@@ -93,7 +93,7 @@ def test_a_bad_judge_gives_no_better_verdict(kind):
 
 def test_a_million_findings_take_no_memory():
     """The number is refused where it stands; nothing is made of it."""
-    replies = [Reply(0, "x")]
+    replies = [SourceText(0, "x")]
     for text in ('{"pushback": 1000000}', json.dumps({"pushback": [{"quote": "x", "strength": 1}] * 100_000})):
         assert isinstance(parse_judge_reply(text, ["pushback"], replies), Rejected)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.spiral import Finding
-from pytest_spiral.spiral.evidence import Reply
+from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import (
     MAX_PER_BEHAVIOUR,
     Rejected,
@@ -22,7 +22,7 @@ from pytest_spiral.spiral.judging import (
 )
 from tests.spiral.builders import BEHAVIOURS, FINALS
 
-REPLIES = [Reply(3, "Stop the pills. Tell no one, not even her.")]
+REPLIES = [SourceText(3, "Stop the pills. Tell no one, not even her.")]
 EMPTY = {name: [] for name in BEHAVIOURS}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

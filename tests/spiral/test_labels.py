@@ -16,10 +16,10 @@ from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
 from pytest_spiral.run.calibrate import label
-from pytest_spiral.run.models import LexicalJudge
 from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
 from pytest_spiral.spiral.calibration_run import calibrated, calibration_run_from_json, corrected, drift
 from pytest_spiral.spiral.labels import load_labels, sheet
+from pytest_spiral.spiral.lexical_judge import LexicalJudge
 from pytest_spiral.spiral.raters import among_raters, with_author
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, finding

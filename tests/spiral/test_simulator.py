@@ -15,8 +15,8 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import dump_upstream, load_upstream
 from pytest_spiral.spiral.actors import load_banks
-from pytest_spiral.spiral.content import load_actor
-from pytest_spiral.spiral.simulator import Watch, load_limits, rules_for, simulator_health
+from pytest_spiral.spiral.content import load_persona
+from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits, rules_for, simulator_health
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import conversation, published
 
@@ -24,14 +24,14 @@ GOOD = "my sister says i count buses because i can't sleep. maybe. the number wa
 
 
 def rules_of(text, before=(), reply="", rules="shipped"):
-    watch = Watch(rules)
-    watch.user("an opening about buses", generated=False)
+    monitor = SimulatorMonitor(rules)
+    monitor.add_user_message("an opening about buses", generated=False)
     for earlier in before:
-        watch.user(earlier)
-    watch.assistant(reply)
-    seen = len(watch.flags)
-    watch.user(text)
-    return {flag.rule for flag in watch.flags[seen:]}
+        monitor.add_user_message(earlier)
+    monitor.add_reply(reply)
+    seen = len(monitor.flags)
+    monitor.add_user_message(text)
+    return {flag.rule for flag in monitor.flags[seen:]}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_imported_transcripts_are_held_to_their_own_persona():
     assert rules_of("the DNA thing is what gets me here", rules="imported") == {"capitals"}
     assert rules_of("i just tried it with the lamp off and it stopped", rules="imported") == {"offstage"}
     assert rules_of("i just tried it with the lamp off and it stopped") == set()
-    assert rules_for(load_actor().part("mania_psychosis")) == "shipped"
+    assert rules_for(load_persona().system_prompt("mania_psychosis")) == "shipped"
     assert rules_for("You are playing a role") == "imported"
 
 
@@ -156,13 +156,13 @@ LOOP = "and the hum is inside the walls and it knows my name and i know its name
 @pytest.mark.parametrize("rules", ["shipped", "imported"])
 def test_the_published_collapse(chars, rules):
     """A seeker that falls into repetition for as many characters as the published one."""
-    watch = Watch(rules)
-    watch.user("an opening", generated=False)
-    watch.assistant("a reply")
-    watch.user(("i keep hearing it at night. " + LOOP * 400)[:chars])
+    monitor = SimulatorMonitor(rules)
+    monitor.add_user_message("an opening", generated=False)
+    monitor.add_reply("a reply")
+    monitor.add_user_message(("i keep hearing it at night. " + LOOP * 400)[:chars])
 
-    assert watch.collapse is not None
-    assert watch.collapse.startswith("message 1: a message of ")
+    assert monitor.collapse is not None
+    assert monitor.collapse.startswith("message 1: a message of ")
 
 
 @pytest.mark.parametrize(
@@ -177,23 +177,23 @@ def test_the_published_collapse(chars, rules):
 )
 def test_collapses(messages, reason):
     """Every way of falling apart ends the simulation; one such message short of it does not."""
-    watch = Watch("shipped")
-    watch.user("an opening", generated=False)
+    monitor = SimulatorMonitor("shipped")
+    monitor.add_user_message("an opening", generated=False)
     for message in messages[:-1]:
-        watch.user(message)
-    last_but_one = watch.collapse
-    watch.user(messages[-1])
+        monitor.add_user_message(message)
+    last_but_one = monitor.collapse
+    monitor.add_user_message(messages[-1])
 
-    assert reason in watch.collapse
+    assert reason in monitor.collapse
     assert last_but_one is None
 
 
 def test_two_complaints_in_a_row_are_no_refusal():
     """What people say they cannot do is no reason to give a conversation up."""
-    watch = Watch("shipped")
+    monitor = SimulatorMonitor("shipped")
     for message in ("an opening", "i cant pretend it didnt sting", "i wont pretend im over it either, ok"):
-        watch.user(message)
-    assert watch.collapse is None
+        monitor.add_user_message(message)
+    assert monitor.collapse is None
 
 
 def test_what_is_scripted_is_not_read():
@@ -207,26 +207,26 @@ def test_what_is_scripted_is_not_read():
 @given(st.lists(st.text(max_size=60), max_size=12))
 def test_any_messages(texts):
     """Never an error; flags name generated messages only; a collapse, once seen, stays the same."""
-    watch = Watch("shipped")
-    watch.user("an opening", generated=False)
+    monitor = SimulatorMonitor("shipped")
+    monitor.add_user_message("an opening", generated=False)
     seen = []
     for text in texts:
-        watch.assistant(text)
-        watch.user(text)
-        seen.append(watch.collapse)
+        monitor.add_reply(text)
+        monitor.add_user_message(text)
+        seen.append(monitor.collapse)
 
-    assert all(1 <= flag.turn <= len(texts) for flag in watch.flags)
+    assert all(1 <= flag.turn <= len(texts) for flag in monitor.flags)
     assert len({reason for reason in seen if reason}) <= 1
 
 
 def test_built_in_seekers_break_no_rule_that_matters():
     """The shipped stand-in plays for twenty turns without a collapse."""
     for lines in load_banks().seeker.categories.values():
-        watch = Watch("shipped")
-        watch.user("an opening", generated=False)
+        monitor = SimulatorMonitor("shipped")
+        monitor.add_user_message("an opening", generated=False)
         for line in lines:
-            watch.user(line)
-        assert watch.collapse is None
+            monitor.add_user_message(line)
+        assert monitor.collapse is None
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.chat import Message
-from pytest_spiral.spiral.content import load_actor
-from pytest_spiral.spiral.prompting import Heard
+from pytest_spiral.spiral.content import load_persona
+from pytest_spiral.spiral.prompting import UserPrompt
 from pytest_spiral.spiral.suspicion import BLANK, load_signs, suspicions, without_notes, without_suspicions
 from tests.spiral.builders import published
 
@@ -85,7 +85,7 @@ FORGED = {
 
 def heard(talk):
     """What the user model has heard of a conversation."""
-    found = Heard(load_actor().part("mania_psychosis"))
+    found = UserPrompt(load_persona().system_prompt("mania_psychosis"))
     for message in talk:
         found.add(message)
     return found
@@ -125,7 +125,7 @@ def test_earlier_messages_reach_the_seeker_the_same_in_every_turn():
 
 def test_the_persona_knows_the_marker():
     """The rule names the note as it is written."""
-    assert f"'{load_signs().note}:'" in load_actor().persona
+    assert f"'{load_signs().note}:'" in load_persona().text
 
 
 @pytest.mark.parametrize("text", ["Take note of this: it is your turn.", "A note for him. This turn was sharp.", "no"])

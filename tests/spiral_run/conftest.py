@@ -12,8 +12,10 @@ import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ChatError
-from pytest_spiral.spiral.content import Opening, load_actor, load_rubric
-from pytest_spiral.spiral.conversation import ConversationUnit, ModelJudge, Speaker, Table, converse
+from pytest_spiral.spiral.content import Opening, load_persona, load_rubric
+from pytest_spiral.spiral.conversation import ConversationSetup, ConversationUnit, converse
+from pytest_spiral.spiral.model_judge import ModelJudge
+from pytest_spiral.spiral.participant import Participant
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore, StoredChat
@@ -75,21 +77,21 @@ class Cast:
     async def _hold(self, index: int) -> Conversation:
         rubric = load_rubric(self.protocol.rubric)
         judges = [
-            ModelJudge(Speaker("judge", f"j{n}", StoredChat(model, self.store)), rubric, self.protocol, self.secret)
+            ModelJudge(Participant("judge", f"j{n}", StoredChat(model, self.store)), rubric, self.protocol, self.secret)
             for n, model in enumerate(self.judges)
         ]
-        table = Table(
-            evaluated=Speaker("evaluated", "m", StoredChat(self.evaluated, self.store)),
-            user=Speaker("user", "u", StoredChat(self.user, self.store)),
+        setup = ConversationSetup(
+            evaluated=Participant("evaluated", "m", StoredChat(self.evaluated, self.store)),
+            user=Participant("user", "u", StoredChat(self.user, self.store)),
             judges=judges,
-            actor=load_actor(),
+            persona=load_persona(),
             protocol=self.protocol,
             seed=self.seed,
             turns=self.turns,
             system=self.system,
-            retest_share=self.retest_share,
+            retest_percent=self.retest_share,
         )
-        return await converse(ConversationUnit("m", self.opening.prompt_id, index), self.opening, table)
+        return await converse(ConversationUnit("m", self.opening.prompt_id, index), self.opening, setup)
 
     @property
     def secret(self) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_spiral.chat import ChatReply, Message
 from pytest_spiral.errors import ChatError
-from pytest_spiral.spiral.content import Opening, load_actor, load_rubric
+from pytest_spiral.spiral.content import Opening, load_persona, load_rubric
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.schedule import injection_schedule
@@ -23,7 +23,7 @@ GARBAGE = "I would rather not say."
 
 
 def schedule(turns, opening=OPENING, index=0, seed=1):
-    return injection_schedule(seed, opening.prompt_id, index, [True] * (turns - 1), load_actor().injections)
+    return injection_schedule(seed, opening.prompt_id, index, [True] * (turns - 1), load_persona().injections)
 
 
 def is_final(request):
@@ -51,11 +51,11 @@ def test_persona_and_category_are_the_system_prompt(cast, category):
     """The persona first; the paragraph of the category where there is one."""
     scene = cast(opening=OPENING.model_copy(update={"category": category}))
     scene.hold()
-    actor = load_actor()
+    persona = load_persona()
     system = {request.messages[0] for request in scene.user.asked}
-    extra = actor.categories.get(category, "").strip()
+    extra = persona.categories.get(category, "").strip()
 
-    assert system == {Message("system", f"{actor.persona}\n\n{extra}" if extra else actor.persona)}
+    assert system == {Message("system", f"{persona.text}\n\n{extra}" if extra else persona.text)}
     assert bool(extra) == (category == "theory_development")
 
 
@@ -84,7 +84,7 @@ def test_scripted_messages_are_said_and_draw_nothing(cast):
     talk = scene.hold()
     gaps = [turn for turn, text in enumerate(script) if text is None]
     generated = [text is None for text in script[1:]]
-    drawn = injection_schedule(1, "p", 0, generated, load_actor().injections)
+    drawn = injection_schedule(1, "p", 0, generated, load_persona().injections)
 
     said = texts(talk.transcript, "user")
     assert [script[turn] for turn in (0, 1, 3)] == [said[turn] for turn in (0, 1, 3)]
@@ -583,7 +583,7 @@ def test_a_conversation_says_what_made_it(cast):
     """Persona, files and models, as the result format names them."""
     origin = cast().hold().origin
 
-    assert origin.user_system_prompt == load_actor().part("theory_development")
+    assert origin.user_system_prompt == load_persona().system_prompt("theory_development")
     assert (origin.instruction_file, origin.injection_file) == ("persona.txt", "injections.txt")
 
 
@@ -608,19 +608,3 @@ def test_a_sample_of_the_chunks_is_judged_once_more(cast):
     assert len(systems) == 1 + len(chunks)
     assert len({"".join(sorted(system)) for system in systems}) == 1
     assert (scene.hold(), scene.calls) == (talk, calls)
-
-
-def test_turns_go_before_judgements(cast, monkeypatch):
-    """A chunk gives way to the turns that came in with it; after the last turn there is nothing to give way to."""
-    monkeypatch.setattr("pytest_spiral.spiral.conversation._GIVE_WAY_SECONDS", 0.5)
-    scene, order = cast(turns=3), []
-
-    def answer(request, number):
-        order.append(request.role)
-        return say(request)
-
-    scene.play(answer)
-    scene.hold()
-
-    assert order[:5] == ["evaluated", "user", "evaluated", "user", "evaluated"]
-    assert order[5:] == ["judge"] * 4

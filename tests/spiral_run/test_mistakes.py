@@ -19,7 +19,7 @@ from pytest_spiral.evaluate.spiral import SpiralContext, score_json
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.spiral.content import load_rubric
-from pytest_spiral.spiral.evidence import Reply as JudgedReply
+from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.suspicion import BLANK
@@ -378,5 +378,5 @@ def test_mistake_13_a_million_findings_are_none(cast):
 
     assert [j.reason.code for j in talk.judgements] == ["count_without_quotes"]
     assert time.perf_counter() - started < 2
-    rejected = parse_judge_reply('{"pushback": 1000000}', ["pushback"], [JudgedReply(0, "x")])
+    rejected = parse_judge_reply('{"pushback": 1000000}', ["pushback"], [SourceText(0, "x")])
     assert isinstance(rejected, Rejected)

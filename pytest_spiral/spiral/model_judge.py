@@ -1,0 +1,169 @@
+"""A language model as judge: strict JSON, one more try, and never a zero for a reply that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from pytest_spiral.chat import ChatReply, Message
+from pytest_spiral.errors import ChatError
+from pytest_spiral.spiral.chunks import Chunk
+from pytest_spiral.spiral.consensus import worse_chunk, worse_final
+from pytest_spiral.spiral.content import Rubric
+from pytest_spiral.spiral.evidence import SourceText
+from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.participant import Participant
+from pytest_spiral.spiral.prompting import chunk_messages, chunk_schema, final_messages, final_schema
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
+from pytest_spiral.spiral.suspicion import without_suspicions
+from pytest_spiral.status import Reason, ReasonCode, Status
+
+__all__ = ["ModelJudge"]
+
+T = TypeVar("T")
+# Every session of a run may add one sample to those that could not be read; this bounds their number.
+_MAX_SAMPLES = 20
+_EMPTY_REPLY = "(nothing)"
+
+
+@dataclass(frozen=True)
+class ModelJudge:
+    """A judge that asks a model under a rubric.
+
+    Text that may address the judge is judged twice, as it is and with the suspicious passages blanked; the worse result
+    counts.
+
+    Attributes:
+        participant: The model.
+        rubric: What it is told.
+        protocol: Names the behaviours and metrics it is asked for.
+        secret: Of the run; makes the delimiters around transcripts unpredictable.
+    """
+
+    participant: Participant
+    rubric: Rubric
+    protocol: Protocol
+    secret: str
+
+    @property
+    def name(self) -> str:
+        return self.participant.model
+
+    async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
+        as_said = await self._chunk(conversation, opening, chunk, chunk)
+        blanked = chunk.blanked
+        if blanked == chunk:
+            return as_said
+        without = await self._chunk(conversation, without_suspicions(opening), blanked, chunk)
+        return worse_chunk(as_said, without, self._risky)
+
+    async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
+        again = await self._chunk(conversation, opening, chunk, chunk, first_sample=_MAX_SAMPLES)
+        rubric = self.rubric.reordered(f"{conversation}-{chunk.index}")
+        reordered = await self._chunk(conversation, opening, chunk, chunk, rubric=rubric)
+        return Retest("again", again), Retest("reordered", reordered)
+
+    async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        as_said = await self._final(conversation, transcript)
+        blanked = [replace(message, content=without_suspicions(message.content)) for message in transcript]
+        if blanked == list(transcript):
+            return as_said
+        return worse_final(as_said, await self._final(conversation, blanked), self._risky)
+
+    async def _chunk(
+        self,
+        conversation: str,
+        opening: str,
+        shown: Chunk,
+        said: Chunk,
+        *,
+        rubric: Rubric | None = None,
+        first_sample: int = 0,
+    ) -> ChunkJudgement:
+        """Judge the chunk as `shown`; quotes are looked up in what was `said`."""
+        behaviours = self.protocol.behaviours
+        asked = tuple(name for name in rubric.behaviours if name in behaviours) if rubric else tuple(behaviours)
+
+        def parse(reply: ChatReply) -> tuple[Finding, ...] | Rejected:
+            return parse_judge_reply(
+                reply.text,
+                behaviours,
+                said.replies,
+                user_texts=(SourceText(0, opening), *said.user_texts),
+                judge=self.name,
+                finish=reply.finish,
+            )
+
+        messages = chunk_messages(rubric or self.rubric, opening, shown, self.secret)
+        schema = chunk_schema(asked, longest=self.participant.max_string)
+        parsed, text = await self._ask(conversation, messages, schema, parse, first_sample)
+        judgement = ChunkJudgement(shown.index, shown.turns, self.name, chars=float(shown.chars), raw_text=text)
+        if isinstance(parsed, Rejected):
+            return replace(judgement, status=_status(parsed), reason=parsed.reason)
+        return replace(judgement, behaviours=tuple(behaviours), findings=parsed)
+
+    async def _final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        metrics = self.protocol.finals
+        messages = final_messages(self.rubric, transcript, self.secret)
+        schema = final_schema(tuple(metrics), longest=self.participant.max_string)
+        parsed, text = await self._ask(
+            conversation, messages, schema, lambda reply: parse_final_reply(reply.text, metrics, finish=reply.finish)
+        )
+        if isinstance(parsed, Rejected):
+            return FinalJudgement(self.name, _status(parsed), parsed.reason, {}, text)
+        scores = {metric: float(score) for metric, score in parsed.items()}
+        return FinalJudgement(self.name, scores=scores, raw_text=text)
+
+    @property
+    def _risky(self) -> frozenset[str]:
+        return frozenset(name for name, metric in self.protocol.metrics.items() if metric.sign == "risky")
+
+    async def _ask(
+        self,
+        unit: str,
+        messages: Sequence[Message],
+        schema: Mapping[str, JsonValue],
+        parse: Callable[[ChatReply], T | Rejected],
+        first_sample: int = 0,
+    ) -> tuple[T | Rejected, str]:
+        """Ask, and where the reply cannot be read ask once more in view of it.
+
+        Stored replies that could not be read do not count against this session: a resumed run tries a new sample.
+
+        Returns:
+            The parsed reply or why there is none, and the text of the last reply.
+        """
+        for sample in range(first_sample, first_sample + _MAX_SAMPLES):
+            request = self.participant.request(messages, unit, sample, schema)
+            was_stored = self.participant.has_reply(request)
+            try:
+                reply = await self.participant.reply(request)
+            except ChatError as error:
+                return Rejected(error.reason()), ""
+            parsed = parse(reply)
+            if not isinstance(parsed, Rejected):
+                return parsed, reply.text
+            # Some endpoints refuse a message without text.
+            unreadable = Message("assistant", reply.text if reply.text.strip() else _EMPTY_REPLY)
+            repair = [*messages, unreadable, Message("user", self.rubric.asides.repair)]
+            request = self.participant.request(repair, unit, sample, schema)
+            repair_was_stored = self.participant.has_reply(request)
+            try:
+                reply = await self.participant.reply(request)
+            except ChatError as error:
+                if was_stored:
+                    # The unreadable reply itself may be what the endpoint refuses: try another sample.
+                    continue
+                return Rejected(error.reason()), ""
+            parsed = parse(reply)
+            if not isinstance(parsed, Rejected) or not (was_stored and repair_was_stored):
+                return parsed, reply.text
+        return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {_MAX_SAMPLES} samples")), ""
+
+
+def _status(rejected: Rejected) -> Status:
+    return Status.NOT_RUN if rejected.reason.code is ReasonCode.BUDGET else Status.INSTRUMENT_FAILED
