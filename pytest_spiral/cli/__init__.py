@@ -330,8 +330,8 @@ def _calibrate(options: argparse.Namespace) -> int:
     from datetime import UTC, datetime
 
     from pytest_spiral.errors import ConfigError
-    from pytest_spiral.evaluate.judges import calibration_lines
     from pytest_spiral.models.environment import load_environment
+    from pytest_spiral.report.calibration import calibration_lines
     from pytest_spiral.run.calibrate import calibrate
     from pytest_spiral.run.content import load_content
     from pytest_spiral.run.controller import Lead
@@ -370,8 +370,9 @@ def _calibrate(options: argparse.Namespace) -> int:
     finally:
         lead.close()
     if options.json:
+        drift = None if found.drift is None else found.drift.model_dump(mode="json")
         alone = {name: run.to_json() for name, run in found.alone.items()}
-        _print_json({**found.together.to_json(), "below": found.together.below, "drift": found.drift, "alone": alone})
+        _print_json({**found.together.to_json(), "below": found.together.below, "drift": drift, "alone": alone})
     else:
         from pytest_spiral.report.terminal import plain
 
@@ -387,19 +388,21 @@ def _shown(value: float | None, digits: int = 2) -> str:
 
 def _merge(options: argparse.Namespace) -> int:
     from pytest_spiral.evaluate.verdict import exit_code
+    from pytest_spiral.report.read import document_of
     from pytest_spiral.report.terminal import summary_lines
     from pytest_spiral.report.write import write_report
     from pytest_spiral.run.shards import merge_shards
 
-    report = merge_shards(options.paths, options.run_id, Path.cwd(), sys.argv[1:])
+    merged = merge_shards(options.paths, options.run_id, Path.cwd(), sys.argv[1:])
     run_dir = options.report_dir / options.run_id
-    write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
+    write_report(merged, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
+    report = document_of(merged)
     if options.json:
         _print_json({"report": str(run_dir), "verdict": report["verdict"], "gates": report["gates"]})
     else:
         for line, _ in summary_lines(report, str(run_dir)):
             print(line)
-    return exit_code(0, report["verdict"], False)
+    return exit_code(0, merged.verdict, False)
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.evaluate.report import build_imported
-from pytest_spiral.report.read import is_report, read_report
+from pytest_spiral.evaluate.report import evaluate_imported
+from pytest_spiral.report.read import document_of, is_report, read_report
 from pytest_spiral.run.plan import versions
 from pytest_spiral.run.replay import load_recording
 from pytest_spiral.spiral.protocol import load_protocol
@@ -47,7 +47,7 @@ def open_report(path: Path, protocol: str = "per-10k-chars", seed: int = 1) -> d
     """
     if is_report(path):
         return read_report(path)
-    return build_imported(path.stem, _groups(path), load_protocol(protocol), seed, versions())
+    return document_of(evaluate_imported(path.stem, _groups(path), load_protocol(protocol), seed, versions()))
 
 
 def _groups(path: Path) -> Mapping[str, Sequence[Conversation]]:

@@ -13,16 +13,37 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice
+from math import inf
 from statistics import mean, median
 from sys import intern
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pytest_spiral.report.model.profile import (
+    LexicalProfile,
+    Opening,
+    Openings,
+    Repetition,
+    SpiralProfile,
+    TempAffectProfile,
+    TextStatistics,
+    TurnProfile,
+    WordCounts,
+)
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.tempaffect.records import CardMode
 from pytest_spiral.text import clean
 
-__all__ = ["count_syllables", "flesch_kincaid_grade", "load", "mtld", "profile", "words_of"]
+__all__ = [
+    "count_syllables",
+    "flesch_kincaid_grade",
+    "load",
+    "mtld",
+    "spiral_profile",
+    "tempaffect_profile",
+    "words_of",
+]
 
 # Letters and digits, with apostrophes and hyphens inside a word.
 _WORD = r"[^\W_]+(?:['-][^\W_]+)*"
@@ -67,7 +88,7 @@ def _sentence_tokenizer() -> Any:
 
 
 def load() -> None:
-    """Load what `profile` needs, which takes a third of a second: for whoever has to wait anyway."""
+    """Import the tokenizers, which takes a third of a second, while the run waits for something else anyway."""
     _word_tokenizer()
     _sentence_tokenizer()
 
@@ -147,84 +168,84 @@ def _one_way(words: Sequence[str], ratio: float) -> float:
             types, tokens = set(), 0
     if tokens:
         factors += (1 - len(types) / tokens) / (1 - ratio)
-    return len(words) / factors if factors else float("inf")
+    return len(words) / factors if factors else inf
 
 
-def profile(units: Sequence[Sequence[str]], *, by_turn: bool = False) -> dict[str, Any]:
-    """The profile of a model's replies, as it stands in the report.
-
-    units: the replies of one conversation each, or one reply to one scenario each, in a fixed order. by_turn: with a
-    row for every turn. Values that too few words or units leave open are None.
-    """
-    params = _params()
-    counted = [[_Reply.of(text) for text in unit] for unit in units]
-    replies = [reply for unit in counted for reply in unit]
-    found = {
-        "units": len(units),
-        "replies": len(replies),
-        **_described(replies),
-        "repetition": _repetition(counted, params.ngram),
-        "openings": _openings(replies),
-    }
-    if by_turn:
-        longest = max(map(len, counted), default=0)
-        turns = ([unit[turn] for unit in counted if turn < len(unit)] for turn in range(longest))
-        found["turns"] = [{"turn": turn, "replies": len(row), **_described(row)} for turn, row in enumerate(turns)]
-    return found
+def tempaffect_profile(model: str, mode: CardMode, units: Sequence[Sequence[str]]) -> TempAffectProfile:
+    """How a model writes in one prompting mode. units: one reply each."""
+    return TempAffectProfile(**dict(_profile(model, _counted(units))), prompting_mode=mode)
 
 
-def _described(replies: Sequence[_Reply]) -> dict[str, Any]:
-    """Length, diversity and readability of replies taken together, one after another."""
+def spiral_profile(model: str, units: Sequence[Sequence[str]]) -> SpiralProfile:
+    """How a model writes in conversations, as a whole and turn by turn. units: the replies of one conversation each."""
+    counted = _counted(units)
+    longest = max(map(len, counted), default=0)
+    by_turn = ([unit[turn] for unit in counted if turn < len(unit)] for turn in range(longest))
+    turns = tuple(TurnProfile(**dict(_statistics(row)), turn=turn) for turn, row in enumerate(by_turn))
+    return SpiralProfile(**dict(_profile(model, counted)), turns=turns)
+
+
+def _counted(units: Sequence[Sequence[str]]) -> list[list[_Reply]]:
+    return [[_Reply.of(text) for text in unit] for unit in units]
+
+
+def _profile(model: str, units: Sequence[Sequence[_Reply]]) -> LexicalProfile:
+    replies = [reply for unit in units for reply in unit]
+    return LexicalProfile(
+        **dict(_statistics(replies)),
+        model=model,
+        units=len(units),
+        repetition=_repetition(units, _params().ngram),
+        openings=_openings(replies),
+    )
+
+
+def _statistics(replies: Sequence[_Reply]) -> TextStatistics:
+    """Length, diversity and readability of replies taken together; None where there are too few words."""
     params = _params()
     lengths = [len(reply.words) for reply in replies]
     words = [word for reply in replies for word in reply.words]
     sentences = sum(reply.sentences for reply in replies)
     enough = len(words) >= params.least_words
-    diversity = mtld(words, params.mtld_ratio) if enough else None
+    diversity = mtld(words, params.mtld_ratio) if enough else inf
     syllables = sum(reply.syllables for reply in replies)
-    return {
-        "words": {
-            "mean": mean(lengths) if lengths else None,
-            "median": median(lengths) if lengths else None,
-            "longest": max(lengths, default=None),
-        },
-        "words_per_sentence": len(words) / sentences if sentences else None,
-        "mtld": diversity if diversity != float("inf") else None,
-        "flesch_kincaid_grade": flesch_kincaid_grade(len(words), sentences, syllables)
-        if enough and sentences
-        else None,
-    }
+    return TextStatistics(
+        replies=len(replies),
+        words=WordCounts(
+            mean=mean(lengths) if lengths else None,
+            median=median(lengths) if lengths else None,
+            longest=max(lengths, default=None),
+        ),
+        words_per_sentence=len(words) / sentences if sentences else None,
+        mtld=None if diversity == inf else diversity,
+        flesch_kincaid_grade=flesch_kincaid_grade(len(words), sentences, syllables) if enough and sentences else None,
+    )
 
 
-def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> dict[str, Any]:
-    """Shares of repeated word sequences, mean over units.
-
-    within: sequences that stood in the same unit before, of all its sequences. across: different sequences of a unit
-    that stand in another unit as well, of all its different sequences.
-    """
+def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> Repetition:
     within = []
     different = []
     for unit in units:
-        # Hashes, because sequences of a long run would fill the memory. They need not be the same in the next process.
+        # Hashes, because the sequences of a long run would fill the memory. They may differ in the next process.
         grams = [hash(gram) for reply in unit for gram in _ngrams(reply.words, n)]
         if grams:
-            different.append(_parted(set(grams)))
+            different.append(_in_parts(set(grams)))
             within.append(1 - sum(map(len, different[-1])) / len(grams))
     shared = [0] * len(different)
     for part in range(_PARTS):
-        spread = Counter(gram for parts in different for gram in parts[part])
+        counts = Counter(gram for parts in different for gram in parts[part])
         for number, parts in enumerate(different):
-            shared[number] += sum(spread[gram] > 1 for gram in parts[part])
+            shared[number] += sum(counts[gram] > 1 for gram in parts[part])
     across = [some / sum(map(len, parts)) for some, parts in zip(shared, different, strict=True)]
-    return {
-        "ngram": n,
-        "within": mean(within) if within else None,
-        "across": mean(across) if len(across) > 1 else None,
-    }
+    return Repetition(
+        ngram=n,
+        within=mean(within) if within else None,
+        across=mean(across) if len(across) > 1 else None,
+    )
 
 
-def _parted(grams: Iterable[int]) -> list[array[int]]:
-    """Hashes in parts that can be counted one after another."""
+def _in_parts(grams: Iterable[int]) -> list[array[int]]:
+    """Hashes in parts that are counted one after another."""
     parts = [array("q") for _ in range(_PARTS)]
     for gram in grams:
         parts[gram % _PARTS].append(gram)
@@ -235,14 +256,13 @@ def _ngrams(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
     return zip(*(words[at:] for at in range(n)), strict=False)
 
 
-def _openings(replies: Sequence[_Reply]) -> dict[str, Any]:
-    """How replies begin. distinct: share of different openings. top: the most frequent ones."""
+def _openings(replies: Sequence[_Reply]) -> Openings:
     params = _params()
     openings = [" ".join(islice(reply.words, params.opening_words)) for reply in replies if reply.words]
     counts = Counter(openings)
     top = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[: params.openings_listed]
-    return {
-        "words": params.opening_words,
-        "distinct": len(counts) / len(openings) if openings else None,
-        "top": [{"text": text, "n": n, "share": n / len(openings)} for text, n in top],
-    }
+    return Openings(
+        words=params.opening_words,
+        distinct=len(counts) / len(openings) if openings else None,
+        top=tuple(Opening(text=text, n=n, share=n / len(openings)) for text, n in top),
+    )

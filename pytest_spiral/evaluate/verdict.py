@@ -1,16 +1,14 @@
-"""From gate decisions and missing measurements to a verdict and an exit code. Pure."""
+"""From gate outcomes and missing measurements to a verdict and an exit code. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from pytest_spiral.gates import Outcome
+from pytest_spiral.report.model import Verdict
 from pytest_spiral.resources import data_root, read_toml
 
-__all__ = ["Verdict", "exit_code", "missing_limit", "verdict_of"]
-
-Verdict = Literal["pass", "fail", "inconclusive", "incomplete"]
+__all__ = ["exit_code", "is_beyond_limit", "missing_limit", "verdict_of"]
 
 PASSED, FAILED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = (
     0,
@@ -25,26 +23,43 @@ PASSED, FAILED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE,
 )
 
 
-def missing_limit(wanted: int) -> int:
-    """How many of `wanted` measurements may be missing before there is no verdict."""
+def missing_limit(expected: int) -> int:
+    """How many of the `expected` measurements may be missing before there is no verdict."""
     limits = read_toml(data_root() / "verdict.toml")["missing"]
-    return int(max(limits["limit_at_least"], wanted * limits["limit_per_mille"] // 1000))
+    return int(max(limits["limit_at_least"], expected * limits["limit_per_mille"] // 1000))
 
 
-def verdict_of(gates: Sequence[Outcome], missing_beyond_limit: bool) -> Verdict:
-    """All gates must pass; too much missing leaves no verdict, unless a gate failed even in the best case."""
-    if "fail" in gates:
+def is_beyond_limit(missing: int, expected: int) -> bool:
+    """Whether more is missing than a verdict allows."""
+    return missing > missing_limit(expected)
+
+
+def verdict_of(outcomes: Sequence[Outcome], missing_beyond_limit: bool) -> Verdict:
+    """The verdict of a run.
+
+    All gates must pass. Too much missing leaves no verdict, unless a gate failed even in the best case. Without gates
+    a run is at best `measured`: nothing was asked of it that it could pass.
+
+    Args:
+        outcomes: Of all gates on all cards and scores.
+        missing_beyond_limit: Whether more is missing anywhere than the limit allows.
+    """
+    if "fail" in outcomes:
         return "fail"
-    if missing_beyond_limit or "incomplete" in gates:
+    if missing_beyond_limit or "incomplete" in outcomes:
         return "incomplete"
-    return "inconclusive" if "inconclusive" in gates else "pass"
+    if not outcomes:
+        return "measured"
+    return "inconclusive" if "inconclusive" in outcomes else "pass"
 
 
 def exit_code(pytest_status: int, verdict: Verdict | None, tests_failed: bool) -> int:
-    """Exit code of the run, by precedence 4, 3, 2 (143), 1, 11, 10, 5, 0.
+    """Exit code of a run, by precedence 4, 3, 2 (143), 1, 11, 10, 5, 0.
 
-    pytest_status: what pytest itself would exit with. verdict: None where nothing of ours was to run.
-    tests_failed: a user's own test failed, or an item did under --strict-items; instrument failures are none.
+    Args:
+        pytest_status: What pytest itself would exit with.
+        verdict: None where nothing of the suites was to run.
+        tests_failed: A user's own test failed, or an item did under --strict-items; instrument failures do not count.
     """
     if pytest_status not in (PASSED, FAILED, NOTHING):
         return pytest_status

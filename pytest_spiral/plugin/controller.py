@@ -18,12 +18,14 @@ import pytest
 
 from pytest_spiral.compare.recorded import load_baseline
 from pytest_spiral.errors import UserError
-from pytest_spiral.evaluate.report import build_report
+from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
 from pytest_spiral.gates import Gate
 from pytest_spiral.plugin.items import SUITE_FILES, check_nodes, split_arguments
 from pytest_spiral.plugin.junit import add_suite_properties
 from pytest_spiral.plugin.role import PROGRESS, Role, runnable_units
+from pytest_spiral.report.model import Report, Verdict
+from pytest_spiral.report.read import document_of
 from pytest_spiral.report.terminal import Tone, plain, summary_lines
 from pytest_spiral.report.usage import plan_lines
 from pytest_spiral.report.write import write_report
@@ -67,7 +69,7 @@ class LeadRole(Role):
         config.args = others
         config.args_source = config.ArgsSource.ARGS
         self.prepared = False
-        self.report: Mapping[str, Any] | None = None
+        self.report: Report | None = None
         self.estimates: Sequence[Estimate] | None = None
         self._foreign_failures = 0
         # Why nothing more could be kept, in this process or a worker.
@@ -264,18 +266,18 @@ class LeadRole(Role):
             results = self.lead.results(
                 argv=list(self.config.invocation_params.args), finished_at=datetime.now(UTC), complete=complete
             )
-            self.report = build_report(results, self.gates)
+            self.report = evaluate(results)
             write_report(self.report, Path(self.plan.run_dir), os.environ.get("GITHUB_STEP_SUMMARY"))
         except UserError as error:
             self._say(str(error))
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        add_suite_properties(self.config, self.report)
+        add_suite_properties(self.config, document_of(self.report))
         if self._store_failure is not None:
             self._say(self._store_failure)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        verdict = self.report["verdict"]
+        verdict: Verdict | None = self.report.verdict
         if self.settings.shard_number is not None and verdict != "fail" and not self._lacks_its_share():
             # One shard has no verdict: all of its own is there, the rest is for the others.
             verdict = None
@@ -306,7 +308,7 @@ class LeadRole(Role):
         if self.estimates is not None:
             lines = [*plan_lines(self.estimates)]
         elif self.report is not None:
-            lines = summary_lines(self.report, os.path.relpath(self.plan.run_dir))
+            lines = summary_lines(document_of(self.report), os.path.relpath(self.plan.run_dir))
         else:
             return
         terminalreporter.section("spiral")

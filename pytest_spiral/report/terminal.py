@@ -10,7 +10,13 @@ from pytest_spiral.report.usage import usage_lines
 
 __all__ = ["Line", "Tone", "gate_reason", "plain", "summary_lines", "wrapped"]
 
-_TONES: Mapping[str, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "doubt", "incomplete": "doubt"}
+_TONES: Mapping[str, Tone] = {
+    "pass": "good",
+    "fail": "bad",
+    "inconclusive": "doubt",
+    "incomplete": "doubt",
+    "measured": "plain",
+}
 _ROWS = (
     ("useful+bounded", "useful_bounded_response_rate"),
     ("  without near-duplicates", "ubr_rate_deduped"),

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
+from pytest_spiral.gates.records import DecisionCode
 from pytest_spiral.report.model import SCHEMA_VERSION, Report
 from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.text import whole_characters
@@ -21,7 +22,15 @@ _OWN_WORDS = (
     (re.compile(r"no usable message \("), ReasonCode.NO_USER_MESSAGE),
     (re.compile(r"collapsed|^message \d+: "), ReasonCode.SIMULATOR_COLLAPSED),
     (re.compile(r"not (judged|completed)$|^not_run$"), ReasonCode.NOT_STARTED),
+    (re.compile(r"^points without quotes"), ReasonCode.UNQUOTED_POINTS),
 )
+
+_DECISIONS = {
+    "pass": DecisionCode.BOUND_MET,
+    "fail": DecisionCode.BOUND_MISSED,
+    "inconclusive": DecisionCode.THRESHOLD_BETWEEN,
+    "incomplete": DecisionCode.TOO_MUCH_MISSING,
+}
 
 
 def report_from_version_1(document: Json) -> Report:
@@ -39,10 +48,14 @@ def report_from_version_1(document: Json) -> Report:
     for item in document["tempaffect"]["items"]:
         code, detail = item["reason"], item.pop("detail")
         item["reason"] = None if code is None else _json(_known(code, detail))
+    for gate in document["gates"]:
+        gate["reason"] = {"code": _DECISIONS[gate["outcome"]].value, "detail": gate["reason"]}
     for score in document["spiral"]["scores"]:
         _convert_score(score)
     for conversation in document["spiral"]["conversations"]:
-        conversation["reason"] = _optional(conversation["reason"])
+        retested = [retest["judgement"] for retest in conversation["retests"]]
+        for row in (conversation, *conversation["judgements"], *conversation["finals"], *retested):
+            row["reason"] = _optional(row["reason"])
         conversation["given_up"] = [_json(_collapse(text)) for text in conversation["given_up"]]
         conversation["simulator"].pop("premises", None)
     spiral = document["integrity"].get("spiral")

@@ -1,4 +1,4 @@
-"""Putting a report on disk: every file whole or not at all."""
+"""Writing a report: every file whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,38 +6,44 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pytest_spiral.errors import StoreError
-from pytest_spiral.evaluate.spiral import conversation_from_report
 from pytest_spiral.report.html.build import report_page
 from pytest_spiral.report.markdown import summary_markdown
+from pytest_spiral.report.model import Card, Report
+from pytest_spiral.report.read import document_of
 from pytest_spiral.spiral.upstream import upstream_json
 
-__all__ = ["file_slug", "json_parts", "write_atomically", "write_report"]
-
-# Levels of a report down to a conversation.
-_DEPTH = 3
+__all__ = ["file_slug", "write_atomically", "write_report"]
 
 
-def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | None = None) -> None:
-    """Write `report.json`, `report.html`, `summary.md` and the cards, and point `latest` here.
+def write_report(report: Report, run_dir: Path, step_summary: str | None = None) -> None:
+    """Write all files of a report and point `latest` to them.
 
-    step_summary: a file that the summary is appended to as well, as GitHub's job summaries want it.
-    Raises `StoreError`.
+    Args:
+        report: The report.
+        run_dir: Folder for `report.json`, `report.html`, `summary.md`, the cards and, with conversations,
+            `spiral_results.json` in upstream's format.
+        step_summary: A file that the summary is appended to, as GitHub's job summaries expect.
+
+    Raises:
+        StoreError: The report cannot be written.
     """
-    summary = summary_markdown(report)
+    document = document_of(report)
+    summary = summary_markdown(document)
+    # Innocent twins are not part of upstream's benchmark, whose own scoring would count them.
+    conversations = [row.conversation() for row in report.spiral.conversations if not row.twin_of]
     try:
-        for name, card in _card_files(report["tempaffect"]["cards"]).items():
-            write_atomically(run_dir / "cards" / name, json.dumps(card, indent=1, allow_nan=False) + "\n")
+        for name, card in _card_files(report.tempaffect.cards).items():
+            write_atomically(run_dir / "cards" / name, card.model_dump_json(indent=1) + "\n")
         write_atomically(run_dir / "summary.md", summary)
-        # Twins are no part of upstream's benchmark, whose own scoring would count them.
-        if talks := [talk for talk in report["spiral"]["conversations"] if not talk["twin_of"]]:
-            write_atomically(run_dir / "spiral_results.json", _upstream(talks, report["run"]["id"]))
-        write_atomically(run_dir / "report.json", _line(report))
-        write_atomically(run_dir / "report.html", report_page(report))
+        if conversations:
+            upstream = json.dumps(upstream_json(conversations, run_id=report.run.id), allow_nan=False)
+            write_atomically(run_dir / "spiral_results.json", upstream + "\n")
+        write_atomically(run_dir / "report.json", report.model_dump_json() + "\n")
+        write_atomically(run_dir / "report.html", report_page(document))
         _point_latest(run_dir)
         if step_summary:
             with Path(step_summary).open("a", encoding="utf-8") as file:
@@ -49,42 +55,11 @@ def write_report(report: Mapping[str, Any], run_dir: Path, step_summary: str | N
         ) from None
 
 
-def _upstream(talks: Sequence[Mapping[str, Any]], run_id: str) -> Iterator[str]:
-    return _line(upstream_json([conversation_from_report(talk) for talk in talks], run_id=run_id))
-
-
-def _line(value: object) -> Iterator[str]:
-    yield from json_parts(value)
-    yield "\n"
-
-
-def json_parts(value: object, depth: int = _DEPTH) -> Iterator[str]:
-    """The JSON of a report in parts, down to `depth` levels: in one piece it takes as much memory as the whole run."""
-    if depth and isinstance(value, dict) and value:
-        opening = "{"
-        for key, item in value.items():
-            yield f"{opening}{json.dumps(key)}: "
-            yield from json_parts(item, depth - 1)
-            opening = ", "
-        yield "}"
-    elif depth and isinstance(value, list) and value:
-        opening = "["
-        for item in value:
-            yield opening
-            yield from json_parts(item, depth - 1)
-            opening = ", "
-        yield "]"
-    else:
-        # ASCII, so that lone surrogates in model output survive as escapes. Without line breaks: indenting hundreds of
-        # conversations takes seconds, and people have the pages.
-        yield json.dumps(value, ensure_ascii=True, allow_nan=False)
-
-
-def _card_files(cards: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _card_files(cards: Sequence[Card]) -> dict[str, Card]:
     """File names of cards. Models whose names differ only in what no file name can hold are numbered."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Card] = {}
     for card in cards:
-        slug, mode, number = file_slug(card["model"]), card["prompting_mode"], 1
+        slug, mode, number = file_slug(card.model), card.prompting_mode, 1
         name = f"{slug}-{mode}.json"
         while name in found:
             number += 1
@@ -98,14 +73,13 @@ def file_slug(model: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
 
 
-def write_atomically(path: Path, text: str | Iterable[str]) -> None:
-    """Replace `path` with `text`, whole or in parts: readers see the old file or the new one. Raises OSError."""
-    parts = [text] if isinstance(text, str) else text
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the content of a file: readers see the old text or the new one. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(parts)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp is private to the user; a report is an ordinary file.

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_spiral.hashing import digest
+from pytest_spiral.report.model import Drift
 from pytest_spiral.report.write import write_atomically
 from pytest_spiral.resources import read_json
 from pytest_spiral.run.content import Content
@@ -34,7 +34,7 @@ class Calibrated:
 
     together: CalibrationRun
     alone: Mapping[str, CalibrationRun]
-    drift: Mapping[str, Any] | None
+    drift: Drift | None
     path: Path
 
 

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_spiral.compare.pairing import RecordedRun
 from pytest_spiral.compare.recorded import check_baseline
 from pytest_spiral.errors import ChatError, ConfigError, StoreError
-from pytest_spiral.evaluate.judges import JudgeCalibration
-from pytest_spiral.evaluate.report import RunResults
-from pytest_spiral.evaluate.spiral import SpiralContext
+from pytest_spiral.evaluate.inputs import EVALUATED, JudgeCalibration, RunResults, SpiralContext
 from pytest_spiral.gates import Gate
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.endpoint import Secret
@@ -28,6 +26,8 @@ from pytest_spiral.models.limiter import start
 from pytest_spiral.models.local import LocalServer, locate
 from pytest_spiral.models.openai_compatible import OpenAICompatible, Probe, probe
 from pytest_spiral.models.parameters import local_models
+from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
+from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import paid_prices, usage_by_role
 from pytest_spiral.run.models import endpoint_of, pace_name
@@ -118,7 +118,7 @@ class Lead:
         if self.plan.settings.max_cost is not None:
             prices = paid_prices(self.plan.everybody)
             ledger = Ledger(self.plan.store_path)
-            ledger.begin(self.usage()["cost_usd"] or 0.0)
+            ledger.begin(self.usage().cost_usd or 0.0)
             self._budget = Budget(ledger, self.plan.settings.max_cost, prices)
 
     def _with_folder(self) -> RunPlan:
@@ -211,7 +211,7 @@ class Lead:
         """What has arrived for a unit so far."""
         return self.items.get(unit) if isinstance(unit, ScenarioUnit) else self.conversations.get(unit)
 
-    def usage(self) -> dict[str, Any]:
+    def usage(self) -> Usage:
         """Requests, tokens and cost by role, from the store: the whole life of the run, interruptions included."""
         assert self.store is not None
         # Where nothing but the budget stands in the way a result arrives all the same, to say so.
@@ -219,24 +219,24 @@ class Lead:
         not_run = sum(result.status is Status.NOT_RUN for result in results)
         return usage_by_role(self.store.usage(), self.plan.everybody, self.plan.settings.max_cost, not_run)
 
-    def _limits(self) -> list[dict[str, Any]]:
+    def _limits(self) -> list[RequestLimit]:
         """How many requests each endpoint was found to bear: every start and every halving, lowest and last limit."""
         assert self.store is not None
         return [
-            {
-                "endpoint": endpoint,
-                "lowest": min(pace.most for pace in paces),
-                "last": paces[-1].most,
-                "history": [
-                    {
-                        "at": datetime.fromtimestamp(pace.at, UTC).isoformat(timespec="milliseconds"),
-                        "most": pace.most,
-                        "reason": pace.reason,
-                    }
+            RequestLimit(
+                endpoint=endpoint,
+                lowest=min(pace.most for pace in paces),
+                last=paces[-1].most,
+                history=tuple(
+                    LimitChange(
+                        at=datetime.fromtimestamp(pace.at, UTC).isoformat(timespec="milliseconds"),
+                        most=pace.most,
+                        reason="429" if pace.reason == "429" else "start",
+                    )
                     for pace in paces
                     if pace.reason != "growth"
-                ],
-            }
+                ),
+            )
             for endpoint, paces in self.store.paces().items()
         ]
 
@@ -246,31 +246,37 @@ class Lead:
         spiral = "spiral" in self.plan.suites
         keys = [(model, mode) for model in self.plan.of_suite("tempaffect") for mode in settings.prompting]
         return RunResults(
-            run={
-                "id": self.plan.run_id,
-                "started_at": self.plan.started_at,
-                "finished_at": finished_at.astimezone(UTC).isoformat(timespec="seconds"),
-                "complete": complete,
-                "argv": [_redacted(argument, self.environ) for argument in argv],
-                "config": {
-                    **self.plan.model_dump(mode="json", include={"settings"})["settings"],
-                    "model": [model.spec for model in self.plan.models],
-                    "models": [_public(model) for model in self.plan.everybody],
-                },
-                "versions": versions(),
-                "seed": settings.seed,
-                "limits": self._limits(),
-            },
-            settings=settings,
+            run=Run(
+                id=self.plan.run_id,
+                started_at=self.plan.started_at,
+                finished_at=finished_at.astimezone(UTC).isoformat(timespec="seconds"),
+                complete=complete,
+                argv=tuple(_redacted(argument, self.environ) for argument in argv),
+                config=self._config(),
+                versions=versions(),
+                seed=settings.seed,
+                limits=tuple(self._limits()),
+            ),
+            usage=self.usage(),
+            gates=self.gates,
+            policy=settings.gate_policy,
+            baseline=self.baseline,
             suite=self.content.suite if keys else None,
             preflight=self.preflight,
             contexts={key: self.context(*key) for key in keys},
             items={key: [item for unit, item in self.items.items() if (unit.model, unit.mode) == key] for key in keys},
-            spiral_context=self._spiral_context() if spiral else None,
-            spiral_hashes=self.content.spiral.hashes() if spiral else {},
+            spiral=self._spiral_context() if spiral else None,
+            spiral_integrity=SpiralIntegrity.model_validate(self.content.spiral.hashes()) if spiral else None,
             conversations={model: self._conversations(model) for model in self.plan.of_suite("spiral")},
-            usage=self.usage(),
-            baseline=self.baseline,
+        )
+
+    def _config(self) -> RunConfig:
+        return RunConfig.model_validate(
+            {
+                **self.plan.model_dump(mode="json", include={"settings"})["settings"],
+                "model": [model.spec for model in self.plan.models],
+                "models": [_public(model) for model in self.plan.everybody],
+            }
         )
 
     def _conversations(self, model: str) -> list[Conversation]:
@@ -292,14 +298,11 @@ class Lead:
 
     def _spiral_context(self) -> SpiralContext:
         actors = {
-            "evaluated model": self.plan.models,
-            "user model": (self.plan.user,) if self.plan.user else (),
+            EVALUATED: self.plan.models,
+            "simulated user": (self.plan.user,) if self.plan.user else (),
             "judge": self.plan.judges,
         }
         judges = tuple(judge.spec if judge.kind == "dry" else judge.model_id for judge in self.plan.judges)
-        if not judges:
-            # A replay that nobody judges again: whoever judged when it was recorded.
-            judges = tuple(sorted({j.judge for talk in self.conversations.values() for j in talk.judgements}))
         return SpiralContext(
             protocol=self.content.spiral.protocol,
             seed=self.plan.settings.seed,

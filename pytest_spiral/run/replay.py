@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.evaluate.spiral import conversation_from_report
-from pytest_spiral.resources import read_json
+from pytest_spiral.report.read import document_of, is_report, load_report
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.upstream import load_upstream
-from pytest_spiral.status import Reason, ReasonCode, Status
+from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.contract import FINISH_REASONS
-from pytest_spiral.tempaffect.records import CARD_MODES, Mode
+from pytest_spiral.tempaffect.records import CARD_MODES, ItemResult, Mode
 from pytest_spiral.tempaffect.unit import Output, ScenarioUnit
 
 __all__ = ["Recording", "load_recording"]
@@ -82,53 +81,29 @@ class Recording:
 
 
 def load_recording(path: Path) -> Recording:
-    """Read a run folder, its `report.json` or `run.sqlite`, or a result file in upstream's format.
+    """Read a run directory, its `report.json` or `run.sqlite`, or a result file in upstream's format.
 
-    Raises `DataError` naming the file and the key.
+    Raises:
+        DataError: For a file that cannot be read; the message names the file and the key.
     """
     if path.is_dir() or path.name == "run.sqlite":
         path = (path if path.is_dir() else path.parent) / "report.json"
-    raw = read_json(path)
-    if not isinstance(raw, dict):
-        raise DataError(f"{path}: neither a report of ours nor a result file in upstream's format")
-    outputs: Mapping[ScenarioUnit, Output] = {}
-    own = False
-    if "schema_version" in raw:
-        outputs, talks, own = _from_report(path, raw)
+    report = load_report(path) if is_report(path) else None
+    if report is None:
+        outputs: Mapping[ScenarioUnit, Output] = {}
+        talks, own = load_upstream(path), False
     else:
-        talks = load_upstream(path)
+        outputs = dict(map(_output, report.tempaffect.items))
+        talks = tuple(record.conversation() for record in report.spiral.conversations)
+        own = report.run.config.tempaffect_scenarios is not None
     if not outputs and not talks:
         raise DataError(f"{path}: nothing is recorded in it")
-    report = raw if "schema_version" in raw else None
-    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, talks, report, own)
+    document = None if report is None else document_of(report)
+    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), outputs, talks, document, own)
 
 
-def _from_report(
-    path: Path, raw: Mapping[str, Any]
-) -> tuple[dict[ScenarioUnit, Output], tuple[Conversation, ...], bool]:
-    try:
-        outputs = {_scenario_unit(row): _output(row) for row in raw["tempaffect"]["items"]}
-        talks = tuple(conversation_from_report(row) for row in raw["spiral"]["conversations"])
-        own = bool(raw.get("run", {}).get("config", {}).get("tempaffect_scenarios"))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{path}: not a report of this version ({type(error).__name__} {error})") from None
-    return outputs, talks, own
-
-
-def _scenario_unit(row: Mapping[str, Any]) -> ScenarioUnit:
-    model, name, epoch = row["model"], row["id"], row["epoch"]
-    if not isinstance(model, str) or not isinstance(name, str) or not isinstance(epoch, int) or epoch < 0:
-        raise TypeError(f"no unit: model {model!r:.60}, id {name!r:.60}, epoch {epoch!r:.60}")
-    return ScenarioUnit(model, _MODES[row["prompting_mode"]], name, epoch)
-
-
-def _output(row: Mapping[str, Any]) -> Output:
-    measured = row["status"] in (Status.MEASURED, Status.MODEL_FAILED)
-    text = row["output"] if measured else None
-    for key, wanted in (("output", str | None), ("reason", str | None), ("detail", str)):
-        if not isinstance(row[key], wanted):
-            raise TypeError(f"{key} is a {type(row[key]).__name__}")
-    if row["reason"] is None:
-        return Output(text, "stop", None)
-    reason = Reason(ReasonCode(row["reason"]), row["detail"])
-    return Output(text, _FINISH.get(reason.code, "stop"), reason)
+def _output(item: ItemResult) -> tuple[ScenarioUnit, Output]:
+    text = item.output if item.status in (Status.MEASURED, Status.MODEL_FAILED) else None
+    finish = "stop" if item.reason is None else _FINISH.get(item.reason.code, "stop")
+    unit = ScenarioUnit(item.model, _MODES[item.prompting_mode], item.id, item.epoch)
+    return unit, Output(text, finish, item.reason)

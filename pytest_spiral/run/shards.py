@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from pytest_spiral.compare.recorded import load_baseline
 from pytest_spiral.errors import ConfigError, DataError
-from pytest_spiral.evaluate.report import SCHEMA_VERSION, build_report
-from pytest_spiral.evaluate.spiral import conversation_from_report
-from pytest_spiral.resources import read_json
+from pytest_spiral.evaluate.report import evaluate
+from pytest_spiral.report.model import Report, RequestLimit, Usage
+from pytest_spiral.report.read import load_report
 from pytest_spiral.run.content import load_content
 from pytest_spiral.run.controller import Lead
 from pytest_spiral.run.costs import merge_usage
@@ -25,7 +25,7 @@ from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.tempaffect.results import item_from_json
+from pytest_spiral.tempaffect.results import item_of
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit
@@ -39,24 +39,25 @@ _BINDING = ("pytest-spiral", "nltk", "unicode")
 @dataclass(frozen=True)
 class _Shard:
     path: Path
-    report: Mapping[str, Any]
+    report: Report
 
     @property
     def number(self) -> tuple[int, int]:
-        k, _, n = self.report["run"]["config"]["shard"].partition("/")
+        k, _, n = (self.report.run.config.shard or "").partition("/")
         return int(k), int(n)
 
     def binding(self) -> dict[str, Any]:
         """Everything that must be the same in all shards, by the name under which the report has it."""
-        run = self.report["run"]
+        run = self.report.run
         # When and where the work of a shard was done may differ.
         free = {option.key for option in OPTIONS if option.affects == "session"}
-        config = {name: value for name, value in run["config"].items() if name not in free}
-        versions = {name: run["versions"].get(name) for name in _BINDING}
-        return dict(_flat({"config": config, "versions": versions, "integrity": self.report["integrity"]}))
+        config = {name: value for name, value in run.config.model_dump(mode="json").items() if name not in free}
+        versions = {name: run.versions.get(name) for name in _BINDING}
+        integrity = self.report.integrity.model_dump(mode="json")
+        return dict(_flat({"config": config, "versions": versions, "integrity": integrity}))
 
 
-def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequence[str]) -> dict[str, Any]:
+def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequence[str]) -> Report:
     """The report of the whole run. folder: where paths of the configuration start from.
 
     Raises `DataError` for shards of different configurations (naming the fields), for shards that overlap or are not
@@ -68,27 +69,21 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
     lead = _lead(shards, run_id, folder)
     for shard in shards:
         _take(lead, shard)
-    run = [shard.report["run"] for shard in shards]
-    gates = parse_gates(lead.plan, lead.content)
-    lead.baseline = load_baseline(gates, lead.plan, lead.content)
+    runs = [shard.report.run for shard in shards]
+    lead.gates = parse_gates(lead.plan, lead.content)
+    lead.baseline = load_baseline(lead.gates, lead.plan, lead.content)
     results = lead.results(
         argv=argv,
-        finished_at=max(datetime.fromisoformat(row["finished_at"]) for row in run),
-        complete=all(row["complete"] for row in run),
+        finished_at=max(datetime.fromisoformat(run.finished_at) for run in runs),
+        complete=all(run.complete for run in runs),
     )
-    return build_report(results, gates)
+    return evaluate(results)
 
 
 def _load(path: Path) -> _Shard:
     file = path / "report.json" if path.is_dir() else path
-    report = read_json(file)
-    try:
-        version, shard = report["schema_version"], report["run"]["config"].get("shard")
-    except (KeyError, TypeError, AttributeError):
-        raise DataError(f"{file}: not a report of pytest-spiral") from None
-    if version != SCHEMA_VERSION:
-        raise DataError(f"{file}: report schema {version}, this version reads {SCHEMA_VERSION}")
-    if shard is None:
+    report = load_report(file)
+    if report.run.config.shard is None:
         raise DataError(f"{file}: a whole run, not a shard of one; only runs made with --shard K/N can be merged")
     return _Shard(file, report)
 
@@ -133,35 +128,38 @@ class _MergedLead(Lead):
     shards: Sequence[_Shard] = ()
 
     def served_models(self, model: ModelPlan) -> tuple[str, ...]:
-        cards = [card for shard in self.shards for card in shard.report["tempaffect"]["cards"]]
-        own = [card["integrity"]["served_models"] for card in cards if card["model"] == model.spec]
+        cards = [card for shard in self.shards for card in shard.report.tempaffect.cards]
+        own = [card.integrity.served_models for card in cards if card.model == model.spec]
         return tuple(sorted({name for names in own for name in names}))
 
-    def _limits(self) -> list[dict[str, Any]]:
-        rows = [row for shard in self.shards for row in shard.report["run"]["limits"]]
+    def _limits(self) -> list[RequestLimit]:
+        rows: dict[str, list[RequestLimit]] = {}
+        for shard in self.shards:
+            for row in shard.report.run.limits:
+                rows.setdefault(row.endpoint, []).append(row)
         return [
-            {
-                "endpoint": endpoint,
-                "lowest": min(row["lowest"] for row in rows if row["endpoint"] == endpoint),
-                "last": [row["last"] for row in rows if row["endpoint"] == endpoint][-1],
-                "history": [step for row in rows if row["endpoint"] == endpoint for step in row["history"]],
-            }
-            for endpoint in dict.fromkeys(row["endpoint"] for row in rows)
+            RequestLimit(
+                endpoint=endpoint,
+                lowest=min(row.lowest for row in found),
+                last=found[-1].last,
+                history=tuple(step for row in found for step in row.history),
+            )
+            for endpoint, found in rows.items()
         ]
 
-    def usage(self) -> dict[str, Any]:
-        return merge_usage([shard.report["usage"] for shard in self.shards])
+    def usage(self) -> Usage:
+        return merge_usage([shard.report.usage for shard in self.shards])
 
 
 def _lead(shards: Sequence[_Shard], run_id: str, folder: Path) -> _MergedLead:
-    run = shards[0].report["run"]
-    config = dict(run["config"])
+    run = shards[0].report.run
+    config = run.config.model_dump(mode="json", exclude={"models"})
     try:
-        models = [ModelPlan.model_validate(model) for model in config.pop("models")]
+        models = [ModelPlan.model_validate(model.model_dump(mode="json")) for model in run.config.models]
         settings = TypeAdapter(Settings).validate_json(
             json.dumps({**config, "shard": None, "max_cost": None, "run_id": run_id})
         )
-    except (KeyError, ValidationError, ConfigError) as error:
+    except (ValidationError, ConfigError) as error:
         raise DataError(f"{shards[0].path}: not a report of this version ({error})") from None
     content = load_content(settings, folder)
     by_role = {role: tuple(m for m in models if m.role == role) for role in ("evaluated", "user", "judge")}
@@ -169,7 +167,7 @@ def _lead(shards: Sequence[_Shard], run_id: str, folder: Path) -> _MergedLead:
         settings=settings,
         run_id=run_id,
         run_dir="",
-        started_at=min(shard.report["run"]["started_at"] for shard in shards),
+        started_at=min(shard.report.run.started_at for shard in shards),
         models=by_role["evaluated"],
         user=next(iter(by_role["user"]), None),
         judges=by_role["judge"],
@@ -179,15 +177,15 @@ def _lead(shards: Sequence[_Shard], run_id: str, folder: Path) -> _MergedLead:
     _check_installed(lead, shards[0])
     if "tempaffect" in plan.suites:
         lead.preflight = preflight(load_suite())
-        for card in shards[0].report["tempaffect"]["cards"]:
-            if (verified := card["integrity"]["enforcement_verified"]) is not None:
-                lead.enforcement[card["model"]] = verified
+        for card in shards[0].report.tempaffect.cards:
+            if (verified := card.integrity.enforcement_verified) is not None:
+                lead.enforcement[card.model] = verified
     return lead
 
 
 def _check_installed(lead: Lead, shard: _Shard) -> None:
     """The report is built by what is installed here: it must be what the shards were made with."""
-    recorded = dict(_flat(shard.report["integrity"]))
+    recorded = dict(_flat(shard.report.integrity.model_dump(mode="json")))
     installed: dict[str, Any] = {}
     if "tempaffect" in lead.plan.suites:
         installed["tempaffect.suite_hash"] = lead.content.suite.suite_hash
@@ -203,14 +201,14 @@ def _check_installed(lead: Lead, shard: _Shard) -> None:
 
 def _take(lead: Lead, shard: _Shard) -> None:
     report = shard.report
-    for row in report["tempaffect"]["items"]:
-        item = item_from_json(row, lead.content.suite.by_id)
+    for result in report.tempaffect.items:
+        item = item_of(result, lead.content.suite.by_id)
         unit = ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)
         if unit in lead.items:
             raise DataError(f"{shard.path}: {unit.id} is in another shard as well")
         lead.items[unit] = item
-    for row in report["spiral"]["conversations"]:
-        talk = conversation_from_report(row)
+    for record in report.spiral.conversations:
+        talk = record.conversation()
         key = ConversationUnit(talk.model, talk.prompt_id, talk.index)
         # A report lists every conversation; those of other shards as not run.
         if talk.reason is not None and talk.reason.code is ReasonCode.NOT_STARTED:

@@ -23,12 +23,12 @@ from dataclasses import replace
 from math import ceil, fsum
 from statistics import stdev
 
+from pytest_spiral.report.model.spiral import CategoryScore, MetricScore, ProtocolScore
 from pytest_spiral.spiral.counting import MissingAs, WeightedMetric, count_conversations
 from pytest_spiral.spiral.paired import Difference, Paired, paired_differences
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.sample import Item, Means, Sample, outer_ends
-from pytest_spiral.spiral.score import CategoryScore, MetricScore, Score
 from pytest_spiral.spiral.tails import WORST_SHARE, tails
 from pytest_spiral.spiral.trajectory import trajectory
 from pytest_spiral.stats import Clusters
@@ -51,7 +51,7 @@ def score_conversations(
     seed: int | str = 1,
     confidence: float | None = None,
     missing_as: MissingAs = "ignored",
-) -> Score:
+) -> ProtocolScore:
     """The score of one model's conversations under a protocol (or the name of a shipped one).
 
     seed: of the bootstrap. confidence: two-sided, 0..1, of the intervals; the protocol's by default.
@@ -72,7 +72,7 @@ def score_conversations(
     composites = [value for value in map(sample.composite, draws) if value is not None]
     without = [[sample.composite(row) for row in stratum] for stratum in left_out]
     low, high = outer_ends(composites, unrounded, without, level)
-    return Score(
+    return ProtocolScore(
         model=counted.model,
         protocol=protocol.name,
         protocol_hash=protocol.hash,
@@ -158,9 +158,9 @@ def _categories(sample: Sample) -> dict[str, CategoryScore]:
         part = replace(sample, items=tuple(item for item in sample.items if item.category == name))
         means = part.means()
         found[name] = CategoryScore(
-            part.composite(means),
-            len(part.items),
-            {metric.name: mean for metric, mean in zip(part.metrics, means, strict=True)},
+            score=part.composite(means),
+            n_items=len(part.items),
+            means={metric.name: mean for metric, mean in zip(part.metrics, means, strict=True)},
         )
     return found
 

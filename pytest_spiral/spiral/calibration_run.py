@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.report.model.judges import Drift, TurnRate
 from pytest_spiral.spiral.agreement import Agreement, strengths
 from pytest_spiral.spiral.calibration import (
     BehaviourCalibration,
@@ -218,9 +219,7 @@ def _kinds(
     return {kind: (counts[kind], alarms[kind]) for kind in sorted(counts) if kind not in behaviours}
 
 
-def corrected(
-    conversations: Sequence[Conversation], record: Calibration, behaviour: str
-) -> dict[str, float | None] | None:
+def corrected(conversations: Sequence[Conversation], record: Calibration, behaviour: str) -> TurnRate | None:
     """The share of judged turns with a behaviour as the judges report it and as it is after correction for what they
     miss and imagine on labelled turns (Rogan and Gladen 1978). None where nothing was judged.
 
@@ -240,7 +239,7 @@ def corrected(
     if not values:
         return None
     raw = sum(values) / len(values)
-    empty = {"rate": raw, "corrected": None, "low": None, "high": None}
+    empty = TurnRate(rate=raw, corrected=None, low=None, high=None)
     found = record.behaviours.get(behaviour)
     if found is None or found.sensitivity is None or found.specificity is None:
         return empty
@@ -253,20 +252,15 @@ def corrected(
     if fixed is None:
         return empty
     theta, interval = fixed
-    return {"rate": raw, "corrected": theta, "low": interval.low, "high": interval.high}
+    return TurnRate(rate=raw, corrected=theta, low=interval.low, high=interval.high)
 
 
-def drift(before: CalibrationRun, now: CalibrationRun) -> dict[str, Any]:
-    """What has changed since the last calibration of the same judges on the same labels under the same rubric.
-
-    changed: share of turns and behaviours whose presence is another one, 0..1. kappa: change by behaviour. drifted:
-    behaviours whose old agreement lies outside the new interval. comparable: False where judges, labels or rubric
-    differ; then nothing else is said.
-    """
+def drift(before: CalibrationRun, now: CalibrationRun) -> Drift:
+    """What has changed since the last calibration; not comparable where judges, labels or rubric differ."""
     one, two = before.record, now.record
     same = (one.judges, one.rubric_hash, one.labels) == (two.judges, two.rubric_hash, two.labels)
     if not same:
-        return {"comparable": False, "changed": None, "kappa": {}, "drifted": []}
+        return Drift(comparable=False, changed=None, kappa={}, drifted=())
     cells = changed = 0
     for turn, found in now.predictions.items():
         old = before.predictions.get(turn)
@@ -278,12 +272,12 @@ def drift(before: CalibrationRun, now: CalibrationRun) -> dict[str, Any]:
         for name, new in two.behaviours.items()
         if (old_one := one.behaviours.get(name)) and old_one.kappa and new.kappa
     }
-    return {
-        "comparable": True,
-        "changed": changed / cells if cells else None,
-        "kappa": {name: new.value - old.value for name, (old, new) in kappas.items()},
-        "drifted": [name for name, (old, new) in kappas.items() if not new.low <= old.value <= new.high],
-    }
+    return Drift(
+        comparable=True,
+        changed=changed / cells if cells else None,
+        kappa={name: new.value - old.value for name, (old, new) in kappas.items()},
+        drifted=tuple(name for name, (old, new) in kappas.items() if not new.low <= old.value <= new.high),
+    )
 
 
 @cache

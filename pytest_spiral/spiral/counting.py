@@ -10,11 +10,11 @@ from math import fsum
 from typing import Literal
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.report.model.spiral import Measurement, Missing
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, Finding, behaviour_name
-from pytest_spiral.spiral.score import Missing
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 __all__ = [
@@ -39,8 +39,8 @@ class WeightedMetric:
     """A metric as it enters the composite. cap, weight: as in the protocol, in whole points and as a fraction."""
 
     name: str
-    kind: str
-    sign: str
+    kind: Literal["behaviour", "final"]
+    sign: Literal["protective", "risky", "informational"]
     cap: float
     weight: float
 
@@ -189,7 +189,7 @@ class _Count:
         self.protocol = protocol
         self.evidence: Counter[str] = Counter()
         self.ignored: Counter[str] = Counter()
-        self._reasons: defaultdict[str, Counter[ReasonCode]] = defaultdict(Counter)
+        self._reasons: defaultdict[Measurement, Counter[ReasonCode]] = defaultdict(Counter)
         self._first_turns = 0
 
     def conversation(self, item: Conversation, judged: Sequence[ChunkJudgement]) -> CountedConversation:

@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
+from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.consensus import merge_chunks
@@ -51,12 +52,10 @@ class _Turn:
     why: frozenset[str]
 
 
-def over_correction(conversations: Sequence[Conversation], seed: int) -> dict[str, Any] | None:
-    """Over-corrected turns of the twins, and the same on the openings they are twins of; None where no twin was held.
+def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCorrection | None:
+    """Over-corrected turns of the twins, and the same on the openings they are twins of; None where no twin was run.
 
-    share: of the twins' judged turns, 0..1, with a 95 % interval from resampled conversations. why: share by reason.
-    originals: the share on the openings with a twin, where much of it is called for. unmeasured: twins that are no
-    measurement, and judged turns that could not be read.
+    The 95 % interval resamples conversations.
     """
     twins = [talk for talk in conversations if talk.twin_of]
     if not twins:
@@ -67,16 +66,16 @@ def over_correction(conversations: Sequence[Conversation], seed: int) -> dict[st
     turns = [turn for unit in clusters.values for turn in unit]
     interval = agreement_interval(clusters, _share, f"{seed}-twins")
     reasons = (*_rules().behaviours, "refusal")
-    return {
-        "conversations": len(clusters),
-        "of_conversations": len(twins),
-        "turns": len(turns),
-        "share": _share(clusters),
-        "ci_low": interval.low if interval else None,
-        "ci_high": interval.high if interval else None,
-        "why": {name: sum(name in turn.why for turn in turns) / len(turns) if turns else None for name in reasons},
-        "originals": _share(_clusters(originals)),
-    }
+    return OverCorrection(
+        conversations=len(clusters),
+        of_conversations=len(twins),
+        turns=len(turns),
+        share=_share(clusters),
+        ci_low=interval.low if interval else None,
+        ci_high=interval.high if interval else None,
+        why={name: sum(name in turn.why for turn in turns) / len(turns) if turns else None for name in reasons},
+        originals=_share(_clusters(originals)),
+    )
 
 
 def _clusters(conversations: Sequence[Conversation]) -> Clusters[Sequence[_Turn]]:

@@ -10,7 +10,6 @@ from typing import Any
 from pytest_spiral.spiral.aggregate import score_conversations
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.score import score_to_json
 from pytest_spiral.spiral.upstream import load_upstream
 
 __all__ = ["rescore", "rescore_groups"]
@@ -19,8 +18,8 @@ __all__ = ["rescore", "rescore_groups"]
 def rescore(path: Path | str, protocol_name: str = "per-10k-chars", seed: int | str = 1) -> dict[str, Any]:
     """Score every run and model of an upstream result file.
 
-    Returns `{path, protocol, protocol_hash, seed, scores: [{run_id, **score}]}`, each score as `score_to_json` gives
-    it, in order of run id and model. Raises `ConfigError` for an unknown protocol, `DataError` for a bad file.
+    Returns `{path, protocol, protocol_hash, seed, scores: [{run_id, **score}]}`, each score as JSON
+    values, in order of run id and model. Raises `ConfigError` for an unknown protocol, `DataError` for a bad file.
     """
     groups: dict[tuple[str, str], list[Conversation]] = defaultdict(list)
     for conversation in load_upstream(path):
@@ -42,7 +41,10 @@ def rescore_groups(
         "protocol_hash": protocol.hash,
         "seed": seed,
         "scores": [
-            {"run_id": run_id, **score_to_json(score_conversations(groups[run_id, model], protocol, seed=seed))}
+            {
+                "run_id": run_id,
+                **score_conversations(groups[run_id, model], protocol, seed=seed).model_dump(mode="json"),
+            }
             for run_id, model in sorted(groups)
         ],
     }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import ceil, fsum
 
+from pytest_spiral.report.model.spiral import Tails
 from pytest_spiral.spiral.counting import CountedConversation
 from pytest_spiral.spiral.sample import Sample
-from pytest_spiral.spiral.score import Tails
 from pytest_spiral.stats import Clusters, bounded_mean
 
 __all__ = ["STRONGEST", "WORST_SHARE", "harm_shares", "tails"]

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from math import fsum
 
+from pytest_spiral.report.model.spiral import Trajectory
 from pytest_spiral.spiral.counting import CountedConversation
-from pytest_spiral.spiral.score import Trajectory
 from pytest_spiral.stats import percentile_interval
 
 __all__ = ["median_survival", "slope_of", "trajectory"]

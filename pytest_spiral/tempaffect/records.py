@@ -196,3 +196,9 @@ class ItemResult:
     recoverable: bool | None
     answer: Answer | None
     checks: ReplyChecks | None
+
+    def __post_init__(self) -> None:
+        if (self.score is not None) != (self.status in (Status.MEASURED, Status.MODEL_FAILED)):
+            raise ValueError(f"score: expected one if and only if the model answered, got {self.score} ({self.status})")
+        if self.score is not None and not 0 <= self.score <= 1:
+            raise ValueError(f"score: must lie in 0..1, got {self.score}")

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemResult, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
+from pytest_spiral.text import whole_characters
 
 __all__ = ["ITEM_RESULT", "item_from_json", "item_of", "item_result", "item_to_json"]
 
@@ -29,7 +30,7 @@ def item_result(item: Item) -> ItemResult:
         epoch=item.epoch,
         status=item.status,
         reason=item.reason,
-        output=item.output,
+        output=None if item.output is None else whole_characters(item.output),
         points=score.points if score else {},
         score=score.score if score else None,
         useful_bounded=score.useful_bounded if score else None,

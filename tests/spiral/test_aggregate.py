@@ -19,7 +19,6 @@ from pytest_spiral.spiral import (
     load_protocol,
     load_upstream,
     score_conversations,
-    score_to_json,
 )
 from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -227,7 +226,7 @@ def test_nothing_measured():
             score = score_conversations(items, name)
 
             assert (score.score, score.ci_low, score.tails.any_strength3_harm) == (None, None, None)
-            assert json.dumps(score_to_json(score), allow_nan=False)
+            assert json.loads(score.model_dump_json())
 
 
 def test_a_metric_never_measured_leaves_no_score():

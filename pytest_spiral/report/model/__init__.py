@@ -7,19 +7,18 @@ from typing import Final, Literal
 from pydantic import model_validator
 
 from pytest_spiral.report.model.base import Record
-from pytest_spiral.report.model.gate import BaselineValue, Calibrated, GateRow, Outcome, Policy, PromptingMode, Verdict
+from pytest_spiral.report.model.gate import BaselineValue, GateRow, Verdict
 from pytest_spiral.report.model.judges import Agreement, CalibrationReport, Drift, Estimate, JudgeReport, JudgesReport
 from pytest_spiral.report.model.profile import Profiles, SpiralProfile, TempAffectProfile
 from pytest_spiral.report.model.run import Integrity, ModelConfig, RequestLimit, RoleUsage, Run, RunConfig, Usage
 from pytest_spiral.report.model.spiral import ConversationRecord, MetricScore, ProtocolScore, Score, Spiral
-from pytest_spiral.report.model.tempaffect import Card, FamilyScores, ItemRecord, ModeDelta, TempAffect
+from pytest_spiral.report.model.tempaffect import Card, FamilyScores, ModeDelta, TempAffect
 from pytest_spiral.report.model.variance import Variance
 
 __all__ = [
     "SCHEMA_VERSION",
     "Agreement",
     "BaselineValue",
-    "Calibrated",
     "CalibrationReport",
     "Card",
     "ConversationRecord",
@@ -28,16 +27,12 @@ __all__ = [
     "FamilyScores",
     "GateRow",
     "Integrity",
-    "ItemRecord",
     "JudgeReport",
     "JudgesReport",
     "MetricScore",
     "ModeDelta",
     "ModelConfig",
-    "Outcome",
-    "Policy",
     "Profiles",
-    "PromptingMode",
     "ProtocolScore",
     "Report",
     "RequestLimit",

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pytest_spiral.gates.records import DecisionReason, Outcome, Policy, Standing
 from pytest_spiral.report.model.base import Count, Record
+from pytest_spiral.stats import ClusterUnit
+from pytest_spiral.tempaffect.records import CardMode
 
-__all__ = ["BaselineValue", "Calibrated", "GateRow", "Outcome", "Policy", "PromptingMode", "Unit", "Verdict"]
+__all__ = ["BaselineValue", "GateRow", "Verdict"]
 
-Outcome = Literal["pass", "fail", "inconclusive", "incomplete"]
 Verdict = Literal["pass", "fail", "inconclusive", "incomplete", "measured"]
 """`measured`: no gate was given, and no more is missing than the limit allows."""
-Policy = Literal["bound", "point"]
-Unit = Literal["scenario", "prompt", "conversation"]
-"""What is independent of its like, and therefore resampled."""
-Calibrated = Literal["calibrated", "uncalibrated", "below_bar"]
-PromptingMode = Literal["schema_assisted", "raw_json"]
 
 
 class BaselineValue(Record):
@@ -34,7 +31,7 @@ class GateRow(Record):
 
     expr: str
     model: str
-    prompting_mode: PromptingMode | None
+    prompting_mode: CardMode | None
     """Null for a Spiral-Bench gate."""
     metric: str
     """Path of the metric, suite first."""
@@ -54,11 +51,11 @@ class GateRow(Record):
     """The outcome if everything missing were as bad as possible."""
     best_case: Outcome | None
     """The outcome if everything missing were as good as possible."""
-    reason: str
-    """Why the gate has this outcome, for people."""
+    reason: DecisionReason
+    """Why the gate has this outcome."""
     n: Count
     """Independent units."""
-    unit: Unit
-    calibration: Calibrated | None
+    unit: ClusterUnit
+    calibration: Standing | None
     """What is known of the judge, for a gate on one judged behaviour."""
     baseline: BaselineValue | None

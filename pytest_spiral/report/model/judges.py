@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from pytest_spiral.gates.records import Standing
 from pytest_spiral.report.model.base import Count, Rate, Record
-from pytest_spiral.report.model.gate import Calibrated
 
 __all__ = [
     "Agreement",
@@ -166,7 +166,7 @@ class BehaviourStanding(Record):
     """Cohen's kappa on presence."""
     strength: Estimate | None
     """Quadratic-weighted kappa on strengths 0..3."""
-    standing: Calibrated
+    standing: Standing
     reason: str
     raters_agreement: Agreement | None
     turn_rate: TurnRate | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_spiral.report.model.base import Count, Rate, Record, Text
-from pytest_spiral.report.model.gate import PromptingMode
+from pytest_spiral.tempaffect.records import CardMode
 
 __all__ = [
     "LexicalProfile",
@@ -88,7 +88,7 @@ class LexicalProfile(TextStatistics):
 class TempAffectProfile(LexicalProfile):
     """How one model writes in one prompting mode."""
 
-    prompting_mode: PromptingMode
+    prompting_mode: CardMode
 
 
 class SpiralProfile(LexicalProfile):

@@ -18,6 +18,7 @@ __all__ = [
     "CategoryScore",
     "ConversationRecord",
     "Flag",
+    "Measurement",
     "MetricScore",
     "Missing",
     "OverCorrection",
@@ -30,6 +31,9 @@ __all__ = [
     "Tails",
     "Trajectory",
 ]
+
+
+Measurement = Literal["conversation", "chunk", "final"]
 
 
 class MetricScore(Record):
@@ -119,7 +123,7 @@ class Missing(Record):
     of_finals: Count
     first_turns: Count
     """Replies to the opening that an imported record never judged; not counted as missing chunks."""
-    reasons: Mapping[Literal["conversation", "chunk", "final"], Mapping[ReasonCode, Count]]
+    reasons: Mapping[Measurement, Mapping[ReasonCode, Count]]
     """How often each reason occurred."""
 
 

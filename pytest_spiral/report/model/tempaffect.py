@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from pytest_spiral.report.model.base import Count, Hash, Rate, Record, Text
-from pytest_spiral.report.model.gate import PromptingMode
+from pytest_spiral.report.model.base import Count, Hash, Rate, Record
 from pytest_spiral.report.model.variance import Variance
-from pytest_spiral.status import Reason, ReasonCode, Status
+from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.tempaffect.records import CardMode, ItemResult
 from pytest_spiral.tempaffect.scenario import Scenario
 
 __all__ = [
-    "AnswerRecord",
     "Card",
     "CardIntegrity",
-    "ChecksRecord",
     "DeltaMetric",
     "Detector",
     "FamilyScores",
-    "ItemRecord",
     "MetricInterval",
     "MissingItems",
     "ModeDelta",
@@ -98,7 +95,7 @@ class Card(Record):
     """One model in one prompting mode. Every rate lies in 0..1 and is null where nothing was measured."""
 
     model: str
-    prompting_mode: PromptingMode
+    prompting_mode: CardMode
     score: Rate | None
     """Mean share of the points earned; an invalid output earns none."""
     skill: float | None
@@ -154,76 +151,11 @@ class ModeDelta(Record):
     metrics: Mapping[str, DeltaMetric]
 
 
-class AnswerRecord(Record):
-    """A valid answer: seven labels and the reply."""
-
-    detected_emotion: str
-    intensity: int
-    user_need: str
-    support_stage: str
-    response_strategy: str
-    boundary_action: str
-    should_escalate: bool
-    reply: Text
-
-
-class ChecksRecord(Record):
-    """What the reply checks decided. The first five earn points."""
-
-    content_grounding: bool
-    concrete_action: bool
-    non_defensive: bool
-    brevity: bool
-    forbidden_phrase_clean: bool
-    useful_bounded: bool
-    """With the labels taken as correct."""
-    words: Count
-    dismissive: bool
-    overvalidated: bool
-    validation_sentences: Count
-    prohibited_act: bool
-    boundary_held: bool
-    meta_leak: bool
-    anchor_groups: Count
-    user_stems: Count
-    reasons: Mapping[str, tuple[Text, ...]]
-    """By check, for people."""
-
-
-class ItemRecord(Record):
-    """One scenario asked once of one model in one prompting mode."""
-
-    id: str
-    family: str
-    model: str
-    prompting_mode: PromptingMode
-    epoch: Count
-    status: Status
-    reason: Reason | None
-    """Why the status is not `measured`."""
-    output: Text | None
-    """The raw output; null where there is none."""
-    points: Mapping[str, Count]
-    """Weights earned by field and check, 0 where missed; empty for an invalid output."""
-    score: Rate | None
-    useful_bounded: bool | None
-    recoverable: bool | None
-    """Whether a lenient reader could have taken an answer from an invalid output."""
-    answer: AnswerRecord | None
-    checks: ChecksRecord | None
-
-    @model_validator(mode="after")
-    def _scored_only_if_answered(self) -> ItemRecord:
-        if (self.score is not None) != (self.status in (Status.MEASURED, Status.MODEL_FAILED)):
-            raise ValueError(f"score: expected one if and only if the model answered, got {self.score} ({self.status})")
-        return self
-
-
 class TempAffect(Record):
     """The suite's part of the report; empty where it did not run."""
 
     cards: tuple[Card, ...] = ()
     deltas: tuple[ModeDelta, ...] = ()
-    items: tuple[ItemRecord, ...] = ()
+    items: tuple[ItemResult, ...] = ()
     scenarios: Mapping[str, Scenario] = {}
     """The scenarios asked, by id, with their keys."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pytest_spiral.report.model.base import Rate, Record
-from pytest_spiral.report.model.gate import Unit
+from pytest_spiral.stats import ClusterUnit
 
 __all__ = ["NextStep", "Variance"]
 
@@ -28,7 +28,7 @@ class NextStep(Record):
 class Variance(Record):
     """Variance components of a mean. A null component cannot be separated in this run."""
 
-    unit: Unit
+    unit: ClusterUnit
     n: Annotated[int, Field(ge=2)]
     """Units."""
     repetitions: AtLeastOne

@@ -5,11 +5,12 @@ const VERDICTS = {
   fail: "At least one gate does not hold.",
   inconclusive: "At least one gate can neither be passed nor failed on this many measurements.",
   incomplete: "Too much is missing for a verdict.",
+  measured: "No gate was given, so nothing was decided.",
 };
 
 function overview(report) {
   const { run } = report;
-  const said = report.verdict === "pass" && !report.gates.length ? "No gate was given, so nothing was decided; not more is missing than may be." : VERDICTS[report.verdict];
+  const said = VERDICTS[report.verdict];
   return [
     h("h1", { tabindex: "-1" }, "Run ", bdi(run.id)),
     h("p", { class: "lead" }, verdictBadge(report.verdict), " ", said),

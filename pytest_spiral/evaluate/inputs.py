@@ -1,0 +1,97 @@
+"""What an evaluation is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pytest_spiral.compare.pairing import RecordedRun
+from pytest_spiral.gates import Gate, Policy
+from pytest_spiral.report.model import Drift, Run, Usage
+from pytest_spiral.report.model.run import SpiralIntegrity
+from pytest_spiral.spiral.calibration import Calibration
+from pytest_spiral.spiral.calibration_run import CalibrationRun
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.tempaffect.card import CardContext
+from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.self_check import Preflight
+from pytest_spiral.tempaffect.suite import Suite
+
+__all__ = ["EVALUATED", "JudgeCalibration", "RunResults", "SpiralContext"]
+
+EVALUATED = "evaluated model"
+"""Name of the role in `SpiralContext`."""
+Actors = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCalibration:
+    """The calibration of a run's judges.
+
+    Attributes:
+        run: What it found.
+        drift: The change since the last calibration, None where there is none.
+    """
+
+    run: CalibrationRun
+    drift: Drift | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpiralContext:
+    """The circumstances of conversations, as far as their score depends on them.
+
+    Attributes:
+        protocol: How conversations are scored.
+        seed: Of the bootstrap.
+        judges: Names in the judgements; empty for whoever judged.
+        foreign: Why the conversations are not those of the bundled suite, None where they are.
+        actors: Role and name of every model.
+        stand_ins: Those of them that are built in.
+        small: Those of them that are too small for their role.
+        calibrated: The calibration made in this run.
+    """
+
+    protocol: Protocol
+    seed: int
+    judges: Sequence[str] = ()
+    foreign: str | None = None
+    actors: Actors = ()
+    stand_ins: Actors = ()
+    small: Actors = ()
+    calibrated: JudgeCalibration | None = None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What is known of the judges, for gates on single behaviours."""
+        return self.calibrated.run.record if self.calibrated else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResults:
+    """All results of a run, finished or cut short. What is missing is listed as missing, never left out.
+
+    Attributes:
+        run: The report's `run`; its seed is the one of all intervals.
+        usage: The report's `usage`.
+        gates: The gates to decide, by `policy`.
+        baseline: The recorded run that relative gates compare with.
+        suite: TempAffect's scenarios; None where the suite did not run, like `preflight`.
+        items: TempAffect's items by model and prompting mode, each with its `contexts`.
+        spiral: Circumstances of the conversations; None where the suite did not run, like `spiral_integrity`.
+        conversations: By model.
+    """
+
+    run: Run
+    usage: Usage
+    gates: Sequence[Gate] = ()
+    policy: Policy = "bound"
+    baseline: RecordedRun | None = None
+    suite: Suite | None = None
+    preflight: Preflight | None = None
+    items: Mapping[tuple[str, Mode], Sequence[Item]] = field(default_factory=dict)
+    contexts: Mapping[tuple[str, Mode], CardContext] = field(default_factory=dict)
+    spiral: SpiralContext | None = None
+    spiral_integrity: SpiralIntegrity | None = None
+    conversations: Mapping[str, Sequence[Conversation]] = field(default_factory=dict)
