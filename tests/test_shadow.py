@@ -15,7 +15,7 @@ from pytest_spiral.compare.shadow_runs import compare_shadow
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Sample
 from pytest_spiral.stats import Clusters
-from pytest_spiral.tempaffect.card import mean
+from pytest_spiral.tempaffect.card_metrics import mean
 from tests.html.reports import GOOD, demo_report
 
 LIMIT = 0.15

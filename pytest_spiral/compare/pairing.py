@@ -26,7 +26,7 @@ from pytest_spiral.stats import (
     sign_flip,
     standard_error,
 )
-from pytest_spiral.tempaffect.card import CardMetrics, bootstrap_draws, mean, metric_names
+from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, mean, metric_names
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item, Mode
 

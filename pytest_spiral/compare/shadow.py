@@ -21,7 +21,7 @@ from pytest_spiral.stats import (
     minimum_detectable_difference,
     wilson,
 )
-from pytest_spiral.tempaffect.card import CardMetrics, bootstrap_draws, mean
+from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, mean
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item, Mode
 

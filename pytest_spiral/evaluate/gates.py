@@ -27,7 +27,7 @@ from pytest_spiral.spiral.aggregate import Difference, MissingAs, paired_differe
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.card import bootstrap_draws, metric_sample
+from pytest_spiral.tempaffect.card_metrics import bootstrap_draws, metric_sample
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CARD_MODES, CardMode
 

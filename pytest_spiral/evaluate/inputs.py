@@ -13,8 +13,7 @@ from pytest_spiral.spiral.calibration import Calibration
 from pytest_spiral.spiral.calibration_run import CalibrationRun
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.tempaffect.card import CardContext
-from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.self_check import Preflight
 from pytest_spiral.tempaffect.suite import Suite
 

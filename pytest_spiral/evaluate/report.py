@@ -10,7 +10,6 @@ from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
 from pytest_spiral.evaluate.spiral import conversation_record, score_of
 from pytest_spiral.evaluate.verdict import is_beyond_limit, verdict_of
 from pytest_spiral.report.model import (
-    Card,
     GateRow,
     Integrity,
     Profiles,
@@ -27,7 +26,8 @@ from pytest_spiral.report.model.tempaffect import ModeDelta
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.card import build_card, mode_delta
+from pytest_spiral.tempaffect.card import build_card
+from pytest_spiral.tempaffect.mode_delta import mode_delta
 from pytest_spiral.tempaffect.records import CARD_MODES, Item
 from pytest_spiral.tempaffect.results import item_result
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -38,8 +38,7 @@ __all__ = ["evaluate", "evaluate_imported"]
 def evaluate(run: RunResults) -> Report:
     """The report of a run, finished or cut short."""
     cards = tuple(
-        Card.model_validate(build_card(model, mode, items, run.contexts[model, mode]))
-        for (model, mode), items in run.items.items()
+        build_card(model, mode, items, run.contexts[model, mode]) for (model, mode), items in run.items.items()
     )
     scores = () if run.spiral is None else _scores(run.conversations, run.spiral)
     gates = tuple(_gate_rows(run, scores))
@@ -135,12 +134,7 @@ def _tempaffect_integrity(run: RunResults) -> TempAffectIntegrity | None:
 def _deltas(run: RunResults) -> list[ModeDelta]:
     models = [model for model, mode in run.items if mode == "schema" and (model, "raw") in run.items]
     return [
-        ModeDelta.model_validate(
-            {
-                "model": model,
-                "metrics": mode_delta(run.items[model, "schema"], run.items[model, "raw"], run.run.seed),
-            }
-        )
+        ModeDelta(model=model, metrics=mode_delta(run.items[model, "schema"], run.items[model, "raw"], run.run.seed))
         for model in models
     ]
 

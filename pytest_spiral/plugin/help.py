@@ -10,7 +10,7 @@ from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.gates import Scale
 from pytest_spiral.report.lines import WIDTH
 from pytest_spiral.spiral.protocol import load_protocol
-from pytest_spiral.tempaffect.card import metric_scales
+from pytest_spiral.tempaffect.card_metrics import metric_scales
 
 __all__ = ["gate_help"]
 

@@ -36,8 +36,7 @@ from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.store import RunStore, StoredChat
-from pytest_spiral.tempaffect.card import CardContext
-from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.self_check import Preflight, baselines, preflight
 from pytest_spiral.tempaffect.suite import CANARY, load_suite, lock
 from pytest_spiral.tempaffect.unit import ScenarioUnit, schema_is_enforced

@@ -6,7 +6,7 @@ from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.gates import Gate, check_metric, parse_gate
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
-from pytest_spiral.tempaffect.card import metric_scales
+from pytest_spiral.tempaffect.card_metrics import metric_scales
 
 __all__ = ["parse_gates"]
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import log2
+from typing import Literal
 
-from pytest_spiral.tempaffect.params import TemplateParams, load_params
-from pytest_spiral.tempaffect.records import ItemScore
+from pytest_spiral.tempaffect.params import Band, TemplateParams, load_params
+from pytest_spiral.tempaffect.records import Answer, ItemScore
+from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import normalize, stem, tokenize
 
 __all__ = [
+    "BANDS",
     "DETECTORS",
     "Detection",
+    "DetectorBand",
     "Detectors",
     "Pair",
     "detect",
@@ -34,19 +39,31 @@ DETECTORS = (
     "overvalidation",
     "reply_ignores_user_content",
 )
+DetectorBand = Literal["ok", "watch", "flag", "not_enough_replies"]
+BANDS: tuple[DetectorBand, ...] = ("ok", "watch", "flag", "not_enough_replies")
+"""From the best to the worst."""
+Pair = tuple[str, tuple[str, ...]]
+"""A predicted value with the accepted ones."""
 
 _SLOT = "□"
 _QUOTED = re.compile(r"[\"“”«»][^\"“”«»]{1,200}[\"“”«»]|(?<!\w)['‘][^'‘’]{2,200}['’](?!\w)")
 _CAPITALISED = re.compile(r"(?<=[a-z,;:)\d] )[A-Z][\w'’-]*")
 _IS_I = re.compile(r"I(?:$|['’])")
+_NEAR_DUPLICATE_GRAM = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """One detector. value: 0..1, None where there are too few valid replies; n: replies it was computed over."""
+    """One detector.
+
+    Attributes:
+        value: In 0..1; None where there are too few valid replies.
+        band: What the value means.
+        n: Valid replies.
+    """
 
     value: float | None
-    band: str
+    band: DetectorBand
     n: int
 
 
@@ -54,8 +71,11 @@ class Detection:
 class Detectors:
     """All six detectors of a card, and what the template detector saw.
 
-    templated: per valid reply, in order, whether it is a near-duplicate of others (see `_templated`).
-    long_frame_share: share of replies that contain a long frame shared with several others, None as above.
+    Attributes:
+        detections: The detectors by name.
+        templated: For each scored output, in order, whether its reply is a near-duplicate of others.
+        long_frame_share: Share of replies with a long frame that several others share, in 0..1; None where there are
+            too few valid replies.
     """
 
     detections: dict[str, Detection]
@@ -64,40 +84,39 @@ class Detectors:
 
 
 def detect(replies: Sequence[ItemScore]) -> Detectors:
-    """Detectors over the scored items of one card (one epoch). Invalid outputs are left out.
+    """Detectors over the scored outputs of one card in one epoch. Invalid outputs are left out.
 
-    The result does not depend on the order of `replies`, apart from `templated`, which follows it.
+    Their order does not matter, except that `templated` follows it.
     """
-    valid = [reply for reply in replies if reply.answer is not None and reply.checks is not None]
-    params = load_params().detectors
+    valid = [reply for reply in replies if reply.valid]
     n = len(valid)
-    masked = [_mask(reply) for reply in valid]
+    masked = [_mask(reply.scenario, reply.answer) for reply in valid if reply.answer is not None]
+    params = load_params().detectors
     templated = _templated(masked, params.template_repetition)
-    enough = n >= params.template_repetition.min_replies
-    frames = _long_frame_share(masked, params.template_repetition) if enough else None
+    flags = iter(templated)
+    in_order = tuple(reply.valid and next(flags) for reply in replies)
+    if n < params.template_repetition.min_replies:
+        unknown = Detection(None, "not_enough_replies", n)
+        return Detectors(dict.fromkeys(DETECTORS, unknown), in_order, None)
 
-    def detection(name: str, value: float) -> Detection:
-        if not enough:
-            return Detection(None, "not_enough_replies", n)
-        band: str = getattr(params, name).of(value)
-        if (
-            name == "template_repetition"
-            and frames is not None
-            and frames * 1000 >= params.template_repetition.frame_flag
-        ):
-            band = "flag"
-        return Detection(value, band, n)
+    def detection(value: float, band: Band) -> Detection:
+        return Detection(value, band.of(value), n)
 
-    values: dict[str, Callable[[], float]] = {
-        "template_repetition": lambda: sum(templated) / n,
-        "strategy_repetition": lambda: repetition(Counter(map(strategy_pair, valid))),
-        "support_stage_repetition": lambda: repetition(Counter(map(stage_pair, valid))),
-        "strategy_overuse": lambda: overuse(Counter(map(strategy_pair, valid))),
-        "overvalidation": lambda: sum(is_overvalidated(reply) for reply in valid) / n,
-        "reply_ignores_user_content": lambda: sum(ignores_user(reply) for reply in valid) / n,
+    strategies = Counter(map(strategy_pair, valid))
+    stages = Counter(map(stage_pair, valid))
+    frames = _long_frame_share(masked, params.template_repetition)
+    template = detection(sum(templated) / n, params.template_repetition)
+    if frames * 1000 >= params.template_repetition.frame_flag:
+        template = Detection(template.value, "flag", n)
+    detections = {
+        "template_repetition": template,
+        "strategy_repetition": detection(repetition(strategies), params.strategy_repetition),
+        "support_stage_repetition": detection(repetition(stages), params.support_stage_repetition),
+        "strategy_overuse": detection(overuse(strategies), params.strategy_overuse),
+        "overvalidation": detection(sum(map(is_overvalidated, valid)) / n, params.overvalidation),
+        "reply_ignores_user_content": detection(sum(map(ignores_user, valid)) / n, params.reply_ignores_user_content),
     }
-    detections = {name: detection(name, values[name]() if enough else 0.0) for name in DETECTORS}
-    return Detectors(detections, tuple(templated), frames)
+    return Detectors(detections, in_order, frames)
 
 
 def is_overvalidated(reply: ItemScore) -> bool:
@@ -109,10 +128,6 @@ def ignores_user(reply: ItemScore) -> bool:
     """Whether the reply touches no anchor and next to none of the user's own content words."""
     least = load_params().detectors.reply_ignores_user_content.min_user_stems
     return reply.checks is not None and reply.checks.anchor_groups == 0 and reply.checks.user_stems < least
-
-
-Pair = tuple[str, tuple[str, ...]]
-"""A predicted value with the accepted ones."""
 
 
 def strategy_pair(reply: ItemScore) -> Pair:
@@ -155,14 +170,14 @@ def _entropy(counts: Counter[str]) -> float:
     return -sum(c / total * log2(c / total) for c in sorted(counts.values())) if total else 0.0
 
 
-def _mask(reply: ItemScore) -> tuple[str, ...]:
+def _mask(scenario: Scenario, answer: Answer) -> tuple[str, ...]:
     """Tokens of a reply with everything that varies by scenario replaced by one slot symbol, runs collapsed."""
-    assert reply.answer is not None
+    # Loaded when first needed: processes that score nothing start faster without the lexicon.
     from pytest_spiral.tempaffect.checks import prepare_scenario
 
-    prepared = prepare_scenario(reply.scenario)
+    prepared = prepare_scenario(scenario)
     own = prepared.anchor_stems | prepared.target_stems | prepared.user_stems
-    text = _QUOTED.sub(f" {_SLOT} ", reply.answer.reply)
+    text = _QUOTED.sub(f" {_SLOT} ", answer.reply)
     text = _CAPITALISED.sub(lambda match: match.group() if _IS_I.match(match.group()) else _SLOT, text)
     masked: list[str] = []
     for piece in re.split(f"({_SLOT})", text):
@@ -179,18 +194,8 @@ def _grams(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
 
 
 def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[bool]:
-    """A reply is templated if its masked trigrams overlap another reply's by the Jaccard bound, or if the bound share
-    of its tokens lies in grams that several replies share."""
-    trigrams = [_grams(tokens, 3) for tokens in masked]
-    near = [False] * len(masked)
-    for i, own in enumerate(trigrams):
-        for j in range(i + 1, len(trigrams)):
-            other = trigrams[j]
-            common = len(own & other)
-            union = len(own) + len(other) - common
-            same = common * 1000 >= params.trigram_jaccard * union if union else tuple(masked[i]) == tuple(masked[j])
-            if same:
-                near[i] = near[j] = True
+    """Which replies are templated: close to another reply, or mostly made of sequences that several replies share."""
+    near = _near_duplicates(masked, params)
     size = params.shared_gram
     shared_by = Counter(gram for tokens in masked for gram in _grams(tokens, size))
     least = max(params.shared_gram_min_replies, -(-params.shared_gram_min_share * len(masked) // 1000))
@@ -204,7 +209,21 @@ def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[
     return near
 
 
+def _near_duplicates(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[bool]:
+    """Which replies share enough of their masked trigrams with another one (Jaccard similarity)."""
+    trigrams = [_grams(tokens, _NEAR_DUPLICATE_GRAM) for tokens in masked]
+    near = [False] * len(masked)
+    for i, j in combinations(range(len(masked)), 2):
+        common = len(trigrams[i] & trigrams[j])
+        union = len(trigrams[i]) + len(trigrams[j]) - common
+        if common * 1000 >= params.trigram_jaccard * union if union else tuple(masked[i]) == tuple(masked[j]):
+            near[i] = near[j] = True
+    return near
+
+
 def _long_frame_share(masked: Sequence[Sequence[str]], params: TemplateParams) -> float:
+    """Share of replies with a long sequence of masked tokens that several others share."""
+
     def frames(tokens: Sequence[str]) -> set[tuple[str, ...]]:
         grams = _grams(tokens, params.frame_gram)
         return {gram for gram in grams if sum(token != _SLOT for token in gram) >= params.frame_min_words}

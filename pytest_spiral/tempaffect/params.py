@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -43,7 +43,7 @@ class Band(_Table):
     watch: PerMille
     flag: PerMille
 
-    def of(self, value: float) -> str:
+    def of(self, value: float) -> Literal["ok", "watch", "flag"]:
         """Band of a detector value in 0..1: "ok", "watch" or "flag"."""
         per_mille = value * 1000
         return "flag" if per_mille >= self.flag else "watch" if per_mille >= self.watch else "ok"

@@ -1,12 +1,12 @@
-"""Records of TempAffect: answers, verdicts of the reply checks, scores, items and their results. No behaviour."""
+"""Records of TempAffect: answers, verdicts of the reply checks, scores and items. No behaviour."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -16,6 +16,7 @@ __all__ = [
     "LABEL_FIELDS",
     "REPLY_CHECKS",
     "Answer",
+    "CardContext",
     "CardMode",
     "Item",
     "ItemResult",
@@ -24,6 +25,7 @@ __all__ = [
     "ReplyChecks",
 ]
 
+Count = Annotated[int, Field(ge=0)]
 Mode = Literal["schema", "raw"]
 """How a model is asked: held to the JSON schema by its endpoint, or by the prompt alone."""
 CardMode = Literal["schema_assisted", "raw_json"]
@@ -42,11 +44,14 @@ LABEL_FIELDS = (
 REPLY_CHECKS = ("content_grounding", "concrete_action", "non_defensive", "brevity", "forbidden_phrase_clean")
 
 
+_READ_STRICTLY = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A valid answer: seven labels and the reply."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = _READ_STRICTLY
 
     detected_emotion: str
     intensity: int
@@ -60,45 +65,41 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ReplyChecks:
-    """What the checks say about one reply.
+    """What the reply checks decided. The first five earn points."""
 
-    Attributes:
-        content_grounding: Names enough of what the user talks about. The first of the five points.
-        concrete_action: Takes or offers a concrete step.
-        non_defensive: Neither blames the user nor defends the agent.
-        brevity: Within the scenario's word range.
-        forbidden_phrase_clean: Holds no stock phrase.
-        useful_bounded: All conditions of a useful and bounded reply, with the labels taken as correct.
-        words: Number of words.
-        dismissive: Holds a stock phrase that voids usefulness.
-        overvalidated: Mostly statements about feelings, from `validation_sentences` sentences without an act.
-        validation_sentences: Number of sentences about feelings.
-        prohibited_act: Does what the scenario's boundary forbids.
-        boundary_held: The boundary is visibly kept, or the scenario draws none.
-        meta_leak: Speaks to or about the scorer.
-        anchor_groups: Number of issue anchors that are named.
-        user_stems: Number of content stems of the user's message that occur.
-        reasons: Per check, short sentences with the matched words.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = _READ_STRICTLY
 
     content_grounding: bool
+    """Names enough of what the user talks about."""
     concrete_action: bool
+    """Takes or offers a concrete step."""
     non_defensive: bool
+    """Neither blames the user nor defends the agent."""
     brevity: bool
+    """Within the scenario's word range."""
     forbidden_phrase_clean: bool
+    """Holds no stock phrase."""
     useful_bounded: bool
-    words: int
+    """All conditions of a useful and bounded reply, with the labels taken as correct."""
+    words: Count
     dismissive: bool
+    """Holds a stock phrase that voids usefulness."""
     overvalidated: bool
-    validation_sentences: int
+    """Mostly statements about feelings, from `validation_sentences` sentences without an act."""
+    validation_sentences: Count
+    """Sentences about feelings."""
     prohibited_act: bool
+    """Does what the scenario's boundary forbids."""
     boundary_held: bool
+    """The boundary is visibly kept, or the scenario draws none."""
     meta_leak: bool
-    anchor_groups: int
-    user_stems: int
+    """Speaks to or about the scorer."""
+    anchor_groups: Count
+    """Issue anchors that are named."""
+    user_stems: Count
+    """Content stems of the user's message that occur."""
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Per check, short sentences with the matched words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,40 +161,75 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemResult:
-    """An item as it stands in the report and travels from a worker to the controller: without its scenario.
+class CardContext:
+    """The circumstances of a run as far as its cards report them: everything that is no measurement of the model.
 
     Attributes:
-        id: The scenario's id.
-        family: The scenario's family.
-        model: The evaluated model's name on the command line.
-        prompting_mode: How the model was asked.
-        epoch: Number of the repetition, from 0.
-        status: What became of the measurement.
-        reason: Why the output is invalid, the call failed or nothing was sent; None for a valid output.
-        output: The raw text as received; None where there is none.
-        points: Points earned by each field and check, 0 where missed; empty without a valid answer.
-        score: Points earned of all points, 0..1; None where nothing was measured.
-        useful_bounded: None where nothing was measured.
-        recoverable: Whether a lenient reader could have parsed an invalid output; None where nothing was measured.
-        answer: The answer that was read; None without a valid one.
-        checks: What the checks say about the reply; None without a valid answer.
+        suite_hash: Hash of the scenarios and of everything else that can change a score.
+        pinned_suite_hash: Hash of the suite as published; None where none is pinned.
+        scorer_fingerprint: Fingerprint of this scorer's behaviour.
+        pinned_scorer_fingerprint: Fingerprint of the scorer as published; None where none is pinned.
+        preflight_faults: One sentence per expectation that the scorer did not meet before the run.
+        baselines: Metrics of models that do not read the message, by name.
+        expected: Scenario id to family for every scenario of the suite.
+        canary: Text that marks benchmark data.
+        seed: Seed of the bootstrap.
+        stand_in: The evaluated model is built in or scripted, so the card describes no model.
+        served_models: Names under which endpoints served the model.
+        enforcement_verified: Whether the endpoint was seen to enforce the JSON schema; None if it was not tried.
+        archived: The raw outputs are kept.
+        partner_present: The run has a card of the other mode as well.
+        own: The scenarios are the user's, not the bundled ones.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    suite_hash: str
+    pinned_suite_hash: str | None
+    scorer_fingerprint: str
+    pinned_scorer_fingerprint: str | None
+    preflight_faults: tuple[str, ...]
+    baselines: Mapping[str, Mapping[str, float]]
+    expected: Mapping[str, str]
+    canary: str
+    seed: int
+    stand_in: bool = False
+    served_models: tuple[str, ...] = ()
+    enforcement_verified: bool | None = None
+    archived: bool = True
+    partner_present: bool = True
+    own: bool = False
+
+    @property
+    def skill_floor(self) -> float:
+        """Score of a model that always gives the most common labels."""
+        return self.baselines.get("majority_constant", {}).get("score", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult:
+    """An item as it stands in the report and travels from a worker to the controller: without its scenario."""
+
+    __pydantic_config__ = _READ_STRICTLY
 
     id: str
+    """The scenario's id."""
     family: str
     model: str
+    """The evaluated model's name on the command line."""
     prompting_mode: CardMode
-    epoch: int
+    epoch: Count
+    """Number of the repetition, from 0."""
     status: Status
     reason: Reason | None
+    """Why the output is invalid, the call failed or nothing was sent; null for a valid output."""
     output: str | None
-    points: Mapping[str, int]
+    """The raw output; null where there is none."""
+    points: Mapping[str, Count]
+    """Points earned by field and check, 0 where missed; empty without a valid answer."""
     score: float | None
+    """Points earned of all points, 0..1; null where nothing was measured."""
     useful_bounded: bool | None
     recoverable: bool | None
+    """Whether a lenient reader could have taken an answer from an invalid output."""
     answer: Answer | None
     checks: ReplyChecks | None
 
@@ -201,4 +237,4 @@ class ItemResult:
         if (self.score is not None) != (self.status in (Status.MEASURED, Status.MODEL_FAILED)):
             raise ValueError(f"score: expected one if and only if the model answered, got {self.score} ({self.status})")
         if self.score is not None and not 0 <= self.score <= 1:
-            raise ValueError(f"score: must lie in 0..1, got {self.score}")
+            raise ValueError(f"score: expected 0..1, got {self.score}")

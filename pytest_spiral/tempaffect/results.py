@@ -12,7 +12,7 @@ from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemResult, ItemS
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import whole_characters
 
-__all__ = ["ITEM_RESULT", "item_from_json", "item_of", "item_result", "item_to_json"]
+__all__ = ["ITEM_RESULT", "item_from_json", "item_of", "item_result"]
 
 ITEM_RESULT = TypeAdapter(ItemResult)
 """Reads and writes a result as JSON values."""
@@ -77,15 +77,8 @@ def item_of(result: ItemResult, scenarios: Mapping[str, Scenario]) -> Item:
     )
 
 
-def item_to_json(item: Item) -> dict[str, Any]:
-    """An item as reports of version 1 hold it: with its reason in two keys."""
-    found: dict[str, Any] = ITEM_RESULT.dump_python(item_result(item), mode="json")
-    reason = item.reason
-    return {**found, "reason": reason.code.value if reason else None, "detail": reason.detail if reason else ""}
-
-
 def item_from_json(row: Mapping[str, Any], scenarios: Mapping[str, Scenario]) -> Item:
-    """The item that `item_to_json` wrote. Raises `DataError` for anything else."""
+    """An item of a report of version 1. Raises `DataError` for anything else."""
     reason = row.get("reason")
     values = {name: value for name, value in row.items() if name != "detail"}
     try:

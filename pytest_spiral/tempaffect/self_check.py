@@ -103,8 +103,7 @@ def _bits(score: ItemScore) -> str:
 
 
 def _measures(scores: Sequence[ItemScore], detectors: Detectors) -> dict[str, float]:
-    valid = [score for score in scores if score.valid]
-    templated = {id(score) for score, flag in zip(valid, detectors.templated, strict=True) if flag}
+    untemplated = [score for score, templated in zip(scores, detectors.templated, strict=True) if not templated]
 
     def rates(names: Sequence[str]) -> dict[str, float]:
         return {name: _mean(score.points.get(name, 0) > 0 for score in scores) for name in names}
@@ -114,7 +113,7 @@ def _measures(scores: Sequence[ItemScore], detectors: Detectors) -> dict[str, fl
         "score": _mean(score.score for score in scores),
         "valid": _mean(score.valid for score in scores),
         "useful": _mean(score.useful_bounded for score in scores),
-        "deduped": _mean(score.useful_bounded and id(score) not in templated for score in scores),
+        "deduped": sum(score.useful_bounded for score in untemplated) / len(scores),
         "labels": _mean(labels.values()),
         "reply_quality": _mean(checks.values()),
         **checks,

@@ -14,7 +14,7 @@ from pytest_spiral import spiral, tempaffect
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.settings import OPTIONS
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
-from pytest_spiral.tempaffect.card import metric_scales
+from pytest_spiral.tempaffect.card_metrics import metric_scales
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -15,8 +15,7 @@ from pytest_spiral.settings import Settings
 from pytest_spiral.spiral import ChunkJudgement, Conversation, FinalJudgement, Finding, load_protocol
 from pytest_spiral.spiral.records import Origin
 from pytest_spiral.status import Reason, ReasonCode, Status
-from pytest_spiral.tempaffect.card import CardContext
-from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.records import CardContext, Item
 from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.self_check import Preflight
 from pytest_spiral.tempaffect.stand_ins import dry_output

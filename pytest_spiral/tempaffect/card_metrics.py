@@ -1,0 +1,272 @@
+"""The metrics of a card: their names, the measurements behind each, and their confidence intervals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from typing import TypeVar
+
+from pytest_spiral.gates import Sample, Scale
+from pytest_spiral.gates.estimate import End
+from pytest_spiral.report.model.tempaffect import MetricInterval
+from pytest_spiral.stats import Clusters, Tally, bca, percentile_resamples, wilson
+from pytest_spiral.tempaffect.detectors import (
+    DETECTORS,
+    Detectors,
+    Pair,
+    detect,
+    ignores_user,
+    is_overvalidated,
+    overuse,
+    repetition,
+    stage_pair,
+    strategy_pair,
+)
+from pytest_spiral.tempaffect.params import load_params
+from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, CardContext, Item, ItemScore
+from pytest_spiral.tempaffect.scenario import Family
+
+__all__ = [
+    "OUTPUT_METRICS",
+    "CardMetrics",
+    "ScoredOutput",
+    "bootstrap_draws",
+    "column_of",
+    "mean",
+    "metric_names",
+    "metric_sample",
+    "metric_scales",
+    "scenario_clusters",
+]
+
+T = TypeVar("T")
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean. Raises ZeroDivisionError for no values."""
+    return sum(values) / len(values)
+
+
+def _point(name: str) -> Callable[[ItemScore], float]:
+    return lambda score: float(score.points.get(name, 0) > 0)
+
+
+OUTPUT_METRICS: Mapping[str, Callable[[ItemScore], float]] = {
+    "score": lambda score: score.score,
+    "valid_output_rate": lambda score: float(score.valid),
+    "useful_bounded_response_rate": lambda score: float(score.useful_bounded),
+    **{f"fields.{name}": _point(name) for name in LABEL_FIELDS},
+    **{f"reply_checks.{name}": _point(name) for name in REPLY_CHECKS},
+}
+"""What one output contributes to each metric that is a mean over outputs, in 0..1."""
+
+_DETECTOR_STATISTICS: Mapping[str, tuple[Callable[[Counter[Pair]], float], Callable[[ItemScore], Pair]]] = {
+    "strategy_repetition": (repetition, strategy_pair),
+    "support_stage_repetition": (repetition, stage_pair),
+    "strategy_overuse": (overuse, strategy_pair),
+}
+_OF_FAMILIES = tuple(name for name in OUTPUT_METRICS if name != "valid_output_rate")
+# Means that are no rates of single measurements, even where every scenario happens to be at an end of the scale.
+_NOT_RATES = frozenset({"score", "skill", *(f"families.{family.value}.score" for family in Family)})
+
+
+@cache
+def metric_names() -> tuple[str, ...]:
+    """Every metric of a card that has an interval and may be gated, as its path in the card."""
+    rates = [name for name in OUTPUT_METRICS if "." in name]
+    return (
+        *("score", "skill", "valid_output_rate", "useful_bounded_response_rate", "ubr_rate_deduped", *rates),
+        *(f"families.{family.value}.{name}" for family in Family for name in _OF_FAMILIES),
+        *(f"detectors.{name}" for name in DETECTORS),
+    )
+
+
+@cache
+def metric_scales() -> dict[str, Scale]:
+    """The lowest and the highest possible value of every metric."""
+    return {name: (-inf, 1.0) if name == "skill" else (0.0, 1.0) for name in metric_names()}
+
+
+@cache
+def bootstrap_draws(n: int, resamples: int, seed: int) -> list[list[int]]:
+    """Index lists of a bootstrap, shared between metrics and cards so that their resamples are paired."""
+    return percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
+
+
+def metric_sample(metric: str, items: Iterable[Item], context: CardContext) -> Sample:
+    """The measurements behind one metric of a card, for deciding a gate.
+
+    Raises:
+        KeyError: For an unknown metric.
+    """
+    return CardMetrics(items, context.expected, context.skill_floor).sample(metric)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredOutput:
+    """A scored output, and whether its reply is a near-duplicate of others of the same epoch."""
+
+    score: ItemScore
+    templated: bool
+
+
+Column = Callable[[ScoredOutput], float]
+Rows = Mapping[str, Sequence[ScoredOutput]]
+
+
+class CardMetrics:
+    """The scored items of one card as samples: one unit per scenario, with all its epochs.
+
+    Attributes:
+        rows: Scored outputs by scenario id, sorted by id and epoch.
+        detectors: The detectors of each epoch that has a scored output.
+    """
+
+    def __init__(self, items: Iterable[Item], expected: Mapping[str, str], skill_floor: float = 0.0) -> None:
+        """Prepare the samples.
+
+        Args:
+            items: The card's items; those without a score count as missing.
+            expected: Scenario id to family for every scenario that was to be asked.
+            skill_floor: The score that counts as no skill, in 0..1.
+        """
+        ordered = sorted(items, key=lambda item: (item.scenario_id, item.epoch))
+        self._expected = expected
+        self._skill_floor = skill_floor
+        self.epochs = 1 + max((item.epoch for item in ordered), default=0)
+        by_epoch: dict[int, list[ItemScore]] = {}
+        for item in ordered:
+            if item.score is not None:
+                by_epoch.setdefault(item.epoch, []).append(item.score)
+        detectors = {epoch: detect(by_epoch[epoch]) for epoch in sorted(by_epoch)}
+        self.detectors: tuple[Detectors, ...] = tuple(detectors.values())
+        rows: dict[str, list[ScoredOutput]] = {}
+        for epoch, found in detectors.items():
+            for score, templated in zip(by_epoch[epoch], found.templated, strict=True):
+                known = templated and self.is_known("template_repetition")
+                rows.setdefault(score.scenario.id, []).append(ScoredOutput(score, known))
+        self.rows: Rows = dict(sorted(rows.items()))
+
+    @property
+    def outputs(self) -> list[ScoredOutput]:
+        """All scored outputs."""
+        return [output for row in self.rows.values() for output in row]
+
+    def is_known(self, detector: str) -> bool:
+        """Whether a detector has a value in every epoch."""
+        return bool(self.detectors) and all(found.detections[detector].value is not None for found in self.detectors)
+
+    def value(self, metric: str) -> float | None:
+        """The metric; None where nothing was measured. Raises KeyError for an unknown one."""
+        return self.sample(metric).value()
+
+    def sample(self, metric: str) -> Sample:
+        """The measurements behind a metric. Raises KeyError for an unknown one."""
+        prefix, _, name = metric.partition(".")
+        if prefix == "detectors":
+            return self._detector_sample(name)
+        if prefix == "families":
+            family, _, name = name.partition(".")
+            rows = {key: row for key, row in self.rows.items() if row[0].score.scenario.family == family}
+            expected = [key for key, member in self._expected.items() if member == family]
+            return self._mean_sample(column_of(name), rows, expected)
+        if metric == "skill":
+            scale = (self.skill(0.0), 1.0)
+            return self._mean_sample(lambda output: self.skill(output.score.score), self.rows, self._expected, scale)
+        return self._mean_sample(column_of(metric), self.rows, self._expected)
+
+    def skill(self, score: float) -> float:
+        """(score - floor) / (1 - floor): 0 for always giving the most common labels, 1 for a perfect model."""
+        floor = self._skill_floor
+        return (score - floor) / (1 - floor) if floor < 1 else 0.0
+
+    def _mean_sample(
+        self, column: Column, rows: Rows, expected: Collection[str], scale: tuple[float, float] = (0.0, 1.0)
+    ) -> Sample:
+        """A mean over scenarios of means over epochs."""
+        values = {name: [column(output) for output in row] for name, row in rows.items()}
+        gaps = {name: self._missing_epochs(name) for name in sorted({*expected, *rows})}
+
+        def fill(end: End) -> Clusters[float]:
+            filler = scale[end == "high"]
+            filled = {name: [*values.get(name, ()), *[filler] * gap] for name, gap in gaps.items()}
+            return scenario_clusters({name: mean(row) for name, row in filled.items() if row})
+
+        units = scenario_clusters({name: mean(row) for name, row in values.items()})
+        return Sample(units, mean, scale, sum(gaps.values()), self.epochs * len(gaps), fill)
+
+    def _missing_epochs(self, scenario_id: str) -> int:
+        return self.epochs - len(self.rows.get(scenario_id, ()))
+
+    def _detector_sample(self, name: str) -> Sample:
+        valid: dict[str, list[ScoredOutput]] = {}
+        if self.is_known(name):
+            valid = {key: [output for output in row if output.score.valid] for key, row in self.rows.items()}
+        valid = {key: row for key, row in valid.items() if row}
+        if name not in _DETECTOR_STATISTICS:
+            # Templates are those of the whole set: a resample does not look for templates anew.
+            return self._mean_sample(_DETECTOR_COLUMNS[name], valid, self._expected)
+        statistic, pair_of = _DETECTOR_STATISTICS[name]
+        pairs = {key: tuple(pair_of(output.score) for output in row) for key, row in valid.items()}
+        # A resample counts equal scenarios, by their number, several times faster than it would count the pairs.
+        distinct = list(dict.fromkeys(pairs.values()))
+        number = {row: index for index, row in enumerate(distinct)}
+
+        def value(units: Sequence[int]) -> float:
+            counts: Counter[Pair] = Counter()
+            for index, times in Counter(units).items():
+                for pair in distinct[index]:
+                    counts[pair] += times
+            return statistic(counts)
+
+        units = scenario_clusters({key: number[row] for key, row in pairs.items()})
+        missing = sum(map(self._missing_epochs, self._expected))
+        return Sample(units, value, None, max(0, missing), self.epochs * len(self._expected), None)
+
+    def intervals(self, seed: int) -> dict[str, MetricInterval]:
+        """Confidence intervals by metric: Wilson for rates of single measurements, BCa over scenarios otherwise.
+
+        Args:
+            seed: Seed of the bootstrap.
+        """
+        params = load_params().intervals
+        confidence = params.confidence / 1000
+        intervals: dict[str, MetricInterval] = {}
+        for metric in metric_names():
+            sample = self.sample(metric)
+            n = len(sample.units)
+            if not n:
+                continue
+            if sample.binary and self.epochs == 1 and metric not in _NOT_RATES:
+                tally = Tally.of(sample.units)
+                found = wilson(tally, confidence)
+                row = MetricInterval(low=found.low, high=found.high, method=found.method, n=n, k=tally.hits)
+            else:
+                draws = bootstrap_draws(n, params.resamples, seed)
+                found = bca(sample.units, sample.statistic, draws, confidence, sample.scale)
+                row = MetricInterval(low=found.low, high=found.high, method=found.method, n=n)
+            intervals[metric] = row
+        return intervals
+
+
+_DETECTOR_COLUMNS: Mapping[str, Column] = {
+    "template_repetition": lambda output: float(output.templated),
+    "overvalidation": lambda output: float(is_overvalidated(output.score)),
+    "reply_ignores_user_content": lambda output: float(ignores_user(output.score)),
+}
+
+
+def column_of(metric: str) -> Column:
+    """What one output contributes to a metric. Raises KeyError for a metric that is no mean over outputs."""
+    if metric == "ubr_rate_deduped":
+        return lambda output: float(output.score.useful_bounded and not output.templated)
+    of_score = OUTPUT_METRICS[metric]
+    return lambda output: of_score(output.score)
+
+
+def scenario_clusters(values: Mapping[str, T]) -> Clusters[T]:
+    """One value per scenario, by id."""
+    return Clusters("scenario", tuple(values), tuple(values.values()))
