@@ -78,7 +78,7 @@ def _load(suite: str, share: float) -> int:
         parts = (*report["tempaffect"]["items"], *report["spiral"]["conversations"])
         units, missing = len(parts), sum(part["status"] != "measured" for part in parts)
         with sqlite3.connect(folder / "reports/r/run.sqlite") as store:
-            replies, attempts = store.execute("SELECT count(*), sum(attempts) FROM exchange").fetchone()
+            replies, attempts = store.execute("SELECT count(*), sum(attempts) FROM reply").fetchone()
             failures, vain = store.execute("SELECT count(*), coalesce(sum(attempts), 0) FROM failure").fetchone()
         used = [json.loads(path.read_text()) for path in (folder / "meter").iterdir()]
         most, lead = (

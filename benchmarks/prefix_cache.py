@@ -17,7 +17,8 @@ from itertools import pairwise, takewhile
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.models.endpoint import Endpoint, Secret
-from pytest_spiral.models.local import LocalServer, locate
+from pytest_spiral.models.local_file import locate
+from pytest_spiral.models.local_server import LocalServer
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.spiral.actors import assistant_reply, seeker_message
 from pytest_spiral.spiral.chunks import chunk_transcript

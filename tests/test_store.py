@@ -1,78 +1,106 @@
-"""The run store keeps every reply, and refuses what is not its own."""
+"""The run store keeps every request and reply, notices damage, and survives whatever a write may raise."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import multiprocessing
+import random
 import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Message, Schema, Usage, digest
+from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.models.limiter import Pace
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import RunStore, StoredChat
+from pytest_spiral.store import Exchange, ModelUsage, Pace, RunStore, StoredChat
 
 CONFIG = {"models": ["a"], "seed": 1}
 
 
-def request(text="hello", **changes):
-    return ChatRequest(
-        **{"role": "evaluated", "model": "m", "messages": (Message("user", text),), "unit": "u", **changes}
-    )
+def ask(text: str = "hello", **changes: Any) -> ChatRequest:
+    """A request of which single fields may be changed."""
+    fields = {"role": "evaluated", "model": "m", "messages": (Message("user", text),), "unit": "u", **changes}
+    return ChatRequest(**fields)
 
 
 class Counting:
     """A model that counts its calls, or fails."""
 
-    def __init__(self, error=None):
+    def __init__(self, error: ChatError | None = None, usage: Usage | None = None) -> None:
         self.calls = 0
         self.error = error
+        self.usage = usage or Usage(10, 4, 3)
 
-    async def complete(self, request):
+    async def complete(self, request: ChatRequest) -> ChatReply:
         self.calls += 1
         if self.error:
             raise self.error
-        return ChatReply(f"reply to {request.messages[0].content}", usage=Usage(10, 4, 3), attempts=2)
+        return ChatReply(f"reply to {request.messages[0].content}", usage=self.usage, attempts=2)
 
-    async def aclose(self):
+    async def aclose(self) -> None:
         return None
 
 
+class FailingConnection:
+    """A connection that raises once, at the statement of which it is told the number."""
+
+    def __init__(self, inner: sqlite3.Connection, error: Exception, at: int, *, done: bool = False) -> None:
+        self.inner = inner
+        self.error = error
+        self.left = at
+        self.done = done
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        self.left -= 1
+        if self.left == 0 and self.done:
+            self.inner.execute(*arguments)
+        if self.left == 0:
+            raise self.error
+        return self.inner.execute(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Iterator[RunStore]:
+    """An empty store."""
     store = RunStore.create_or_resume(tmp_path / "run.sqlite", CONFIG)
     yield store
     store.close()
 
 
-def test_a_known_request_is_never_sent_again(store):
+def resume(path: Path) -> RunStore:
+    return RunStore.create_or_resume(path, CONFIG)
+
+
+def test_a_known_request_is_never_sent_again(store: RunStore) -> None:
     """The second time the reply comes from the store, word for word."""
     model = Counting()
     chat = StoredChat(model, store)
 
-    first = asyncio.run(chat.complete(request()))
-    second = asyncio.run(chat.complete(request()))
+    first = asyncio.run(chat.complete(ask()))
+    second = asyncio.run(chat.complete(ask()))
 
     assert model.calls == 1
     assert second == first
 
 
-def test_the_same_request_at_the_same_moment_is_sent_once(store):
+def test_the_same_request_at_the_same_moment_is_sent_once(store: RunStore) -> None:
     """Ten ask, one is sent, all have its reply."""
     model = Counting()
     chat = StoredChat(model, store)
 
-    async def all_at_once():
-        return await asyncio.gather(*(chat.complete(request()) for _ in range(10)))
+    async def all_at_once() -> list[ChatReply]:
+        return await asyncio.gather(*(chat.complete(ask()) for _ in range(10)))
 
     replies = asyncio.run(all_at_once())
 
@@ -80,28 +108,11 @@ def test_the_same_request_at_the_same_moment_is_sent_once(store):
     assert len(set(replies)) == 1
 
 
-def test_replies_of_one_commit_are_handed_over_one_by_one(store):
-    """Whoever has its reply goes on before the next one is woken."""
-    seen = []
-
-    async def talk(name):
-        await store.keep(request(name), ChatReply("hm"))
-        seen.append(f"{name} woken")
-        await asyncio.sleep(0)
-        seen.append(f"{name} gone on")
-
-    async def all_at_once():
-        await asyncio.gather(talk("a"), talk("b"), talk("c"))
-
-    asyncio.run(all_at_once())
-
-    assert seen == ["a woken", "a gone on", "b woken", "b gone on", "c woken", "c gone on"]
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         {"text": "other"},
+        {"messages": (Message("assistant", "hello"),)},
         {"model": "n"},
         {"role": "judge"},
         {"params": {"temperature": 1.0}},
@@ -109,161 +120,187 @@ def test_replies_of_one_commit_are_handed_over_one_by_one(store):
         {"sample": 1},
     ],
 )
-def test_whatever_decides_the_reply_is_in_the_key(changes):
-    """Any change of the request is another request."""
-    assert request(**changes).key != request().key
+def test_whatever_determines_the_reply_is_in_the_key(changes: dict[str, Any]) -> None:
+    """Any change of the request makes it another request."""
+    assert ask(**changes).key != ask().key
 
 
-@pytest.mark.parametrize(
-    "schema", [None, {"type": "object", "a": 1}, Schema(type="object", a=1), {"a": 1, "type": "object"}]
-)
-def test_stored_runs_find_their_replies_again(schema):
-    """The key is a digest of one canonical document, however its parts are put together."""
-    asked = request(params={"b": 2, "a": "\u00e9"}, schema=schema, sample=3)
-    history = digest(b"".join(message.digest for message in asked.messages)).hex()
-    document = [asked.role, asked.model, history, asked.params, schema, 3]
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+def test_the_unit_and_the_order_of_keys_are_not_in_the_key() -> None:
+    """What a call belongs to, and how its parameters happen to be ordered, do not change its reply."""
+    first = ask(unit="a", params={"x": 1, "y": 2}, schema={"type": "object", "a": 1})
+    second = ask(unit="b", params={"y": 2, "x": 1}, schema={"a": 1, "type": "object"})
 
-    assert asked.key == digest(text.encode()).hex()
+    assert first.key == second.key
 
 
-def test_the_unit_is_not_in_the_key():
-    """What a call belongs to does not change its reply."""
-    assert request(unit="a").key == request(unit="b").key
-
-
-def test_hostile_text_survives(store):
-    """Lone surrogates, NUL and emoji come back as they went in."""
-    text = "a\ud83d\x00b\U0001f600"
-    store.add(request(text), ChatReply(text))
-
-    found = store.find(request(text))
-
-    assert found is not None
-    assert found.text == text
-
-
-def test_failures_are_kept_and_asked_again(store):
+def test_failures_are_stored_and_asked_again(store: RunStore) -> None:
     """A failed call is on record, and is no reply."""
     chat = StoredChat(Counting(ChatError(ReasonCode.TIMEOUT, "too slow", attempts=3)), store)
 
     with pytest.raises(ChatError):
-        asyncio.run(chat.complete(request()))
+        asyncio.run(chat.complete(ask()))
 
-    assert store.find(request()) is None
-    (row,) = store.usage()
-    assert (row["failures"], row["retries"], row["requests"]) == (1, 2, 0)
-
-
-def test_messages_are_stored_once(store):
-    """Twenty requests that share a long prompt hold it once."""
-    prompt = Message("system", "x" * 10_000)
-    for n in range(20):
-        messages = (prompt, Message("user", str(n)))
-        store.add(request(messages=messages), ChatReply("ok"))
-
-    rows = sqlite3.connect(store.path).execute("SELECT count(*) FROM message WHERE role = 'system'").fetchone()
-
-    assert rows == (1,)
+    assert store.find(ask()) is None
+    assert store.usage() == [ModelUsage("evaluated", "m", retries=2, failures=1)]
 
 
-def conversation(turns):
-    """The requests of a conversation in the order they are made: evaluated model, then seeker with roles swapped."""
+def conversation(turns: int) -> Iterator[tuple[ChatRequest, str]]:
+    """The requests of a conversation in order: evaluated model, then simulated user with roles swapped."""
     said = [Message("user", "hello")]
     for turn in range(turns):
-        yield request(messages=tuple(said)), f"answer {turn}"
+        yield ask(messages=tuple(said)), f"answer {turn}"
         said.append(Message("assistant", f"answer {turn}"))
         swapped = [Message("assistant" if m.role == "user" else "user", m.content) for m in said]
         # A note for this turn only, as injections are.
         swapped[-1] = Message("user", f"{swapped[-1].content} [note {turn}]")
-        yield request(role="user", messages=(Message("system", "persona"), *swapped)), f"question {turn}"
+        yield ask(role="user", messages=(Message("system", "persona"), *swapped)), f"question {turn}"
         said.append(Message("user", f"question {turn}"))
 
 
-def test_a_conversation_is_stored_once_however_long_it_gets(tmp_path, store):
-    """Every text is there once, what a request adds does not grow with its history, and all of it can be read again."""
+def test_a_conversation_is_stored_without_repeating_its_history(tmp_path: Path, store: RunStore) -> None:
+    """Every distinct text is there once, and every request can be read back in full."""
     asked = list(conversation(20))
-    for each, text in asked:
-        store.add(each, ChatReply(text))
+    for request, text in asked:
+        store.keep(request, ChatReply(text))
 
-    rows = sqlite3.connect(store.path)
-    texts = [row[0] for row in rows.execute("SELECT content FROM text")]
-    assert len(texts) == len(set(texts)) == 1 + 20 + 20 + 20 + 1
-    assert all(len(json.loads(row[0])) <= 3 for row in rows.execute("SELECT added FROM exchange"))
+    (texts,) = sqlite3.connect(store.path).execute("SELECT count(*) FROM text").fetchone()
+    assert texts == 1 + 20 + 20 + 20 + 1 + 1  # opening, answers, questions, notes, persona, settings
     store.close()
-    again = RunStore.create_or_resume(tmp_path / "run.sqlite", CONFIG)
-    assert [again.messages(each.key) for each, _ in asked] == [each.messages for each, _ in asked]
-    assert [again.find(each).text for each, _ in asked] == [text for _, text in asked]
+    again = resume(store.path)
+    assert [(each.request, each.reply.text) for each in again.exchanges()] == asked
     again.close()
 
 
-@given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=12))
-def test_any_requests_come_back_as_they_went_in(histories):
-    """Whatever they share."""
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.text(st.characters()), max_size=4), max_size=6),
+    st.sampled_from([None, {"type": "object"}, {"b": 1, "a": [True, None]}]),
+)
+def test_any_request_comes_back_as_it_went_in(histories: list[list[str]], schema: dict[str, object] | None) -> None:
+    """Whatever requests share, and whatever characters their texts hold, lone surrogates included."""
     with tempfile.TemporaryDirectory() as folder:
-        store = RunStore.create_or_resume(Path(folder, "run.sqlite"), CONFIG)
-        for history in histories:
-            store.add(request(messages=tuple(Message("user", text) for text in history)), ChatReply("".join(history)))
-        for history in histories:
-            each = request(messages=tuple(Message("user", text) for text in history))
-            assert store.messages(each.key) == each.messages
-            assert store.find(each).text == "".join(history)
+        store = resume(Path(folder, "run.sqlite"))
+        reply = ChatReply("a\ud83d\x00b\U0001f600", "length", "served", Usage(3, 2, 1), 1.25, 4)
+        for n, history in enumerate(histories):
+            messages = tuple(Message("user", text) for text in history)
+            store.keep(ask(messages=messages, sample=n, schema=schema, params={"temperature": 0.1}), reply)
+        found = store.exchanges()
+        assert [[m.content for m in each.request.messages] for each in found] == histories
+        assert all(each.reply == reply and each.request.schema == schema for each in found)
         store.close()
 
 
-def test_replies_that_arrive_together_share_a_commit(store):
-    """And of two replies to one request the first counts, for both."""
-    changes = []
+def test_of_two_replies_to_one_request_the_first_counts(store: RunStore) -> None:
+    """For both who asked."""
+    kept = [store.keep(ask(), ChatReply("first")), store.keep(ask(), ChatReply("too late"))]
 
-    async def keep_all():
-        before = store._connection.total_changes
-        kept = await asyncio.gather(
-            *(store.keep(request(str(n)), ChatReply(f"reply {n}")) for n in range(20)),
-            store.keep(request("0"), ChatReply("too late")),
-        )
-        changes.append(store._connection.total_changes - before)
-        return kept
-
-    store._connection.set_trace_callback(lambda statement: changes.append(statement) if statement == "COMMIT" else None)
-    kept = asyncio.run(keep_all())
-
-    assert changes.count("COMMIT") == 1
-    assert [reply.text for reply in kept] == [*(f"reply {n}" for n in range(20)), "reply 0"]
+    assert [reply.text for reply in kept] == ["first", "first"]
 
 
-def test_a_reply_outlives_the_unit_that_waited_for_it(store):
-    """Cancelled between the reply and its commit: the reply is kept."""
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE reply SET completion_tokens = 4",
+        "UPDATE reply SET unit = 'v'",
+        "UPDATE reply SET text = settings",
+        "UPDATE text SET content = zeroblob(length(content))",
+        "UPDATE text SET digest = CAST(id AS BLOB)",
+        "DELETE FROM text",
+    ],
+)
+def test_a_changed_row_is_noticed_when_it_is_read(store: RunStore, statement: str) -> None:
+    """Rows and texts carry checksums."""
+    store.keep(ask(), ChatReply("ok", usage=Usage(1, 0, 3)))
+    with sqlite3.connect(store.path) as other:
+        other.execute(statement)
 
-    async def cancel():
-        task = asyncio.create_task(store.keep(request(), ChatReply("paid for")))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0)
-
-    asyncio.run(cancel())
-
-    assert store.find(request()).text == "paid for"
+    with pytest.raises(StoreError, match=r"damaged .*choose another --run-id"):
+        store.find(ask())
+    with pytest.raises(StoreError, match="damaged"):
+        store.exchanges()
 
 
-def test_a_full_disk_is_an_error_and_nothing_is_believed_stored(store):
+def test_what_sqlite_cannot_hold_fails_its_unit_only(store: RunStore) -> None:
+    """A reply with an impossible count or name is refused; the next one is stored."""
+    chat = StoredChat(Counting(usage=Usage(2**63, 0, 0)), store)
+    with pytest.raises(ChatError, match="OverflowError") as overflow:
+        asyncio.run(chat.complete(ask()))
+    with pytest.raises(ChatError, match="UnicodeEncodeError") as surrogate:
+        store.keep(ask("second"), ChatReply("ok", model="\ud800"))
+
+    assert overflow.value.code is surrogate.value.code is ReasonCode.STORE_FAILED
+    assert store.exchanges() == []
+    store.keep(ask("third"), ChatReply("ok"))
+    assert [each.request.messages[0].content for each in store.exchanges()] == ["third"]
+
+
+ERRORS = [
+    sqlite3.OperationalError("disk I/O error"),
+    sqlite3.IntegrityError("NOT NULL constraint failed"),
+    OverflowError("Python int too large"),
+    RuntimeError("anything"),
+]
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["instead", "after"])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("at", range(1, 10))
+def test_an_error_in_any_statement_leaves_memory_and_disk_agreeing(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, at: int, error: Exception, done: bool
+) -> None:
+    """Instead of any statement or right after it: all or nothing is stored, and everybody who waits gets an answer."""
+    store.keep(ask("before"), ChatReply("kept"))
+    chat = StoredChat(Counting(), store)
+    failing = FailingConnection(store._connection, error, at, done=done)
+    monkeypatch.setattr(store, "_connection", failing)
+
+    async def three() -> list[ChatReply | BaseException]:
+        both = asyncio.gather(*(chat.complete(ask("new")) for _ in range(3)), return_exceptions=True)
+        return await asyncio.wait_for(both, 20)
+
+    results = asyncio.run(three())
+    monkeypatch.undo()
+
+    assert {type(result) for result in results} <= {ChatReply, ChatError, StoreError}
+    store._connection.rollback()
+    ours, theirs = store.exchanges(), resume(store.path).exchanges()
+    assert ours == theirs
+    assert {each.request.messages[0].content for each in theirs} <= {"before", "new"}
+    answered = any(isinstance(result, ChatReply) for result in results)
+    assert not answered or store.find(ask("new")) == ChatReply("reply to new", usage=Usage(10, 4, 3), attempts=2)
+    store.broken = None
+    assert store.keep(ask("later"), ChatReply("later")).text == "later"
+
+
+def test_a_full_disk_is_an_error_and_nothing_is_believed_stored(store: RunStore) -> None:
     """What could not be written is asked for again, and once there is room everything goes on."""
-    store.add(request("a"), ChatReply("a"))
+    store.keep(ask("a"), ChatReply("a"))
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(StoreError, match="cannot be written"):
-        asyncio.run(store.keep(request("b"), ChatReply("b" * 10_000)))
-    assert store.find(request("b")) is None
-    assert store.find(request("a")).text == "a"
+        store.keep(ask("b"), ChatReply("".join(map(str, range(20_000)))))
+    assert store.find(ask("b")) is None
     store._connection.execute("PRAGMA max_page_count=1000000")
 
-    store.add(request("c"), ChatReply("c"))
+    store.keep(ask("c"), ChatReply("c"))
 
-    assert store.find(request("a")).text == "a"
-    assert store.find(request("c")).text == "c"
+    assert [each.reply.text for each in store.exchanges()] == ["a", "c"]
 
 
-def test_limits_are_agreed_upon(store):
+def test_nothing_is_asked_that_could_not_be_stored(store: RunStore) -> None:
+    """A store that could not be written once refuses further calls before they cost anything."""
+    model = Counting()
+    chat = StoredChat(model, store)
+    store._connection.execute("PRAGMA max_page_count=1")
+
+    for n in range(3):
+        with pytest.raises(StoreError, match="cannot be written"):
+            asyncio.run(chat.complete(ask(random.Random(n).randbytes(20_000).hex())))
+
+    assert model.calls == 1
+
+
+def test_limits_are_agreed_upon(store: RunStore) -> None:
     """The first who changes a limit is followed by the others; the history stays."""
     start = store.set_pace("e", None, Pace(64, 64))
     half = store.set_pace("e", start, Pace(32, 64, "429", 1))
@@ -273,42 +310,54 @@ def test_limits_are_agreed_upon(store):
     assert [pace.most for pace in store.paces()["e"]] == [64, 32]
 
 
-def test_a_resumed_run_is_the_same_run(tmp_path, store):
-    """The same configuration opens the store again, with its replies."""
-    store.add(request(), ChatReply("kept"))
+def test_usage_adds_up_by_role_and_model(store: RunStore) -> None:
+    """Replies, their retries and failed calls, over the whole life of a run."""
+    store.keep(ask("a"), ChatReply("a", usage=Usage(10, 4, 3), attempts=2))
+    store.keep(ask("b"), ChatReply("b", usage=Usage(1, 0, 2)))
+    store.add_failure(ask("c"), ChatError(ReasonCode.SERVER_ERROR, "down", attempts=6))
+    store.keep(ask("d", role="judge", model="j"), ChatReply("d"))
+
+    assert store.usage() == [
+        ModelUsage("evaluated", "m", 2, 11, 4, 5, retries=1 + 5, failures=1),
+        ModelUsage("judge", "j", 1),
+    ]
+
+
+def test_a_resumed_run_is_the_same_run(store: RunStore) -> None:
+    """The same configuration opens the store again, with its replies and its secret."""
+    store.keep(ask(), ChatReply("kept"))
+    secret = store.secret()
     store.close()
 
-    again = RunStore.create_or_resume(tmp_path / "run.sqlite", CONFIG)
+    again = resume(store.path)
 
-    found = again.find(request())
+    assert (again.find(ask()), again.secret()) == (ChatReply("kept"), secret)
     again.close()
-    assert found is not None
-    assert found.text == "kept"
 
 
-def test_another_configuration_is_refused_by_field(tmp_path, store):
+def test_another_configuration_is_refused_by_field(store: RunStore) -> None:
     """The message names what differs and what to do."""
     with pytest.raises(StoreError, match=r"seed \(was 1, now 2\).*another --run-id"):
-        RunStore.create_or_resume(tmp_path / "run.sqlite", {**CONFIG, "seed": 2})
+        RunStore.create_or_resume(store.path, {**CONFIG, "seed": 2})
 
 
-def test_foreign_databases_are_refused(tmp_path):
+def test_foreign_databases_are_refused(tmp_path: Path) -> None:
     """Somebody else's SQLite file is left alone."""
     path = tmp_path / "run.sqlite"
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE mine (x)")
 
     with pytest.raises(StoreError, match="not a run store"):
-        RunStore.create_or_resume(path, CONFIG)
+        resume(path)
 
 
-def test_damaged_files_are_refused(tmp_path):
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
     """A file that is no database is named, not replaced."""
     path = tmp_path / "run.sqlite"
     path.write_bytes(b"this is not a database, and long enough to be read as one" * 50)
 
     with pytest.raises(StoreError, match="damaged"):
-        RunStore.create_or_resume(path, CONFIG)
+        resume(path)
 
     assert path.read_bytes().startswith(b"this is not")
 
@@ -323,7 +372,7 @@ time.sleep(60)
 """
 
 
-def test_a_run_has_one_leader_at_a_time(tmp_path):
+def test_a_run_has_one_controller_at_a_time(tmp_path: Path) -> None:
     """Another one is refused in one sentence; the lock ends with its holder, be it by kill -9."""
     path = tmp_path / "r" / "run.sqlite"
     path.parent.mkdir()
@@ -334,8 +383,8 @@ def test_a_run_has_one_leader_at_a_time(tmp_path):
 
         with pytest.raises(StoreError, match="'r' is under way in another process"):
             RunStore.create_or_resume(path, CONFIG, alone=True)
-        # Looking at it is nobody's harm.
-        RunStore.create_or_resume(path, CONFIG).close()
+        # Reading it meanwhile is allowed.
+        resume(path).close()
     finally:
         holder.kill()
         holder.communicate()
@@ -346,12 +395,12 @@ def test_a_run_has_one_leader_at_a_time(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "cut in the header"])
-def test_a_torn_store_is_refused(tmp_path, damage):
+def test_a_torn_store_is_refused(tmp_path: Path, damage: str) -> None:
     """Before anything is built on it, and it is left as it is."""
     path = tmp_path / "run.sqlite"
-    store = RunStore.create_or_resume(path, CONFIG)
+    store = resume(path)
     for n in range(200):
-        store.add(request(f"question {n} " * 20), ChatReply(f"answer {n} " * 20))
+        store.keep(ask(f"question {n} " * 20), ChatReply(f"answer {n} " * 20))
     store.close()
     whole = path.read_bytes()
     torn = {
@@ -362,49 +411,47 @@ def test_a_torn_store_is_refused(tmp_path, damage):
     path.write_bytes(torn)
 
     with pytest.raises(StoreError, match=r"run\.sqlite: the run store is damaged .*another --run-id"):
-        RunStore.create_or_resume(path, CONFIG)
+        resume(path)
 
     assert path.read_bytes() == torn
 
 
-def test_nothing_is_asked_that_could_not_be_kept(store):
-    """A store that has refused a reply once refuses further calls before they cost anything."""
-    model = Counting()
-    chat = StoredChat(model, store)
-    store._connection.execute("PRAGMA max_page_count=1")
-
-    for n in range(3):
-        with pytest.raises(StoreError, match="cannot be written"):
-            asyncio.run(chat.complete(request(f"{n}" * 5_000)))
-
-    assert model.calls == 1
-
-
-def test_a_store_that_died_empty_is_made_anew(tmp_path):
+def test_a_store_that_died_empty_is_made_anew(tmp_path: Path) -> None:
     """A process killed before its first write leaves nothing to refuse."""
     path = tmp_path / "run.sqlite"
     path.touch()
 
-    RunStore.create_or_resume(path, CONFIG).close()
-    RunStore.create_or_resume(path, CONFIG).close()
+    resume(path).close()
+    resume(path).close()
 
 
-def write_many(path, start):
+def write_many(path: Path, start: int) -> None:
     store = RunStore.join(path)
     for n in range(start, start + 200):
-        store.add(request(str(n)), ChatReply(str(n)))
+        store.keep(ask(str(n)), ChatReply(str(n)))
     store.close()
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_processes_write_side_by_side(store, method):
-    """Four writers lose nothing and lock nobody out, however they were started."""
+@pytest.mark.parametrize(("method", "count"), [("spawn", 2), ("fork", 4)])
+def test_processes_write_side_by_side(store: RunStore, method: str, count: int) -> None:
+    """Several writers lose nothing and lock nobody out, however they were started."""
     context = multiprocessing.get_context(method)
-    writers = [context.Process(target=write_many, args=(store.path, 200 * k)) for k in range(4)]
+    writers = [context.Process(target=write_many, args=(store.path, 200 * k)) for k in range(count)]  # type: ignore[attr-defined]  # typeshed has it on the concrete contexts only
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
 
-    assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
-    assert sum(row["requests"] for row in store.usage()) == 800
+    assert [writer.exitcode for writer in writers] == [0] * count
+    texts = sorted(int(each.reply.text) for each in store.exchanges())
+    assert texts == list(range(200 * count))
+
+
+def test_when_a_reply_was_stored_is_on_record(store: RunStore) -> None:
+    """In seconds since 1970, in the order of storing."""
+    store.keep(ask("a"), ChatReply("a"))
+    store.keep(ask("b"), ChatReply("b"))
+    first, second = store.exchanges()
+
+    assert isinstance(first, Exchange)
+    assert 1.7e9 < first.at <= second.at

@@ -149,7 +149,7 @@ def _print_json(value: Any) -> None:
 
 
 def _fetch_model(options: argparse.Namespace) -> int:
-    from pytest_spiral.models.local import fetch
+    from pytest_spiral.models.local_file import fetch
 
     path = fetch(options.name)
     _print_json({"path": str(path)}) if options.json else print(path)

@@ -1,6 +1,6 @@
 """Reading what an OpenAI-compatible endpoint answered: completions and error bodies, whatever shape they have.
 
-Bytes in, records out; no network here. Vendors differ in every field, so nothing is taken on trust.
+Bytes in, records out; no network here. Vendors differ in every field, so each is checked before it is used.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from pytest_spiral.chat import Usage
+from pytest_spiral.chat import Finish, Usage
 
 __all__ = ["Completion", "ErrorBody", "MalformedError", "RefusedInBodyError", "read_completion", "read_error"]
 
-Finish = Literal["stop", "length", "content_filter", "refusal", "tool_calls", "other"]
-
+# No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
+_MAX_TOKENS = 10**9
+_MAX_NAME = 200
 _FINISH: dict[str, Finish] = {
     "stop": "stop",
     "eos": "stop",
@@ -48,7 +49,7 @@ class RefusedInBodyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The parts of a chat completion this package uses. A refusal's text stands in for missing content."""
+    """The parts of a chat completion that are used. A refusal's text stands in for missing content."""
 
     text: str
     finish: Finish
@@ -58,7 +59,12 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What an error answer says. message: raw, uncleaned. code: "code" and "type" of the error object, lower case."""
+    """What an error answer says.
+
+    Attributes:
+        message: As received: may hold control characters and keys.
+        code: "code", "type" and "param" of the error object, in lower case.
+    """
 
     message: str
     code: str = ""
@@ -89,7 +95,9 @@ def read_completion(body: bytes, content_type: str = "") -> Completion:
     if refusal:
         finish = "refusal"
     model = data.get("model")
-    return Completion(text or refusal, finish, model if isinstance(model, str) else "", _usage(data.get("usage")))
+    # A name is only shown: what has no UTF-8 form is replaced.
+    name = model.encode("utf-8", "replace").decode() if isinstance(model, str) else ""
+    return Completion(text or refusal, finish, name[:_MAX_NAME], _usage(data.get("usage")))
 
 
 def _parse(body: bytes, content_type: str) -> Any:
@@ -149,9 +157,11 @@ def _usage(usage: Any) -> Usage:
     return Usage(prompt, min(cached, prompt), _count(usage, "completion_tokens"))
 
 
-def _count(table: Mapping[str, Any], key: str) -> int:
-    value = table.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+def _count(fields: Mapping[str, Any], key: str) -> int:
+    value = fields.get(key)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return value if 0 < value <= _MAX_TOKENS else 0
 
 
 def _status_of(error: Any) -> int | None:

@@ -1,10 +1,12 @@
-"""How many requests may be in flight at once, and how that number gives way to a busy endpoint.
+"""How many requests may be in flight at once, and how that number adapts to a busy endpoint.
 
-Additive increase, multiplicative decrease, as in TCP: a 429 halves the limit that the refused request was sent under.
-The limit doubles every round of answers until close to there, rises by one a round to just below, and tries that very
-number again once in a while. Requests sent before a halving say nothing about the new limit, and neither do those sent
-while the ones before it are still being answered, in whatever process: their 429s do not halve it again. One limit
-holds for all processes of a run; each has its share.
+Additive increase, multiplicative decrease, as TCP does (RFC 5681): a 429 halves the limit under which the refused
+request was sent. Afterwards the limit doubles with every round of answers until it is close to the value that was too
+high, then rises by one a round, and tries that value again once in a while.
+
+Requests sent before the limit was halved say nothing about the new limit, and neither do requests sent while those are
+still being answered: their 429s do not halve it again. One limit holds for all processes of a run, and each process has
+a fixed part of it.
 """
 
 from __future__ import annotations
@@ -16,39 +18,29 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
-__all__ = ["Limiter", "Pace", "PaceBook", "PaceInMemory", "Slot", "start"]
+from pytest_spiral.store.records import Pace
 
-# The share of the limit that must be in use for an answer to say anything about a higher limit.
+__all__ = ["Limiter", "PaceBook", "PaceInMemory", "Slot", "starting_pace"]
+
+# An answer says something about a higher limit only if most of the present one was in use when it came.
 _SATURATED = 0.8
-# Where, below the limit that was too high, fast growth ends.
+# Fast growth ends at this part of the value that was too high.
 _CLOSE = 0.9
-# Rounds of answers before a number is tried again that was too high before.
+# Rounds of answers before a value that was too high is tried again: often enough to notice that an endpoint has room
+# again, rarely enough that its 429s stay a small part of all answers.
 _PATIENCE = 16
-# How long an answer takes, as long as none has come; the weight of the newest in the mean.
+# The assumed length of a round until the first answer has come, in seconds.
 _ROUND_SECONDS = 1.0
+# The weight of the newest answer in the mean length of a round (TCP uses 1/8 for a noisier quantity).
 _NEWEST = 0.2
-# How often the limit is looked up that other processes may have changed.
-_LOOK_SECONDS = 0.05
+# How often to look up a limit that other processes may have changed, in seconds. A look-up takes about 10 microseconds.
+_LOOK_UP_SECONDS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """One value of an endpoint's limit. most: requests in flight, over all processes. epoch: halvings so far.
-
-    ceiling: the last value that proved too high, at first the starting one. at: seconds since 1970.
-    """
-
-    most: int
-    ceiling: int
-    reason: Literal["start", "429", "growth"] = "start"
-    epoch: int = 0
-    at: float = 0.0
-
-
-def start(maximum: int) -> Pace:
-    """The limit a session begins with."""
+def starting_pace(maximum: int) -> Pace:
+    """The limit that a session begins with."""
     return Pace(maximum, maximum, at=time.time())
 
 
@@ -60,13 +52,13 @@ class PaceBook(Protocol):
         ...
 
     def set_pace(self, endpoint: str, seen: Pace | None, new: Pace) -> Pace:
-        """Let `new` follow `seen`; where another process was faster, its value holds. Returns what holds."""
+        """Let `new` follow `seen`. Where another process was faster, its value holds. Returns the value that holds."""
         ...
 
 
 @dataclass
 class PaceInMemory:
-    """A book for one process. history: every value of every endpoint."""
+    """A book for one process; `history` has every value of every endpoint."""
 
     history: dict[str, list[Pace]] = field(default_factory=dict)
 
@@ -110,10 +102,16 @@ class Slot:
 
 @dataclass(slots=True)
 class Limiter:
-    """At most `maximum` requests in flight over `of` processes, of which this is number `rank`. One event loop's.
+    """At most `maximum` requests in flight over `of` processes, of which this is number `rank`.
 
-    limit: how many this process may have in flight now. in_flight, peak: how many are, and were at most.
-    Raises `ValueError` unless every process can have at least one.
+    Belongs to one event loop.
+
+    Attributes:
+        in_flight: Requests of this process that are in flight now.
+        peak: The most that ever were.
+
+    Raises:
+        ValueError: `maximum` does not leave every process at least one request.
     """
 
     maximum: int
@@ -125,7 +123,7 @@ class Limiter:
     in_flight: int = field(init=False, default=0)
     peak: int = field(init=False, default=0)
     _pace: Pace = field(init=False)
-    _looked: float = field(init=False)
+    _looked_up: float = field(init=False)
     _halved: float = field(init=False, default=-math.inf)
     _round: float | None = field(init=False, default=None)
     _answers: int = field(init=False, default=0)
@@ -135,12 +133,12 @@ class Limiter:
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.of <= self.maximum:
             raise ValueError(f"need 0 <= rank < of <= maximum, got {self.rank}, {self.of} and {self.maximum}")
-        self._looked = self.clock()
-        self._pace = self.book.set_pace(self.endpoint, None, start(self.maximum))
+        self._looked_up = self.clock()
+        self._pace = self.book.set_pace(self.endpoint, None, starting_pace(self.maximum))
 
     @property
     def limit(self) -> int:
-        """This process's share of the limit; the shares of all processes add up to it."""
+        """Requests that this process may have in flight. The numbers of all processes add up to the common limit."""
         return self._most * (self.rank + 1) // self.of - self._most * self.rank // self.of
 
     @property
@@ -148,19 +146,22 @@ class Limiter:
         return max(self.of, min(self._pace.most, self.maximum))
 
     def slot(self, priority: int = 0) -> Slot:
-        """A slot to wait for, lowest `priority` first, and to hold: an asynchronous context manager."""
+        """An asynchronous context manager that waits for a slot, lowest `priority` first, and holds it."""
         return Slot(self, priority)
 
     def _release(self) -> None:
         self.in_flight -= 1
-        self._look()
-        self._admit()
+        try:
+            self._look_up()
+        finally:
+            # Whoever waits goes on, even where the limit could not be looked up.
+            self._admit()
 
-    def _look(self) -> None:
-        """See what other processes made of the limit."""
+    def _look_up(self) -> None:
+        """Follow what other processes have made of the limit."""
         now = self.clock()
-        if self.of > 1 and now - self._looked >= _LOOK_SECONDS:
-            self._looked = now
+        if self.of > 1 and now - self._looked_up >= _LOOK_UP_SECONDS:
+            self._looked_up = now
             self._follow(self.book.pace(self.endpoint) or self._pace)
 
     def _follow(self, pace: Pace) -> None:
@@ -179,7 +180,7 @@ class Limiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # The slot was handed over in the same turn of the loop as the cancellation.
+                # The slot was given to this waiter in the iteration of the loop in which it was cancelled.
                 self.in_flight -= 1
                 self._admit()
             raise
@@ -200,7 +201,7 @@ class Limiter:
         most = min(pace.most, self.maximum)
         drained = self._halved + (_ROUND_SECONDS if self._round is None else self._round)
         if pace.epoch == self._pace.epoch and sent >= drained and self._most > self.of:
-            self._turn(Pace(max(self.of, most // 2), most, "429", pace.epoch + 1))
+            self._change(Pace(max(self.of, most // 2), most, "429", pace.epoch + 1))
 
     def _succeeded(self, epoch: int, sent: float) -> None:
         took = self.clock() - sent
@@ -211,15 +212,15 @@ class Limiter:
             self._answers += 1
         if self._answers >= self._needed():
             self._answers = 0
-            self._turn(Pace(self._most + 1, self._pace.ceiling, "growth", epoch))
+            self._change(Pace(self._most + 1, self._pace.ceiling, "growth", epoch))
             self._admit()
 
     def _needed(self) -> int:
-        """Answers of this process for one step up. All processes count, so together they step once a round."""
+        """Answers of this process for one step up. All processes count, so together they take a step a round."""
         most, ceiling = self._most, self._pace.ceiling
         if most < _CLOSE * ceiling:
             return 1
         return most if most < ceiling - 1 else _PATIENCE * most
 
-    def _turn(self, new: Pace) -> None:
+    def _change(self, new: Pace) -> None:
         self._follow(self.book.set_pace(self.endpoint, self._pace, replace(new, at=time.time())))

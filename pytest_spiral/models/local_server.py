@@ -1,114 +1,183 @@
-"""The child process that serves one GGUF file on loopback, by llama.cpp's own OpenAI-compatible server.
+"""Serving a model file on loopback by a child process.
 
-Run as a script by `pytest_spiral.models.local`; imports nothing of this package, so it starts from any directory. Its
-first and only line on stdout is JSON: `{"url": ...}` or `{"error": ...}`. It lives as long as its stdin is open.
+To everything else a served model is an OpenAI-compatible endpoint like any other.
 """
 
 from __future__ import annotations
 
-import argparse
-import ctypes
-import importlib
+import atexit
+import importlib.util
 import json
 import os
 import shutil
-import signal
+import subprocess
 import sys
+import tempfile
 import threading
-from typing import Any
+import time
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
 
-_PR_SET_PDEATHSIG = 1
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.models.local_file import LocalFile
 
+__all__ = ["LocalServer"]
 
-def main() -> None:
-    """Serve until the parent is gone."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--context", type=int, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    options = parser.parse_args()
-
-    # llama.cpp prints as it likes: what it prints goes to the log, the pipe is kept for the one line.
-    pipe = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
-    # Loading holds the interpreter, so that nothing here could notice a parent's death meanwhile. Not kept for
-    # longer: the kernel sends this signal when the parent's thread ends, even if the process lives on.
-    _die_with_parent(signal.SIGKILL)
-    if os.getppid() != options.parent and os.name == "posix":
-        os._exit(1)
-    try:
-        server = _serve(options.model, options.name, options.context, options.threads)
-    except Exception as error:  # a compiled module: anything may come, all of it means the same
-        _say(pipe, {"error": f"{type(error).__name__}: {error}"})
-        os._exit(1)
-    _die_with_parent(0)
-
-    gone = threading.Event()
-    threading.Thread(target=_wait_for_end_of_input, args=(gone,), daemon=True).start()
-    _say(pipe, {"url": server.listening_address})
-    # A process forked from the parent may hold the pipe open after its death: look for the parent as well.
-    while not gone.wait(1.0):
-        if os.name == "posix" and os.getppid() != options.parent:
-            break
-    # The parent's to remove, but it may have had no time to.
-    shutil.rmtree(options.folder, ignore_errors=True)
-    # An orderly shutdown would wait for requests that nobody waits for.
-    os._exit(0)
+# Seconds for the child to leave by itself when its stdin is closed; then it is killed.
+_STOP_SECONDS = 3
+_POLL_SECONDS = 0.05
 
 
-def _serve(model: str, name: str, context: int, threads: int) -> Any:
-    xllamacpp = importlib.import_module("xllamacpp")
-    params = xllamacpp.CommonParams()
-    params.model.path = model
-    # Otherwise every reply would carry the path, and with it the user's name, into reports.
-    params.model_alias = {name}
-    params.hostnames = ["127.0.0.1"]
-    params.port = 0
-    params.n_ctx = context
-    params.cpuparams.n_threads = threads
-    params.cpuparams_batch.n_threads = threads
-    # What temperature 0 needs to give the same reply to the same request: one request at a time, no state kept from
-    # the one before.
-    params.n_parallel = 1
-    params.cache_prompt = False
-    params.cache_ram_mib = 0
-    params.cache_idle_slots = False
-    params.ctx_shift = False
-    params.sampling.seed = 1
-    # A stop at the end of the context at the latest, whatever a request leaves out.
-    params.n_predict = context
-    # Nothing is offered beyond the API: no page, no view of other requests' prompts, no other origin.
-    params.ui = False
-    params.endpoint_slots = False
-    params.cors_origins = "http://127.0.0.1"
-    return xllamacpp.Server(params)
+class LocalServer:
+    """One model served on 127.0.0.1 by a child process, for this process and all workers it starts.
 
+        with LocalServer(locate("local/smollm2-135m")) as server:
+            Endpoint("evaluated", server.base_url)
 
-def _die_with_parent(number: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    The child ends with `stop()`, at interpreter exit, and when this process dies, however that happens.
 
+    Args:
+        start_timeout: Seconds that the model may take to load.
+    """
 
-def _wait_for_end_of_input(gone: threading.Event) -> None:
-    try:
-        while os.read(sys.stdin.fileno(), 4096):
-            pass
-    finally:
-        gone.set()
+    def __init__(self, file: LocalFile, *, start_timeout: float = 120.0) -> None:
+        self.file = file
+        self.base_url = ""
+        self._start_timeout = start_timeout
+        self._child: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        self._owner = os.getpid()
 
+    @property
+    def pid(self) -> int | None:
+        """Process id of the child while it runs."""
+        return self._child.pid if self._child is not None else None
 
-def _say(pipe: int, message: dict[str, str]) -> None:
-    try:
-        os.write(pipe, json.dumps(message).encode("ascii") + b"\n")
-        os.close(pipe)
-    except BrokenPipeError:
-        # The parent went away while we loaded; the watch below ends this process.
-        pass
+    @property
+    def log(self) -> Path | None:
+        """What llama.cpp printed. Removed by `stop()` unless starting failed."""
+        return self._folder / "server.log" if self._folder is not None else None
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
-if __name__ == "__main__":
-    main()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> str:
+        """Load the model and return the base URL. Raises `ConfigError`; starting twice returns the same URL."""
+        if self._child is not None and self._child.poll() is None:
+            return self.base_url
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ConfigError(
+                "local models need llama.cpp, which is not installed; run `pip install 'pytest-spiral[local]'`"
+            )
+        self._owner = os.getpid()
+        self._folder = Path(tempfile.mkdtemp(prefix="pytest-spiral-local-"))
+        deadline = time.monotonic() + self._start_timeout
+        with (self._folder / "server.log").open("wb") as log:
+            self._child = self._spawn(log, self._folder)
+        atexit.register(self.stop)
+        try:
+            self.base_url = self._address(deadline) + "/v1"
+            self._wait_until_healthy(deadline)
+        except BaseException:
+            self._end()
+            raise
+        return self.base_url
+
+    def stop(self) -> None:
+        """End the child and remove its log. Harmless when it is gone already."""
+        if os.getpid() != self._owner:
+            # A forked process runs the exit handlers too, but the server is not its to stop.
+            return
+        self._end()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _spawn(self, log: IO[bytes], folder: Path) -> subprocess.Popen[bytes]:
+        # By path and with -P: nothing in the current directory can take the place of a module.
+        script = Path(__file__).with_name("local_child.py")
+        command = [
+            sys.executable,
+            "-P",
+            str(script),
+            "--model",
+            str(self.file.path),
+            "--name",
+            f"local/{self.file.name}",
+        ]
+        command += ["--context", str(self.file.context), "--threads", str(self.file.threads)]
+        command += ["--folder", str(folder), "--parent", str(os.getpid())]
+        # A model server has no use for keys, and threads that spin while they wait stall a machine with busy cores.
+        environ = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+        environ["OMP_WAIT_POLICY"] = "passive"
+        # In a session of its own, because Ctrl-C in the terminal is for pytest, which then stops the child in order.
+        return subprocess.Popen(  # noqa: S603  # our own script
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environ,
+            start_new_session=True,
+        )
+
+    def _address(self, deadline: float) -> str:
+        child = self._child
+        assert child is not None
+        assert child.stdout is not None
+        lines: list[bytes] = []
+        reader = threading.Thread(target=lambda pipe: lines.append(pipe.readline()), args=(child.stdout,), daemon=True)
+        reader.start()
+        reader.join(max(0.0, deadline - time.monotonic()))
+        if reader.is_alive():
+            raise self._failure(f"was not loaded within {self._start_timeout:g} s", "try a smaller model")
+        try:
+            message: dict[str, str] = json.loads(lines[0])
+            if "url" in message:
+                return message["url"]
+            says = f"could not be loaded ({message.get('error', 'no reason given')})"
+        except (ValueError, IndexError):
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(5)
+            says = f"could not be served (llama.cpp ended with code {child.returncode})"
+        raise self._failure(says, "check that the file is complete and made for this version of llama.cpp")
+
+    def _wait_until_healthy(self, deadline: float) -> None:
+        url = self.base_url.removesuffix("/v1") + "/health"
+        # Proxies of the environment cannot reach this machine's loopback.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        while True:
+            with suppress(OSError), opener.open(url, timeout=max(0.1, min(5.0, deadline - time.monotonic()))) as answer:
+                if answer.status == 200:
+                    return
+            if time.monotonic() >= deadline:
+                raise self._failure(f"did not answer within {self._start_timeout:g} s", "try a smaller model")
+            time.sleep(_POLL_SECONDS)
+
+    def _failure(self, says: str, remedy: str) -> ConfigError:
+        return ConfigError(f"local model {self.file.path} {says}; {remedy} (log: {self.log})")
+
+    def _end(self) -> None:
+        child, self._child = self._child, None
+        atexit.unregister(self.stop)
+        if child is None:
+            return
+        # The child ends when its input does.
+        with suppress(OSError):
+            if child.stdin is not None:
+                child.stdin.close()
+        try:
+            child.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        if child.stdout is not None:
+            child.stdout.close()

@@ -1,6 +1,6 @@
-"""The one way to a remote model: any endpoint that speaks OpenAI's chat completions.
+"""A remote model behind an endpoint that speaks OpenAI's chat completions.
 
-What is sent, what counts as an answer, what is tried again and how long is decided here.
+What is sent, what counts as an answer, what is tried again and for how long is decided here.
 """
 
 from __future__ import annotations
@@ -8,28 +8,36 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Role, Schema, as_json
+from pytest_spiral.chat import ChatReply, ChatRequest, Role
 from pytest_spiral.errors import ChatError
+from pytest_spiral.models.attempt import Answer, AttemptError, refused
 from pytest_spiral.models.budget import Budget, Charge
 from pytest_spiral.models.completion import Completion, MalformedError, RefusedInBodyError, read_completion, read_error
-from pytest_spiral.models.connection import Answer, AttemptError, Connection
-from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, env_name
+from pytest_spiral.models.endpoint import Endpoint, env_name
 from pytest_spiral.models.limiter import Limiter, Slot
 from pytest_spiral.status import ReasonCode
 
+if TYPE_CHECKING:
+    from pytest_spiral.models.http_client import HttpClient
+
 __all__ = ["OpenAICompatible", "Probe", "probe"]
 
-# Conversations wait for their next turn, nobody waits for a chunk judge: turns go first.
-_PRIORITY: dict[Role, int] = {"evaluated": 0, "user": 0, "judge": 1}
+# A conversation waits for its next turn, but nothing waits for a judgement: turns go first.
+_PRIORITY: Mapping[Role, int] = {"evaluated": 0, "user": 0, "judge": 1}
+# Full jitter doubles from `first_wait`; beyond 2**60 a float would overflow, and every cap has long been reached.
+_MAX_DOUBLINGS = 60
+# After a Retry-After, waits are spread over this share of it: all requests in flight were told the same time.
+_SPREAD = 0.1
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -37,10 +45,12 @@ Sleep = Callable[[float], Awaitable[None]]
 class OpenAICompatible:
     """A chat model behind an OpenAI-compatible endpoint. Belongs to the event loop that first uses it.
 
-    limiter: shared bound on requests in flight; without one, `connections` is the only bound.
-    budget: shared bound on what may be spent; None for none.
-    total: bound on requests in flight over all endpoints.
-    rng: source of the backoff's jitter. sleep: how a backoff waits.
+    Args:
+        limiter: Shared bound on requests in flight to this endpoint.
+        budget: Shared bound on what may be spent.
+        total: Shared bound on requests in flight to all endpoints.
+        rng: Source of the jitter between attempts.
+        sleep: How to wait between attempts.
     """
 
     def __init__(
@@ -50,7 +60,6 @@ class OpenAICompatible:
         limiter: Limiter | None = None,
         budget: Budget | None = None,
         total: Limiter | None = None,
-        connections: int = 64,
         rng: random.Random | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
@@ -58,9 +67,9 @@ class OpenAICompatible:
         self._limiter = limiter
         self._budget = budget
         self._total = total
-        self._connection = Connection(endpoint, max(connections, limiter.maximum if limiter else 1))
         self._rng = rng or random.Random()
         self._sleep = sleep
+        self._client: HttpClient | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -68,88 +77,79 @@ class OpenAICompatible:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer `request`. Raises `ChatError`."""
-        call = _Call(self.endpoint.retry, self._rng)
+        call = _Call(self.endpoint, self._rng)
+        retrying = AsyncRetrying(
+            sleep=self._sleep,
+            stop=call.must_stop,
+            wait=call.wait,
+            retry=retry_if_exception(lambda error: isinstance(error, AttemptError) and error.again),
+            reraise=True,
+        )
         try:
-            # Set by each attempt when it is admitted.
-            async with asyncio.timeout(None) as deadline:
-                return await self._with_retries(request, call, deadline)
-        except AttemptError as failed:
-            call.last = failed
+            async with asyncio.timeout(None) as call.timeout:
+                return await retrying(self._attempt, request, call)
+        except AttemptError:
+            error = call.failed()
         except TimeoutError:
-            call.out_of_time = True
-        raise self._error(call)
+            error = call.out_of_time()
+        # Raised out here, so that the caught exception is not chained to it.
+        raise error
 
-    async def _with_retries(self, request: ChatRequest, call: _Call, deadline: asyncio.Timeout) -> ChatReply:
-        # The first attempt stands before the retry loop, which costs a call that needs none a tenth of its time.
-        failed: AttemptError | None = None
-        try:
-            return await self._once(request, call, deadline)
-        except AttemptError as error:
-            failed = error
-        async for attempt in call.retrying(self._sleep, deadline):
-            with attempt:
-                if failed is not None:
-                    first, failed = failed, None
-                    raise first
-                return await self._once(request, call, deadline)
-        raise AssertionError("the retry loop ends with a reply or an error")
+    async def aclose(self) -> None:
+        """Release connections. Later calls fail with code "closed"."""
+        self._closed = True
+        if self._client is not None:
+            await self._client.close()
 
-    async def _once(self, request: ChatRequest, call: _Call, deadline: asyncio.Timeout) -> ChatReply:
-        """One attempt, when it may be made. That wait does not count against the deadline: it is not the endpoint's
-        doing. The body is made after it: hundreds of calls may wait."""
-        loop = asyncio.get_running_loop()
-        when = deadline.when()
-        left = self.endpoint.timeout if when is None else when - loop.time()
-        if when is not None:
-            deadline.reschedule(None)
-        # The endpoint's slot first: one that is throttled must not hold what others could use.
+    async def _attempt(self, request: ChatRequest, call: _Call) -> ChatReply:
+        """One HTTP request, sent when the limiters and the budget allow it."""
+        # Waiting for them does not count against the deadline: it is not the endpoint's doing.
+        call.pause()
+        # The endpoint's slot first: a request to a throttled endpoint must not hold a slot that others could use.
         async with _slot(self._limiter, request.role) as slot, _slot(self._total, request.role):
-            content = _encode(request)
+            content = _body(request)
             async with self._charge(request, len(content)) as charge:
-                deadline.reschedule(loop.time() + left)
-                return await self._attempt(content, call, slot, charge)
+                call.resume()
+                try:
+                    return await self._send(content, call, slot, charge)
+                except AttemptError as error:
+                    call.count(error)
+                    raise
 
     def _charge(self, request: ChatRequest, body_bytes: int) -> AbstractAsyncContextManager[Charge | None]:
         return nullcontext() if self._budget is None else self._budget.charge(request, body_bytes)
 
-    async def aclose(self) -> None:
-        """Release connections. Later calls fail with kind "closed"."""
-        self._closed = True
-        await self._connection.close()
-
-    async def _attempt(self, content: bytes, call: _Call, slot: Slot | None, charge: Charge | None) -> ChatReply:
+    async def _send(self, content: bytes, call: _Call, slot: Slot | None, charge: Charge | None) -> ChatReply:
         if self._closed:
             raise AttemptError(ReasonCode.CLOSED, "the client is closed")
-        self._connection.open()
+        if self._client is None:
+            self._client = _http_client(self.endpoint)
         call.attempts += 1
         started = time.perf_counter()
         try:
-            answer = await self._connection.send("POST", "/chat/completions", content)
-            completion = self._read(answer)
-        except AttemptError as failed:
-            if slot is not None and failed.status in (429, 529) and failed.code != ReasonCode.QUOTA:
+            completion = self._read(await self._client.request("/chat/completions", content))
+        except AttemptError as error:
+            if slot is not None and error.status in (429, 529) and error.code is not ReasonCode.QUOTA:
                 slot.throttled()
-            if charge is not None and failed.billed:
-                charge.vanished()
+            if charge is not None and error.billed:
+                charge.lose()
             if self._closed:
                 raise AttemptError(ReasonCode.CLOSED, "the client was closed during the request") from None
             raise
         if slot is not None:
             slot.succeeded()
         if charge is not None:
-            charge.answered(completion.usage)
-        seconds = time.perf_counter() - started
+            charge.settle(completion.usage)
         return ChatReply(
             text=completion.text,
             finish=completion.finish,
             model=completion.model,
             usage=completion.usage,
-            seconds=seconds,
+            seconds=time.perf_counter() - started,
             attempts=call.attempts,
         )
 
     def _read(self, answer: Answer) -> Completion:
-        failed: AttemptError
         try:
             return read_completion(answer.body, answer.content_type)
         except MalformedError as error:
@@ -162,104 +162,128 @@ class OpenAICompatible:
                 remedy=f"check that {env_name(self.endpoint.role, 'BASE_URL')} leads to an OpenAI-compatible API",
             )
         except RefusedInBodyError as error:
-            said = read_error(error.body)
+            body = read_error(error.body)
             if error.status is not None:
-                failed = self._connection.refused(error.status, said, answer.headers)
+                failed = refused(self.endpoint, error.status, body, answer.headers)
             else:
-                says = f"HTTP {answer.status} with an error in it ({self.endpoint.clean(said.message)})"
-                failed = AttemptError(ReasonCode.BAD_RESPONSE, says, status=answer.status, again=True)
+                message = f"HTTP {answer.status} with an error in it ({self.endpoint.clean(body.message)})"
+                failed = AttemptError(ReasonCode.BAD_RESPONSE, message, status=answer.status, again=True)
         raise failed
 
-    def _error(self, call: _Call) -> ChatError:
-        last, attempts = call.last, call.attempts
-        after = f" after {attempts} attempts" if attempts > 1 else ""
-        if call.out_of_time and (last is None or last.code != ReasonCode.RATE_LIMITED):
-            before = f", before that: {last.says}" if last else ""
-            says = f"no answer within {self.endpoint.timeout:g} s{after}{before}"
-            return ChatError(ReasonCode.TIMEOUT, f"{self.endpoint.host}: {says}", attempts=max(attempts, 1))
-        assert last is not None
-        wait = f", it asks to wait {last.retry_after:.0f} s" if last.retry_after else ""
-        remedy = f": {last.remedy}" if last.remedy else ""
-        message = f"{self.endpoint.host}: {last.says}{after}{wait}{remedy}"
-        return ChatError(last.code, message, attempts=attempts, http_status=last.status)
 
-
+@dataclass
 class _Call:
-    """The retry loop of one call and its counts."""
+    """The attempts of one call: how many were made, whether to make another, and how long to wait before it."""
 
-    def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
-        self.attempts = 0
-        self.last: AttemptError | None = None
-        self.out_of_time = False
-        self._policy = policy
-        self._rng = rng
-        self._counts: Counter[str] = Counter()
+    endpoint: Endpoint
+    rng: random.Random
+    attempts: int = 0
+    last: AttemptError | None = None
+    timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
+    _seconds_left: float = field(init=False)
+    _counts: Counter[ReasonCode] = field(default_factory=Counter)
 
-    def retrying(self, sleep: Sleep, deadline: asyncio.Timeout) -> AsyncRetrying:
-        """Attempts until one succeeds or none is left; raises the last `AttemptError`."""
+    def __post_init__(self) -> None:
+        self._seconds_left = self.endpoint.timeout
 
-        def stop(state: RetryCallState) -> bool:
-            when = deadline.when()
-            left = when - asyncio.get_running_loop().time() if when is not None else float("inf")
-            return self._spent() or state.upcoming_sleep >= left
+    def pause(self) -> None:
+        """Stop the deadline's clock."""
+        when = self.timeout.when()
+        if when is not None:
+            self._seconds_left = when - asyncio.get_running_loop().time()
+            self.timeout.reschedule(None)
 
-        return AsyncRetrying(
-            sleep=sleep, wait=self._wait, stop=stop, retry=retry_if_exception(self._again), reraise=True
-        )
+    def resume(self) -> None:
+        """Let the deadline's clock run."""
+        self.timeout.reschedule(asyncio.get_running_loop().time() + self._seconds_left)
 
-    def _again(self, error: BaseException) -> bool:
-        if not isinstance(error, AttemptError):
-            return False
+    def count(self, error: AttemptError) -> None:
+        """Note a failed attempt."""
         self.last = error
         self._counts[error.code] += 1
-        return error.again
 
-    def _spent(self) -> bool:
-        limited, policy = self._counts[ReasonCode.RATE_LIMITED], self._policy
+    def must_stop(self, state: RetryCallState) -> bool:
+        """Whether no further attempt is made: each class of failure has its own patience, and the deadline holds."""
+        policy, limited = self.endpoint.retry, self._counts[ReasonCode.RATE_LIMITED]
+        when = self.timeout.when()
         return (
             limited >= policy.max_rate_limited
             or self._counts[ReasonCode.BAD_RESPONSE] >= policy.max_bad_responses
             or self._counts.total() - limited >= policy.max_attempts
+            or (when is not None and state.upcoming_sleep >= when - asyncio.get_running_loop().time())
         )
 
-    def _wait(self, state: RetryCallState) -> float:
-        policy = self._policy
-        # Beyond 2**60 floats would overflow, and every cap has long been reached.
-        drawn = self._rng.uniform(0, min(policy.max_wait, policy.first_wait * 2 ** min(state.attempt_number - 1, 60)))
+    def wait(self, state: RetryCallState) -> float:
+        """Seconds before the next attempt."""
+        policy = self.endpoint.retry
+        doubled = policy.first_wait * 2 ** min(state.attempt_number - 1, _MAX_DOUBLINGS)
+        drawn = self.rng.uniform(0, min(policy.max_wait, doubled))
         asked = self.last.retry_after if self.last else None
-        # A little later than asked, spread out: everybody in flight was asked to come back at the same moment.
-        return drawn if asked is None else asked + min(drawn, 0.1 * asked)
+        return drawn if asked is None else asked + min(drawn, _SPREAD * asked)
+
+    def failed(self) -> ChatError:
+        """The error of a call whose last attempt failed."""
+        last = self.last
+        assert last is not None
+        wait = f", it asks to wait {last.retry_after:.0f} s" if last.retry_after else ""
+        remedy = f": {last.remedy}" if last.remedy else ""
+        message = f"{self.endpoint.host}: {last.message}{self._after}{wait}{remedy}"
+        return ChatError(last.code, message, attempts=self.attempts, http_status=last.status)
+
+    def out_of_time(self) -> ChatError:
+        """The error of a call whose deadline has passed."""
+        if self.last is not None and self.last.code is ReasonCode.RATE_LIMITED:
+            return self.failed()
+        before = f", before that: {self.last.message}" if self.last else ""
+        message = f"{self.endpoint.host}: no answer within {self.endpoint.timeout:g} s{self._after}{before}"
+        return ChatError(ReasonCode.TIMEOUT, message, attempts=max(self.attempts, 1))
+
+    @property
+    def _after(self) -> str:
+        return f" after {self.attempts} attempts" if self.attempts > 1 else ""
 
 
 def _slot(limiter: Limiter | None, role: Role) -> AbstractAsyncContextManager[Slot | None]:
     return nullcontext() if limiter is None else limiter.slot(_PRIORITY[role])
 
 
-def _encode(request: ChatRequest) -> bytes:
-    # Put together from texts that were written before: a history grows, and is sent again with every turn.
-    parts = [as_json({**request.params, "model": request.model, "stream": False})[:-1], ',"messages":[']
-    parts += [",".join([message.json for message in request.messages]), "]"]
+def _http_client(endpoint: Endpoint) -> HttpClient:
+    try:
+        from pytest_spiral.models.http_client import HttpClient
+
+        return HttpClient(endpoint)
+    except (ImportError, ValueError, OSError, RuntimeError) as error:
+        message = f"the HTTP client cannot be set up ({type(error).__name__}: {endpoint.clean(str(error))})"
+    remedy = "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, and that openai[aiohttp] is installed"
+    raise AttemptError(ReasonCode.UNREACHABLE, message, remedy=remedy)
+
+
+def _body(request: ChatRequest) -> bytes:
+    messages = [{"role": message.role, "content": message.content} for message in request.messages]
+    body = {**request.params, "model": request.model, "stream": False, "messages": messages}
     if request.schema is not None:
-        named = as_json({"name": _schema_name(request.schema), "strict": True})[:-1]
-        schema = Schema.of(request.schema).json
-        parts += [f',"response_format":{{"type":"json_schema","json_schema":{named},"schema":{schema}}}}}']
-    return "".join([*parts, "}"]).encode("ascii")
+        # Keys stay in their order: models write an answer's keys in the order of the schema.
+        schema = {"name": _schema_name(request.schema), "strict": True, "schema": dict(request.schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    # ASCII with escapes, because lone surrogates have no UTF-8 form.
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def _schema_name(schema: Mapping[str, Any]) -> str:
+def _schema_name(schema: Mapping[str, object]) -> str:
     """The schema's title as OpenAI allows names: letters, digits, _ and -, at most 64."""
     title = schema.get("title")
-    name = (
-        "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in title)
-        if isinstance(title, str)
-        else ""
-    )
-    return name[:64] or "answer"
+    if not isinstance(title, str):
+        return "answer"
+    return re.sub(r"[^A-Za-z0-9_-]", "_", title)[:64] or "answer"
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a reachability check learned. listed: whether the endpoint lists the model, None if it keeps no list."""
+    """What a reachability check found.
+
+    Attributes:
+        listed: Whether the endpoint lists the model, None if it keeps no list.
+    """
 
     status: int
     listed: bool | None
@@ -268,32 +292,30 @@ class Probe:
 async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Probe:
     """Ask for the model list, before anything that is scored or paid for.
 
-    Raises `ChatError` where nothing answers ("unreachable", "timeout") or the key is refused ("auth"). Any other
-    answer shows that a server is there: not all keep a model list.
+    Any answer but a refused key shows that a server is there: not all keep a model list.
+
+    Raises:
+        ChatError: Nothing answers ("unreachable", "timeout") or the key is refused ("auth").
     """
-    connection = Connection(endpoint, 1)
-    failed: AttemptError
+    client: HttpClient | None = None
     try:
         # Set up before the clock runs: a machine that imports slowly says nothing about the endpoint.
-        connection.open()
+        client = _http_client(endpoint)
         async with asyncio.timeout(timeout):
-            answer = await connection.send("GET", "/models")
+            answer = await client.request("/models")
         return Probe(answer.status, _lists(answer.body, model))
     except AttemptError as error:
         failed = error
     except TimeoutError:
-        failed = AttemptError(
-            ReasonCode.TIMEOUT,
-            f"no answer within {timeout:g} s",
-            remedy=f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running",
-        )
+        remedy = f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running"
+        failed = AttemptError(ReasonCode.TIMEOUT, f"no answer within {timeout:g} s", remedy=remedy)
     finally:
-        await connection.close()
-    if failed.code == ReasonCode.AUTH or (
-        failed.status is None and failed.code in (ReasonCode.UNREACHABLE, ReasonCode.TIMEOUT)
-    ):
+        if client is not None:
+            await client.close()
+    silent = failed.status is None and failed.code in (ReasonCode.UNREACHABLE, ReasonCode.TIMEOUT)
+    if silent or failed.code is ReasonCode.AUTH:
         remedy = f": {failed.remedy}" if failed.remedy else ""
-        raise ChatError(failed.code, f"{endpoint.host}: {failed.says}{remedy}", http_status=failed.status)
+        raise ChatError(failed.code, f"{endpoint.host}: {failed.message}{remedy}", http_status=failed.status)
     return Probe(failed.status or 200, None)
 
 

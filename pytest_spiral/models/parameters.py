@@ -20,7 +20,6 @@ from pytest_spiral.errors import ConfigError, DataError, UserError
 from pytest_spiral.resources import data_root, read_toml
 
 __all__ = [
-    "LIMITS",
     "SECTIONS",
     "LocalModel",
     "ModelParameters",
@@ -28,6 +27,7 @@ __all__ = [
     "Suite",
     "local_models",
     "resolve_parameters",
+    "token_limit",
 ]
 
 Suite = Literal["tempaffect", "spiral"]
@@ -51,8 +51,8 @@ _SENT = (
     "seed",
     "reasoning_effort",
 )
-LIMITS = ("max_tokens", "max_completion_tokens")
-"""The two names of the limit on a reply's tokens."""
+# The two names of the limit on a reply's tokens.
+_LIMITS = ("max_tokens", "max_completion_tokens")
 # Set by the request itself; from a file they would change what is measured behind the report's back.
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions"})
 
@@ -191,8 +191,8 @@ def resolve_parameters(
     found: dict[str, Any] = {}
     for layer in layers:
         given = layer.model_dump(exclude_none=True, exclude={"match", "role", "suite", "price"})
-        if any(key in found for key in LIMITS):
-            given = {key: value for key, value in given.items() if key not in LIMITS}
+        if any(key in found for key in _LIMITS):
+            given = {key: value for key, value in given.items() if key not in _LIMITS}
         for key, value in given.items():
             if key == "extra_body":
                 found[key] = {**value, **found.get(key, {})}
@@ -210,6 +210,12 @@ def resolve_parameters(
         concurrency=found.get("concurrency"),
         longest_string=found.get("longest_string"),
     )
+
+
+def token_limit(params: Mapping[str, object]) -> int | None:
+    """The limit on a reply's tokens in request parameters, None where there is none."""
+    given = [params[name] for name in _LIMITS if name in params]
+    return given[0] if given and isinstance(given[0], int) else None
 
 
 def local_models() -> Mapping[str, LocalModel]:

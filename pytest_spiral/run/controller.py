@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,9 @@ from pytest_spiral.gates import Gate
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.endpoint import Secret
 from pytest_spiral.models.environment import EndpointSettings
-from pytest_spiral.models.limiter import start
-from pytest_spiral.models.local import LocalServer, locate
+from pytest_spiral.models.limiter import starting_pace
+from pytest_spiral.models.local_file import locate
+from pytest_spiral.models.local_server import LocalServer
 from pytest_spiral.models.openai_compatible import OpenAICompatible, Probe, probe
 from pytest_spiral.models.parameters import local_models
 from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
@@ -110,7 +111,7 @@ class Lead:
         # Whatever an earlier session of this run was throttled to.
         for model in remote:
             name = pace_name(model)
-            self.store.set_pace(name, self.store.pace(name), start(self.plan.most_in_flight(model)))
+            self.store.set_pace(name, self.store.pace(name), starting_pace(self.plan.most_in_flight(model)))
 
     def _keep_accounts(self) -> None:
         """With --max-cost: check that it can be kept, and take over what earlier sessions have spent."""
@@ -216,7 +217,7 @@ class Lead:
         # Where nothing but the budget stands in the way a result arrives all the same, to say so.
         results: list[Item | Conversation] = [*self.items.values(), *self.conversations.values()]
         not_run = sum(result.status is Status.NOT_RUN for result in results)
-        return usage_by_role(self.store.usage(), self.plan.everybody, self.plan.settings.max_cost, not_run)
+        return usage_by_role(map(asdict, self.store.usage()), self.plan.everybody, self.plan.settings.max_cost, not_run)
 
     def _limits(self) -> list[RequestLimit]:
         """How many requests each endpoint was found to bear: every start and every halving, lowest and last limit."""

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_spiral.chat import Role
 from pytest_spiral.chat import Usage as Tokens
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.parameters import LIMITS, Price
+from pytest_spiral.models.parameters import Price, token_limit
 from pytest_spiral.report.model import RoleUsage, Usage
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan
 
@@ -113,7 +113,7 @@ def paid_prices(models: Sequence[ModelPlan]) -> dict[tuple[Role, str], Price]:
                 f"--max-cost: no price is known for {where}; add it to spiral.toml: "
                 f'[[model]] match = "{model.model_id}" price = {{ input = ..., output = ... }} (USD per million tokens)'
             )
-        unbounded = [suite for suite, params in model.params.items() if not any(name in params for name in LIMITS)]
+        unbounded = [suite for suite, params in model.params.items() if token_limit(params) is None]
         if unbounded and (model.price.input or model.price.output):
             raise ConfigError(f"--max-cost: {where} has no token limit; set max_tokens for it in spiral.toml")
         found[model.role, model.model_id] = model.price

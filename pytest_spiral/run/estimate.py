@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
-from pytest_spiral.models.parameters import LIMITS
+from pytest_spiral.models.parameters import token_limit
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.calibrate import label
 from pytest_spiral.run.content import Content
@@ -175,7 +175,7 @@ class _Imagined:
     async def complete(self, request: ChatRequest) -> ChatReply:
         per_token: float = self._data["chars_per_token"]
         expected = round(self._data["reply_chars"][self.kind] / per_token)
-        limit = next((int(request.params[name]) for name in LIMITS if name in request.params), expected)
+        limit = token_limit(request.params) or expected
         tokens = min(limit, expected)
         self.excess[self.mark] = limit - tokens
         contents = [message.content for message in request.messages]

@@ -22,7 +22,7 @@ def baggage(store: RunStore, identity: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "identity": dict(identity),
         "secret": store.secret(),
-        "known": {key: _reply_row(reply) for key, reply in store.replies()},
+        "known": {each.request.key: _reply_row(each.reply) for each in store.exchanges()},
     }
 
 
@@ -61,10 +61,10 @@ class AwayStore(RunStore):
     def knows(self, request: ChatRequest) -> bool:
         return request.key in self._known_there or super().knows(request)
 
-    def _commit(self, answered: Sequence[tuple[ChatRequest, ChatReply]]) -> list[ChatReply]:
-        kept = super()._commit(answered)
+    def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
+        kept = super().keep(request, reply)
         with self._packing:
-            self._answered += answered
+            self._answered.append((request, kept))
         return kept
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
@@ -105,7 +105,7 @@ def unpack(text: str, store: RunStore) -> None:
         spoken = tuple(Message(speaker, texts[place]) for speaker, place in messages)
         return ChatRequest(role, model, spoken, params, schema, sample, unit)
 
-    store.add_all([(request(asked), _reply_of([texts[row[0]], *row[1:]])) for asked, row in sent["replies"]])
+    store.keep_all([(request(asked), _reply_of([texts[row[0]], *row[1:]])) for asked, row in sent["replies"]])
     for asked, (code, message, attempts, http_status) in sent["failures"]:
         store.add_failure(
             request(asked), ChatError(ReasonCode(code), message, attempts=attempts, http_status=http_status)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-from pytest_spiral.chat import Message, Schema
+from pytest_spiral.chat import Message
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.suspicion import load_signs, without_notes
@@ -112,7 +112,7 @@ class _Fenced:
 
 
 @cache
-def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> Schema:
+def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> dict[str, Any]:
     """JSON schema of a chunk judgement.
 
     longest: characters of a string, with one finding a behaviour, where a model does not stop by itself; None leaves
@@ -132,11 +132,11 @@ def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> 
 
 
 @cache
-def final_schema(metrics: tuple[str, ...], *, longest: int | None = None) -> Schema:
+def final_schema(metrics: tuple[str, ...], *, longest: int | None = None) -> dict[str, Any]:
     """JSON schema of a final judgement; `longest` as in `chunk_schema`."""
     text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
     return _object({"reasoning": text, **{name: {"type": "integer", "enum": list(range(11))} for name in metrics}})
 
 
-def _object(properties: dict[str, Any]) -> Schema:
-    return Schema(type="object", properties=properties, required=list(properties), additionalProperties=False)
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

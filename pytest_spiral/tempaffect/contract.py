@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pytest_spiral.chat import Schema
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.strict_json import JsonFault, StrictJson
@@ -64,9 +63,10 @@ class _Rejected(Exception):
 
 
 @cache
-def output_schema() -> Schema:
+def output_schema() -> Mapping[str, Any]:
     """JSON Schema of the answer, in the subset that every provider's enforcement covers."""
-    return Schema(read_json(data_root() / "tempaffect" / "output_schema.json"))
+    schema: Mapping[str, Any] = read_json(data_root() / "tempaffect" / "output_schema.json")
+    return schema
 
 
 @cache

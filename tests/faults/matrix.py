@@ -150,7 +150,7 @@ def _code_of(reason: Mapping[str, str] | str | None) -> str:
 
 def _failures(run: Run) -> list[tuple[str, str, int]]:
     with sqlite3.connect(run.run_dir / "run.sqlite") as store:
-        return store.execute("SELECT role, kind, attempts FROM failure").fetchall()
+        return store.execute("SELECT role, code, attempts FROM failure").fetchall()
 
 
 def _answered(run: Run) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.local import LocalFile, LocalServer, locate
+from pytest_spiral.models.local_file import LocalFile, locate
+from pytest_spiral.models.local_server import LocalServer
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 

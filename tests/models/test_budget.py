@@ -54,7 +54,7 @@ def test_a_call_waits_for_others_to_turn_out_cheaper(ledger):
     async def call():
         async with accounts.charge(REQUEST, 10) as charge:
             await asyncio.sleep(0)
-            charge.answered(Usage(1, 0, 1))
+            charge.settle(Usage(1, 0, 1))
             spent.append(ledger.totals()[0])
 
     async def all_of_them():
@@ -79,7 +79,7 @@ def test_the_limit_holds(outcomes, limit):
         async with accounts.charge(REQUEST, 10) as charge:
             await asyncio.sleep(0)
             assert sum(ledger.totals()) <= limit
-            charge.vanished() if lost else charge.answered(Usage(prompt, 0, completion))
+            charge.lose() if lost else charge.settle(Usage(prompt, 0, completion))
 
     async def everything():
         await asyncio.gather(*(call(*outcome) for outcome in outcomes), return_exceptions=True)

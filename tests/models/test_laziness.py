@@ -10,7 +10,7 @@ HEAVY = ("openai", "aiohttp", "httpx2", "xllamacpp")
 
 CODE = f"""
 import json, sys
-from pytest_spiral.chat import limits, local, parameters
+from pytest_spiral.models import limiter, local_file, local_server, parameters
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 OpenAICompatible(Endpoint("judge", "http://127.0.0.1:9"))

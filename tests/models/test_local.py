@@ -20,9 +20,10 @@ import pytest
 
 from pytest_spiral.chat import ChatRequest, Message
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.models import local
+from pytest_spiral.models import local_file
 from pytest_spiral.models.endpoint import Endpoint, Secret
-from pytest_spiral.models.local import LocalFile, LocalServer, default_cache_dir, fetch, is_local, locate
+from pytest_spiral.models.local_file import LocalFile, default_cache_dir, fetch, is_local, locate
+from pytest_spiral.models.local_server import LocalServer
 from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.models.parameters import LocalModel
 
@@ -64,7 +65,7 @@ def _declare(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
         "licence": "MIT",
         **changes,
     }
-    monkeypatch.setattr(local, "local_models", lambda: {"tiny": LocalModel.model_validate(fields)})
+    monkeypatch.setattr(local_file, "local_models", lambda: {"tiny": LocalModel.model_validate(fields)})
 
 
 def test_a_fetched_model_is_found_and_not_fetched_again(
@@ -141,7 +142,7 @@ def test_own_files_are_found_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     assert locate(f"local/{tmp_path}/m.gguf").path == tmp_path / "m.gguf"
     assert locate("local/m.gguf").name == "m"
-    for spec, says in (("local/none.gguf", "local//abs/x.gguf"), ("local/text.gguf", "no GGUF file")):
+    for spec, says in (("local/none.gguf", "local//abs/x.gguf"), ("local/text.gguf", "not a GGUF file")):
         with pytest.raises(ConfigError, match=says):
             locate(spec)
 
@@ -283,8 +284,9 @@ def test_stopping_leaves_neither_process_nor_log(local_file: LocalFile, capfd: p
 PARENT = """
 import sys, time
 from pathlib import Path
-from pytest_spiral.models import local
-server = local.LocalServer(local.LocalFile("m", Path(sys.argv[1]), 512, 1))
+from pytest_spiral.models.local_file import LocalFile
+from pytest_spiral.models.local_server import LocalServer
+server = LocalServer(LocalFile("m", Path(sys.argv[1]), 512, 1))
 if sys.argv[2] == "loading":
     server._address = lambda deadline: (print(server.pid, server.log, flush=True), time.sleep(60))
 server.start()

@@ -45,7 +45,6 @@ class Talk:
         self.model = OpenAICompatible(
             Endpoint("evaluated", url, Secret(KEY), retry=retry, **settings),
             limiter=limiter,
-            connections=200,
             rng=random.Random(1),
             sleep=self._sleep,
         )

@@ -118,7 +118,7 @@ def test_parameters_fit_a_request_and_are_nobody_elses(toml: Path) -> None:
     second = resolve_parameters("m", "user", toml)
 
     assert second.request["provider"] == {"order": ["a"]}
-    assert len(ChatRequest("user", "m", (), second.request).key) == 32
+    assert len(ChatRequest("user", "m", (), second.request).key) == 64
     json.dumps(second.request)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pytest_spiral.models.local import default_cache_dir
+from pytest_spiral.models.local_file import default_cache_dir
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 # Other people's plugins cost half a second a run; the tests that want one ask for it. The last one collects all garbage

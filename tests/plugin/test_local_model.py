@@ -7,7 +7,8 @@ import importlib.util
 import pytest
 
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.local import LocalServer, locate
+from pytest_spiral.models.local_file import locate
+from pytest_spiral.models.local_server import LocalServer
 from tests.plugin.conftest import DISTRIBUTIONS
 
 # A request costs this machine seconds. Short answers: long ones would cost minutes and prove no more.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 
 import pytest
 
@@ -36,8 +35,10 @@ def cast(scenarios):
 
 def kept(project, run):
     """Every reply of a run's store, whatever the order."""
-    with sqlite3.connect(project.folder(run) / "run.sqlite") as store:
-        return sorted(store.execute("SELECT role, model, unit, text, prompt_tokens FROM reply").fetchall())
+    store = RunStore.join(project.folder(run) / "run.sqlite")
+    found = [(each.request, each.reply) for each in store.exchanges()]
+    store.close()
+    return sorted((q.role, q.model, q.unit, a.text, a.usage.prompt_tokens) for q, a in found)
 
 
 def test_the_same_report_and_store_as_of_one_process(project, serve, tmp_path):
@@ -81,12 +82,12 @@ def request(text, **other):
 def test_what_travels_is_what_was_kept(tmp_path):
     """Requests, replies, failures and hostile text arrive whole, once, in what any channel can carry."""
     lead = RunStore.create_or_resume(tmp_path / "run.sqlite", {"seed": 1})
-    lead.add(request("known"), ChatReply("yes", model="served"))
+    lead.keep(request("known"), ChatReply("yes", model="served"))
     given = json.loads(json.dumps(baggage(lead, {"seed": 1})))
     worker = AwayStore.open(given, {"seed": 1})
 
     reply = ChatReply("\ud800<b>\x1b[0m", "length", "j-1", Usage(7, 3, 2), 1.5, 2)
-    worker.add(request("new", schema={"type": "object"}), reply)
+    worker.keep(request("new", schema={"type": "object"}), reply)
     worker.add_failure(request("lost"), ChatError(ReasonCode.TIMEOUT, "no answer", attempts=3))
     packed = worker.pack()
 
@@ -99,7 +100,7 @@ def test_what_travels_is_what_was_kept(tmp_path):
     assert worker.pack() is None
     assert lead.find(request("new", schema={"type": "object"})) == reply
     (usage,) = lead.usage()
-    assert (usage["requests"], usage["failures"], usage["retries"]) == (2, 2, 1 + 4)
+    assert (usage.requests, usage.failures, usage.retries) == (2, 2, 1 + 4)
 
 
 def test_a_worker_with_another_suite_is_refused(tmp_path):

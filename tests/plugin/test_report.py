@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 
 import pytest
+
+from pytest_spiral.store import RunStore
 
 KEYS = {"schema_version", "verdict", "run", "integrity", "gates", "tempaffect", "spiral", "usage"}
 RUN_KEYS = {"id", "started_at", "finished_at", "complete", "argv", "config", "versions", "seed"}
@@ -81,14 +82,14 @@ def test_all_files_and_all_keys(run):
 
 def test_every_request_and_reply_is_kept(run):
     """`run.sqlite` holds both, word for word."""
-    with sqlite3.connect(run.folder("r") / "run.sqlite") as store:
-        replies = dict(store.execute("SELECT key, text FROM reply"))
-        messages = {row[0] for row in store.execute("SELECT DISTINCT role FROM message")}
+    store = RunStore.join(run.folder("r") / "run.sqlite")
+    exchanges = store.exchanges()
+    store.close()
 
-    outputs = {item["output"].encode() for item in run.report("r")["tempaffect"]["items"]}
-    assert len(replies) == 150
-    assert set(replies.values()) == outputs
-    assert messages == {"system", "user"}
+    outputs = {item["output"] for item in run.report("r")["tempaffect"]["items"]}
+    assert len({each.request.key for each in exchanges}) == 150
+    assert {each.reply.text for each in exchanges} == outputs
+    assert {message.role for each in exchanges for message in each.request.messages} == {"system", "user"}
 
 
 def test_a_second_run_moves_latest(project):

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from pytest_spiral.store import RunStore
 from tests.fakes.openai_server import Fault
 from tests.fakes.scripted_model import ScriptedModel
 
@@ -16,9 +17,10 @@ RUN = ("--model", "m", "--run-id", "r")
 
 def _kept(project) -> set[tuple[str, str]]:
     """(mode, scenario id) of every reply in the run's store."""
-    with sqlite3.connect(project.folder("r") / "run.sqlite") as store:
-        rows = store.execute("SELECT unit, schema IS NOT NULL FROM reply").fetchall()
-    return {("schema" if schema else "raw", unit) for unit, schema in rows if unit != "enforcement-probe"}
+    store = RunStore.join(project.folder("r") / "run.sqlite")
+    requests = [each.request for each in store.exchanges()]
+    store.close()
+    return {("schema" if each.schema else "raw", each.unit) for each in requests if each.unit != "enforcement-probe"}
 
 
 def test_what_is_missing_is_asked_and_nothing_else(project, serve):

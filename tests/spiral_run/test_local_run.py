@@ -9,7 +9,7 @@ import os
 import pytest
 
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.local import locate
+from pytest_spiral.models.local_file import locate
 
 MODEL = "local/smollm2-135m"
 OPENINGS = [

@@ -1,0 +1,154 @@
+"""HTTP to one endpoint through openai's client: one request, bounded in time and size.
+
+Imported when the first request is made, because openai and aiohttp take half a second to import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from functools import cache
+
+import httpx2
+from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient, Omit, OpenAIError, Timeout
+
+from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
+from pytest_spiral.models.completion import read_error
+from pytest_spiral.models.endpoint import Endpoint
+from pytest_spiral.status import ReasonCode
+
+__all__ = ["HttpClient"]
+
+# Error bodies are quoted in 300 characters; a proxy's error page is no reason to read megabytes.
+_MAX_ERROR_BODY = 64 * 2**10
+# More than any --concurrency: the limiter decides how many requests are in flight. None would mean aiohttp's 100.
+_MAX_CONNECTIONS = 10_000
+# Headers that openai's client may add of its own accord. Others come from variables of the environment that are meant
+# for other programs (OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS) or describe this machine.
+_OWN_HEADERS = ("accept", "content-type", "user-agent")
+_ADDED_PER_REQUEST = ("X-Stainless-Retry-Count", "X-Stainless-Read-Timeout")
+
+
+class _ErrorAnswer(OpenAIError):
+    """An answer with an error status. openai's client passes its own class of errors on as they are."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+class _TooLargeError(Exception):
+    """A body beyond its limit."""
+
+
+class HttpClient:
+    """Connections to one endpoint. Belongs to the event loop that makes the requests.
+
+    Raises `ValueError` or `OSError` where proxies or certificates of the environment cannot be used.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._openai = AsyncOpenAI(
+            # Without a key the header is left out below; None would mean OPENAI_API_KEY.
+            api_key=endpoint.api_key.reveal() or "none",
+            base_url=endpoint.base_url,
+            max_retries=0,
+            # How long an answer may take is decided by the caller.
+            timeout=Timeout(None, connect=CONNECT_SECONDS),
+            http_client=DefaultAioHttpClient(
+                # A proxy of the environment cannot reach this machine's loopback.
+                trust_env=not endpoint.is_loopback,
+                verify=_trusted(),
+                limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
+                follow_redirects=False,
+                event_hooks={"response": [_raise_error_status]},
+            ),
+        )
+        foreign = [name for name in self._openai.default_headers if name.lower() not in _OWN_HEADERS]
+        self._headers: dict[str, str | Omit] = dict.fromkeys((*foreign, *_ADDED_PER_REQUEST), Omit())
+        self._headers["User-Agent"] = "pytest-spiral"
+        key = endpoint.api_key
+        self._headers["Authorization"] = f"Bearer {key.reveal()}" if key else Omit()
+
+    async def request(self, path: str, content: bytes | None = None) -> Answer:
+        """The answer to a POST of `content`, or to a GET without it, if its status is a success.
+
+        Raises:
+            AttemptError: Everything else. No exception that holds the API key is chained to it.
+        """
+        endpoint = self._endpoint
+        try:
+            async with asyncio.timeout(endpoint.attempt_timeout):
+                return await self._exchange(path, content)
+        except TimeoutError:
+            message = f"no answer within {endpoint.attempt_timeout:g} s"
+            failed = AttemptError(ReasonCode.TIMEOUT, message, again=True, billed=True)
+        except _ErrorAnswer as error:
+            answer = error.answer
+            failed = refused(endpoint, answer.status, read_error(answer.body, answer.content_type), answer.headers)
+        except _TooLargeError:
+            message = f"an answer of more than {endpoint.max_body} bytes"
+            failed = AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
+        except Exception as error:  # whatever openai, httpx2 and aiohttp raise
+            failed = unreachable(endpoint, error)
+        # Raised out here, so that the caught exception is not chained to it.
+        raise failed
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._openai.close()
+
+    async def _exchange(self, path: str, content: bytes | None) -> Answer:
+        # Streamed, because a body that is not streamed is read to its end, however long it is.
+        if content is None:
+            stream = await self._openai.get(
+                path, cast_to=object, options={"headers": self._headers}, stream=True, stream_cls=AsyncStream[object]
+            )
+        else:
+            # Encoded here: openai's encoder cannot write the lone surrogates that models produce.
+            stream = await self._openai.post(
+                path,
+                content=content,
+                cast_to=object,
+                options={"headers": self._headers},
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+        response = stream.response
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > self._endpoint.max_body:
+                    raise _TooLargeError
+        finally:
+            await stream.close()
+        return _answer(response, bytes(body))
+
+
+async def _raise_error_status(response: httpx2.Response) -> None:
+    """Read the beginning of an error answer. openai's client would read it to its end, however long it is."""
+    if response.is_success:
+        return
+    body = b""
+    try:
+        chunks: AsyncIterator[bytes] = response.aiter_bytes()
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > _MAX_ERROR_BODY:
+                break
+    except Exception:  # noqa: S110  # the status says enough; a broken body must not hide it
+        pass
+    raise _ErrorAnswer(_answer(response, body[:_MAX_ERROR_BODY]))
+
+
+def _answer(response: httpx2.Response, body: bytes) -> Answer:
+    return Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates to trust, SSL_CERT_FILE included; read once, because reading takes longer than a request."""
+    return httpx2.create_ssl_context()

@@ -1,0 +1,173 @@
+"""The store's SQLite file: its tables, opening and checking it, and its transactions."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pytest_spiral.errors import StoreError
+
+__all__ = [
+    "check_pages",
+    "check_run",
+    "connect",
+    "create",
+    "damaged",
+    "is_empty",
+    "lock_run",
+    "roll_back",
+    "transaction",
+]
+
+_APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
+_FORMAT = 3
+# Seconds that a writer waits for another process of the run; a commit takes less than a millisecond.
+_BUSY_SECONDS = 30
+_TABLES = """
+CREATE TABLE run (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE secret (value TEXT NOT NULL);
+CREATE TABLE text (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL);
+CREATE TABLE reply (
+  id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL,
+  sample INTEGER NOT NULL, settings INTEGER NOT NULL REFERENCES text, speakers TEXT NOT NULL, messages TEXT NOT NULL,
+  text INTEGER NOT NULL REFERENCES text, finish TEXT NOT NULL, served_model TEXT NOT NULL,
+  prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+  seconds REAL NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL, checksum BLOB NOT NULL
+);
+CREATE TABLE failure (
+  id INTEGER PRIMARY KEY, key BLOB NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL,
+  code TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
+);
+CREATE TABLE pace (
+  id INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, most INTEGER NOT NULL, ceiling INTEGER NOT NULL, reason TEXT NOT NULL,
+  epoch INTEGER NOT NULL, at REAL NOT NULL
+)
+"""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the file. Raises `StoreError`."""
+    try:
+        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        # With a write-ahead log a killed process loses nothing; only a power cut may lose the last commits.
+        connection.execute("PRAGMA synchronous=NORMAL")
+    except sqlite3.Error as error:
+        if not isinstance(error, sqlite3.OperationalError):
+            raise damaged(path, error) from None
+        raise StoreError(
+            f"{path}: the run store cannot be opened ({error}); check the path and its permissions"
+        ) from None
+    return connection
+
+
+def damaged(path: Path, error: object) -> StoreError:
+    """The error for a file whose content cannot be trusted."""
+    return StoreError(f"{path}: the run store is damaged ({error}); restore it or choose another --run-id")
+
+
+def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
+    """Whether the file is new, or was left behind by a process that died before it had written anything."""
+    try:
+        return bool(connection.execute("SELECT count(*) = 0 FROM sqlite_schema").fetchone()[0])
+    except sqlite3.Error as error:
+        raise damaged(path, error) from None
+
+
+def create(connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
+    """Make the tables of a new run. Raises `sqlite3.Error`."""
+    rows = [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
+    # Set once, before any worker opens the file: processes that switch at the same time lock each other out.
+    connection.execute("PRAGMA journal_mode=WAL")
+    with transaction(connection):
+        for statement in _TABLES.split(";"):
+            connection.execute(statement)
+        connection.executemany("INSERT INTO run VALUES (?, ?)", rows)
+        connection.execute("INSERT INTO secret VALUES (?)", (secrets.token_hex(16),))
+        connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={_FORMAT}")
+
+
+def check_run(path: Path, connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
+    """Raise `StoreError` unless the file is a store of this format and belongs to a run with this configuration."""
+    try:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if application != _APPLICATION_ID:
+            raise StoreError(f"{path}: not a run store of pytest-spiral; choose another --run-id")
+        if version != _FORMAT:
+            raise StoreError(f"{path}: store format {version}, this version reads {_FORMAT}; choose another --run-id")
+        stored = {field: json.loads(value) for field, value in connection.execute("SELECT * FROM run")}
+    except (sqlite3.Error, ValueError) as error:
+        raise damaged(path, error) from None
+    given = json.loads(json.dumps(dict(config)))
+    differing = [
+        f"{field} (was {_short(stored.get(field))}, now {_short(given.get(field))})"
+        for field in sorted({*stored, *given})
+        if stored.get(field) != given.get(field)
+    ]
+    if differing:
+        raise StoreError(
+            f"run {path.parent.name!r} exists with another configuration: {'; '.join(differing)}. "
+            "Give the same configuration to resume it, or another --run-id for a new run"
+        )
+
+
+def check_pages(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise `StoreError` for a torn or truncated file, before anything is built on it."""
+    try:
+        ((answer,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+    except sqlite3.Error as error:
+        raise damaged(path, error) from None
+    if answer != "ok":
+        raise damaged(path, str(answer).partition("\n")[0])
+
+
+def lock_run(path: Path) -> sqlite3.Connection:
+    """The right to be a run's controller: a lock that the operating system releases however its holder ends.
+
+    Raises `StoreError` while another process holds it.
+    """
+    # On a file of its own: SQLite's readers and writers share the store's.
+    lock = path.with_suffix(".lock")
+    held = sqlite3.connect(lock, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        # Nothing is ever written, so there is no journal beside it.
+        held.execute("PRAGMA journal_mode=MEMORY")
+        held.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        held.close()
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            raise StoreError(
+                f"run {path.parent.name!r} is under way in another process; wait for its end or give another --run-id"
+            ) from None
+        raise StoreError(f"{lock}: cannot be locked ({error}); check disk and permissions") from None
+    return held
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing; writers of several processes queue up instead of failing."""
+    roll_back(connection)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        # After a commit there is nothing to undo. A full disk leaves some transactions open and ends others by itself.
+        with suppress(sqlite3.Error):
+            roll_back(connection)
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Undo what a failed transaction may have left behind."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) <= 60 else f"{text[:57]}..."

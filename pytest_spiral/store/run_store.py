@@ -1,0 +1,252 @@
+"""Access to the store of one run, for the controller and its workers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_spiral.chat import ChatReply, ChatRequest
+from pytest_spiral.errors import ChatError, StoreError
+from pytest_spiral.status import ReasonCode
+from pytest_spiral.store import database, rows
+from pytest_spiral.store.records import Exchange, ModelUsage, Pace
+
+__all__ = ["RunStore"]
+
+# Errors that are about the values of one row, not about the file.
+_ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+
+
+class RunStore:
+    """One run's database. Safe to use from several threads and processes at once.
+
+    Create it with `create_or_resume` (once, by the controller) or `join` (by its workers). It keeps nothing in memory
+    that is also in the file, so a failed write cannot make the two differ.
+
+    Attributes:
+        broken: Why nothing more can be stored, None while all is well.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.broken: StoreError | None = None
+        self._connection = connection
+        self._run_lock: sqlite3.Connection | None = None
+        self._thread_lock = threading.Lock()
+
+    @classmethod
+    def create_or_resume(cls, path: Path, config: Mapping[str, object], *, alone: bool = False) -> RunStore:
+        """Open the store of a run; make it if there is none.
+
+        Args:
+            config: Everything that decides what is measured, as JSON values.
+            alone: Hold the run until `close`, so that no other process can be its controller meanwhile.
+
+        Raises:
+            StoreError: The file is no store of ours, is damaged, belongs to a run with another configuration (the
+                message names the fields that differ) or to one that is under way.
+        """
+        store = cls(path, database.connect(path))
+        connection = store._connection
+        try:
+            if not database.is_empty(path, connection):
+                database.check_run(path, connection, config)
+            if alone:
+                store._run_lock = database.lock_run(path)
+            # Looked at again: another process may have made it meanwhile.
+            if database.is_empty(path, connection):
+                try:
+                    database.create(connection, config)
+                except sqlite3.Error as error:
+                    raise store._unwritable(error) from None
+            else:
+                database.check_run(path, connection, config)
+                database.check_pages(path, connection)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @classmethod
+    def join(cls, path: Path) -> RunStore:
+        """Open a store that the controller has made."""
+        return cls(path, database.connect(path))
+
+    def find(self, request: ChatRequest) -> ChatReply | None:
+        """The stored reply to a request, None if it was never answered. Raises `StoreError`."""
+        with self._reading() as connection:
+            return rows.read_reply(connection, request.key)
+
+    def knows(self, request: ChatRequest) -> bool:
+        """Whether a request was answered. Raises `StoreError`."""
+        with self._reading() as connection:
+            return rows.has_reply(connection, request.key)
+
+    def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
+        """Store a reply; it is committed when this returns.
+
+        Returns:
+            The reply that counts: of two replies to the same request, the first.
+
+        Raises:
+            StoreError: The file cannot be written.
+            ChatError: This reply cannot be stored (`store_failed`); others can.
+        """
+        with self._writing() as connection:
+            stored = rows.read_reply(connection, request.key)
+            if stored is None:
+                rows.insert_reply(connection, request, reply)
+        return reply if stored is None else stored
+
+    def keep_all(self, answered: Iterable[tuple[ChatRequest, ChatReply]]) -> None:
+        """Store replies that were given elsewhere in one commit; known requests are left as they are.
+
+        Raises `StoreError` and `ChatError` like `keep`; nothing is stored then.
+        """
+        with self._writing() as connection:
+            for request, reply in answered:
+                if not rows.has_reply(connection, request.key):
+                    rows.insert_reply(connection, request, reply)
+
+    def exchanges(self) -> list[Exchange]:
+        """Every request with its reply, in the order in which they were stored. Raises `StoreError`."""
+        with self._reading() as connection:
+            return rows.read_exchanges(connection)
+
+    def add_failure(self, request: ChatRequest, error: ChatError) -> None:
+        """Store that a call failed; it is made again when the run is resumed. Raises like `keep`."""
+        key = bytes.fromhex(request.key)
+        row = (key, request.role, request.model, request.unit, error.code, str(error), error.attempts, time.time())
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT INTO failure (key, role, model, unit, code, message, attempts, at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+
+    def usage(self) -> list[ModelUsage]:
+        """Requests, tokens, retries and failures per role and model over the whole life of the run."""
+        with self._reading() as connection:
+            replies = connection.execute(
+                "SELECT role, model, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), "
+                "sum(attempts - 1) FROM reply GROUP BY role, model"
+            ).fetchall()
+            failures = connection.execute(
+                "SELECT role, model, count(*), sum(attempts) FROM failure GROUP BY role, model"
+            ).fetchall()
+        found = {(row[0], row[1]): ModelUsage(*row) for row in replies}
+        for role, model, count, attempts in failures:
+            row = found.get((role, model), ModelUsage(role, model))
+            found[role, model] = replace(row, failures=count, retries=row.retries + attempts - count)
+        return [found[name] for name in sorted(found)]
+
+    def has_replies(self) -> bool:
+        """Whether anything was answered yet."""
+        with self._reading() as connection:
+            return connection.execute("SELECT 1 FROM reply LIMIT 1").fetchone() is not None
+
+    def served_models(self, model: str) -> tuple[str, ...]:
+        """Names under which endpoints served `model` as the evaluated model, sorted."""
+        with self._reading() as connection:
+            found = connection.execute(
+                "SELECT DISTINCT served_model FROM reply "
+                "WHERE role = 'evaluated' AND model = ? AND served_model <> '' ORDER BY served_model",
+                (model,),
+            ).fetchall()
+        return tuple(name for (name,) in found)
+
+    def pace(self, endpoint: str) -> Pace | None:
+        """The limit on an endpoint's requests in flight that holds now, None before the first."""
+        with self._reading():
+            return self._pace(endpoint)
+
+    def set_pace(self, endpoint: str, seen: Pace | None, new: Pace) -> Pace:
+        """Let `new` follow `seen`. Where another process was faster, its value holds.
+
+        Returns:
+            The value that holds.
+        """
+        with self._writing() as connection:
+            held = self._pace(endpoint)
+            if held is not None and held != seen:
+                return held
+            row = (endpoint, new.most, new.ceiling, new.reason, new.epoch, new.at)
+            connection.execute(
+                "INSERT INTO pace (endpoint, most, ceiling, reason, epoch, at) VALUES (?, ?, ?, ?, ?, ?)", row
+            )
+        return new
+
+    def paces(self) -> dict[str, list[Pace]]:
+        """Every limit that every endpoint has had, in order."""
+        found: dict[str, list[Pace]] = defaultdict(list)
+        with self._reading() as connection:
+            for endpoint, *values in connection.execute(
+                "SELECT endpoint, most, ceiling, reason, epoch, at FROM pace ORDER BY id"
+            ):
+                found[endpoint].append(Pace(*values))
+        return dict(found)
+
+    def secret(self) -> str:
+        """A random string of this run, the same whenever it is resumed; nothing that a model sees reveals it."""
+        with self._reading() as connection:
+            return str(connection.execute("SELECT value FROM secret").fetchone()[0])
+
+    def set_secret(self, secret: str) -> None:
+        """Take over the secret of the run that this store works for, before anything is asked."""
+        with self._writing() as connection:
+            connection.execute("UPDATE secret SET value = ?", (secret,))
+
+    def close(self) -> None:
+        """Close the connection and release the run. Harmless when called twice."""
+        self._connection.close()
+        if self._run_lock is not None:
+            self._run_lock.close()
+
+    def _pace(self, endpoint: str) -> Pace | None:
+        row = self._connection.execute(
+            "SELECT most, ceiling, reason, epoch, at FROM pace WHERE endpoint = ? ORDER BY id DESC LIMIT 1", (endpoint,)
+        ).fetchone()
+        return row and Pace(*row)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._thread_lock:
+            try:
+                # What a failed rollback has left open is not in the file and must not be read.
+                database.roll_back(self._connection)
+                yield self._connection
+            except (sqlite3.Error, rows.DamagedRowError, json.JSONDecodeError) as error:
+                raise database.damaged(self.path, error) from None
+            except Exception as error:
+                raise self._refused(error) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction. An error about one row fails that row; one about the file breaks the store."""
+        with self._thread_lock:
+            try:
+                with database.transaction(self._connection):
+                    yield self._connection
+            except rows.DamagedRowError as error:
+                raise database.damaged(self.path, error) from None
+            except sqlite3.Error as error:
+                if isinstance(error, _ROW_ERRORS):
+                    raise self._refused(error) from None
+                self.broken = self._unwritable(error)
+                raise self.broken from None
+            except Exception as error:  # such as integers or strings that SQLite cannot hold
+                raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> ChatError:
+        says = f"{self.path}: the store cannot handle this entry ({type(error).__name__}: {error})"
+        return ChatError(ReasonCode.STORE_FAILED, says)
+
+    def _unwritable(self, error: Exception) -> StoreError:
+        return StoreError(f"{self.path}: the run store cannot be written ({error}); check disk and permissions")
