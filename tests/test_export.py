@@ -8,6 +8,8 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,15 +18,20 @@ from hypothesis import strategies as st
 from pytest_spiral.cli import FORMATS, main
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.report import export as exporting
-from pytest_spiral.report.export import TABLES, export, junit_xml, model_card, neutral, tables
-from pytest_spiral.report.read import migrated, read_report
+from pytest_spiral.report.export import export, neutral
+from pytest_spiral.report.junit import gates_xml
+from pytest_spiral.report.model import Report
+from pytest_spiral.report.model_card import model_card
+from pytest_spiral.report.read import load_report, migrated
+from pytest_spiral.report.tables import TABLES, tables
+from tests.html.reports import typed
 
-HOSTILE = '=HYPERLINK("http://evil","x")\ud800\x1b[31m'
+HOSTILE = '=HYPERLINK("http://evil","x")\x1b[31m'
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A run folder of both suites, short, with gates that pass, fail and cannot be decided."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory of both suites, short, with a gate that passes and one that fails."""
     path = tmp_path_factory.mktemp("run")
     subprocess.run(
         [sys.executable, "-m", "pytest", "--model=dry/perfect", "--run-id=r", "-q", "-p", "no:randomly",
@@ -34,64 +41,73 @@ def folder(tmp_path_factory):
     return path / "reports" / "r"
 
 
+@pytest.fixture(scope="module")
+def report(folder: Path) -> Report:
+    return load_report(folder / "report.json")
+
+
 @pytest.fixture
-def report(folder):
-    return json.loads((folder / "report.json").read_text())
+def document(report: Report) -> dict[str, Any]:
+    """The report as JSON values, to be changed."""
+    values: dict[str, Any] = json.loads(report.model_dump_json())
+    return values
 
 
-def rows(path):
+def rows(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(path.read_text())))
 
 
-def test_csv_holds_every_measurement(report, tmp_path):
-    """One row per item and metric, and the numbers of the report in them."""
+def test_csv_holds_every_measurement(report: Report, tmp_path: Path) -> None:
+    """One row per item and metric, with the numbers of the report."""
     export(report, "csv", tmp_path)
 
     measured = rows(tmp_path / "measurements.csv")
     scores = {row["unit"]: float(row["value"]) for row in measured if row["metric"] == "score"}
-    assert scores == {item["id"]: item["score"] for item in report["tempaffect"]["items"]}
+    assert scores == {item.id: item.score for item in report.tempaffect.items}
     assert len({row["unit"] for row in measured if row["suite"] == "spiral"}) == 30
     (score,) = (row for row in rows(tmp_path / "metrics.csv") if row["suite"] == "spiral" and row["metric"] == "score")
-    assert float(score["value"]) == report["spiral"]["scores"][0]["score"]
-    assert float(score["low"]) == report["spiral"]["scores"][0]["ci_low"]
-    said = [m["content"] for talk in report["spiral"]["conversations"] for m in talk["transcript"]]
-    assert [row["content"].lstrip("'") for row in rows(tmp_path / "messages.csv")] == said
+    assert float(score["value"]) == report.spiral.scores[0].score
+    assert float(score["low"]) == report.spiral.scores[0].ci_low
+    texts = [message.content for conversation in report.spiral.conversations for message in conversation.transcript]
+    assert [row["content"].lstrip("'") for row in rows(tmp_path / "messages.csv")] == texts
     assert [row["outcome"] for row in rows(tmp_path / "gates.csv")] == ["pass", "fail"]
     assert all(len(row) == len(TABLES[name]) for name, table in tables(report).items() for row in table)
     for name, columns in TABLES.items():
         assert (tmp_path / f"{name}.csv").read_text().splitlines()[0] == ",".join(columns)
 
 
-def test_hostile_text_runs_nowhere(report, tmp_path):
-    """Formulas become text, surrogates escapes; XML stays well-formed."""
-    report["spiral"]["conversations"][0]["transcript"][0]["content"] = HOSTILE
-    report["gates"][0]["model"] = '"><x>' + HOSTILE
+def test_hostile_text_runs_nowhere(document: dict[str, Any], tmp_path: Path) -> None:
+    """Formulas become text, and XML stays well-formed."""
+    document["spiral"]["conversations"][0]["transcript"][0]["content"] = HOSTILE
+    document["gates"][0]["model"] = '"><x>' + HOSTILE
     for name in ("csv", "junit", "inspect"):
-        export(report, name, tmp_path)
+        export(typed(document), name, tmp_path)
 
     assert rows(tmp_path / "messages.csv")[0]["content"].startswith("'=HYPERLINK")
     assert ElementTree.fromstring((tmp_path / "gates.xml").read_bytes()).find(".//x") is None
 
 
 @given(st.text(max_size=20))
-def test_no_text_cell_begins_a_formula(text):
+def test_no_text_cell_begins_a_formula(text: str) -> None:
     """Whatever a model wrote; and numbers stay numbers."""
     assert not str(neutral(text)).lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))
     assert neutral(-1.5) == -1.5
 
 
-def test_parquet_holds_the_same_rows(report, tmp_path):
+def test_parquet_holds_the_same_rows(report: Report, tmp_path: Path) -> None:
     """Typed columns, text unchanged."""
     parquet = pytest.importorskip("pyarrow.parquet")
     export(report, "parquet", tmp_path)
 
     for name, expected in tables(report).items():
-        found = parquet.read_table(tmp_path / f"{name}.parquet")
-        assert found.column_names == list(TABLES[name])
-        assert [tuple(row.values()) for row in found.to_pylist()] == expected
+        table = parquet.read_table(tmp_path / f"{name}.parquet")
+        assert table.column_names == list(TABLES[name])
+        assert [tuple(row.values()) for row in table.to_pylist()] == expected
 
 
-def test_parquet_without_pyarrow_says_what_to_install(report, tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_says_what_to_install(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The extra is named."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
@@ -99,10 +115,10 @@ def test_parquet_without_pyarrow_says_what_to_install(report, tmp_path, monkeypa
         export(report, "parquet", tmp_path)
 
 
-def test_junit_counts_gates(report):
+def test_junit_counts_gates(document: dict[str, Any]) -> None:
     """A failed gate is a failure, an undecided one an error, never a pass."""
-    report["gates"].append({**report["gates"][0], "outcome": "inconclusive"})
-    suite = ElementTree.fromstring(junit_xml(report)).find("testsuite")
+    document["gates"].append({**document["gates"][0], "outcome": "inconclusive"})
+    suite = ElementTree.fromstring(gates_xml(typed(document))).find("testsuite")
 
     assert suite is not None
     assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
@@ -111,38 +127,38 @@ def test_junit_counts_gates(report):
     assert [[child.tag for child in case] for case in suite] == [[], ["failure"], ["error"]]
 
 
-def test_a_model_card_publishes_only_what_may_be_published(report):
+def test_a_model_card_holds_only_publishable_numbers(report: Report, document: dict[str, Any]) -> None:
     """A score with blockers is named without its number; one without is metadata that parses."""
     withheld = model_card(report, "dry/perfect")
-    report["tempaffect"]["cards"][0]["integrity"]["publication_blockers"] = []
-    published = model_card(report, "dry/perfect")
+    document["tempaffect"]["cards"][0]["integrity"]["publication_blockers"] = []
+    published = model_card(typed(document), "dry/perfect")
 
     assert "model-index" not in withheld
     assert "not publishable" in withheld
     front = published.split("---\n")[1]
     (entry,) = json.loads(front.removeprefix("model-index: "))
-    assert entry["results"][0]["metrics"][0]["value"] == report["tempaffect"]["cards"][0]["score"]
+    assert entry["results"][0]["metrics"][0]["value"] == report.tempaffect.cards[0].score
     with pytest.raises(ConfigError, match="no such model"):
         model_card(report, "other")
 
 
-def test_inspect_reads_the_log_back(report, tmp_path):
+def test_inspect_reads_the_log_back(document: dict[str, Any], tmp_path: Path) -> None:
     """Inspect's own reader: samples, scores and errors are those of the report."""
     inspect_log = pytest.importorskip("inspect_ai.log")
-    report["tempaffect"]["items"][0].update(status="instrument_failed", detail="timeout", score=None, output=None)
-    paths = export(report, "inspect", tmp_path)
+    reason = {"code": "timeout", "detail": "3 attempts"}
+    lost = {"status": "instrument_failed", "reason": reason, "score": None, "useful_bounded": None, "output": None}
+    document["tempaffect"]["items"][0].update(lost)
+    report = typed(document)
+    scenarios, conversations = (inspect_log.read_eval_log(str(path)) for path in export(report, "inspect", tmp_path))
 
-    logs = [inspect_log.read_eval_log(str(path)) for path in paths]
-
-    scenarios, talks = logs
-    assert [len(log.samples) for log in logs] == [75, 30]
-    assert scenarios.samples[0].error.message == "timeout"
-    assert scenarios.samples[1].scores["score"].value == report["tempaffect"]["items"][1]["score"]
-    assert talks.results.scores[0].metrics["value"].value == report["spiral"]["scores"][0]["score"]
-    assert talks.samples[0].messages[1].role == "assistant"
+    assert [len(log.samples) for log in (scenarios, conversations)] == [75, 30]
+    assert scenarios.samples[0].error.message == "timeout: 3 attempts"
+    assert scenarios.samples[1].scores["score"].value == report.tempaffect.items[1].score
+    assert conversations.results.scores[0].metrics["value"].value == report.spiral.scores[0].score
+    assert conversations.samples[0].messages[1].role == "assistant"
 
 
-def test_the_command(folder, tmp_path, capsys):
+def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every format by name, the files on stdout; a report of a later schema is refused."""
     formats = [name for name in FORMATS if name != "parquet"]
     assert set(FORMATS) == set(exporting.FORMATS)
@@ -154,16 +170,16 @@ def test_the_command(folder, tmp_path, capsys):
     assert "update pytest-spiral" in capsys.readouterr().err
 
 
-def test_a_report_that_breaks_its_schema_is_refused(report, tmp_path):
+def test_a_report_that_breaks_its_schema_is_refused(document: dict[str, Any], tmp_path: Path) -> None:
     """The key is named."""
-    report["usage"]["cost_usd"] = "much"
-    (tmp_path / "report.json").write_text(json.dumps(report))
+    document["usage"]["cost_usd"] = "much"
+    (tmp_path / "report.json").write_text(json.dumps(document))
 
     with pytest.raises(DataError, match=r"usage.cost_usd"):
-        read_report(tmp_path / "report.json")
+        load_report(tmp_path / "report.json")
 
 
-def test_earlier_reports_are_brought_up_step_by_step():
+def test_earlier_reports_are_brought_up_step_by_step() -> None:
     """Each migration takes a report one version further; one without a way forward is refused."""
     steps = {
         -1: lambda r: {**r, "schema_version": 0, "first": True},

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from pytest_spiral.evaluate.report import SCHEMA_VERSION
-from pytest_spiral.report.export import tables
-from pytest_spiral.report.read import read_report
+from pytest_spiral.report.read import load_report
+from pytest_spiral.report.tables import tables
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -57,7 +57,7 @@ def test_reports_of_every_schema_are_read(path, tmp_path):
     stored = json.loads(gzip.decompress(path.read_bytes()))
     (tmp_path / "report.json").write_text(json.dumps(stored))
 
-    report = read_report(tmp_path / "report.json")
+    report = load_report(tmp_path / "report.json")
 
     assert report["schema_version"] == SCHEMA_VERSION
     assert report["verdict"] == stored["verdict"]

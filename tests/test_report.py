@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from pytest_spiral.report.lines import plain
 from pytest_spiral.report.markdown import escape
-from pytest_spiral.report.terminal import plain, summary_lines
+from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import json_parts, write_atomically, write_report
 from pytest_spiral.resources import data_root
 

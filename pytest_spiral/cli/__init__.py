@@ -223,7 +223,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _rescore(options: argparse.Namespace) -> int:
-    from pytest_spiral.report.terminal import plain
+    from pytest_spiral.report.lines import plain
     from pytest_spiral.run.replay import load_recording
     from pytest_spiral.spiral.rescore import rescore_groups
 
@@ -267,7 +267,7 @@ def _report(options: argparse.Namespace) -> int:
                 # Beside a report of ours; an imported file may lie anywhere, so its page goes where the user is.
                 target = path.with_name("report.html") if path.name == "report.json" else Path(f"{path.stem}.html")
             elif output.suffix != ".html":
-                target = output / f"{file_slug(str(report['run']['id']))}.html"
+                target = output / f"{file_slug(report.run.id)}.html"
             _write_page(target, report_page(report))
             written.append(target)
     _print_json({"written": [str(path) for path in written]}) if options.json else print(*written, sep="\n")
@@ -374,7 +374,7 @@ def _calibrate(options: argparse.Namespace) -> int:
         alone = {name: run.to_json() for name, run in found.alone.items()}
         _print_json({**found.together.to_json(), "below": found.together.below, "drift": drift, "alone": alone})
     else:
-        from pytest_spiral.report.terminal import plain
+        from pytest_spiral.report.lines import plain
 
         for line in calibration_lines(found.together, found.drift):
             print(plain(line))
@@ -388,7 +388,6 @@ def _shown(value: float | None, digits: int = 2) -> str:
 
 def _merge(options: argparse.Namespace) -> int:
     from pytest_spiral.evaluate.verdict import exit_code
-    from pytest_spiral.report.read import document_of
     from pytest_spiral.report.terminal import summary_lines
     from pytest_spiral.report.write import write_report
     from pytest_spiral.run.shards import merge_shards
@@ -396,21 +395,21 @@ def _merge(options: argparse.Namespace) -> int:
     merged = merge_shards(options.paths, options.run_id, Path.cwd(), sys.argv[1:])
     run_dir = options.report_dir / options.run_id
     write_report(merged, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
-    report = document_of(merged)
     if options.json:
-        _print_json({"report": str(run_dir), "verdict": report["verdict"], "gates": report["gates"]})
+        gates = [gate.model_dump(mode="json") for gate in merged.gates]
+        _print_json({"report": str(run_dir), "verdict": merged.verdict, "gates": gates})
     else:
-        for line, _ in summary_lines(report, str(run_dir)):
+        for line, _ in summary_lines(merged, str(run_dir)):
             print(line)
     return exit_code(0, merged.verdict, False)
 
 
 def _export(options: argparse.Namespace) -> int:
     from pytest_spiral.report.export import export
-    from pytest_spiral.report.read import read_report
+    from pytest_spiral.report.read import load_report
 
     file = options.path / "report.json" if options.path.is_dir() else options.path
-    report = read_report(file)
+    report = load_report(file)
     folder = options.output or file.parent / "export"
     try:
         written = [path for name in options.formats or ["csv"] for path in export(report, name, folder)]

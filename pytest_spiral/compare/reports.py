@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.report import evaluate_imported
-from pytest_spiral.report.read import document_of, is_report, read_report
+from pytest_spiral.report.model import Report
+from pytest_spiral.report.read import is_report, load_report
 from pytest_spiral.run.plan import versions
 from pytest_spiral.run.replay import load_recording
 from pytest_spiral.spiral.protocol import load_protocol
@@ -40,14 +40,14 @@ def _reports_at(path: Path) -> Iterator[Path]:
     yield from runs
 
 
-def open_report(path: Path, protocol: str = "per-10k-chars", seed: int = 1) -> dict[str, Any]:
+def open_report(path: Path, protocol: str = "per-10k-chars", seed: int = 1) -> Report:
     """The report in a file. protocol, seed: for scoring a result file in upstream's format; ours keep their scores.
 
     Raises `DataError` naming the file.
     """
     if is_report(path):
-        return read_report(path)
-    return document_of(evaluate_imported(path.stem, _groups(path), load_protocol(protocol), seed, versions()))
+        return load_report(path)
+    return evaluate_imported(path.stem, _groups(path), load_protocol(protocol), seed, versions())
 
 
 def _groups(path: Path) -> Mapping[str, Sequence[Conversation]]:

@@ -24,9 +24,9 @@ from pytest_spiral.gates import Gate
 from pytest_spiral.plugin.items import SUITE_FILES, check_nodes, split_arguments
 from pytest_spiral.plugin.junit import add_suite_properties
 from pytest_spiral.plugin.role import PROGRESS, Role, runnable_units
+from pytest_spiral.report.lines import Tone, plain
 from pytest_spiral.report.model import Report, Verdict
-from pytest_spiral.report.read import document_of
-from pytest_spiral.report.terminal import Tone, plain, summary_lines
+from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.usage import plan_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run.content import load_content
@@ -272,7 +272,7 @@ class LeadRole(Role):
             self._say(str(error))
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        add_suite_properties(self.config, document_of(self.report))
+        add_suite_properties(self.config, self.report)
         if self._store_failure is not None:
             self._say(self._store_failure)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
@@ -308,7 +308,7 @@ class LeadRole(Role):
         if self.estimates is not None:
             lines = [*plan_lines(self.estimates)]
         elif self.report is not None:
-            lines = summary_lines(document_of(self.report), os.path.relpath(self.plan.run_dir))
+            lines = summary_lines(self.report, os.path.relpath(self.plan.run_dir))
         else:
             return
         terminalreporter.section("spiral")

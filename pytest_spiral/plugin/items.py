@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.report.terminal import plain
+from pytest_spiral.report.lines import plain
 from pytest_spiral.resources import scenarios_root
 from pytest_spiral.spiral.records import Conversation, Finding
 from pytest_spiral.tempaffect.records import Item

@@ -13,8 +13,8 @@ import pytest
 from pytest_spiral.errors import StoreError
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin.items import ConversationResult, InstrumentFailure, ScenarioResult, suite_modules
-from pytest_spiral.plugin.junit import item_properties
-from pytest_spiral.report.terminal import plain
+from pytest_spiral.report.junit import item_properties
+from pytest_spiral.report.lines import plain
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan, category_of, conversation_units, scenario_units, share_of
 from pytest_spiral.run.runner import EvaluatedModel, Runner, Unit
@@ -151,6 +151,7 @@ class Role:
         found: Item = self._result(item, unit)
         failure = str(found.reason) if found.status is Status.INSTRUMENT_FAILED else None
         payload = ITEM_RESULT.dump_python(item_result(found), mode="json")
+        item.user_properties += item_properties(found)
         self._send_home(item, "tempaffect", payload, failure)
         if found.status is Status.NOT_RUN:
             pytest.skip(plain(found.reason.detail if found.reason else ""))
@@ -163,6 +164,7 @@ class Role:
         harm = self.content.spiral.protocol.harm
         severe = [f for f in found.findings if f.behaviour == harm and f.strength == 3 and f.evidence != "unlocated"]
         refused = severe if self.settings.strict_items else ()
+        item.user_properties += item_properties(found)
         # What was found stands, whatever else is missing.
         self._send_home(item, "spiral", conversation_to_json(found), None if refused else _lost(found))
         if found.status is Status.NOT_RUN:
@@ -183,7 +185,6 @@ class Role:
         return found
 
     def _send_home(self, item: pytest.Item, suite: str, payload: Mapping[str, Any], failure: str | None) -> None:
-        item.user_properties += item_properties(suite, payload)
         item.stash[RESULT] = json.dumps({"suite": suite, "failure": failure, "result": payload})
         if failure is not None:
             raise InstrumentFailure(failure)

@@ -1,4 +1,4 @@
-"""Lines for a terminal: at most 80 columns, and free of anything a terminal would act on."""
+"""Text for a terminal: at most 80 columns, and without characters that a terminal would act on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Literal
 
-__all__ = ["WIDTH", "Line", "Tone", "plain", "wrapped"]
+__all__ = ["WIDTH", "Line", "Tone", "between", "plain", "wrapped"]
 
 WIDTH = 80
 Tone = Literal["plain", "good", "bad", "doubt", "dim"]
@@ -17,15 +17,27 @@ _BREAKS = "\t\n\r\u2028\u2029"
 
 
 def plain(text: str) -> str:
-    """`text` on one line without control, format and surrogate characters."""
+    """`text` on one line, without control, format and surrogate characters."""
     return "".join(" " if c in _BREAKS else c for c in text if c in _BREAKS or unicodedata.category(c)[0] != "C")
 
 
 def wrapped(text: str, tone: Tone) -> Iterator[Line]:
-    """`text` in lines of at most 80 columns, the later ones indented."""
+    """`text` in lines of at most 80 columns, continuation lines indented by two more."""
     indent = len(text) - len(text.lstrip())
     lines = textwrap.wrap(
         text.strip(), WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2), break_on_hyphens=False
     )
     for line in lines:
         yield line, tone
+
+
+def between(value: float | None, low: float | None, high: float | None, digits: int = 2) -> str:
+    """A value with its interval, `not measured` where there is no value.
+
+    >>> between(0.5, 0.25, 0.75), between(0.5, None, None), between(None, None, None)
+    ('0.50 [0.25, 0.75]', '0.50', 'not measured')
+    """
+    if value is None:
+        return "not measured"
+    interval = "" if low is None or high is None else f" [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{value:.{digits}f}{interval}"

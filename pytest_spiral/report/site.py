@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pytest_spiral.errors import StoreError
-from pytest_spiral.report.html.build import board_page, report_page
+from pytest_spiral.report.html.build import leaderboard_page, report_page
 from pytest_spiral.report.html.leaderboard import Entry
+from pytest_spiral.report.model import Report
 from pytest_spiral.report.write import file_slug, write_atomically
 
 __all__ = ["write_site"]
 
 
-def write_site(reports: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
-    """Write a leaderboard over reports. Returns the files, the leaderboard first.
+def write_site(reports: Sequence[Report], folder: Path) -> list[Path]:
+    """Write a leaderboard over reports.
 
-    Raises `DataError` for what is no report of this version, `StoreError` where the folder cannot be written.
+    Returns:
+        The files written, the leaderboard first.
+
+    Raises:
+        StoreError: The directory cannot be written.
     """
     pages: dict[str, str] = {}
     entries = []
     for report in reports:
-        slug = name = file_slug(str(report["run"]["id"]))
+        slug = name = file_slug(report.run.id)
         number = 1
         while f"runs/{name}.html" in pages:
             number += 1
             name = f"{slug}-{number}"
         pages[f"runs/{name}.html"] = report_page(report, home="../index.html")
         entries.append(Entry(report, f"runs/{name}.html"))
-    pages = {"index.html": board_page(entries), **pages}
+    pages = {"index.html": leaderboard_page(entries), **pages}
     try:
         for name, page in pages.items():
             write_atomically(folder / name, page)

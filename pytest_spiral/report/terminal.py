@@ -1,92 +1,35 @@
-"""The summary at the end of a run, in at most 80 columns, free of anything a terminal would act on."""
+"""The summary at the end of a run: models, usage, gates and verdict in at most 80 columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from pytest_spiral.report.lines import WIDTH, Line, Tone, plain, wrapped
+from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, wrapped
+from pytest_spiral.report.lookup import card_value, evaluated_models
+from pytest_spiral.report.model import Card, GateRow, Report, Score, Verdict
 from pytest_spiral.report.usage import usage_lines
+from pytest_spiral.tempaffect.records import CardMode
 
 __all__ = ["Line", "Tone", "gate_reason", "plain", "summary_lines", "wrapped"]
 
-_TONES: Mapping[str, Tone] = {
+_TONES: Mapping[Verdict, Tone] = {
     "pass": "good",
     "fail": "bad",
     "inconclusive": "doubt",
     "incomplete": "doubt",
     "measured": "plain",
 }
-_ROWS = (
-    ("useful+bounded", "useful_bounded_response_rate"),
+_MODES: Mapping[CardMode | None, str] = {"schema_assisted": "schema", "raw_json": "raw", None: ""}
+_CARD_ROWS = (
+    ("useful and bounded", "useful_bounded_response_rate"),
     ("  without near-duplicates", "ubr_rate_deduped"),
     ("score (13 points)", "score"),
     ("skill over majority", "skill"),
     ("valid output", "valid_output_rate"),
     ("pressured: boundary kept", "families.pressured_integrity.fields.boundary_action"),
 )
-
-
-def summary_lines(report: Mapping[str, Any], run_dir: str) -> list[Line]:
-    """Lines of the summary with their tone: per model one block, gates, verdict."""
-    lines: list[Line] = []
-    for model in report["run"]["config"]["model"]:
-        cards = [card for card in report["tempaffect"]["cards"] if card["model"] == model]
-        if cards:
-            lines += _model_block(model, cards)
-        for score in report["spiral"]["scores"]:
-            if score["model"] == model:
-                lines += _spiral_block(score)
-    lines += usage_lines(report["usage"])
-    lines += [(f"report: {plain(run_dir)}", "plain")]
-    for row in report["gates"]:
-        lines += gate_lines(row)
-    verdict = report["verdict"]
-    gated = "" if report["gates"] else " (no gates given)"
-    shard = report["run"]["config"].get("shard")
-    if shard is not None:
-        lines.append((f"shard {shard}: the others are missing here; join them with `pytest-spiral merge`", "plain"))
-    lines.append((f"verdict: {verdict.upper()}{gated}", _TONES[verdict]))
-    return lines
-
-
-def _model_block(model: str, cards: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
-    title = f"tempaffect  {plain(model)}"[:WIDTH]
-    yield title, "plain"
-    columns = [{"schema_assisted": "schema", "raw_json": "raw"}[card["prompting_mode"]] for card in cards]
-    yield f"  {'':<26}" + "".join(f"{name:>24}" for name in columns), "dim"
-    for label, metric in _ROWS:
-        yield f"  {label:<26}" + "".join(f"{_cell(card, metric):>24}" for card in cards), "plain"
-    for card, column in zip(cards, columns, strict=True):
-        yield from _notes(card, column)
-
-
-def _cell(card: Mapping[str, Any], metric: str) -> str:
-    interval = card["intervals"].get(metric)
-    value: Any = card
-    for name in metric.split("."):
-        value = value[name]
-    if value is None or interval is None:
-        return "not measured"
-    return f"{value:.2f} [{interval['low']:.2f}, {interval['high']:.2f}]"
-
-
-def _notes(card: Mapping[str, Any], column: str) -> Iterator[Line]:
-    missing = card["missing"]
-    if missing["n"]:
-        yield f"  {column}: {missing['n']} of {missing['of']} measurements missing", "doubt"
-    if card["reasons"]:
-        reasons = ", ".join(f"{name} {count}" for name, count in card["reasons"].items())
-        yield from wrapped(f"  {column} not valid: {reasons}", "dim")
-    for caution in card["cautions"]:
-        if "missing" not in caution:
-            yield from wrapped(f"  {column} caution: {plain(caution)}", "doubt")
-    blockers = card["integrity"]["publication_blockers"]
-    if blockers:
-        yield from wrapped(f"  {column} not publishable: {'; '.join(_shortened(blockers))}", "dim")
-
-
-_SPIRAL_ROWS = (
+_MOST_BLOCKERS = 4
+_BEHAVIOURS = (
     "pushback",
     "delusion_reinforcement",
     "sycophancy_or_praise",
@@ -95,73 +38,111 @@ _SPIRAL_ROWS = (
 )
 
 
-def _spiral_block(score: Mapping[str, Any]) -> Iterator[Line]:
-    yield f"spiral  {plain(score['model'])}"[:WIDTH], "plain"
-    rows = [("score (0-100)", score), *((name.replace("_", " "), score["metrics"].get(name)) for name in _SPIRAL_ROWS)]
-    for label, row in rows:
-        if row is None:
-            continue
-        value = row["score"] if row is score else row["mean"]
-        cell = "not measured"
-        if value is not None:
-            cell = f"{value:.2f}"
-            if row["ci_low"] is not None:
-                cell += f" [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-        yield f"  {label:<26}{cell:>24}", "plain"
-    tails, missing = score["tails"], score["missing"]
-    yield (
-        f"  strength-3 {tails['harm'].replace('_', ' ')} in {tails['harmful']} of {tails['of']} conversations",
-        "plain",
+def summary_lines(report: Report, run_dir: str) -> list[Line]:
+    """The summary of a report, each line with its tone.
+
+    Args:
+        report: What to summarise.
+        run_dir: Where the report was written, as people should read it.
+    """
+    lines: list[Line] = []
+    cards, scores = report.tempaffect.cards, report.spiral.scores
+    for model in evaluated_models(report):
+        own = [card for card in cards if card.model == model]
+        lines += _card_lines(model, own) if own else []
+        for score in scores:
+            lines += _score_lines(score) if score.model == model else []
+    lines += usage_lines(report.usage)
+    lines.append((f"report: {plain(run_dir)}", "plain"))
+    for row in report.gates:
+        lines += _gate_lines(row)
+    if report.run.config.shard is not None:
+        shard = plain(report.run.config.shard)
+        lines.append((f"shard {shard}: combine all shards with `pytest-spiral merge`", "plain"))
+    note = "" if report.gates else " (no gates)"
+    lines.append((f"verdict: {report.verdict.upper()}{note}", _TONES[report.verdict]))
+    return lines
+
+
+def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
+    yield f"tempaffect  {plain(model)}"[:WIDTH], "plain"
+    yield f"  {'':<26}" + "".join(f"{_MODES[card.prompting_mode]:>24}" for card in cards), "dim"
+    for label, metric in _CARD_ROWS:
+        yield f"  {label:<26}" + "".join(f"{_card_cell(card, metric):>24}" for card in cards), "plain"
+    for card in cards:
+        yield from _card_notes(card, _MODES[card.prompting_mode])
+
+
+def _card_cell(card: Card, metric: str) -> str:
+    interval = card.intervals.get(metric)
+    return "not measured" if interval is None else between(card_value(card, metric), interval.low, interval.high)
+
+
+def _card_notes(card: Card, mode: str) -> Iterator[Line]:
+    for caution in card.cautions:
+        yield from wrapped(f"  {mode} caution: {plain(caution)}", "doubt")
+    if card.reasons:
+        reasons = ", ".join(f"{code} {count}" for code, count in card.reasons.items())
+        yield from wrapped(f"  {mode} not valid: {reasons}", "dim")
+    if card.integrity.publication_blockers:
+        yield from wrapped(f"  {mode} not publishable: {_shortened(card.integrity.publication_blockers)}", "dim")
+
+
+def _score_lines(score: Score) -> Iterator[Line]:
+    yield f"spiral  {plain(score.model)}"[:WIDTH], "plain"
+    yield f"  {'score (0-100)':<26}{between(score.score, score.ci_low, score.ci_high):>24}", "plain"
+    for name in _BEHAVIOURS:
+        if (metric := score.metrics.get(name)) is not None:
+            cell = between(metric.mean, metric.ci_low, metric.ci_high)
+            yield f"  {name.replace('_', ' '):<26}{cell:>24}", "plain"
+    tails, missing = score.tails, score.missing
+    yield f"  strength-3 {tails.harm.replace('_', ' ')} in {tails.harmful} of {tails.of} conversations", "plain"
+    counts = (
+        ("conversations", missing.conversations, missing.of_conversations),
+        ("chunk judgements", missing.chunks, missing.of_chunks),
+        ("final judgements", missing.finals, missing.of_finals),
     )
-    lost = [
-        f"{missing[name]} of {missing['of_' + name]} {name}"
-        for name in ("conversations", "chunks", "finals")
-        if missing[name]
-    ]
+    lost = [f"{n} of {of} {what}" for what, n, of in counts if n]
     if lost:
         yield from wrapped(f"  missing: {', '.join(lost)}", "doubt")
-    if score["blockers"]:
-        yield from wrapped(f"  not publishable: {'; '.join(_shortened(score['blockers']))}", "dim")
+    if score.blockers:
+        yield from wrapped(f"  not publishable: {_shortened(score.blockers)}", "dim")
 
 
-def _shortened(blockers: Sequence[str]) -> Iterator[str]:
-    """One blocker per code, the rest counted: the report has them all."""
-    by_code: dict[str, list[str]] = {}
-    for blocker in blockers:
-        by_code.setdefault(blocker.split(" ", 1)[0], []).append(plain(blocker))
-    for first, *others in by_code.values():
-        yield f"{first} (and {len(others)} more)" if others else first
+def _shortened(blockers: Sequence[str]) -> str:
+    """The first few blockers: the report lists all."""
+    shown = [plain(blocker) for blocker in blockers[:_MOST_BLOCKERS]]
+    more = len(blockers) - len(shown)
+    return "; ".join([*shown, f"{more} more"] if more else shown)
 
 
-def gate_lines(row: Mapping[str, Any]) -> Iterator[Line]:
-    """A decided gate: outcome, why, the numbers, and what it could have told apart."""
-    mode = {"schema_assisted": " schema", "raw_json": " raw", None: ""}[row["prompting_mode"]]
-    value = "not measured"
-    if row["value"] is not None:
-        value = f"{row['value']:.3f} [{row['ci_low']:.3f}, {row['ci_high']:.3f}], {row['n']} {plain(row['unit'])}s"
-    baseline = row["baseline"]
-    if baseline is not None and baseline["own"] is not None:
-        against = f"{plain(baseline['model'])} of {plain(baseline['run'])}"
-        value = f"{baseline['own']:.3f} against {baseline['value']:.3f} ({against}), difference {value}"
-    yield from wrapped(f"gate {row['outcome'].upper()}  {plain(row['expr'])}", _TONES[row["outcome"]])
-    yield from wrapped(f"  {plain(row['model'])}{mode}: {value}", "plain")
+def _gate_lines(row: GateRow) -> Iterator[Line]:
+    """A gate: outcome, numbers, reason."""
+    value = between(row.value, row.ci_low, row.ci_high, 3)
+    if row.value is not None:
+        value += f", {row.n} {row.unit}s"
+    baseline = row.baseline
+    if baseline is not None and baseline.own is not None and baseline.value is not None:
+        name = f"{plain(baseline.model)} of {plain(baseline.run)}"
+        value = f"{baseline.own:.3f}, baseline {baseline.value:.3f} ({name}), difference {value}"
+    mode = f" {_MODES[row.prompting_mode]}" if row.prompting_mode else ""
+    yield from wrapped(f"gate {row.outcome.upper()}  {plain(row.expr)}", _TONES[row.outcome])
+    yield from wrapped(f"  {plain(row.model)}{mode}: {value}", "plain")
     yield from wrapped(f"  {gate_reason(row)}", "dim")
 
 
-def gate_reason(row: Mapping[str, Any]) -> str:
-    """Why the gate came out so, what it could tell apart, and what is known of the judge."""
-    return f"{plain(row['reason'])}{_power(row)}{_JUDGE_NOTES.get(row['calibration'], '')}"
+def gate_reason(row: GateRow) -> str:
+    """Why a gate has its outcome, which true values it can detect, and whether its judge is calibrated."""
+    judge = "; the judge is not calibrated for this behaviour" if row.calibration == "uncalibrated" else ""
+    return f"{plain(row.reason.detail)}{_power(row)}{judge}"
 
 
-_JUDGE_NOTES: Mapping[str | None, str] = {"uncalibrated": "; the judge is uncalibrated on it"}
-
-
-def _power(row: Mapping[str, Any]) -> str:
-    """From which truth on the gate passes four times in five, as far as that is known."""
-    if row["value"] is None or row["policy"] == "point":
+def _power(row: GateRow) -> str:
+    """The true value from which the gate passes in four of five runs, where it is known."""
+    if row.value is None or row.policy == "point":
         return ""
-    if row["mde"] is None:
-        return f"; {row['n']} {plain(row['unit'])}s are too few for it ever to pass reliably"
-    sign, word = (1, "up") if ">=" in row["expr"] else (-1, "down")
-    what = "a difference of " if row["baseline"] else ""
-    return f"; passes 4 times in 5 from {what}{row['threshold'] + sign * row['mde']:.3g} {word}"
+    if row.mde is None:
+        return f"; {row.n} {row.unit}s are too few for this gate to pass reliably"
+    sign, word = (1, "more") if ">=" in row.expr else (-1, "less")
+    what = "difference" if row.baseline else "value"
+    return f"; passes in 4 of 5 runs at a true {what} of {row.threshold + sign * row.mde:.3g} or {word}"

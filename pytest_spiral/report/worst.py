@@ -1,23 +1,34 @@
-"""The findings a reader should see first, with the model's own words. Pure."""
+"""The worst findings of a report, which a reader should see first, with the model's own words."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
-__all__ = ["Worst", "item_link", "talk_link", "worst_findings"]
+from pytest_spiral.report.model import Report
+from pytest_spiral.tempaffect.records import ItemResult
 
-# What a TempAffect item that broke its boundary weighs beside findings of strength 1 to 3 times their weight.
+__all__ = ["Worst", "finding_link", "item_link", "worst_findings"]
+
+# Harm of a TempAffect item that broke its boundary; a finding's harm is its strength, 1 to 3, times its weight.
 _BROKEN_BOUNDARY = 5.0
+_MODES = {"schema_assisted": "schema", "raw_json": "raw"}
 
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """model: who said it. where: conversation and turn (from 1), or scenario and mode. what: behaviour or broken rule.
-    quote: the words. link: fragment of the page that shows them. harm: weight it is ordered by, higher is worse."""
+    """One bad finding or broken boundary.
+
+    Attributes:
+        model: The model that said it.
+        where: Conversation and turn (from 1), or scenario and prompting mode.
+        what: The behaviour or the broken rule.
+        quote: The model's words.
+        link: Address of the quote within the page.
+        harm: What findings are ordered by, higher is worse.
+    """
 
     model: str
     where: str
@@ -27,73 +38,69 @@ class Worst:
     harm: float
 
 
-def talk_link(model: str, talk: str, turn: int, finding: int) -> str:
-    """Fragment of a finding in the chat viewer. turn: from 0, as in the report; pages count from 1."""
-    named = {"model": model, "id": talk, "turn": turn + 1, "finding": finding + 1}
-    return "talk?" + urlencode(named, errors="replace")
+def finding_link(model: str, conversation: str, turn: int, finding: int) -> str:
+    """Address of a finding in the transcript viewer. turn, finding: from 0; the page counts from 1."""
+    query = {"model": model, "id": conversation, "turn": turn + 1, "finding": finding + 1}
+    return "conversation?" + urlencode(query, errors="replace")
 
 
-def item_link(item: Mapping[str, Any]) -> str:
-    """Fragment of an item in the item viewer."""
-    mode = {"schema_assisted": "schema", "raw_json": "raw"}[item["prompting_mode"]]
-    named = {"model": item["model"], "mode": mode, "id": item["id"], "epoch": item["epoch"] + 1}
-    return "item?" + urlencode(named, errors="replace")
+def item_link(item: ItemResult) -> str:
+    """Address of an item in the item viewer."""
+    query = {"model": item.model, "mode": _MODES[item.prompting_mode], "id": item.id, "epoch": item.epoch + 1}
+    return "item?" + urlencode(query, errors="replace")
 
 
-def worst_findings(report: Mapping[str, Any], most: int = 3) -> list[Worst]:
-    """The worst located risky findings and broken boundaries, one at most of each conversation and scenario."""
+def worst_findings(report: Report, most: int = 3) -> list[Worst]:
+    """The worst located risky findings and broken boundaries, at most one of each conversation and scenario."""
     best: dict[tuple[str, str], Worst] = {}
     equals: Counter[tuple[tuple[str, str], float]] = Counter()
-    for key, worst in [*_talks(report), *_items(report)]:
+    for key, worst in [*_findings(report), *_broken_boundaries(report)]:
         equals[key, worst.harm] += 1
-        # Of equals the longest says most.
+        # Of equally harmful ones, the longest quote says most.
         if key not in best or (worst.harm, len(worst.quote)) > (best[key].harm, len(best[key].quote)):
             best[key] = worst
     order = sorted(best, key=lambda key: (-best[key].harm, -equals[key, best[key].harm], key))
     return [best[key] for key in order[:most]]
 
 
-def _talks(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Worst]]:
+def _findings(report: Report) -> Iterator[tuple[tuple[str, str], Worst]]:
     weights = {
-        (score["model"], name): metric["weight"]
-        for score in report["spiral"]["scores"]
-        for name, metric in score["metrics"].items()
-        if metric["sign"] == "risky"
+        (score.model, name): metric.weight
+        for score in report.spiral.scores
+        for name, metric in score.metrics.items()
+        if metric.sign == "risky"
     }
-    for talk in report["spiral"]["conversations"]:
-        if talk.get("twin_of"):
-            # An innocent opening is there to show over-correction; it is part of no score.
+    for conversation in report.spiral.conversations:
+        if conversation.twin_of:
+            # Benign twins measure over-correction and are part of no score.
             continue
-        for number, finding in enumerate(talk["findings"]):
-            weight = weights.get((talk["model"], finding["behaviour"]))
-            if weight is None or finding["evidence"] == "unlocated":
+        model, name = conversation.model, conversation.id
+        for number, finding in enumerate(conversation.findings):
+            weight = weights.get((model, finding.behaviour))
+            if weight is None or finding.evidence == "unlocated":
                 continue
-            yield (
-                (talk["model"], talk["id"]),
-                Worst(
-                    model=talk["model"],
-                    where=f"conversation {talk['id']}, turn {finding['turn'] + 1}",
-                    what=f"{finding['behaviour'].replace('_', ' ')}, strength {finding['strength']}",
-                    quote=finding["quote"],
-                    link=talk_link(talk["model"], talk["id"], finding["turn"], number),
-                    harm=finding["strength"] * weight,
-                ),
+            worst = Worst(
+                model=model,
+                where=f"conversation {name}, turn {finding.turn + 1}",
+                what=f"{finding.behaviour.replace('_', ' ')}, strength {finding.strength}",
+                quote=finding.quote,
+                link=finding_link(model, name, finding.turn, number),
+                harm=finding.strength * weight,
             )
+            yield (model, name), worst
 
 
-def _items(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Worst]]:
-    for item in report["tempaffect"]["items"]:
-        if not (item["checks"] or {}).get("prohibited_act"):
+def _broken_boundaries(report: Report) -> Iterator[tuple[tuple[str, str], Worst]]:
+    for item in report.tempaffect.items:
+        if item.checks is None or item.answer is None or not item.checks.prohibited_act:
             continue
-        reasons = item["checks"].get("reasons", {}).get("boundary") or ("does what is prohibited",)
-        yield (
-            (item["model"], item["id"]),
-            Worst(
-                model=item["model"],
-                where=f"scenario {item['id']}, {item['prompting_mode'].replace('_', ' ')}",
-                what=str(reasons[0]),
-                quote=item["answer"]["reply"],
-                link=item_link(item),
-                harm=_BROKEN_BOUNDARY,
-            ),
+        reasons = item.checks.reasons.get("boundary") or ("prohibited act",)
+        worst = Worst(
+            model=item.model,
+            where=f"scenario {item.id}, {item.prompting_mode.replace('_', ' ')}",
+            what=reasons[0],
+            quote=item.answer.reply,
+            link=item_link(item),
+            harm=_BROKEN_BOUNDARY,
         )
+        yield (item.model, item.id), worst

@@ -13,7 +13,6 @@ from pytest_spiral.errors import StoreError
 from pytest_spiral.report.html.build import report_page
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import Card, Report
-from pytest_spiral.report.read import document_of
 from pytest_spiral.spiral.upstream import upstream_json
 
 __all__ = ["file_slug", "write_atomically", "write_report"]
@@ -31,8 +30,7 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None)
     Raises:
         StoreError: The report cannot be written.
     """
-    document = document_of(report)
-    summary = summary_markdown(document)
+    summary = summary_markdown(report)
     # Innocent twins are not part of upstream's benchmark, whose own scoring would count them.
     conversations = [row.conversation() for row in report.spiral.conversations if not row.twin_of]
     try:
@@ -43,7 +41,7 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None)
             upstream = json.dumps(upstream_json(conversations, run_id=report.run.id), allow_nan=False)
             write_atomically(run_dir / "spiral_results.json", upstream + "\n")
         write_atomically(run_dir / "report.json", report.model_dump_json() + "\n")
-        write_atomically(run_dir / "report.html", report_page(document))
+        write_atomically(run_dir / "report.html", report_page(report))
         _point_latest(run_dir)
         if step_summary:
             with Path(step_summary).open("a", encoding="utf-8") as file:

@@ -1,51 +1,63 @@
-"""Pages for everybody: no serious or critical violation that axe can find, light and dark, at a desk and on a phone."""
+"""No serious or critical violation that axe can find, light on a desktop and dark on a phone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 
-from pytest_spiral.report.html.build import board_page
+from pytest_spiral.report.html.build import leaderboard_page
 from pytest_spiral.report.html.leaderboard import Entry
-from tests.html.reports import BAD, GOOD, demo_report
+from tests.html.conftest import Visitor
+from tests.html.reports import BAD, GOOD, demo
 
-VIEWS = (
-    "overview", "tempaffect", "items", f"item?model={BAD}&mode=raw&id=pi-01", f"spiral?model={BAD}", "talks",
-    f"talk?model={BAD}&id=bt-00-1&turn=1&finding=1", "findings?strength=3", "compare", "compare?talk=bt-00-1",
-    f"compare?item=pi-01&mode=schema&left=0:{GOOD}&right=0:{BAD}", "run",
-)  # fmt: skip
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+LIGHT = (
+    *("overview", "items", "tempaffect", "conversations", "compare", "run"),
+    f"conversation?model={BAD}&id=bt-00-1&turn=1&finding=1",
+)
+DARK = (
+    *("tempaffect", "findings?strength=3", "compare?conversation=bt-00-1", f"spiral?model={BAD}"),
+    f"item?model={BAD}&mode=raw&id=pi-01",
+    f"compare?item=pi-01&mode=schema&left=0:{GOOD}&right=0:{BAD}",
+)
 
 
-def serious(page) -> list[str]:
-    """What axe finds, worst first, as sentences."""
+def violations(page: Page) -> list[str]:
+    """What axe finds, as sentences."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the test extra is not installed")
     page.wait_for_timeout(50)
-    found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    rows = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     return [
         f"{row['id']}: {row['help']}: {row['nodes'][0]['html'][:160]} ({len(row['nodes'])} times)"
-        for row in found
+        for row in rows
         if row["impact"] in ("serious", "critical")
     ]
 
 
 @pytest.mark.parametrize(
-    ("scheme", "width", "views"),
-    [("light", 1280, VIEWS), ("dark", 375, VIEWS[1::2])],
-    ids=["light-desktop", "dark-phone"],
+    ("scheme", "width", "views"), [("light", 1280, LIGHT), ("dark", 375, DARK)], ids=["light-desktop", "dark-phone"]
 )
-def test_no_serious_violation(visit, demo, scheme, width, views):
+def test_no_serious_violation(
+    visit: Callable[..., Visitor], demo_page: Path, scheme: str, width: int, views: Sequence[str]
+) -> None:
     """Names, roles, contrast, order of headings, tables, keyboard reach."""
-    visitor = visit(demo, color_scheme=scheme, viewport={"width": width, "height": 900})
+    visitor = visit(demo_page, color_scheme=scheme, viewport={"width": width, "height": 900})
     visitor.open()
 
-    assert {view: serious(visitor.go(view)) for view in views} == {view: [] for view in views}
+    assert {view: violations(visitor.go(view)) for view in views} == {view: [] for view in views}
 
 
-def test_the_leaderboard_and_the_help_too(visit, demo, tmp_path):
+def test_leaderboard_and_help(visit: Callable[..., Visitor], demo_page: Path, tmp_path: Path) -> None:
     """The tables that sort, and the dialog."""
     path = tmp_path / "index.html"
-    path.write_text(board_page([Entry(demo_report(), "runs/demo.html")]))
-    assert serious(visit(path).open()) == []
+    path.write_text(leaderboard_page([Entry(demo(), "runs/demo.html")]))
+    assert violations(visit(path).open()) == []
 
-    page = visit(demo).open("run")
+    page = visit(demo_page).open("run")
     page.click("button:text-is('Keys')")
-    assert serious(page) == []
+    assert violations(page) == []

@@ -1,17 +1,26 @@
-"""A report in which every string that a model, judge or simulator wrote is an attack: nothing runs or breaks out."""
+"""A report in which every string from outside is an attack: nothing runs, and nothing breaks out of its place."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_spiral.report.html.build import board_page, compare_page, report_page
+from pytest_spiral.report.html.build import compare_page, leaderboard_page, report_page
 from pytest_spiral.report.html.leaderboard import Entry
 from pytest_spiral.report.markdown import summary_markdown
+from pytest_spiral.report.model import Report
 from pytest_spiral.report.terminal import summary_lines
-from tests.html.reports import demo_report
+from tests.html.conftest import Visitor
+from tests.html.reports import BAD, conversations_of, demo, demo_document, typed
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ATTACKS = (
     "</script><script>window.broken=1</script>",
@@ -23,7 +32,6 @@ ATTACKS = (
     "\x1b[2J\x1b]0;owned\x07\x9b31m",
     "\u202egnp.exe\u2066\u200f\u061c",
     "\u2028\u2029window.broken=1\x00\ufeff",
-    "\ud800 lone \udfff halves",
     "{{constructor.constructor('window.broken=1')()}} ${window.broken=1} <%= 1 %>",
     "__proto__",
     "constructor",
@@ -31,53 +39,50 @@ ATTACKS = (
     "a" * 1_000_000,
     "\u0430\u0301" * 1000 + "\U000e0041",
 )
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\u200e\u200f\ufeff\ud800-\udfff]"
-)
+HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\u200e\u200f\ufeff]")
 
-# Strings that are ours: names of things, states, hashes, numbers of versions. Everything else comes from outside.
+# Strings of our own: names of things, states, hashes, code. Everything else comes from outside.
 _OURS = {
     "status", "evidence", "prompting_mode", "family", "verdict", "outcome", "policy", "method", "role", "protocol",
     "protocol_hash", "suite_hash", "scorer_fingerprint", "band", "kind", "sign", "harm", "worst_case", "best_case",
     "metric", "expr", "behaviour", "category", "id", "prompt_id", "model", "worst_conversation", "components",
-    "prompts_hash", "persona_hash", "rubric_hash", "expected", "ci_method", "judge",
+    "prompts_hash", "persona_hash", "rubric_hash", "system_prompt_hash", "twins_hash", "instruments_hash", "expected",
+    "ci_method", "judge", "unit", "calibration", "standing", "code", "scenarios", "how",
 }  # fmt: skip
 
 
-def poisoned(value, key="", count=None):
-    """A copy of a report with every foreign string replaced by an attack, all of them in turn."""
-    count = count if count is not None else [0]
+def poisoned(value: Any, turn: Iterator[int]) -> Any:
+    """A copy of JSON in which every string from outside is an attack, all of them in turn."""
     if isinstance(value, dict):
-        return {name: item if name in _OURS else poisoned(item, name, count) for name, item in value.items()}
+        return {name: item if name in _OURS else poisoned(item, turn) for name, item in value.items()}
     if isinstance(value, list):
-        return [poisoned(item, key, count) for item in value]
-    if isinstance(value, str) and key not in _OURS:
-        count[0] += 1
-        # The megabyte once in a while, so that the page stays a page.
-        attack = ATTACKS[count[0] % len(ATTACKS)]
-        return attack if len(attack) < 100_000 or count[0] % 320 < len(ATTACKS) else attack[:50]
+        return [poisoned(item, turn) for item in value]
+    if isinstance(value, str):
+        number = next(turn)
+        attack = ATTACKS[number % len(ATTACKS)]
+        # The megabyte only once in a while, to keep the page small.
+        return attack if len(attack) < 100_000 or number % 320 < len(ATTACKS) else attack[:50]
     return value
 
 
-@pytest.fixture(scope="module")
-def hostile():
+@pytest.fixture(scope="session")
+def hostile() -> Report:
     """The report, names of models and conversations included."""
-    text = json.dumps(poisoned(demo_report()))
+    text = json.dumps(poisoned(demo_document(), count(1)))
     names = {
         "demo/steady": "<img src=x onerror=window.broken=1>\u202e",
         "demo/giddy": "</script>\x1b[31m'\"&amp;",
         "bt-00": "<b>&\u2066",
         "judge/one": "__proto__",
         "spiral_tropes": "<u>constructor",
-        "boundary_action": "boundary_action",
     }
     for name, attack in names.items():
         text = text.replace(name, json.dumps(attack)[1:-1])
-    return json.loads(text)
+    return typed(json.loads(text))
 
 
-def test_no_foreign_letter_reaches_the_markup(hostile):
-    """The file holds exactly the script, data and style blocks that we put there, and no raw foreign character."""
+def test_no_text_reaches_the_markup(hostile: Report) -> None:
+    """The file holds exactly our script, data and style blocks, and no character of an attack."""
     page = report_page(hostile)
 
     assert page.isascii() or not HIDDEN.search(page)
@@ -88,18 +93,16 @@ def test_no_foreign_letter_reaches_the_markup(hostile):
     assert "<!--" not in page
 
 
-def test_nothing_runs_and_nothing_breaks_out(visit, hostile, tmp_path):
-    """Every view is drawn with the attacks as text, hidden characters spelt out; no request, no dialog, no script."""
+def test_nothing_runs_and_nothing_breaks_out(visit: Callable[..., Visitor], hostile: Report, tmp_path: Path) -> None:
+    """Every view shows the attacks as text, hidden characters as escapes; no request, no dialog, no script."""
     path = tmp_path / "hostile.html"
     path.write_text(report_page(hostile))
     visitor = visit(path)
     page = visitor.open()
-    item, talk = hostile["tempaffect"]["items"][0], hostile["spiral"]["conversations"][0]
-    links = {
-        "overview": None, "tempaffect": None, "items": None, "spiral": None, "talks": None, "findings": None,
-        "compare": None, "run": None,
-        "item": {"model": item["model"], "id": item["id"]}, "talk": {"model": talk["model"], "id": talk["id"]},
-    }  # fmt: skip
+    records = {"item": hostile.tempaffect.items[0], "conversation": hostile.spiral.conversations[0]}
+    views = ("overview", "tempaffect", "items", "spiral", "conversations", "findings", "compare", "run")
+    links: dict[str, dict[str, str] | None] = dict.fromkeys(views)
+    links |= {view: {"model": record.model, "id": record.id} for view, record in records.items()}
     for view, query in links.items():
         if query:
             page.evaluate(
@@ -110,7 +113,7 @@ def test_nothing_runs_and_nothing_breaks_out(visit, hostile, tmp_path):
             page = visitor.go(view)
 
         assert page.evaluate("window.broken") is None, view
-        assert page.locator("main h1").inner_text() != "This view cannot be drawn", view
+        assert page.locator("main h1").inner_text() != "This view could not be drawn", view
         assert page.locator("main img, main iframe, main script, main style, main link, main object").count() == 0, view
         attributes = "[...document.querySelectorAll('main *')].flatMap(n => [...n.attributes].map(a => a.name))"
         assert not [name for name in page.evaluate(attributes) if name.startswith("on") or name == "srcdoc"], view
@@ -118,45 +121,38 @@ def test_nothing_runs_and_nothing_breaks_out(visit, hostile, tmp_path):
         addresses = page.evaluate("[...document.querySelectorAll('main a')].map(a => a.getAttribute('href'))")
         assert all(address.startswith("#") for address in addresses), view
     assert "\\u202e" in page.inner_text("main")
-    assert page.locator(".unseen").count() > 0
+    assert page.locator(".invisible").count() > 0
     assert page.is_visible("main h1")
 
 
-def test_a_megabyte_in_one_line_is_shown_in_parts(visit, tmp_path):
-    """The first characters at once, the rest on request, a finding beyond the cut without being asked."""
-    report = demo_report()
-    talk = next(talk for talk in report["spiral"]["conversations"] if talk["transcript"])
+def test_a_megabyte_in_one_line_is_shown_in_parts(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    """The beginning at once, the rest on request; a link to a finding further down shows all of it."""
+    document = demo_document()
+    conversation = conversations_of(document, BAD)[0]
     long = "x" * 1_000_000 + "the end"
-    talk["transcript"][1]["content"] = long
-    talk["findings"] = [
-        {
-            **talk["findings"][0],
-            "turn": 0,
-            "quote": "the end",
-            "start": 1_000_000,
-            "end": 1_000_007,
-            "evidence": "exact",
-        }
-    ]
+    conversation["transcript"][1]["content"] = long
+    place = {"turn": 0, "quote": "the end", "start": 1_000_000, "end": 1_000_007, "evidence": "exact"}
+    conversation["findings"] = [{**conversation["findings"][0], **place}]
+    address = f"conversation?model={BAD}&id={conversation['id']}"
     path = tmp_path / "long.html"
-    path.write_text(report_page(report))
+    path.write_text(report_page(typed(document)))
     visitor = visit(path)
-    page = visitor.open(f"talk?model={talk['model']}&id={talk['id']}")
-    assert len(page.inner_text("#turn-1 .said")) < 30_000
+    page = visitor.open(address)
+    assert len(page.inner_text("#turn-1 .message-text")) < 30_000
     page.click("#turn-1 .more")
-    assert page.inner_text("#turn-1 .said") == long
+    assert page.inner_text("#turn-1 .message-text") == long
 
-    page = visitor.open(f"talk?model={talk['model']}&id={talk['id']}&turn=1&finding=1")
+    page = visitor.open(f"{address}&turn=1&finding=1")
     assert page.inner_text("mark.current") == "the end"
 
 
-def test_policy_stops_what_would_slip_through(browser, demo):
-    """Were a script to get into the page all the same, the browser would refuse it, and any request."""
+def test_the_policy_stops_scripts_and_requests(browser: Browser, demo_page: Path) -> None:
+    """If a script got into the page all the same, the browser would refuse it, and any request."""
     context = browser.new_context()
     page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.goto(demo.as_uri())
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.goto(demo_page.as_uri())
     page.evaluate(
         """() => {
             const script = document.createElement("script");
@@ -171,13 +167,14 @@ def test_policy_stops_what_would_slip_through(browser, demo):
     page.wait_for_timeout(200)
 
     assert page.evaluate("window.broken") is None
-    assert sum("Content Security Policy" in line for line in said) >= 3
+    assert sum("Content Security Policy" in line for line in messages) >= 3
     context.close()
 
 
-def test_other_pages_are_as_inert(visit, hostile, tmp_path):
+def test_other_pages_are_as_inert(visit: Callable[..., Visitor], hostile: Report, tmp_path: Path) -> None:
     """The leaderboard and the comparison too."""
-    pages = {"board": board_page([Entry(hostile, "runs/x.html")]), "compare": compare_page([hostile, hostile])}
+    entries = [Entry(hostile, "runs/x.html")]
+    pages = {"leaderboard": leaderboard_page(entries), "compare": compare_page([hostile, demo()])}
     for name, text in pages.items():
         path = tmp_path / f"{name}.html"
         path.write_text(text)
@@ -188,9 +185,8 @@ def test_other_pages_are_as_inert(visit, hostile, tmp_path):
         assert not HIDDEN.search(page.evaluate("document.querySelector('main').innerHTML"))
 
 
-def test_summaries_show_no_escape(hostile):
-    """Neither the terminal nor a pull request acts on what a model wrote."""
-    hostile["run"]["config"] = {"model": [card["model"] for card in hostile["tempaffect"]["cards"]]}
+def test_summaries_hold_no_escapes(hostile: Report) -> None:
+    """Neither a terminal nor a pull request acts on what a model wrote."""
     terminal = "\n".join(line for line, _ in summary_lines(hostile, "reports/demo"))
     comment = summary_markdown(hostile)
 

@@ -1,12 +1,16 @@
-"""Pictures of every view for people to look at: kept where SPIRAL_SCREENSHOTS_DIR says, as CI does."""
+"""Screenshots of every view for people to look at, in the directory that SPIRAL_SCREENSHOTS_DIR names."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from pytest_spiral.report.html.build import board_page
+from pytest_spiral.report.html.build import leaderboard_page
 from pytest_spiral.report.html.leaderboard import Entry
-from tests.html.reports import BAD, GOOD, demo_report
+from tests.html.conftest import Visitor
+from tests.html.reports import BAD, GOOD, demo
 
 VIEWS = {
     "overview": "overview",
@@ -14,11 +18,11 @@ VIEWS = {
     "items": "items",
     "item": f"item?model={BAD}&mode=schema&id=pi-01",
     "spiral": f"spiral?model={BAD}",
-    "conversations": "talks",
-    "chat": f"talk?model={BAD}&id=bt-00-1&turn=1&finding=1",
+    "conversations": "conversations",
+    "conversation": f"conversation?model={BAD}&id=bt-00-1&turn=1&finding=1",
     "findings": "findings?strength=3",
     "compare": "compare",
-    "compare-chat": f"compare?talk=bt-00-1&left=0:{GOOD}&right=0:{BAD}",
+    "compare-conversation": f"compare?conversation=bt-00-1&left=0:{GOOD}&right=0:{BAD}",
     "compare-item": f"compare?item=pi-01&mode=schema&left=0:{GOOD}&right=0:{BAD}",
     "about": "run",
 }
@@ -27,18 +31,23 @@ SIZES = {"desktop": (1280, 900), "phone": (375, 812)}
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_pictures_of_every_view(visit, demo, tmp_path, screenshots, size, scheme):
+def test_screenshots(
+    visit: Callable[..., Visitor], demo_page: Path, tmp_path: Path, screenshots: Path, size: str, scheme: str
+) -> None:
     """Whole pages at both widths, in both schemes; none of them is blank."""
     width, height = SIZES[size]
     options = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
-    board = tmp_path / "index.html"
-    board.write_text(board_page([Entry(demo_report(), "runs/demo.html")]))
-    visitor, boards = visit(demo, **options), visit(board, **options)
+    index = tmp_path / "index.html"
+    index.write_text(leaderboard_page([Entry(demo(), "runs/demo.html")]))
+    visitor, board = visit(demo_page, **options), visit(index, **options)
     visitor.open()
+    pictures = {}
     for name, address in VIEWS.items():
         page = visitor.go(address)
         page.wait_for_timeout(100)
-        picture = page.screenshot(path=screenshots / f"{name}-{size}-{scheme}.png", full_page=name != "chat")
+        path = screenshots / f"{name}-{size}-{scheme}.png"
+        pictures[name] = page.screenshot(path=path, full_page=name != "conversation")
+    path = screenshots / f"leaderboard-{size}-{scheme}.png"
+    pictures["leaderboard"] = board.open().screenshot(path=path, full_page=True)
 
-        assert len(picture) > 10_000, name
-    assert len(boards.open().screenshot(path=screenshots / f"leaderboard-{size}-{scheme}.png", full_page=True)) > 10_000
+    assert [name for name, picture in pictures.items() if len(picture) <= 10_000] == []

@@ -1,15 +1,26 @@
-"""Every view is reached, and what a reader does in it works, without a complaint of the browser or a network."""
+"""Every view can be reached, and what a reader does in it works, without an error of the browser or a request."""
 
 from __future__ import annotations
 
-import json
-import re
-
-import pytest
+from collections.abc import Callable
+from pathlib import Path
 
 from pytest_spiral.report.html.build import compare_page, report_page
 from pytest_spiral.report.html.view import view_of
-from tests.html.reports import BAD, GOOD, RISKY, demo_report
+from pytest_spiral.report.worst import worst_findings
+from tests.html.conftest import Visitor
+from tests.html.reports import (
+    BAD,
+    GOOD,
+    RISKY,
+    conversations_of,
+    demo,
+    demo_document,
+    large_report,
+    typed,
+)
+
+Visit = Callable[..., Visitor]
 
 VIEWS = {
     "overview": "Run demo",
@@ -18,82 +29,72 @@ VIEWS = {
     f"item?model={GOOD}&mode=schema&id=pi-01": "pi-01",
     "spiral": "Spiral-Bench",
     f"spiral?model={BAD}": "Spiral-Bench",
-    "talks": "Conversations",
-    f"talk?model={BAD}&id=bt-00-1": "bt-00-1",
+    "conversations": "Conversations",
+    f"conversation?model={BAD}&id=bt-00-1": "bt-00-1",
     "findings": "Findings",
     "compare": "Compare",
-    "compare?talk=bt-01-1": "Compare",
+    "compare?conversation=bt-01-1": "Compare",
     "compare?item=pi-01&mode=schema": "Compare",
     "run": "About this run",
 }
+COUNT_ROWS = "n => document.querySelectorAll('tbody tr').length === n"
 
 
-def test_every_view_is_reached(visit, demo):
-    """By its address, with a heading of its own and nothing wider than the window."""
-    visitor = visit(demo)
-    visitor.open()
+def test_every_view_is_reached_and_fits(window: Visitor) -> None:
+    """By its address, with its own heading, and nothing wider than a desktop window or a phone."""
     for address, heading in VIEWS.items():
-        page = visitor.go(address)
+        page = window.go(address)
 
         assert page.inner_text("h1").startswith(heading), address
-        assert page.locator("main").inner_text().count("undefined") == 0, address
+        assert "undefined" not in page.locator("main").inner_text(), address
+        assert "[object" not in page.locator("main").inner_text(), address
         assert "NaN" not in page.locator("main").inner_html(), address
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
-
-
-def test_every_view_fits_a_phone(visit, demo):
-    """375 pixels wide, nothing scrolls sideways but tables in their frames."""
-    visitor = visit(demo, viewport={"width": 375, "height": 812})
-    visitor.open()
+    window.page.set_viewport_size({"width": 375, "height": 812})
     for address in VIEWS:
-        page = visitor.go(address)
+        page = window.go(address)
 
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, address
+    window.page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_the_navigation_leads_everywhere(visit, demo):
-    """A reader who only clicks reaches each page of the menu, and the one he is on is marked."""
-    visitor = visit(demo)
-    page = visitor.open()
-    for name in page.locator("nav.main a").all_inner_texts():
+def test_the_navigation_leads_everywhere(window: Visitor) -> None:
+    """Each page of the menu is reached by clicking, and the current one is marked."""
+    page = window.page
+    names = page.locator("nav.main a").all_inner_texts()
+    for name in names:
         page.click(f"nav.main a:text-is('{name}')")
         page.wait_for_selector(f"nav.main a[aria-current=page]:text-is('{name}')")
 
-    assert page.locator("nav.main a").count() == 8
+    assert len(names) == 8
 
 
-def test_the_numbers_are_those_of_the_report(visit, demo):
-    """What the pages say is what report.json says."""
-    report = demo_report()
-    visitor = visit(demo)
-    page = visitor.open("tempaffect")
-    card = report["tempaffect"]["cards"][0]
-    row = page.locator("table", has_text="Two rows per model").locator("tbody tr").first.inner_text()
+def test_the_numbers_are_those_of_the_report(window: Visitor) -> None:
+    """Cards and behaviours show the report's values."""
+    report = demo()
+    page = window.go("tempaffect")
+    card = report.tempaffect.cards[0]
+    rows = page.locator("table", has_text="Two rows per model").locator("tbody tr")
 
-    assert card["model"] in row
-    assert f"{card['useful_bounded_response_rate']:.2f}" in row
-    assert page.locator("table", has_text="Two rows per model").locator("tbody tr").count() == 4
+    assert rows.count() == 4
+    assert card.model in rows.first.inner_text()
+    assert f"{card.useful_bounded_response_rate:.2f}" in rows.first.inner_text()
 
-    page = visitor.go(f"spiral?model={BAD}")
-    score = next(score for score in report["spiral"]["scores"] if score["model"] == BAD)
-    assert page.inner_text(".lead").startswith(f"{score['score']:.1f} of 100 for {BAD}")
+    page = window.go(f"spiral?model={BAD}")
+    score = next(score for score in report.spiral.scores if score.model == BAD)
     harm = page.locator("tr", has=page.locator("th a:text-is('harmful advice')")).inner_text()
-    assert f"{score['metrics']['harmful_advice']['mean']:.2f}" in harm
+    assert page.inner_text(".lead").startswith(f"{score.score:.1f} of 100 for {BAD}")
+    assert f"{score.metrics['harmful_advice'].mean:.2f}" in harm
 
 
-def test_all_that_the_public_page_promises_is_drawn(visit, demo):
+def test_a_card_has_all_its_charts(window: Visitor) -> None:
     """Strip, claim, table, lines, delta, bars, scatter, heat cells, hatched families, integrity."""
-    page = visit(demo).open("tempaffect")
+    page = window.go("tempaffect")
     page.wait_for_selector("figure svg")
+    charts = page.locator("figure svg[role=img]")
 
     assert page.locator(".strip li").count() == 4
     assert page.locator(".claim li").count() == 4
-    headings = page.locator("main h2").all_inner_texts()
-    assert headings[:8] == [
-        "Cards", "Useful and bounded, by family", "Schema-assisted against raw JSON", "Metric by metric",
-        "Format against behaviour", "Gaming detectors", "Families", "Integrity",
-    ]  # fmt: skip
-    charts = page.locator("figure svg[role=img]")
     assert charts.count() >= 5
     assert all(charts.nth(n).get_attribute("aria-label") for n in range(charts.count()))
     assert page.locator("figure", has_text="in each family").locator("polyline").count() == 4
@@ -102,147 +103,118 @@ def test_all_that_the_public_page_promises_is_drawn(visit, demo):
     assert page.locator("table", has_text="Integrity of every card").locator("tbody tr").count() == 8
 
 
-def test_without_results_every_view_says_so(visit, tmp_path):
-    """An empty report has empty states, not empty pages."""
-    report = demo_report()
-    report["tempaffect"] = {"cards": [], "deltas": [], "items": [], "scenarios": {}}
-    report["spiral"] = {"scores": [], "conversations": []}
-    report["gates"] = []
-    report["run"]["complete"] = False
+def test_empty_and_measured_reports(visit: Visit, tmp_path: Path) -> None:
+    """An empty report has empty states; a run without gates is MEASURED, neither PASS nor green."""
+    document = demo_document()
+    document["tempaffect"] = {"cards": [], "deltas": [], "items": [], "scenarios": {}}
+    document["spiral"] = {"scores": [], "conversations": []}
+    document |= {"gates": [], "verdict": "measured"}
+    document["run"]["complete"] = False
     path = tmp_path / "empty.html"
-    path.write_text(report_page(report))
+    path.write_text(report_page(typed(document)))
     visitor = visit(path)
-    assert "interrupted" in visitor.open().inner_text(".notice")
+    page = visitor.open()
+
+    assert "interrupted" in page.inner_text(".notice")
+    assert page.inner_text(".lead .badge") == "MEASURED"
+    assert page.get_attribute(".lead .badge", "class") == "badge plain"
+    assert "PASS" not in page.inner_text("main")
     for address in VIEWS:
-        page = visitor.go(address)
-
-        assert address == "run" or page.locator(".empty").count() > 0, address
+        assert address == "run" or visitor.go(address).locator(".empty").count() > 0, address
 
 
-def test_items_are_filtered_and_searched(visit, demo):
+def test_items_are_filtered_and_searched(window: Visitor) -> None:
     """By what they missed and by words of message or output; the address keeps the filters."""
-    items = demo_report()["tempaffect"]["items"]
-    visitor = visit(demo)
-    page = visitor.open("items")
-    rows = page.locator("tbody tr")
-    assert rows.count() == len(items)
+    items = demo().tempaffect.items
+    page = window.go("items")
+    assert page.locator("tbody tr").count() == len(items)
 
     page.select_option("#filter-missed", "content_grounding")
     page.select_option("#filter-model", BAD)
-    wanted = [i for i in items if i["model"] == BAD and i["points"].get("content_grounding") == 0]
-    assert rows.count() == len(wanted)
+    missed = [item for item in items if item.model == BAD and item.points.get("content_grounding") == 0]
+    assert page.locator("tbody tr").count() == len(missed)
 
-    page = visitor.open("items")
+    page = window.open("items")
     page.fill("#filter-q", "certainly!")
-    said = [item for item in items if "Certainly!" in item["output"]]
-    page.wait_for_function("n => document.querySelectorAll('tbody tr').length === n", arg=len(said))
-    assert "q=certainly" in page.url
-
-    page = visitor.open(page.url.partition("#")[2])
-    page.wait_for_function("n => document.querySelectorAll('tbody tr').length === n", arg=len(said))
+    matching = [item for item in items if "Certainly!" in (item.output or "")]
+    page.wait_for_function(COUNT_ROWS, arg=len(matching))
+    page = window.open(page.url.partition("#")[2])
+    page.wait_for_function(COUNT_ROWS, arg=len(matching))
 
 
-def test_an_item_shows_why_it_earned_what_it_earned(visit, demo):
-    """Message, context, output, field by field, reasons of the checks with their words marked in the reply."""
-    report = demo_report()
-    item = next(
-        i for i in report["tempaffect"]["items"] if i["model"] == GOOD and i["prompting_mode"] == "schema_assisted"
-    )
-    scenario = report["tempaffect"]["scenarios"][item["id"]]
-    page = visit(demo).open(f"item?model={GOOD}&mode=schema&id={item['id']}")
+def test_an_item_shows_how_it_was_scored(window: Visitor) -> None:
+    """Message, context, output, labels, and reasons of the checks with their words highlighted in the reply."""
+    report = demo()
+    items = report.tempaffect.items
+    item = next(item for item in items if item.model == GOOD and item.prompting_mode == "schema_assisted")
+    scenario = report.tempaffect.scenarios[item.id]
+    assert item.checks is not None
+    assert item.answer is not None
+    page = window.go(f"item?model={GOOD}&mode=schema&id={item.id}")
     text = page.inner_text("main")
 
-    assert scenario["user_message"] in text
-    assert scenario["agent_context"] in text
-    assert page.inner_text("pre.output") == item["output"]
-    for reasons in item["checks"]["reasons"].values():
-        assert all(reason in text for reason in reasons)
-    labels = page.locator("table", has_text="expected against given").locator("tbody tr")
+    assert scenario.user_message in text
+    assert scenario.agent_context in text
+    assert page.inner_text("pre.output") == item.output
+    assert all(reason in text for reasons in item.checks.reasons.values() for reason in reasons)
+    labels = page.locator("table", has_text="expected and given").locator("tbody tr")
     assert labels.count() == 7
     assert "matches" in labels.first.inner_text()
-    marked = page.locator(".said mark").all_inner_texts()
-    reply = item["answer"]["reply"]
+    marked = page.locator(".message-text mark").all_inner_texts()
     assert marked
-    assert all(words in reply for words in marked)
-    assert page.locator(".said", has=page.locator("mark")).inner_text() == reply
+    assert all(words in item.answer.reply for words in marked)
+    assert page.locator(".message-text", has=page.locator("mark")).inner_text() == item.answer.reply
+
+    invalid = next(item for item in items if item.status == "model_failed")
+    assert invalid.reason is not None
+    page = window.go(f"item?model={invalid.model}&mode=raw&id={invalid.id}")
+    assert page.inner_text("pre.output") == invalid.output
+    assert invalid.reason.code.replace("_", " ") in page.inner_text(".lead")
 
 
-def test_an_invalid_output_is_shown_with_its_reason(visit, demo):
-    """Nothing is hidden because it could not be parsed."""
-    item = next(i for i in demo_report()["tempaffect"]["items"] if i["status"] == "model_failed")
-    page = visit(demo).open(f"item?model={item['model']}&mode=raw&id={item['id']}")
+def test_findings_are_highlighted_in_place(window: Visitor) -> None:
+    """Offsets count code points: an emoji before the quote moves nothing. Unlocated quotes are listed instead."""
+    rows = demo().spiral.conversations
+    conversation = next(row for row in rows if row.model == BAD and row.id == "bt-00-1")
+    page = window.go(f"conversation?model={BAD}&id=bt-00-1")
 
-    assert page.inner_text("pre.output") == item["output"]
-    assert item["reason"].replace("_", " ") in page.inner_text(".lead")
-
-
-def test_findings_are_marked_where_they_stand(visit, demo):
-    """Code points, not code units: an emoji before the quote moves nothing. Unlocated quotes are listed, not marked."""
-    report = demo_report()
-    talk = next(t for t in report["spiral"]["conversations"] if t["model"] == BAD and t["id"] == "bt-00-1")
-    page = visit(demo).open(f"talk?model={BAD}&id=bt-00-1")
-
-    for number, finding in enumerate(talk["findings"], start=1):
-        item = page.locator(f"#finding-{number}")
-        assert finding["behaviour"].replace("_", " ") in item.inner_text()
-        assert finding["judge"] in item.inner_text()
-        marks = page.locator(f"#turn-{finding['turn'] + 1} mark[data-finding~='{number}']").all_inner_texts()
-        assert "".join(marks) == ("" if finding["evidence"] == "unlocated" else finding["quote"])
+    for number, finding in enumerate(conversation.findings, start=1):
+        item = page.locator(f"#finding-{number}").inner_text()
+        assert finding.behaviour.replace("_", " ") in item
+        assert finding.judge in item
+        marks = page.locator(f"#turn-{finding.turn + 1} mark[data-finding~='{number}']").all_inner_texts()
+        assert "".join(marks) == ("" if finding.evidence == "unlocated" else finding.quote)
     assert page.locator(".finding q").all_inner_texts() == ["words that nobody said"]
     notes = page.locator(".message.user .note").all_inner_texts()
-    assert notes[0] == "It was told: Ask for clarification."
-    # The seeker of this report starts every message alike: the rule it breaks is named at each of them.
-    flags = [flag["rule"] for flag in talk["simulator"]["flags"]]
-    assert [note.split(" ", 1)[0] for note in notes[1:]] == flags
+    assert notes[0] == "Injected instruction: Ask for clarification."
+    # The simulated user of this report starts every message alike: the broken rule is named at each of them.
+    assert [note.split(" ", 1)[0] for note in notes[1:]] == [flag.rule for flag in conversation.simulator.flags]
     page.click("#turn-1 summary")
     assert "Reasoning of judge/one on turn 0." in page.inner_text("#turn-1")
 
 
-def test_words_to_the_judge_are_marked(visit, tmp_path):
-    """A reply that speaks to the judge is flagged at its words, and such conversations can be filtered."""
-    report = demo_report()
-    talk = next(t for t in report["spiral"]["conversations"] if t["model"] == BAD and t["transcript"])
-    talk["suspicions"] = [{"turn": 1, "kind": "instruction", "start": 2, "end": 16}]
-    path = tmp_path / "suspected.html"
-    path.write_text(report_page(report))
-    visitor = visit(path)
-    page = visitor.open("talks?suspected=yes")
-    assert page.locator("tbody tr").count() == 1
-
-    page = visitor.go(f"talk?model={BAD}&id={talk['id']}")
-    reply = talk["transcript"][3]["content"]
-    assert page.locator("#turn-2 mark.suspected").all_inner_texts() == [reply[2:16]]
-    assert "speaks to the judge" in page.inner_text("#turn-2")
-
-
-def test_deep_links_lead_to_the_very_finding(visit, demo):
+def test_deep_links_lead_to_the_finding(window: Visitor) -> None:
     """Each of the worst findings opens at its words, in view and focused; filters in a link are kept."""
-    visitor = visit(demo)
-    worst = view_of(demo_report()).shown["worst"]
-    assert len(worst) == 3
-    for finding in worst:
-        page = visitor.open(finding["link"])
-        if not finding["link"].startswith("talk?"):
-            continue
-        assert page.locator("mark.current").first.inner_text() in finding["quote"]
+    for worst in worst_findings(demo()):
+        page = window.open(worst.link)
         box = page.locator("mark.current").first.bounding_box()
+
+        assert page.locator("mark.current").first.inner_text() in worst.quote
+        assert box is not None
         assert 0 < box["y"] < 900
         assert page.evaluate("document.activeElement.classList.contains('finding')")
 
-    page = visitor.open(f"talk?model={BAD}&id=bt-01-1&turn=3&strength=3")
+    page = window.open(f"conversation?model={BAD}&id=bt-01-1&turn=3&strength=3")
     assert page.evaluate("document.activeElement.id") == "turn-3"
     assert page.input_value("#filter-strength") == "3"
-    assert {int(text) for text in page.locator(".finding .strength").all_inner_texts()} <= {3}
+    assert {*page.locator(".finding .strength").all_inner_texts()} <= {"3"}
 
 
-def test_a_metric_leads_to_the_turns_behind_it(visit, demo):
-    """From the behaviour table to its findings, from a finding into the conversation."""
-    report = demo_report()
-    harm = [
-        f for t in report["spiral"]["conversations"] if t["model"] == BAD for f in t["findings"]
-        if f["behaviour"] == RISKY[0]
-    ]  # fmt: skip
-    page = visit(demo).open(f"spiral?model={BAD}")
+def test_a_metric_leads_to_its_findings(window: Visitor) -> None:
+    """From the behaviour table to the findings, from a finding into the conversation."""
+    rows = (row for row in demo().spiral.conversations if row.model == BAD)
+    harm = [finding for row in rows for finding in row.findings if finding.behaviour == RISKY[0]]
+    page = window.go(f"spiral?model={BAD}")
     page.click("th a:text-is('harmful advice')")
     page.wait_for_selector("h1:text-is('Findings')")
 
@@ -253,14 +225,15 @@ def test_a_metric_leads_to_the_turns_behind_it(visit, demo):
     assert page.locator(".finding.current .strength").inner_text() == "3"
 
 
-def test_benign_twins_stand_apart(visit, tmp_path):
-    """They are behind no number of the score: neither its findings nor its course; and they can be filtered."""
-    report = demo_report()
-    talks = [t for t in report["spiral"]["conversations"] if t["model"] == BAD and t["transcript"]]
-    for talk in talks[1:]:
-        talk["twin_of"] = "st-01"
-    view = view_of(report).shown["spiral"]
-    assert set(view["courses"][BAD]["n"]) == {1}
+def test_twins_and_suspicious_replies(visit: Visit, tmp_path: Path) -> None:
+    """Benign twins are behind no number of the score. Passages that address the judge are marked. Both are filters."""
+    document = demo_document()
+    first, *others = conversations_of(document, BAD)
+    for row in others:
+        row["twin_of"] = "st-01"
+    first["suspicions"] = [{"turn": 1, "kind": "instruction", "start": 2, "end": 16}]
+    report = typed(document)
+    assert set(view_of(report).shown["spiral"]["turn_means"][BAD]["n"]) == {1}
 
     path = tmp_path / "twins.html"
     path.write_text(report_page(report))
@@ -268,43 +241,70 @@ def test_benign_twins_stand_apart(visit, tmp_path):
     page = visitor.open(f"spiral?model={BAD}")
     page.click("th a:text-is('harmful advice')")
     page.wait_for_selector("h1:text-is('Findings')")
-    own = [f for f in talks[0]["findings"] if f["behaviour"] == RISKY[0]]
-    assert page.locator("tbody tr").count() == len(own)
-    page = visitor.go("talks?twin=yes")
-    assert page.locator("tbody tr").count() == len(talks) - 1
+    assert page.locator("tbody tr").count() == sum(row["behaviour"] == RISKY[0] for row in first["findings"])
+    page = visitor.go("conversations?twin=yes")
+    assert page.locator("tbody tr").count() == len(others)
     assert "benign twin of st-01" in page.inner_text("tbody")
 
+    assert visitor.go("conversations?suspected=yes").locator("tbody tr").count() == 1
+    page = visitor.go(f"conversation?model={BAD}&id={first['id']}")
+    reply = first["transcript"][3]["content"]
+    assert page.locator("#turn-2 mark.suspected").all_inner_texts() == [reply[2:16]]
+    assert "addresses the judge" in page.inner_text("#turn-2")
 
-def test_conversations_are_filtered_and_searched(visit, demo):
-    """By state, behaviour, strength, category, judge; everything said is searched."""
-    talks = demo_report()["spiral"]["conversations"]
-    visitor = visit(demo)
-    page = visitor.open("talks")
+
+def test_conversations_are_filtered_and_searched(window: Visitor) -> None:
+    """By state, behaviour, strength, category and judge; and by words of any message."""
+    conversations = demo().spiral.conversations
+    page = window.go("conversations")
     rows = page.locator("tbody tr")
-    assert rows.count() == len(talks)
+    assert rows.count() == len(conversations)
 
     page.select_option("#filter-status", "instrument_failed")
-    assert rows.count() == sum(t["status"] == "instrument_failed" for t in talks)
-    assert "timeout" in rows.first.inner_text()
+    assert rows.count() == sum(row.status == "instrument_failed" for row in conversations)
+    assert "timeout: 3 attempts" in rows.first.inner_text()
 
-    page = visitor.open(f"talks?category=spiral_tropes&judge=judge/two&strength=3&behaviour={RISKY[0]}")
-    wanted = [
-        t for t in talks if t["category"] == "spiral_tropes"
-        and any((f["judge"], f["strength"], f["behaviour"]) == ("judge/two", 3, RISKY[0]) for f in t["findings"])
-    ]  # fmt: skip
-    assert rows.count() == len(wanted) > 0
+    page = window.open(f"conversations?category=spiral_tropes&judge=judge/two&strength=3&behaviour={RISKY[0]}")
+    key = ("judge/two", 3, RISKY[0])
+    matching = [
+        row
+        for row in conversations
+        if row.category == "spiral_tropes" and any((f.judge, f.strength, f.behaviour) == key for f in row.findings)
+    ]
+    assert rows.count() == len(matching) > 0
 
-    page = visitor.open("talks")
+    page = window.open("conversations")
     page.fill("#filter-q", "OPENING number 4")
-    page.wait_for_function("() => document.querySelectorAll('tbody tr').length === 2")
+    page.wait_for_function(COUNT_ROWS, arg=2)
     assert all("opening number 4" in text for text in rows.all_inner_texts())
 
 
-def test_the_keyboard_is_enough(visit, demo):
-    """j and k step through findings, brackets through conversations, / finds the search, ? the help; and all can be
-    switched off."""
-    visitor = visit(demo)
-    page = visitor.open(f"talk?model={BAD}&id=bt-01-1")
+def test_hundreds_of_conversations(visit: Visit, tmp_path: Path) -> None:
+    """They are shown in portions, and all of them are searched."""
+    report = large_report(250, turns=2, chars=300)
+    unique = report.spiral.conversations[240].transcript[3].content
+    path = tmp_path / "large.html"
+    path.write_text(report_page(report))
+    page = visit(path).open("conversations")
+
+    assert page.locator("tbody tr").count() == 200
+    page.click("button.more")
+    assert page.locator("tbody tr").count() == 250
+    page.fill("#filter-q", unique[100:160].upper())
+    page.wait_for_function(COUNT_ROWS, arg=1)
+    assert unique[100:160] in page.inner_text("tbody tr")
+
+
+def test_a_large_report_is_a_small_file() -> None:
+    """Thirty conversations of twenty turns fit into 4 MB, because texts are compressed."""
+    page = report_page(large_report(30, turns=20, chars=2000))
+
+    assert len(page) < 4_000_000
+
+
+def test_the_keyboard_is_enough(window: Visitor) -> None:
+    """Findings, conversations, search and help have keys, which can be switched off; the skip link keeps the view."""
+    page = window.open(f"conversation?model={BAD}&id=bt-01-1")
     page.keyboard.press("j")
     first = page.locator(".finding.current").get_attribute("id")
     page.keyboard.press("j")
@@ -313,10 +313,9 @@ def test_the_keyboard_is_enough(visit, demo):
     assert page.evaluate("document.activeElement.id") == first
     page.keyboard.press("]")
     page.wait_for_selector("h1:has-text('bt-02-1')")
-    page = visitor.go("talks")
+    page = window.go("conversations")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "filter-q"
-    page.keyboard.press("Tab")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("?")
     assert page.locator("dialog[open]").count() == 1
@@ -325,33 +324,29 @@ def test_the_keyboard_is_enough(visit, demo):
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") != "filter-q"
 
-
-def test_the_skip_link_is_no_route(visit, demo):
-    """It moves the focus to the content and leaves the view alone."""
-    page = visit(demo).open("talks")
+    page = window.open("conversations")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-
     assert page.evaluate("document.activeElement.id") == "main"
     assert page.inner_text("h1") == "Conversations"
 
 
-def test_two_runs_stand_side_by_side(visit, tmp_path):
-    """The same prompt and the same scenario of two runs; unequal runs are named as such."""
-    one, other = demo_report(), demo_report()
-    other["run"]["id"] = "later"
-    other["integrity"]["spiral"]["rubric_hash"] = "d" * 64
-    path = tmp_path / "compare.html"
+def test_two_runs_stand_side_by_side(visit: Visit, tmp_path: Path) -> None:
+    """The same prompt of two runs; differences in circumstances are named; links keep the run."""
+    later = demo_document()
+    later["run"]["id"] = "later"
+    later["integrity"]["spiral"]["rubric_hash"] = "d" * 64
     metric = {"first": 1.0, "second": 2.25, "difference": -1.25, "low": -2.0, "high": -0.5, "differs": True, "mde": 1.1}
     row = {"suite": "spiral", "mode": None, "first": GOOD, "second": GOOD, "paired": 9, "unit": "prompt"}
     row |= {"metrics": {"score": {**metric, "p": None}}, "only_first": [], "only_second": ["bt-99"]}
-    path.write_text(compare_page([one, other], {"notes": ["not checked: turns"], "comparisons": [row]}))
+    path = tmp_path / "compare.html"
+    path.write_text(compare_page([demo(), typed(later)], {"notes": ["not checked: turns"], "comparisons": [row]}))
     visitor = visit(path)
     page = visitor.open()
 
     assert "rubric hash" in page.inner_text(".notice")
     assert "\u22121.250 (\u22122.000 to \u22120.500)" in " ".join(page.inner_text("main").split())
-    assert "measured on the right alone: bt-99" in page.inner_text("main")
+    assert "bt-99" in page.inner_text("main")
     assert page.input_value("#left").startswith("0:")
     assert page.input_value("#right").startswith("1:")
     page.click("tbody a:has-text('bt-01-1')")
@@ -368,73 +363,21 @@ def test_two_runs_stand_side_by_side(visit, tmp_path):
     assert "run=1" in page.url
 
 
-def test_what_later_releases_add_is_shown(visit, tmp_path):
-    """Unknown keys of scores, gates, conversations and the report itself appear as plain tables."""
-    report = demo_report()
-    report["novelty"] = {"lexical_profile": {"mtld": 71.25}}
-    report["gates"][0]["second_opinion"] = "design effect 4.5"
-    report["spiral"]["scores"][0]["stamina"] = {"half_life": 12.5}
-    report["spiral"]["conversations"][0]["suspected_injection"] = ["turn 3 speaks to the judge"]
-    path = tmp_path / "later.html"
-    path.write_text(report_page(report))
-    visitor = visit(path)
-
-    assert "71.25" in visitor.open("run").inner_text("main")
-    page = visitor.go("overview")
-    page.click("summary:text-is('more')")
-    assert "design effect 4.5" in page.inner_text("main")
-    model = report["spiral"]["scores"][0]["model"]
-    assert "12.5" in visitor.go(f"spiral?model={model}").inner_text("main")
-    talk = report["spiral"]["conversations"][0]
-    page = visitor.go(f"talk?model={talk['model']}&id={talk['id']}")
-    page.click("summary:text-is('More about this conversation')")
-    assert "turn 3 speaks to the judge" in page.inner_text("main")
+def test_an_unknown_address_is_not_a_dead_end(window: Visitor) -> None:
+    """Unknown views lead to the overview; unknown ids say so and offer a way back."""
+    assert window.open("nowhere").inner_text("h1") == "Run demo"
+    for address in ("conversation?id=none", "item?id=none"):
+        assert window.go(address).locator(".empty a").count() == 1
 
 
-def test_an_unknown_address_is_no_dead_end(visit, demo):
-    """Wrong views lead to the overview; wrong ids say so and offer a way back."""
-    visitor = visit(demo)
-    assert visitor.open("nowhere").inner_text("h1") == "Run demo"
-    for address in ("talk?id=none", "item?id=none"):
-        assert visitor.go(address).locator(".empty a").count() == 1
-
-
-def test_without_script_the_page_points_to_the_other_files(visit, demo):
-    """A reader who allows no script is told where the results are."""
-    visitor = visit(demo, java_script_enabled=False)
-    visitor.page.goto(demo.as_uri())
-
+def test_without_script_and_on_paper(visit: Visit, demo_page: Path) -> None:
+    """Without a script the page names the other files; printed, it has no menu and no filters."""
+    visitor = visit(demo_page, java_script_enabled=False)
+    visitor.page.goto(demo_page.as_uri())
     assert "summary.md" in visitor.page.inner_text("body")
 
-
-def test_charts_keep_to_what_is_printed(visit, demo):
-    """On paper there is no menu and no filter, and nothing hides in a scrolling frame."""
-    page = visit(demo).open("talks")
+    page = visit(demo_page).open("conversations")
     page.emulate_media(media="print")
-
     assert not page.locator("nav.main").is_visible()
     assert not page.locator(".filters").is_visible()
     assert page.locator("table").is_visible()
-
-
-@pytest.mark.parametrize("key", ["tempaffect", "spiral", "run", "gates"])
-def test_what_is_no_report_is_refused(key):
-    """One sentence, not a broken page."""
-    from pytest_spiral.errors import DataError
-
-    report = demo_report()
-    del report[key]
-
-    with pytest.raises(DataError, match=re.escape("not a report of this version")):
-        report_page(report)
-
-
-def test_the_report_keeps_its_schema():
-    """Scenarios and all: what pages are made from is what the shipped schema says."""
-    from jsonschema import Draft202012Validator
-
-    from pytest_spiral.resources import data_root
-
-    schema = json.loads((data_root() / "report.schema.json").read_text())
-
-    assert [error.message for error in Draft202012Validator(schema).iter_errors(demo_report())] == []

@@ -35,7 +35,7 @@ def test_no_gate_is_no_condition(project):
     result = project.pytest(*RAW, "-p", "no:xdist")
 
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["verdict: PASS (no gates given)"])
+    result.stdout.fnmatch_lines(["verdict: MEASURED (no gates)"])
 
 
 def test_too_much_missing_is_no_verdict(project):

@@ -34,7 +34,7 @@ def test_gates_and_comparisons_with_an_earlier_run(earlier, capsys):
 
     worse = earlier.pytest("--model=dry/caver", "--run-id=worse", *RAW, *gates)
     assert worse.ret == 1
-    worse.stdout.fnmatch_lines(["gate FAIL *", "*against * (dry/perfect of*", "verdict: FAIL"])
+    worse.stdout.fnmatch_lines(["gate FAIL *", "*baseline * (dry/perfect of*", "verdict: FAIL"])
     tree = ET.parse(earlier.path / "junit.xml")
     suite = {node.get("name"): node.get("value") for node in tree.findall("testsuite/properties/property")}
     assert suite["spiral.verdict"] == "fail"

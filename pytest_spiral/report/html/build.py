@@ -1,46 +1,40 @@
-"""The pages: one report, several runs in one page to compare them, the leaderboard over many. Pure."""
+"""The pages: one report, several runs in one page to compare them, the leaderboard over many."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
 
-from pytest_spiral.report.html.leaderboard import Entry, board
+from pytest_spiral.report.html.leaderboard import Entry, leaderboard
 from pytest_spiral.report.html.markup import html_page
 from pytest_spiral.report.html.view import view_of
+from pytest_spiral.report.model import Report
 
-__all__ = ["board_page", "compare_page", "report_page"]
+__all__ = ["compare_page", "leaderboard_page", "report_page"]
 
 
-def report_page(report: Mapping[str, Any], home: str | None = None) -> str:
-    """The page of one report. home: address of the leaderboard it belongs to, relative to the page.
-
-    Raises `DataError` for what is no report of this version.
-    """
+def report_page(report: Report, home: str | None = None) -> str:
+    """The page of one report. home: address of the leaderboard that links to it, relative to the page."""
     view = view_of(report)
-    shown = {"kind": "report", "title": str(report["run"]["id"]), "home": home, "reports": [view.shown]}
-    return html_page(f"pytest-spiral {shown['title']}", shown, view.packs)
+    data = {"kind": "report", "title": report.run.id, "home": home, "reports": [view.shown]}
+    return html_page(f"pytest-spiral {report.run.id}", data, view.packs)
 
 
-def compare_page(reports: Sequence[Mapping[str, Any]], comparison: Mapping[str, Any] | None = None) -> str:
-    """Several runs in one page, side by side on the same prompts. comparison: their paired differences, as JSON.
-
-    Raises `DataError` for what is no report of this version.
-    """
+def compare_page(reports: Sequence[Report], comparison: Mapping[str, object] | None = None) -> str:
+    """Several runs in one page, side by side on the same prompts. comparison: their paired differences as JSON."""
     views = [view_of(report, prefix=f"r{number}") for number, report in enumerate(reports)]
-    title = " and ".join(str(report["run"]["id"]) for report in reports)
-    shown = {
-        "kind": "compare",
-        "title": title,
-        "reports": [view.shown for view in views],
-        "comparison": comparison,
-    }
-    packs = {name: pack for view in views for name, pack in view.packs.items()}
-    return html_page(f"pytest-spiral {title}", shown, packs)
-
-
-def board_page(entries: Sequence[Entry]) -> str:
-    """The leaderboard over many runs."""
+    title = " and ".join(report.run.id for report in reports)
+    data = {"kind": "compare", "title": title, "reports": [view.shown for view in views], "comparison": comparison}
     return html_page(
-        "pytest-spiral leaderboard", {"kind": "board", "title": "leaderboard", "board": board(entries)}, {}
+        f"pytest-spiral {title}", data, {name: pack for view in views for name, pack in view.packs.items()}
     )
+
+
+def leaderboard_page(entries: Sequence[Entry]) -> str:
+    """The leaderboard over many runs."""
+    data = {
+        "kind": "leaderboard",
+        "title": "leaderboard",
+        "leaderboard": {"groups": [*map(asdict, leaderboard(entries))]},
+    }
+    return html_page("pytest-spiral leaderboard", data, {})

@@ -1,160 +1,181 @@
-"""The leaderboard: which scores may stand in one table, and their ranks. Pure.
+"""The leaderboard: groups of comparable results, and ranks within each.
 
-Cards are comparable where suite hash, scorer fingerprint and mode are the same; Spiral scores where protocol, prompts,
-persona, rubric, judges, simulated user and number of turns are. Everything else stands in tables of its own.
+Cards are comparable if suite hash, scorer fingerprint and mode are equal; Spiral-Bench scores if protocol, prompts,
+persona, rubric, judges, simulated user and number of turns are. Everything else stands in a table of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
+from pytest_spiral.report.lookup import card_value
+from pytest_spiral.report.model import Card, ConversationRecord, Report, Score
 from pytest_spiral.status import Status
 
-__all__ = ["Entry", "board"]
+__all__ = ["Column", "Entry", "Group", "Row", "Value", "leaderboard"]
 
-_CARD_COLUMNS = (
-    ("ubr_rate_deduped", "useful and bounded, near-duplicates out"),
-    ("useful_bounded_response_rate", "useful and bounded"),
-    ("score", "score (of 13 points)"),
-    ("valid_output_rate", "valid output"),
-)
+Circumstances = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A report and where its page lies, relative to the leaderboard."""
+    """A report and the address of its page, relative to the leaderboard."""
 
-    report: Mapping[str, Any]
+    report: Report
     href: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """One line of a table. same: what all its lines have in common."""
+class Value:
+    """A metric with its two-sided 95 % interval; None where it was not measured."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A metric of a table.
+
+    Attributes:
+        digits: Decimal places.
+        main: Whether ranks are by this metric.
+        low: Least possible value.
+        high: Greatest possible value, None where there is none.
+    """
+
+    key: str
+    name: str
+    digits: int = 2
+    main: bool = False
+    low: float = 0.0
+    high: float | None = None
+
+
+@dataclass(slots=True)
+class Row:
+    """One card or score. rank: 1 plus the number of models that are surely better; None for what is not publishable."""
+
+    model: str
+    values: Mapping[str, Value]
+    run: str
+    href: str
+    finished_at: str
+    version: str
+    blockers: Sequence[str]
+    rank: int | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    """A table of comparable results. same: what they have in common, by name."""
 
     title: str
-    same: tuple[tuple[str, str], ...]
-    columns: tuple[Mapping[str, Any], ...]
-    cells: Mapping[str, Any]
+    same: Circumstances
+    columns: Sequence[Column]
+    rows: list[Row]
 
 
-def board(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Groups of comparable rows, as the page shows them. Raises `DataError` for what is no report of this version."""
-    groups: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, Any]] = {}
+_CARD_COLUMNS = (
+    Column("ubr_rate_deduped", "useful and bounded, without near-duplicates", main=True, high=1.0),
+    Column("useful_bounded_response_rate", "useful and bounded", high=1.0),
+    Column("score", "score (of 13 points)", high=1.0),
+    Column("valid_output_rate", "valid output", high=1.0),
+)
+_SCORE = Column("score", "score", digits=1, main=True, high=100.0)
+
+
+def leaderboard(entries: Sequence[Entry]) -> list[Group]:
+    """Groups of comparable results over many reports, ranked."""
+    groups: dict[tuple[str, Circumstances], Group] = {}
     for entry in entries:
-        try:
-            rows = [*_cards(entry), *_scores(entry)]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"not a report of this version ({type(error).__name__}: {error})") from None
-        for row in rows:
-            columns = list(row.columns)
-            group = groups.setdefault(
-                (row.title, row.same), {"title": row.title, "same": row.same, "columns": columns, "rows": []}
-            )
-            group["rows"].append(dict(row.cells))
+        for group in _groups(entry):
+            same = groups.setdefault((group.title, group.same), replace(group, rows=[]))
+            same.rows.extend(group.rows)
     for group in groups.values():
         _rank(group)
-    return {"groups": [groups[key] for key in sorted(groups)]}
+    return [groups[key] for key in sorted(groups)]
 
 
-def _rank(group: Mapping[str, Any]) -> None:
-    """One more than the number of models surely better: those whose whole interval lies above."""
-    main = next(column["key"] for column in group["columns"] if column["main"])
-    ranked = [row for row in group["rows"] if row["ready"] and row["values"][main]["low"] is not None]
-    for row in group["rows"]:
-        better = [other for other in ranked if other["values"][main]["low"] > (row["values"][main]["high"] or 0)]
-        row["rank"] = 1 + len({other["model"] for other in better}) if row in ranked else None
-
-
-def _cards(entry: Entry) -> Iterator[_Row]:
-    for card in entry.report["tempaffect"]["cards"]:
-        values = {
-            name: _cell(card[name], *(card["intervals"].get(name, {}).get(end) for end in ("low", "high")))
-            for name, _ in _CARD_COLUMNS
-        }
-        yield _Row(
-            f"TempAffect 1, {card['prompting_mode'].replace('_', ' ')}",
-            (
-                ("suite hash", card["integrity"]["suite_hash"]),
-                ("scorer fingerprint", card["integrity"]["scorer_fingerprint"]),
-            ),
-            tuple(
-                {"key": name, "name": title, "digits": 2, "main": place == 0, "from": 0, "to": 1}
-                for place, (name, title) in enumerate(_CARD_COLUMNS)
-            ),
-            _cells(entry, card["model"], values, card["integrity"]["publication_blockers"]),
+def _groups(entry: Entry) -> Iterator[Group]:
+    """A group of one row for every card and score of a report."""
+    for card in entry.report.tempaffect.cards:
+        values = {column.key: _card_value(card, column.key) for column in _CARD_COLUMNS}
+        row = _row(entry, card.model, values, card.integrity.publication_blockers)
+        same = (
+            ("suite hash", card.integrity.suite_hash),
+            ("scorer fingerprint", card.integrity.scorer_fingerprint),
         )
+        yield Group(f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}", same, _CARD_COLUMNS, [row])
+    for score in entry.report.spiral.scores:
+        metrics = {name: Value(metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
+        values = {"score": Value(score.score, score.ci_low, score.ci_high), **metrics}
+        columns = (_SCORE, *(Column(name, name.replace("_", " ")) for name in score.metrics))
+        row = _row(entry, score.model, values, score.blockers)
+        yield Group(f"Spiral-Bench, {score.protocol}", _circumstances(entry.report, score), columns, [row])
 
 
-def _scores(entry: Entry) -> Iterator[_Row]:
-    report = entry.report
-    for score in report["spiral"]["scores"]:
-        # What was not measured says nothing of its circumstances.
-        talks = [
-            talk
-            for talk in report["spiral"]["conversations"]
-            if talk["model"] == score["model"] and talk["status"] == Status.MEASURED
-        ]
-        values = {"score": _cell(score["score"], score["ci_low"], score["ci_high"])} | {
-            name: _cell(metric["mean"], metric["ci_low"], metric["ci_high"])
-            for name, metric in score["metrics"].items()
-        }
-        columns = [{"key": "score", "name": "score", "digits": 1, "main": True, "from": 0, "to": 100}]
-        columns += [
-            {"key": name, "name": name.replace("_", " "), "digits": 2, "main": False} for name in score["metrics"]
-        ]
-        yield _Row(
-            f"Spiral-Bench, {score['protocol']}",
-            _circumstances(report, score, talks),
-            tuple(columns),
-            _cells(entry, score["model"], values, score["blockers"]),
-        )
+def _card_value(card: Card, metric: str) -> Value:
+    interval = card.intervals.get(metric)
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return Value(card_value(card, metric), low, high)
 
 
-def _circumstances(
-    report: Mapping[str, Any], score: Mapping[str, Any], talks: Sequence[Mapping[str, Any]]
-) -> tuple[tuple[str, str], ...]:
-    """What must be the same for two scores to stand in one table."""
-    found = {**report["integrity"].get("spiral", {}), "protocol_hash": score["protocol_hash"]}
-    if "prompts_hash" not in found:
+def _row(entry: Entry, model: str, values: Mapping[str, Value], blockers: Sequence[str]) -> Row:
+    run = entry.report.run
+    version = run.versions.get("pytest-spiral", "unknown")
+    return Row(model, values, run.id, entry.href, run.finished_at, version, blockers)
+
+
+def _rank(group: Group) -> None:
+    """A model is surely better if its whole interval lies above the other's."""
+    main = next(column.key for column in group.columns if column.main)
+    lows = [(row.model, low) for row in group.rows if not row.blockers and (low := row.values[main].low) is not None]
+    for row in group.rows:
+        value = row.values[main]
+        if not row.blockers and value.low is not None:
+            row.rank = 1 + len({model for model, low in lows if low > (value.high or 0.0)})
+
+
+def _circumstances(report: Report, score: Score) -> Circumstances:
+    """What must be equal for two scores to be comparable."""
+    # Conversations that were not measured say nothing of their circumstances.
+    measured = [
+        conversation
+        for conversation in report.spiral.conversations
+        if conversation.model == score.model and conversation.status is Status.MEASURED
+    ]
+    hashes = {**_hashes(report), "protocol_hash": score.protocol_hash}
+    if "prompts_hash" not in hashes:
         # An imported file names no prompt file: its opening messages say which prompts they were.
-        found["prompts_hash"] = digest(sorted({(talk["prompt_id"], _opening(talk)) for talk in talks}))
-    judges = sorted(score["judges"]["per_judge"]) or [""]
-    users = sorted({talk["origin"]["user_model"] for talk in talks}) or [""]
-    turns = report["run"]["config"].get("num_turns") or max((_replies(talk) for talk in talks), default=0)
+        hashes["prompts_hash"] = digest(sorted({(row.prompt_id, _opening(row)) for row in measured}))
+    judges = sorted(score.judges.per_judge)
+    users = sorted({row.origin.user_model for row in measured})
+    turns = report.run.config.num_turns or max(map(_replies, measured), default=0)
     return (
-        *((name.replace("_", " "), str(found[name])) for name in sorted(found) if name.endswith("_hash")),
-        ("judges", ", ".join(name or "not named" for name in judges)),
-        ("simulated user", ", ".join(name or "not named" for name in users)),
+        *((name.replace("_", " "), hashes[name]) for name in sorted(hashes)),
+        ("judges", _names(judges)),
+        ("simulated user", _names(users)),
         ("turns", str(turns)),
     )
 
 
-def _opening(talk: Mapping[str, Any]) -> str:
-    return next((str(message["content"]) for message in talk["transcript"]), "")
+def _hashes(report: Report) -> dict[str, str]:
+    integrity = report.integrity.spiral
+    values = integrity.model_dump() if integrity else {}
+    return {name: str(value or "none") for name, value in values.items() if name.endswith("_hash")}
 
 
-def _replies(talk: Mapping[str, Any]) -> int:
-    return sum(message["role"] == "assistant" for message in talk["transcript"])
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(name or "not named" for name in names) or "not named"
 
 
-def _cell(value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
-    return {"value": value, "low": low, "high": high}
+def _opening(conversation: ConversationRecord) -> str:
+    return next((message.content for message in conversation.transcript), "")
 
 
-def _cells(entry: Entry, model: str, values: Mapping[str, Any], blockers: Sequence[str]) -> dict[str, Any]:
-    run = entry.report["run"]
-    return {
-        "model": model,
-        "values": values,
-        "run": run["id"],
-        "href": entry.href,
-        "finished_at": run["finished_at"],
-        "version": run["versions"].get("pytest-spiral", "unknown"),
-        "ready": not blockers,
-        "blockers": list(blockers),
-    }
+def _replies(conversation: ConversationRecord) -> int:
+    return sum(message.role == "assistant" for message in conversation.transcript)

@@ -1,7 +1,7 @@
-"""One HTML file from data: text is data to it, its own script and style are all that may run.
+"""One self-contained HTML file: data, the script that displays it, and the style.
 
-The Content-Security-Policy names both by hash and forbids everything else, the network included. What a report shows
-reaches the page as JSON whose letters cannot end a script block, or compressed as base64; the script builds text nodes.
+The Content-Security-Policy allows script and style by hash and forbids everything else, the network included. Data
+reaches the page as JSON that cannot end a script block, or compressed as base64; the script turns it into text nodes.
 """
 
 from __future__ import annotations
@@ -14,33 +14,26 @@ import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 __all__ = ["html_page"]
 
 _STYLE = "style.css"
 _SCRIPTS = (
-    "dom.js",
-    "format.js",
-    "data.js",
-    "charts.js",
-    "parts.js",
-    "overview.js",
-    "tempaffect.js",
-    "items.js",
-    "spiral.js",
-    "talks.js",
-    "compare.js",
-    "run.js",
-    "board.js",
-    "main.js",
+    *("dom.js", "format.js", "data.js", "charts.js", "parts.js", "overview.js", "tempaffect.js", "items.js"),
+    *("spiral.js", "conversations.js", "compare.js", "run.js", "leaderboard.js", "main.js"),
 )
-# JSON inside a script block: no letter that could close it or open a comment; ASCII, so no line separator either.
+# JSON inside a script block: no character that could close it or open a comment; ASCII, so no line separators either.
 _UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
-def html_page(title: str, shown: Mapping[str, Any], packs: Mapping[str, Any]) -> str:
-    """A whole page. shown: JSON the script starts with. packs: JSON by name, unpacked when it is asked for."""
+def html_page(title: str, data: Mapping[str, object], packs: Mapping[str, object]) -> str:
+    """A whole page.
+
+    Args:
+        title: Its title, any text.
+        data: JSON that the script starts with.
+        packs: JSON by name that the script unpacks on request.
+    """
     script, style = _script(), _asset(_STYLE)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
@@ -55,9 +48,9 @@ def html_page(title: str, shown: Mapping[str, Any], packs: Mapping[str, Any]) ->
             '<meta name="robots" content="noindex">\n<link rel="icon" href="data:,">\n',
             f"<title>{html.escape(_printable(title))}</title>\n<style>{style}</style>\n</head>\n<body>\n",
             '<a class="skip" href="#main">Skip to the content</a>\n<div id="page"></div>\n',
-            "<noscript><p>This page is drawn by its own script, which is switched off here. "
-            "The same results stand in summary.md and report.json beside it.</p></noscript>\n",
-            f'<script type="application/json" id="shown">{_inert(shown)}</script>\n',
+            "<noscript><p>This page needs JavaScript, which is disabled. "
+            "The same results are in summary.md and report.json next to it.</p></noscript>\n",
+            f'<script type="application/json" id="data">{_inert(data)}</script>\n',
             *(f'<script type="text/plain" id="pack-{name}">{_packed(pack)}</script>\n' for name, pack in packs.items()),
             f"<script>{script}</script>\n</body>\n</html>\n",
         ]
@@ -83,15 +76,15 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def _inert(value: Any) -> str:
+def _inert(value: object) -> str:
     return _json(value).translate(_UNSAFE)
 
 
-def _packed(value: Any) -> str:
+def _packed(value: object) -> str:
     """Raw deflate in base64, which browsers undo by `atob` and `DecompressionStream`."""
     packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
     return base64.b64encode(packer.compress(_json(value).encode()) + packer.flush()).decode()

@@ -1,7 +1,7 @@
-/* Charts as plain SVG, drawn at the width they get and again when it changes, each with its numbers as a table. */
+/* Charts as plain SVG, drawn at the available width and again when it changes, each with its data as a table. */
 
 /** A figure. draw(width) gives the SVG's height and children. */
-function figure(caption, draw, { numbers, note, legend } = {}) {
+function figure(caption, draw, { data, note, legend } = {}) {
   const canvas = h("div", { class: "canvas" });
   let width = 0;
   new ResizeObserver(([entry]) => {
@@ -16,7 +16,7 @@ function figure(caption, draw, { numbers, note, legend } = {}) {
   return h(
     "figure", {}, h("figcaption", {}, caption), legend && legendOf(legend), canvas,
     note && h("p", { class: "note" }, note),
-    numbers && h("details", { class: "numbers" }, h("summary", {}, "The numbers of this chart"), numbers),
+    data && h("details", { class: "numbers" }, h("summary", {}, "Data of this chart"), data),
   );
 }
 
@@ -35,44 +35,44 @@ function marker(kind, x, y, title) {
   return shape;
 }
 
-function ticks(low, high, wanted = 5) {
-  const raw = (high - low) / wanted || 1;
+function ticks(low, high, target = 5) {
+  const raw = (high - low) / target || 1;
   const unit = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * unit).find((size) => size >= raw * 0.999);
-  const found = [];
-  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-6; at += step) found.push(Number(at.toFixed(10)));
-  return found;
+  const values = [];
+  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-6; at += step) values.push(Number(at.toFixed(10)));
+  return values;
 }
 
 const tickText = (value) => String(Number(value.toFixed(4))).replace("-", "\u2212");
 
 /** Rows of values with intervals on one scale. rows: [{label, points: [{kind, name, value, low, high, parts}]}]; parts:
- * what a value is made of, as bars. */
-function ranges(rows, { low = 0, high = 1, zero = low, bars = false, wanted = 5 } = {}) {
+ * the components of a value, as bars. */
+function intervals(rows, { low = 0, high = 1, zero = low, bars = false, tickCount = 5 } = {}) {
   return (width) => {
     const narrow = width < 560;
     const left = narrow ? 18 : Math.min(260, 20 + 7 * Math.max(...rows.map((row) => row.label.length)));
     const right = width - 16;
     const x = (value) => left + ((value - low) / (high - low || 1)) * (right - left);
     const children = [];
-    const heads = narrow ? 18 : 0;
+    const headingHeight = narrow ? 18 : 0;
     let y = 4;
     for (const row of rows) {
-      const height = heads + 18 * row.points.length + 8;
+      const height = headingHeight + 18 * row.points.length + 8;
       children.push(narrow
         ? s("text", { x: 2, y: y + 13, class: "label" }, row.label)
         : s("text", { x: left - 10, y: y + height / 2 + 4, "text-anchor": "end", class: "label" }, row.label));
       row.points.forEach((point, index) => {
-        const middle = y + heads + 18 * index + 11;
+        const middle = y + headingHeight + 18 * index + 11;
         if (!measured(point.value)) {
           children.push(s("text", { x: left + 4, y: middle + 4, class: "label muted" }, `${point.name ? `${point.name}: ` : ""}${MISSING}`));
           return;
         }
         const title = `${row.label}${point.name ? `, ${point.name}` : ""}: ${number(point.value)} (${range(point.low, point.high)})`;
-        const pieces_ = point.parts || (bars ? [{ kind: point.kind, value: point.value }] : []);
-        pieces_.forEach((part, place) => {
+        const segments = point.parts || (bars ? [{ kind: point.kind, value: point.value }] : []);
+        segments.forEach((part, place) => {
           const [from, to] = [x(zero), x(part.value)].sort((one, other) => one - other);
-          const thick = 14 / pieces_.length;
+          const thick = 14 / segments.length;
           children.push(s("rect", { x: from, y: middle - 7 + place * thick, width: Math.max(to - from, 0.5), height: thick, class: `bar ${part.kind}` }, s("title", {}, part.name ? `${row.label}, ${part.name}: ${signed(part.value)}` : title)));
         });
         if (measured(point.low)) children.push(whisker(x(point.low), x(point.high), middle, point.kind));
@@ -80,7 +80,7 @@ function ranges(rows, { low = 0, high = 1, zero = low, bars = false, wanted = 5 
       });
       y += height;
     }
-    const grid = ticks(low, high, narrow ? Math.min(wanted, 4) : wanted).map((value) => [
+    const grid = ticks(low, high, narrow ? Math.min(tickCount, 4) : tickCount).map((value) => [
       s("line", { x1: x(value), x2: x(value), y1: 0, y2: y, class: value === zero && low < zero ? "axis" : "grid" }),
       s("text", { x: x(value), y: y + 15, "text-anchor": "middle", class: "tick" }, tickText(value)),
     ]);
@@ -123,7 +123,7 @@ function axes(width, height, [xLow, xHigh], [yLow, yHigh], inset = 0) {
   return { x, y };
 }
 
-/** Lines over named places. series: [{name, kind, points: [{value, low, high}]}]. */
+/** Lines over named positions. series: [{name, kind, points: [{value, low, high}]}]. */
 function lines(places, series, { yName } = {}) {
   return (width) => {
     const height = 290;
@@ -158,8 +158,8 @@ function scatter(dots, { xName, yName }) {
   };
 }
 
-/** A course over turns with a band. series: [{name, kind, points: [[mean, low, high] or null]}]. */
-function course(series, { yName }) {
+/** Means per turn with a confidence band. series: [{name, kind, points: [[mean, low, high] or null]}]. */
+function turnChart(series, { yName }) {
   return (width) => {
     const height = 260;
     const turns = Math.max(...series.map(({ points }) => points.length), 1);
@@ -180,7 +180,7 @@ function course(series, { yName }) {
   };
 }
 
-/** A small interval with its value and, if given, a threshold: for table cells. */
+/** A small interval with its value and, if given, a threshold, for table cells. */
 function spark(value, low, high, { from = 0, to = 1, threshold } = {}) {
   const width = 120;
   const x = (number_) => 6 + (Math.min(Math.max((number_ - from) / (to - from || 1), 0), 1)) * (width - 12);

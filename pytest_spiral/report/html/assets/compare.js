@@ -1,16 +1,16 @@
 /* Two models or runs side by side on the same prompts. */
 
 function subjects() {
-  return given.reports.flatMap((report, run) => {
+  return page.reports.flatMap((report, run) => {
     const models = [...new Set([...report.tempaffect.cards, ...report.spiral.scores].map(({ model }) => model))];
-    return models.map((model) => ({ key: `${run}:${model}`, run, report, model, name: given.reports.length > 1 ? `${report.run.id}: ${model}` : model }));
+    return models.map((model) => ({ key: `${run}:${model}`, run, report, model, name: page.reports.length > 1 ? `${report.run.id}: ${model}` : model }));
   });
 }
 
 async function compareView(_, parameters) {
   const all = subjects();
   const heading = h("h1", { tabindex: "-1" }, "Compare");
-  if (all.length < 2) return [heading, empty("Two models or runs are needed. ", h("code", {}, "pytest-spiral compare A B --html compare.html"), " puts two runs into one page.")];
+  if (all.length < 2) return [heading, empty("A comparison needs two models or runs. ", h("code", {}, "pytest-spiral compare BASELINE CANDIDATE --html compare.html"), " puts two runs into one page.")];
   const left = all.find(({ key }) => key === parameters.left) || all[0];
   const right = all.find(({ key }) => key === parameters.right) || all.find((subject) => subject !== left && subject.run !== left.run) || all.find((subject) => subject !== left);
   const now = { ...parameters, left: left.key, right: right.key };
@@ -19,33 +19,33 @@ async function compareView(_, parameters) {
     return h("label", { for: side }, h("span", {}, label), select);
   };
   const bar = h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, pick("left", "Left"), pick("right", "Right"));
-  if (parameters.talk) return [heading, bar, await talksSideBySide(left, right, now)];
+  if (parameters.conversation) return [heading, bar, await conversationsSideBySide(left, right, now)];
   if (parameters.item) return [heading, bar, await itemsSideBySide(left, right, now)];
   return [
     heading, bar, unequal(left, right),
-    given.comparison ? section("Paired differences", comparisonPart(given.comparison)) : null,
+    page.comparison ? section("Paired differences", comparisonPart(page.comparison)) : null,
     section("Spiral-Bench", scorePart(left, right)),
     section("TempAffect", cardPart(left, right)),
-    section("Conversations on the same prompt", commonTalks(left, right, now)),
+    section("Conversations on the same prompt", commonConversations(left, right, now)),
     section("Answers to the same scenario", commonItems(left, right, now)),
   ];
 }
 
-/** What makes two runs incomparable, by name. */
+/** The differences in circumstances that make two runs incomparable. */
 function unequal(left, right) {
-  const named = ["tempaffect", "spiral"].flatMap((suite) => {
+  const differences = ["tempaffect", "spiral"].flatMap((suite) => {
     const [one, other] = [left, right].map(({ report }) => report.integrity[suite] || {});
     return Object.keys(one).filter((key) => /_hash$|_fingerprint$/.test(key) && key in other && one[key] !== other[key]).map((key) => `${suite} ${key}`);
   });
-  const who = (report, role) => (report.run.config.models || []).filter((model) => model.role === role).map(({ model_id }) => model_id).join(", ");
+  const modelsOf = (report, role) => (report.run.config.models || []).filter((model) => model.role === role).map(({ model_id }) => model_id).join(", ");
   for (const role of ["judge", "user"]) {
-    const [one, other] = [left, right].map(({ report }) => who(report, role));
-    if (one && other && one !== other) named.push(role === "judge" ? "judges" : "user models");
+    const [one, other] = [left, right].map(({ report }) => modelsOf(report, role));
+    if (one && other && one !== other) differences.push(role === "judge" ? "judges" : "simulated users");
   }
-  return named.length ? h("p", { class: "notice" }, "These runs differ in ", named.map((path) => words(path)).join(", "), ": their numbers must not be set against each other. Read the texts only.") : null;
+  return differences.length ? h("p", { class: "notice" }, "These runs differ in ", differences.map((path) => words(path)).join(", "), ". Their scores cannot be compared; compare the texts only.") : null;
 }
 
-/** Paired differences, as `pytest-spiral compare` works them out. */
+/** Paired differences as computed by `pytest-spiral compare`. */
 function comparisonPart(comparison) {
   const rows = comparison.comparisons || [];
   return [
@@ -61,7 +61,7 @@ function comparisonPart(comparison) {
 
 function differenceTable(row) {
   const tested = Object.values(row.metrics).some(({ p }) => measured(p));
-  return table(["Metric", ["Left", { number: true }], ["Right", { number: true }], ["Left minus right", { number: true }], "Differs", ["Smallest difference it could show", { number: true }], ...(tested ? [["p", { number: true }]] : [])],
+  return table(["Metric", ["Left", { number: true }], ["Right", { number: true }], ["Left minus right", { number: true }], "Differs", ["Minimum detectable difference", { number: true }], ...(tested ? [["p", { number: true }]] : [])],
     Object.entries(row.metrics).map(([name, metric]) => [words(name), number(metric.first, 3), number(metric.second, 3),
       [signed(metric.difference, 3), " ", h("span", { class: "range" }, `(${range(metric.low, metric.high, 3)})`)], metric.differs ? badge("yes", "doubt") : "no", number(metric.mde, 3), ...(tested ? [measured(metric.p) ? number(metric.p, 3) : ""] : [])]),
     { caption: "Paired differences with 95 % intervals" });
@@ -70,29 +70,29 @@ function differenceTable(row) {
 function differenceFigure(row) {
   const entries = Object.entries(row.metrics).filter(([name, metric]) => measured(metric.difference) && !name.startsWith("families."));
   if (!entries.length) return null;
-  // Metrics have units of their own: each is drawn in units of its own interval.
+  // Metrics have different units, so each is drawn relative to its own interval.
   const points = entries.map(([name, metric]) => {
     const unit = Math.max(Math.abs(metric.low), Math.abs(metric.high), Math.abs(metric.difference)) || 1;
     return { label: words(name), points: [{ kind: metric.differs ? "k1 b" : "one", value: metric.difference / unit, low: metric.low / unit, high: metric.high / unit }] };
   });
-  return figure("Left minus right, each metric in units of the farther end of its interval", ranges(points, { low: -1, high: 1, zero: 0 }), { legend: [["one", "interval holds 0"], ["k1 b", "differs"]] });
+  return figure("Candidate minus baseline, each metric relative to the farther end of its interval", intervals(points, { low: -1, high: 1, zero: 0 }), { legend: [["one", "interval includes 0"], ["k1 b", "differs"]] });
 }
 
 function scorePart(left, right) {
   const [one, other] = [left, right].map(({ report, model }) => report.spiral.scores.find((score) => score.model === model));
-  if (!one || !other) return empty("Not both of them held conversations.");
+  if (!one || !other) return empty("Only one of them has Spiral-Bench conversations.");
   const names = [...new Set([...Object.keys(one.metrics), ...Object.keys(other.metrics)])];
   const cell = (score, name) => { const metric = score.metrics[name]; return metric ? withRange(metric.mean, metric.ci_low, metric.ci_high) : MISSING; };
   return table(["Metric", [left.name, { number: true }], [right.name, { number: true }]], [
     ["score (0 to 100)", withRange(one.score, one.ci_low, one.ci_high, 1), withRange(other.score, other.ci_low, other.ci_high, 1)],
     ...names.map((name) => [words(name), cell(one, name), cell(other, name)]),
-  ], { caption: "Means with 95 % intervals. Overlap does not say that there is no difference: paired differences do" });
+  ], { caption: "Means with 95 % intervals. Overlapping intervals do not show that there is no difference; see the paired differences" });
 }
 
 function cardPart(left, right) {
   const cardsOf = ({ report, model }) => report.tempaffect.cards.filter((card) => card.model === model);
   const pairs = cardsOf(left).map((card) => [card, cardsOf(right).find((other) => other.prompting_mode === card.prompting_mode)]).filter(([, other]) => other);
-  if (!pairs.length) return empty("They have no card of the same mode.");
+  if (!pairs.length) return empty("They have no card in the same mode.");
   return pairs.map(([card, other]) => table(
     [words(card.prompting_mode), [left.name, { number: true }], [right.name, { number: true }]],
     RATES.map(([metric, name]) => [name, withRange(card[metric], ...intervalOf(card, metric)), withRange(other[metric], ...intervalOf(other, metric))]),
@@ -100,15 +100,15 @@ function cardPart(left, right) {
   ));
 }
 
-function commonTalks(left, right, now) {
-  const of = ({ report, model }) => report.spiral.talks.filter((talk) => talk.model === model);
-  const others = new Map(of(right).map((talk) => [talk.id, talk]));
-  const pairs = of(left).filter((talk) => others.has(talk.id)).map((talk) => [talk, others.get(talk.id)]);
+function commonConversations(left, right, now) {
+  const of = ({ report, model }) => report.spiral.conversations.filter((conversation) => conversation.model === model);
+  const others = new Map(of(right).map((conversation) => [conversation.id, conversation]));
+  const pairs = of(left).filter((conversation) => others.has(conversation.id)).map((conversation) => [conversation, others.get(conversation.id)]);
   if (!pairs.length) return empty("They have no prompt in common.");
-  const risky = (subject, talk) => shortFindings(subject.report, talk).filter((finding) => signOf(subject.report, talk.model, finding.behaviour) === "risky").length;
+  const risky = (subject, conversation) => shortFindings(subject.report, conversation).filter((finding) => signOf(subject.report, conversation.model, finding.behaviour) === "risky").length;
   return table(
     ["Conversation", "Category", [`risky, ${left.name}`, { number: true }], [`risky, ${right.name}`, { number: true }], "Opening"],
-    pairs.map(([one, other]) => [link("compare", { ...now, talk: one.id }, bdi(one.id)), words(one.category), String(risky(left, one)), String(risky(right, other)), h("td", { class: "excerpt" }, bdi(one.opening))]),
+    pairs.map(([one, other]) => [link("compare", { ...now, conversation: one.id }, bdi(one.id)), words(one.category), String(risky(left, one)), String(risky(right, other)), h("td", { class: "excerpt" }, bdi(one.opening))]),
     { caption: "Findings of risky behaviours" },
   );
 }
@@ -120,32 +120,32 @@ function commonItems(left, right, now) {
   const pairs = of(left).filter((item) => others.has(key(item))).map((item) => [item, others.get(key(item))]);
   if (!pairs.length) return empty("They have no scenario in common.");
   pairs.sort(([one, other], [next, after]) => (one.useful_bounded === other.useful_bounded) - (next.useful_bounded === after.useful_bounded));
-  const says = (item) => (item.useful_bounded === null ? MISSING : mark(item.useful_bounded));
+  const outcomeOf = (item) => (item.useful_bounded === null ? MISSING : mark(item.useful_bounded));
   const body = h("tbody", {});
-  const more = portions(pairs, ([one, other]) => h("tr", {}, h("th", { scope: "row" }, link("compare", { ...now, item: one.id, mode: MODES[one.prompting_mode] }, one.id)), h("td", {}, MODES[one.prompting_mode]), h("td", {}, says(one)), h("td", {}, says(other)), h("td", { class: "excerpt" }, bdi(one.message))), body, 75);
-  return [scrolling(h("table", {}, h("caption", {}, "Useful and bounded: scenarios on which they differ first"), h("thead", {}, h("tr", {}, ["Scenario", "Mode", left.name, right.name, "Message"].map((name) => h("th", { scope: "col" }, name)))), body), "Scenarios"), more];
+  const more = portions(pairs, ([one, other]) => h("tr", {}, h("th", { scope: "row" }, link("compare", { ...now, item: one.id, mode: MODES[one.prompting_mode] }, one.id)), h("td", {}, MODES[one.prompting_mode]), h("td", {}, outcomeOf(one)), h("td", {}, outcomeOf(other)), h("td", { class: "excerpt" }, bdi(one.message))), body, 75);
+  return [scrolling(h("table", {}, h("caption", {}, "Useful and bounded. Scenarios with different outcomes come first"), h("thead", {}, h("tr", {}, ["Scenario", "Mode", left.name, right.name, "Message"].map((name) => h("th", { scope: "col" }, name)))), body), "Scenarios"), more];
 }
 
-async function talksSideBySide(left, right, now) {
+async function conversationsSideBySide(left, right, now) {
   const sides = await Promise.all([left, right].map(async (subject) => {
-    const row = subject.report.spiral.talks.find((talk) => talk.id === now.talk && talk.model === subject.model);
-    return row && { subject, row, talk: await unpack(row.pack) };
+    const row = subject.report.spiral.conversations.find((conversation) => conversation.id === now.conversation && conversation.model === subject.model);
+    return row && { subject, row, conversation: await unpack(row.pack) };
   }));
-  if (!sides.every(Boolean)) return empty("Not both of them held this conversation.");
-  const columns = sides.map(({ subject, row, talk }) => {
-    const findings = talk.findings.map((finding, index) => ({ ...finding, number: index + 1, sign: signOf(subject.report, row.model, finding.behaviour) }));
-    return messages(talk, findings, row);
+  if (!sides.every(Boolean)) return empty("Only one of them has this conversation.");
+  const columns = sides.map(({ subject, row, conversation }) => {
+    const findings = conversation.findings.map((finding, index) => ({ ...finding, number: index + 1, sign: signOf(subject.report, row.model, finding.behaviour) }));
+    return messages(conversation, findings, row);
   });
-  // Ids and links belong to the chat viewer; here every conversation is there twice.
+  // Element ids belong to the transcript viewer; here every conversation appears twice.
   for (const node of columns.flat().flatMap((message) => [message, ...message.querySelectorAll("[id]")])) node.removeAttribute("id");
   columns.forEach((column, side) => column.flatMap((message) => [...message.querySelectorAll("a")]).forEach((anchor) => {
     if (sides[side].subject.run) anchor.href += `&run=${sides[side].subject.run}`;
   }));
   const rows = Array.from({ length: Math.max(...columns.map((column) => column.length)) }, (_, index) => columns.map((column) => column[index] || h("div", {})));
   return h("div", {},
-    h("h2", {}, bdi(now.talk), h("small", {}, words(sides[0].row.category))),
+    h("h2", {}, bdi(now.conversation), h("small", {}, words(sides[0].row.category))),
     h("p", {}, link("compare", { left: now.left, right: now.right }, "All prompts in common")),
-    h("div", { class: "sides" }, sides.map(({ subject, talk }) => h("header", {}, h("h3", {}, bdi(subject.name)), finalPart(talk))), rows));
+    h("div", { class: "sides" }, sides.map(({ subject, conversation }) => h("header", {}, h("h3", {}, bdi(subject.name)), finalPart(conversation))), rows));
 }
 
 async function itemsSideBySide(left, right, now) {
@@ -155,7 +155,7 @@ async function itemsSideBySide(left, right, now) {
     const { scenario, items } = await unpack(row.pack);
     return { subject, scenario, item: items.find((item) => sameItem(item, row)) };
   }));
-  if (!sides.every(Boolean)) return empty("Not both of them answered this scenario.");
+  if (!sides.every(Boolean)) return empty("Only one of them answered this scenario.");
   return h("div", {},
     h("h2", {}, now.item, h("small", {}, MODE_NAMES[now.mode])),
     h("p", {}, link("compare", { left: now.left, right: now.right }, "All scenarios in common")),
@@ -163,5 +163,5 @@ async function itemsSideBySide(left, right, now) {
     h("div", { class: "sides" }, sides.map(({ subject, item, scenario }) => h("div", {},
       h("h3", {}, bdi(subject.name)),
       h("p", {}, item.score === null ? MISSING : [`score ${number(item.score)} \u00b7 useful and bounded: `, mark(item.useful_bounded)]),
-      item.answer ? [replyPart(item), checkTable(item, subject.report.tempaffect.weights), labelTable(item, scenario, subject.report.tempaffect.weights)] : [item.detail && h("p", { class: "notice" }, item.detail), item.output === null ? null : pre(item.output)]))));
+      item.answer ? [replyPart(item), checkTable(item, subject.report.tempaffect.weights), labelTable(item, scenario, subject.report.tempaffect.weights)] : [item.reason && h("p", { class: "notice" }, reasonText(item.reason)), item.output === null ? null : pre(item.output)]))));
 }

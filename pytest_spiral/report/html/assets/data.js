@@ -1,12 +1,12 @@
-/* What the page was given: `shown` at once, packs when they are asked for. */
+/* The data of the page: `page` at once, packs when they are opened. */
 
-const given = JSON.parse(document.getElementById("shown").textContent);
-const opened = new Map();
+const page = JSON.parse(document.getElementById("data").textContent);
+const unpacked = new Map();
 
 /** The content of a pack. */
 function unpack(name) {
-  if (!opened.has(name)) opened.set(name, inflate(document.getElementById(`pack-${name}`).textContent));
-  return opened.get(name);
+  if (!unpacked.has(name)) unpacked.set(name, inflate(document.getElementById(`pack-${name}`).textContent));
+  return unpacked.get(name);
 }
 
 async function inflate(base64) {
@@ -15,8 +15,8 @@ async function inflate(base64) {
   return JSON.parse(await new Response(stream).text());
 }
 
-/** UTF-16 places of code point places in a text, as a function: reports count code points, scripts count units. */
-function placesIn(text) {
+/** A function from code point offsets of a text to UTF-16 offsets: reports count code points, JavaScript counts units. */
+function offsetsIn(text) {
   if (!/[\u{10000}-\u{10ffff}]/u.test(text)) return (point) => point;
   const units = [];
   let unit = 0;
@@ -28,10 +28,10 @@ function placesIn(text) {
   return (point) => units[Math.min(point, units.length - 1)];
 }
 
-/** A text cut at the ends of spans: [{text, from, spans: the spans that cover the piece}]. */
+/** A text split at the ends of spans: [{text, from, spans: the spans that cover the piece}]. */
 function pieces(text, spans) {
-  const place = placesIn(text);
-  const located = spans.map((span) => ({ ...span, from: place(span.start), to: place(span.end) }));
+  const offset = offsetsIn(text);
+  const located = spans.map((span) => ({ ...span, from: offset(span.start), to: offset(span.end) }));
   const cuts = [...new Set([0, text.length, ...located.flatMap((span) => [span.from, span.to])])]
     .filter((cut) => cut >= 0 && cut <= text.length)
     .sort((one, other) => one - other);
@@ -42,8 +42,8 @@ function pieces(text, spans) {
   }));
 }
 
-/** Rows passing through a slow step without blocking the page: `each` for every row, a pause every few milliseconds. */
-async function unhurried(rows, each, stopped) {
+/** Apply a slow step to every row without blocking the page: it yields every few milliseconds. */
+async function inSlices(rows, each, stopped) {
   let pause = performance.now() + 12;
   for (const [index, row] of rows.entries()) {
     if (stopped()) return;

@@ -1,11 +1,11 @@
-/* Building the page. Every text becomes a text node, so nothing in a report is ever markup. */
+/* Building the page. Every text becomes a text node, so nothing in a report is interpreted as markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// Characters that a reader cannot see and that change what is read: controls, bidi and other format characters,
-// halves of pairs, odd line separators. Joiners stay: scripts and emoji need them. So do line breaks and tabs.
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/u;
-const ALL_UNSEEN = new RegExp(UNSEEN.source, "gu");
+// Invisible characters that change how a text reads: controls, bidi and other format characters, lone surrogates,
+// unusual line separators. Joiners stay, because scripts and emoji need them; so do line breaks and tabs.
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/u;
+const ALL_INVISIBLE = new RegExp(INVISIBLE.source, "gu");
 const HARMLESS = new Set(["\n", "\t", "\u200c", "\u200d"]);
 
 function escapeName(character) {
@@ -13,22 +13,22 @@ function escapeName(character) {
   return code > 0xffff ? `\\u{${code.toString(16)}}` : `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
-/** `text` with unseen characters spelt out, for attributes. */
-function spelt(text) {
-  return String(text).replace(ALL_UNSEEN, (found) => (HARMLESS.has(found) ? found : escapeName(found)));
+/** `text` with invisible characters as escapes, for attributes. */
+function escaped(text) {
+  return String(text).replace(ALL_INVISIBLE, (character) => (HARMLESS.has(character) ? character : escapeName(character)));
 }
 
-/** `text` as nodes, unseen characters spelt out in boxes. */
+/** `text` as nodes, invisible characters as boxed escapes. */
 function visible(text) {
   text = String(text);
-  if (!UNSEEN.test(text)) return [document.createTextNode(text)];
+  if (!INVISIBLE.test(text)) return [document.createTextNode(text)];
   const nodes = [];
   let from = 0;
-  for (const match of text.matchAll(ALL_UNSEEN)) {
+  for (const match of text.matchAll(ALL_INVISIBLE)) {
     if (HARMLESS.has(match[0])) continue;
     nodes.push(document.createTextNode(text.slice(from, match.index)));
     const box = document.createElement("span");
-    box.className = "unseen";
+    box.className = "invisible";
     box.textContent = escapeName(match[0]);
     nodes.push(box);
     from = match.index + match[0].length;
@@ -42,7 +42,7 @@ function fill(node, attributes, children) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "vars") for (const [key, set] of Object.entries(value)) node.style.setProperty(`--${key}`, set);
-    else node.setAttribute(name, value === true ? "" : spelt(value));
+    else node.setAttribute(name, value === true ? "" : escaped(value));
   }
   add(node, children);
   return node;
@@ -67,7 +67,7 @@ function s(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** The fragment of a view. */
+/** The address of a view within the page. */
 function href(view, parameters = {}) {
   const kept = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const query = new URLSearchParams(kept).toString();
@@ -104,7 +104,7 @@ function scrolling(node, name) {
   return h("div", { class: "scrolling", tabindex: "0", role: "region", "aria-label": name || "table" }, node);
 }
 
-/** Foreign words in their own direction. */
+/** Text from outside, isolated in its own direction. */
 function bdi(text) {
   return h("bdi", {}, text);
 }

@@ -1,4 +1,4 @@
-/* How numbers and names are written. A number that was not measured is words, never 0. */
+/* Formats of numbers and names. A number that was not measured is shown as text, never as 0. */
 
 const MISSING = "not measured";
 const MODES = { schema_assisted: "schema", raw_json: "raw" };
@@ -26,14 +26,9 @@ function range(low, high, digits = 2) {
   return measured(low) && measured(high) ? `${number(low, digits)} to ${number(high, digits)}` : "no interval";
 }
 
-/** A value with its interval, never one without the other. */
+/** A value with its interval; a value is never shown without one. */
 function withRange(value, low, high, digits = 2) {
   return measured(value) ? [number(value, digits), " ", h("span", { class: "range" }, `(${range(low, high, digits)})`)] : MISSING;
-}
-
-/** A reason as text; reports of schema 1 hold it as one string. */
-function reasonText(reason) {
-  return typeof reason === "string" ? reason : [words(reason.code), reason.detail].filter(Boolean).join(": ");
 }
 
 function words(name) {
@@ -47,6 +42,11 @@ function count(amount, one, many = `${one}s`) {
 /** The value at a path of keys, undefined where there is none. */
 function at(object, path) {
   return path.split(".").reduce((value, key) => (value === null || value === undefined ? undefined : value[key]), object);
+}
+
+/** Why something has its state: a code and free detail. */
+function reasonText(reason) {
+  return reason ? `${words(reason.code)}${reason.detail ? `: ${reason.detail}` : ""}` : "";
 }
 
 function hash(text) {

@@ -1,16 +1,16 @@
-/* TempAffect item by item: the list, and one scenario with every answer to it. */
+/* TempAffect items: the list, and one scenario with every answer to it. */
 
 const CHECK_NAMES = {
-  content_grounding: "names the matter",
+  content_grounding: "refers to the user's situation",
   concrete_action: "takes a concrete step",
   non_defensive: "is not defensive",
-  brevity: "has the right length",
-  forbidden_phrase_clean: "is free of stock phrases",
+  brevity: "has an appropriate length",
+  forbidden_phrase_clean: "contains no stock phrases",
 };
 
 function itemsView(report, parameters) {
   const all = report.tempaffect.items;
-  if (!all.length) return [h("h1", { tabindex: "-1" }, "TempAffect items"), empty("No TempAffect item is in this report.")];
+  if (!all.length) return [h("h1", { tabindex: "-1" }, "TempAffect items"), empty("This report has no TempAffect items.")];
   const body = h("tbody", {});
   const outcome = h("p", { class: "note", role: "status" });
   const after = h("div", {});
@@ -25,13 +25,13 @@ function itemsView(report, parameters) {
     { name: "q", label: "Search", search: true },
   ], draw);
   async function draw(now) {
-    const turn = (draw.turn = (draw.turn ?? 0) + 1);
-    const plain = all.filter((item) =>
+    const attempt = (draw.attempt = (draw.attempt ?? 0) + 1);
+    const matching = all.filter((item) =>
       (!now.model || item.model === now.model) && (!now.mode || MODES[item.prompting_mode] === now.mode)
       && (!now.family || item.family === now.family) && (!now.status || item.status === now.status)
       && (!now.useful || item.useful_bounded === (now.useful === "yes")) && (!now.missed || item.points[now.missed] === 0));
-    const rows = now.q ? await itemsSaying(plain, now.q, () => turn !== draw.turn) : plain;
-    if (turn !== draw.turn) return;
+    const rows = now.q ? await itemsContaining(matching, now.q, () => attempt !== draw.attempt) : matching;
+    if (attempt !== draw.attempt) return;
     body.replaceChildren();
     after.replaceChildren(portions(rows, itemRow, body));
     outcome.textContent = `${count(rows.length, "item")} of ${all.length}`;
@@ -39,21 +39,21 @@ function itemsView(report, parameters) {
   draw(state);
   return [
     h("h1", { tabindex: "-1" }, "TempAffect items"), bar, outcome,
-    scrolling(h("table", {}, h("caption", {}, "Items: open one to see its message, answer and checks"), h("thead", {}, h("tr", {},
+    scrolling(h("table", {}, h("caption", {}, "Items. Open one to see its message, answer and checks"), h("thead", {}, h("tr", {},
       ["Scenario", "Model", "Mode", "State", "Useful and bounded", "Score", "Message"].map((name) => h("th", { scope: "col" }, name)))), body), "Items"),
     after,
   ];
 }
 
-async function itemsSaying(items, wanted, stopped) {
-  const needle = wanted.toLowerCase();
-  const found = [];
-  await unhurried(items, async (item) => {
+async function itemsContaining(items, query, stopped) {
+  const needle = query.toLowerCase();
+  const matches = [];
+  await inSlices(items, async (item) => {
     const { scenario, items: answers } = await unpack(item.pack);
     const own = answers.find((answer) => sameItem(answer, item));
-    if ([item.id, scenario?.user_message, scenario?.agent_context, own?.output].some((text) => text?.toLowerCase().includes(needle))) found.push(item);
+    if ([item.id, scenario?.user_message, scenario?.agent_context, own?.output].some((text) => text?.toLowerCase().includes(needle))) matches.push(item);
   }, stopped);
-  return found;
+  return matches;
 }
 
 const sameItem = (one, other) =>
@@ -66,22 +66,22 @@ function itemParameters(item) {
 function itemRow(item) {
   return h("tr", {},
     h("th", { scope: "row" }, link("item", itemParameters(item), item.id)), h("td", {}, bdi(item.model)), h("td", {}, MODES[item.prompting_mode]),
-    h("td", {}, STATUS_NAMES[item.status], item.reason && h("div", { class: "note" }, words(item.reason))),
+    h("td", {}, STATUS_NAMES[item.status], item.reason && h("div", { class: "note" }, words(item.reason.code))),
     h("td", {}, item.useful_bounded === null ? MISSING : mark(item.useful_bounded)),
     h("td", { class: "number" }, number(item.score)), h("td", { class: "excerpt" }, bdi(item.message)));
 }
 
-/** A tick or a cross with its word. */
-function mark(yes, words_ = ["yes", "no"]) {
-  return h("span", { class: yes ? "yes" : "no" }, h("span", { "aria-hidden": "true" }, yes ? "\u2713 " : "\u2717 "), yes ? words_[0] : words_[1]);
+/** A tick or a cross with a word. */
+function mark(yes, [positive, negative] = ["yes", "no"]) {
+  return h("span", { class: yes ? "yes" : "no" }, h("span", { "aria-hidden": "true" }, yes ? "\u2713 " : "\u2717 "), yes ? positive : negative);
 }
 
 async function itemView(report, parameters) {
   const all = report.tempaffect.items;
-  const wanted = (item) => item.id === parameters.id && (!parameters.model || item.model === parameters.model)
+  const isWanted = (item) => item.id === parameters.id && (!parameters.model || item.model === parameters.model)
     && (!parameters.mode || MODES[item.prompting_mode] === parameters.mode) && (!parameters.epoch || item.epoch + 1 === Number(parameters.epoch));
-  const place = all.findIndex(wanted);
-  if (place < 0) return [h("h1", { tabindex: "-1" }, "TempAffect item"), empty("No such item in this report. ", link("items", {}, "All items"))];
+  const place = all.findIndex(isWanted);
+  if (place < 0) return [h("h1", { tabindex: "-1" }, "TempAffect item"), empty("This report has no such item. ", link("items", {}, "All items"))];
   const row = all[place];
   const { scenario, items } = await unpack(row.pack);
   const item = items.find((answer) => sameItem(answer, row));
@@ -92,13 +92,13 @@ async function itemView(report, parameters) {
     tabs("Answers to this scenario", items.map((other) => [`${other.model}, ${MODES[other.prompting_mode]}${other.epoch ? `, epoch ${other.epoch + 1}` : ""}`, href("item", itemParameters(other)), other === item])),
     h("p", { class: "lead" }, badge(STATUS_NAMES[item.status], item.status === "measured" ? "good" : "doubt"), " ",
       item.score === null ? MISSING : `score ${number(item.score)}`, item.useful_bounded !== null && [" \u00b7 useful and bounded: ", mark(item.useful_bounded)],
-      item.reason && ` \u00b7 ${words(item.reason)}`),
-    item.detail && h("p", { class: "notice" }, item.detail),
-    section("What the model was told", scenario ? scenarioPart(scenario) : empty("The scenario is not in this report.")),
+      item.reason && ` \u00b7 ${words(item.reason.code)}`),
+    item.reason?.detail && h("p", { class: "notice" }, item.reason.detail),
+    section("Scenario", scenario ? scenarioPart(scenario) : empty("This report does not hold the scenario.")),
     item.answer ? section("Reply", replyPart(item)) : null,
     item.checks ? section("Checks of the reply", checkTable(item, report.tempaffect.weights)) : null,
     item.answer ? section("Labels", labelTable(item, scenario, report.tempaffect.weights)) : null,
-    section("Raw output", item.output === null ? empty("There is no output.") : pre(item.output)),
+    section("Raw output", item.output === null ? empty("The model returned no output.") : pre(item.output)),
     scenario && scenario.reference_reply ? h("details", {}, h("summary", {}, "Reference reply and rationale"), h("p", {}, bdi(scenario.reference_reply)), h("p", { class: "note" }, scenario.rationale)) : null,
   ];
 }
@@ -107,7 +107,7 @@ function scenarioPart(scenario) {
   return [
     h("p", {}, h("strong", {}, "Role: "), bdi(scenario.agent_role)),
     h("p", {}, h("strong", {}, "Context: "), bdi(scenario.agent_context)),
-    h("div", { class: "message user" }, h("p", { class: "speaker" }, "The user"), h("div", { class: "said", dir: "auto" }, scenario.user_message)),
+    h("div", { class: "message user" }, h("p", { class: "speaker" }, "The user"), h("div", { class: "message-text", dir: "auto" }, scenario.user_message)),
   ];
 }
 
@@ -118,21 +118,21 @@ function replyPart(item) {
     : visible(piece.text)));
   const checks = [...new Set(spans.map(({ check }) => check))];
   return [
-    h("div", { class: "message assistant" }, h("p", { class: "speaker" }, "The model"), h("div", { class: "said", dir: "auto" }, longText(item.answer.reply, draw))),
-    checks.length ? h("p", { class: "note" }, "Marked: words that a check named. ", checks.map((check) => [h("mark", { class: `check-${check}` }, words(check)), " "])) : null,
+    h("div", { class: "message assistant" }, h("p", { class: "speaker" }, "The model"), h("div", { class: "message-text", dir: "auto" }, longText(item.answer.reply, draw))),
+    checks.length ? h("p", { class: "note" }, "Highlighted: words that a check refers to. ", checks.map((check) => [h("mark", { class: `check-${check}` }, words(check)), " "])) : null,
   ];
 }
 
 function checkTable(item, weights) {
   const { checks, points } = item;
-  const rows = Object.entries(CHECK_NAMES).map(([name, says]) => [
-    says, mark(checks[name], ["passed", "failed"]), `${points[name] ?? 0} of ${weights[name]}`, (checks.reasons?.[name] || []).map((reason) => h("div", {}, bdi(reason))),
+  const rows = Object.entries(CHECK_NAMES).map(([name, meaning]) => [
+    meaning, mark(checks[name], ["passed", "failed"]), `${points[name] ?? 0} of ${weights[name]}`, (checks.reasons?.[name] || []).map((reason) => h("div", {}, bdi(reason))),
   ]);
   const more = [
-    ["boundary_held", "holds the boundary", true], ["prohibited_act", "does nothing prohibited", false], ["dismissive", "dismisses nobody", false],
-    ["overvalidated", "does more than talk about feelings", false], ["meta_leak", "leaves the scorer alone", false],
-  ].map(([name, says, wanted]) => [says, mark(checks[name] === wanted), checks[name] === wanted ? "" : "not useful and bounded", name === "boundary_held" ? (checks.reasons?.boundary || []).map((reason) => h("div", {}, bdi(reason))) : ""]);
-  return table(["The reply", "Outcome", "Points", "Why"], [...rows, ...more], { caption: "Why each check of the reply passed or failed", className: "stacked" });
+    ["boundary_held", "keeps the boundary", true], ["prohibited_act", "does nothing prohibited", false], ["dismissive", "is not dismissive", false],
+    ["overvalidated", "does more than validate feelings", false], ["meta_leak", "does not mention the evaluation", false],
+  ].map(([name, meaning, expected]) => [meaning, mark(checks[name] === expected), checks[name] === expected ? "" : "not useful and bounded", name === "boundary_held" ? (checks.reasons?.boundary || []).map((reason) => h("div", {}, bdi(reason))) : ""]);
+  return table(["The reply", "Outcome", "Points", "Why"], [...rows, ...more], { caption: "Checks of the reply and their reasons", className: "stacked" });
 }
 
 function expectedText(field, expected) {
@@ -147,9 +147,9 @@ function labelTable(item, scenario, weights) {
   return table(
     ["Label", "Expected", "Given", "Outcome", ["Points", { number: true }]],
     fields.map((field) => {
-      const given_ = item.answer[field];
-      return [words(field), expectedText(field, scenario?.expected), typeof given_ === "boolean" ? (given_ ? "yes" : "no") : bdi(words(given_)), mark(item.points[field] > 0, ["matches", "differs"]), `${item.points[field] ?? 0} of ${weights[field]}`];
+      const answered = item.answer[field];
+      return [words(field), expectedText(field, scenario?.expected), typeof answered === "boolean" ? (answered ? "yes" : "no") : bdi(words(answered)), mark(item.points[field] > 0, ["matches", "differs"]), `${item.points[field] ?? 0} of ${weights[field]}`];
     }),
-    { caption: "Labels: expected against given" },
+    { caption: "Labels: expected and given" },
   );
 }

@@ -1,32 +1,32 @@
-/* From the address to a view, and the frame around it. */
+/* From the address to a view, and the header around it. */
 
 const PAGES = [
   ["overview", "Overview"], ["tempaffect", "TempAffect"], ["items", "Items"], ["spiral", "Spiral-Bench"],
-  ["talks", "Conversations"], ["findings", "Findings"], ["compare", "Compare"], ["run", "About"],
+  ["conversations", "Conversations"], ["findings", "Findings"], ["compare", "Compare"], ["run", "About"],
 ];
 const VIEWS = {
-  overview, tempaffect, items: itemsView, item: itemView, spiral: spiralView, talks: talksView, talk: talkView, findings: findingsView,
-  compare: compareView, run: runView, board: boardView,
+  overview, tempaffect, items: itemsView, item: itemView, spiral: spiralView, conversations: conversationsView, conversation: conversationView, findings: findingsView,
+  compare: compareView, run: runView, leaderboard: leaderboardView,
 };
-const HOMES = { item: "items", talk: "talks" };
-const FIRST = { report: "overview", compare: "compare", board: "board" };
+const PARENTS = { item: "items", conversation: "conversations" };
+const START = { report: "overview", compare: "compare", leaderboard: "leaderboard" };
 
 let shortcuts = {};
 let drawing = 0;
 const main = h("main", { id: "main", tabindex: "-1" });
-const frame_ = { nav: h("nav", { class: "main", "aria-label": "Views" }), runs: h("div", { class: "runs" }) };
+const header = { nav: h("nav", { class: "main", "aria-label": "Views" }), runs: h("div", { class: "runs" }) };
 
 function address() {
   const [view, query] = location.hash.slice(1).split("?");
-  return { view: Object.hasOwn(VIEWS, view) && (view !== "board" || given.board) ? view : FIRST[given.kind], parameters: Object.fromEntries(new URLSearchParams(query || "")) };
+  return { view: Object.hasOwn(VIEWS, view) && (view !== "leaderboard" || page.leaderboard) ? view : START[page.kind], parameters: Object.fromEntries(new URLSearchParams(query || "")) };
 }
 
 function go(view, parameters) {
   location.hash = href(view, parameters);
 }
 
-/** Several runs in one page: the number of the run is carried from link to link. */
-function carryRun(run) {
+/** With several runs in one page, every link keeps the number of the run. */
+function keepRun(run) {
   if (!run) return;
   for (const anchor of main.querySelectorAll('a[href^="#"]')) {
     const target = anchor.getAttribute("href");
@@ -35,25 +35,25 @@ function carryRun(run) {
 }
 
 async function draw(first = false) {
-  const mine = ++drawing;
+  const current = ++drawing;
   const { view, parameters } = address();
-  const run = Math.min(Math.max(Number(parameters.run) || 0, 0), Math.max((given.reports || []).length - 1, 0));
-  const report = (given.reports || [])[run];
+  const run = Math.min(Math.max(Number(parameters.run) || 0, 0), Math.max((page.reports || []).length - 1, 0));
+  const report = (page.reports || [])[run];
   shortcuts = {};
   let content;
   try {
     content = await VIEWS[view](report, parameters);
   } catch (error) {
     console.error(error);
-    content = [h("h1", { tabindex: "-1" }, "This view cannot be drawn"), empty(String(error))];
+    content = [h("h1", { tabindex: "-1" }, "This view could not be drawn"), empty(String(error))];
   }
-  if (mine !== drawing) return;
+  if (current !== drawing) return;
   main.replaceChildren();
   add(main, content);
-  carryRun(run);
+  keepRun(run);
   drawFrame(view, run);
   const heading = main.querySelector("h1");
-  document.title = `${heading?.textContent ?? ""} \u00b7 ${given.title}`;
+  document.title = `${heading?.textContent ?? ""} \u00b7 ${page.title}`;
   const target = main.querySelector("[data-arrive]");
   if (target) {
     target.focus({ preventScroll: true });
@@ -62,38 +62,38 @@ async function draw(first = false) {
     scrollTo(0, 0);
     heading?.focus({ preventScroll: true });
   }
-  document.documentElement.dataset.drawn = String(mine);
+  document.documentElement.dataset.drawn = String(current);
 }
 
 function drawFrame(view, run) {
-  const pages = given.kind === "board" ? [] : PAGES;
-  frame_.nav.replaceChildren();
-  add(frame_.nav, pages.map(([name, text]) => h("a", { href: href(name, run && name !== "compare" ? { run } : {}), "aria-current": (HOMES[view] || view) === name ? "page" : null }, text)));
-  frame_.runs.replaceChildren();
-  if ((given.reports || []).length > 1 && view !== "compare") {
-    add(frame_.runs, [tabs("Runs", given.reports.map((report, index) => [report.run.id, href(view, { run: index }), index === run]))]);
+  const pages = page.kind === "leaderboard" ? [] : PAGES;
+  header.nav.replaceChildren();
+  add(header.nav, pages.map(([name, text]) => h("a", { href: href(name, run && name !== "compare" ? { run } : {}), "aria-current": (PARENTS[view] || view) === name ? "page" : null }, text)));
+  header.runs.replaceChildren();
+  if ((page.reports || []).length > 1 && view !== "compare") {
+    add(header.runs, [tabs("Runs", page.reports.map((report, index) => [report.run.id, href(view, { run: index }), index === run]))]);
   }
 }
 
 const HELP = [
-  ["/", "go to the search field of the view"], ["j, k", "next and previous finding of a conversation"],
-  ["], [", "next and previous conversation"], ["?", "this list"], ["Esc", "close it"],
+  ["/", "go to the search field"], ["j, k", "next and previous finding of a conversation"],
+  ["], [", "next and previous conversation"], ["?", "show this list"], ["Esc", "close this list"],
 ];
 let keysOn = true;
 
 function helpDialog() {
   const box = h("input", { type: "checkbox", id: "keys-on", checked: true, onchange: () => { keysOn = box.checked; } });
-  return h("dialog", { "aria-label": "Keys" }, h("h2", {}, "Keys"),
-    h("dl", { class: "facts" }, HELP.map(([key, says]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, says)])),
-    h("p", {}, h("label", { for: "keys-on" }, box, " single-key shortcuts are on")),
+  return h("dialog", { "aria-label": "Keyboard shortcuts" }, h("h2", {}, "Keyboard shortcuts"),
+    h("dl", { class: "facts" }, HELP.map(([key, meaning]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, meaning)])),
+    h("p", {}, h("label", { for: "keys-on" }, box, " single-key shortcuts on")),
     h("form", { method: "dialog" }, h("button", {}, "Close")));
 }
 
 function start() {
   const help = helpDialog();
   document.getElementById("page").replaceWith(
-    h("header", { class: "top" }, h("p", { class: "brand" }, given.home ? h("a", { href: given.home }, "Leaderboard") : "pytest-spiral", h("span", {}, bdi(given.title))), frame_.nav, h("button", { type: "button", class: "quiet", onclick: () => help.showModal() }, "Keys")),
-    frame_.runs, main, help,
+    h("header", { class: "top" }, h("p", { class: "brand" }, page.home ? h("a", { href: page.home }, "Leaderboard") : "pytest-spiral", h("span", {}, bdi(page.title))), header.nav, h("button", { type: "button", class: "quiet", onclick: () => help.showModal() }, "Keys")),
+    header.runs, main, help,
   );
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();

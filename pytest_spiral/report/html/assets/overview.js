@@ -1,20 +1,19 @@
-/* The first page: verdict, gates, what was measured, the worst findings. */
+/* The overview: verdict, gates, what was measured, the worst findings. */
 
 const VERDICTS = {
-  pass: "Every gate holds, and not more is missing than may be.",
-  fail: "At least one gate does not hold.",
-  inconclusive: "At least one gate can neither be passed nor failed on this many measurements.",
-  incomplete: "Too much is missing for a verdict.",
+  pass: "Every gate passed, and few enough measurements are missing.",
+  fail: "At least one gate failed.",
+  inconclusive: "At least one gate could not be decided on this number of measurements.",
+  incomplete: "Too many measurements are missing for a verdict.",
   measured: "No gate was given, so nothing was decided.",
 };
 
 function overview(report) {
   const { run } = report;
-  const said = VERDICTS[report.verdict];
   return [
     h("h1", { tabindex: "-1" }, "Run ", bdi(run.id)),
-    h("p", { class: "lead" }, verdictBadge(report.verdict), " ", said),
-    !run.complete && h("p", { class: "notice" }, "This run was interrupted. What had been measured by then is here; the rest counts as missing."),
+    h("p", { class: "lead" }, verdictBadge(report.verdict), " ", VERDICTS[report.verdict]),
+    !run.complete && h("p", { class: "notice" }, "This run was interrupted. Measurements up to that point are shown; the rest counts as missing."),
     report.gates.length ? section("Gates", gateTable(report.gates)) : null,
     section("At a glance", glance(report)),
     section("Worst findings", worstList(report.worst)),
@@ -25,22 +24,22 @@ function overview(report) {
 const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];
 
 function gateTable(gates) {
-  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "What is missing counted"];
+  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "Missing measurements at worst and at best"];
   const rows = gates.map((gate) => {
     const scale_ = gate.metric.startsWith("spiral.score") ? 100 : Math.max(1, gate.ci_high ?? 0, gate.value ?? 0, gate.threshold ?? 0);
     const more = rest(gate, ...KNOWN_GATE);
     return [
       [h("code", {}, gate.expr), gate.policy === "point" && h("div", { class: "note" }, "decided on the point estimate"), more && Object.values(more).some((value) => value !== null) && h("details", {}, h("summary", {}, "more"), facts(more))],
-      [verdictBadge(gate.outcome), gate.reason && h("div", { class: "note" }, gate.reason), gate.calibration && gate.calibration !== "calibrated" && h("div", {}, badge(words(gate.calibration), "doubt"))],
+      [verdictBadge(gate.outcome), h("div", { class: "note" }, gate.reason.detail), gate.calibration && gate.calibration !== "calibrated" && h("div", {}, badge(words(gate.calibration), "doubt"))],
       [bdi(gate.model), gate.prompting_mode && h("div", { class: "note" }, words(gate.prompting_mode))],
-      [number(gate.value, 3), gate.baseline && h("div", { class: "note" }, "baseline ", bdi(gate.baseline.run), ` ${number(gate.baseline.value, 3)}, here ${number(gate.baseline.own, 3)}`)],
+      [number(gate.value, 3), gate.baseline && h("div", { class: "note" }, "baseline ", bdi(gate.baseline.run), ` ${number(gate.baseline.value, 3)}, this run ${number(gate.baseline.own, 3)}`)],
       measured(gate.value)
-        ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), gate.unit && measured(gate.n) ? ` over ${count(gate.n, gate.unit)}` : "", measured(gate.mde) ? `; smallest difference it could show ${number(gate.mde, 3)}` : "")]
+        ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), gate.unit && measured(gate.n) ? ` from ${count(gate.n, gate.unit)}` : "", measured(gate.mde) ? `; minimum detectable difference ${number(gate.mde, 3)}` : "")]
         : MISSING,
-      `at worst ${gate.worst_case ?? "none"}, at best ${gate.best_case ?? "none"}`,
+      `worst case ${gate.worst_case ?? "none"}, best case ${gate.best_case ?? "none"}`,
     ];
   });
-  return table(columns, rows, { caption: "Gates: each must hold at its one-sided 95 % bound", className: "stacked" });
+  return table(columns, rows, { caption: "Gates, each decided at its one-sided 95 % bound", className: "stacked" });
 }
 
 function glance(report) {
@@ -65,8 +64,8 @@ function glance(report) {
 }
 
 function intervalOf(card, metric) {
-  const found = card.intervals[metric];
-  return found ? [found.low, found.high] : [null, null];
+  const interval = card.intervals[metric];
+  return interval ? [interval.low, interval.high] : [null, null];
 }
 
 function worstList(worst) {
@@ -78,30 +77,30 @@ function worstList(worst) {
   )));
 }
 
-/** The lexical profile: how a model writes. It is part of no score. */
+/** The lexical profile of a model's replies. It is not part of any score. */
 function writingSection(report, chosenRow, suite) {
   const rows = (report.profile?.[suite] || []).filter(chosenRow);
   if (!rows.length) return null;
   const measures = [
-    ["words, median", "words.median", 0], ["longest", "words.longest", 0], ["words a sentence", "words_per_sentence", 1], ["diversity (MTLD)", "mtld", 0],
-    ["school grade", "flesch_kincaid_grade", 1], ["repeated within", "repetition.within", 2], ["repeated across", "repetition.across", 2], ["distinct openings", "openings.distinct", 2],
+    ["words, median", "words.median", 0], ["longest", "words.longest", 0], ["words per sentence", "words_per_sentence", 1], ["diversity (MTLD)", "mtld", 0],
+    ["Flesch-Kincaid grade", "flesch_kincaid_grade", 1], ["repetition within", "repetition.within", 2], ["repetition across", "repetition.across", 2], ["distinct openings", "openings.distinct", 2],
   ];
   const turns = rows.length === 1 ? rows[0].turns || [] : [];
   const name = (row) => (row.prompting_mode ? `${row.model}, ${MODES[row.prompting_mode]}` : row.model);
   const cells = (row) => measures.map(([, path, digits]) => number(at(row, path), digits));
   const columns = measures.map(([title]) => [title, { number: true }]);
-  return section("How it writes",
-    h("p", { class: "note" }, "A description of the texts. It is part of no score."),
+  return section("Lexical profile",
+    h("p", { class: "note" }, "Descriptive: it is not part of any score."),
     table(["Model", ...columns], rows.map((row) => [bdi(name(row)), ...cells(row)]), { caption: "Lexical profile" }),
-    turns.length ? h("details", {}, h("summary", {}, "Turn by turn"), table([["Turn", { number: true }], ...columns], turns.map((row) => [String(row.turn + 1), ...cells(row)]), { caption: "Lexical profile by turn" })) : null);
+    turns.length ? h("details", {}, h("summary", {}, "By turn"), table([["Turn", { number: true }], ...columns], turns.map((row) => [String(row.turn + 1), ...cells(row)]), { caption: "Lexical profile by turn" })) : null);
 }
 
 function statusTable(report) {
   const rows = [
     ...report.tempaffect.cards.map((card) => ["TempAffect", card.model, words(card.prompting_mode), card.counts, "items"]),
-    ...report.spiral.scores.map((score) => ["Spiral-Bench", score.model, "conversations", score.counts, "talks"]),
+    ...report.spiral.scores.map((score) => ["Spiral-Bench", score.model, "conversations", score.counts, "conversations"]),
   ];
-  if (!rows.length) return empty("Nothing was asked for.");
+  if (!rows.length) return empty("No measurement was requested.");
   const states = Object.keys(STATUS_NAMES);
   return table(
     ["Suite", "Model", "What", ...states.map((state) => [STATUS_NAMES[state], { number: true }])],
@@ -109,6 +108,6 @@ function statusTable(report) {
       suite, bdi(model), what,
       ...states.map((state) => (counts[state] ? link(view, { model, status: state }, String(counts[state])) : "0")),
     ]),
-    { caption: "The four states: only the first two have a score" },
+    { caption: "Measurements by state. Only the first two states have a score" },
   );
 }

@@ -1,6 +1,6 @@
-/* Pieces that several views share. */
+/* Elements that several views share. */
 
-const TONES = { pass: "good", fail: "bad", inconclusive: "doubt", incomplete: "doubt" };
+const TONES = { pass: "good", fail: "bad", inconclusive: "doubt", incomplete: "doubt", measured: "plain" };
 
 function badge(text, tone = "plain") {
   return h("span", { class: `badge ${tone}` }, text);
@@ -11,8 +11,8 @@ function verdictBadge(verdict) {
 }
 
 function readiness(ready, blockers) {
-  if (ready) return badge("ready to publish", "good");
-  return h("details", { class: "blockers" }, h("summary", {}, `not ready to publish: ${count(blockers.length, "blocker")}`), list(blockers));
+  if (ready) return badge("ready for publication", "good");
+  return h("details", { class: "blockers" }, h("summary", {}, `not ready for publication: ${count(blockers.length, "blocker")}`), list(blockers));
 }
 
 function list(texts) {
@@ -27,20 +27,21 @@ function section(title, ...content) {
   return h("section", {}, h("h2", {}, title), ...content);
 }
 
-/** Anything a report may hold, as nested tables: for keys that have no view of their own. */
+/** Any value as nested lists, for keys that have no view of their own. */
 function facts(value, depth = 0) {
   if (value === null || value === undefined) return MISSING;
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
   if (typeof value !== "object") return bdi(String(value));
+  if ("code" in value && "detail" in value) return bdi(reasonText(value));
   const entries = Array.isArray(value) ? value.map((item, index) => [String(index + 1), item]) : Object.entries(value);
   if (!entries.length) return "none";
-  if (Array.isArray(value) && value.every((item) => typeof item !== "object" || item === null)) return value.map((item) => [h("div", {}, facts(item))]);
+  if (Array.isArray(value) && value.every((item) => typeof item !== "object" || item === null || "code" in item)) return value.map((item) => [h("div", {}, facts(item))]);
   if (depth > 5) return h("code", {}, JSON.stringify(value));
   return h("dl", { class: depth ? "facts inner" : "facts" }, entries.map(([key, item]) => [h("dt", {}, words(key)), h("dd", {}, facts(item, depth + 1))]));
 }
 
-/** Keys of an object that nothing has shown yet. */
+/** The entries of an object that are not among the known keys, or null. */
 function rest(object, ...known) {
   const left = Object.entries(object || {}).filter(([key]) => !known.includes(key));
   return left.length ? Object.fromEntries(left) : null;
@@ -48,7 +49,7 @@ function rest(object, ...known) {
 
 /**
  * Filters over a list. fields: [{name, label, options: [[value, text]]} or {name, label, search: true}].
- * The state starts from the address, is written back to it, and goes to `changed`.
+ * The state is read from the address and written back to it; `changed` receives it.
  */
 function filters(view, parameters, fields, changed) {
   const state = { ...parameters };
@@ -80,7 +81,7 @@ function filters(view, parameters, fields, changed) {
 
 const choices = (values, name = (value) => value) => [...new Set(values)].map((value) => [value, name(value)]);
 
-/** Rows in portions, so that ten thousand of them cost no more than the first few hundred. */
+/** Rows in portions, so that a table of ten thousand rows draws as fast as one of a few hundred. */
 function portions(rows, draw, into, size = 200) {
   const more = h("button", { type: "button", class: "more" });
   let drawn = 0;
@@ -97,13 +98,13 @@ function portions(rows, draw, into, size = 200) {
 
 const LONG = 20000;
 
-/** A text that may be megabytes: the first part, the rest on request. `all`: everything at once. */
+/** A text that may be megabytes: its beginning, and the rest on request. `all`: everything at once. */
 function longText(text, draw = (part) => visible(part), all = false) {
   if (text.length <= LONG || all) return [draw(text)];
   const cut = /[\ud800-\udbff]/.test(text[LONG - 1]) ? LONG - 1 : LONG;
   const whole = h("div", {});
   const more = h("button", { type: "button", class: "more", onclick: () => whole.replaceChildren(...[draw(text)].flat(Infinity)) },
-    `Show the other ${(text.length - cut).toLocaleString("en")} characters`);
+    `Show ${(text.length - cut).toLocaleString("en")} more characters`);
   add(whole, [draw(text.slice(0, cut)), more]);
   return [whole];
 }

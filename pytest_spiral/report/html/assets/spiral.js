@@ -6,27 +6,27 @@ const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded",
 function spiralView(report, parameters) {
   const { scores } = report.spiral;
   const heading = h("h1", { tabindex: "-1" }, "Spiral-Bench");
-  if (!scores.length) return [heading, empty("No conversation was held in this run. A score, its behaviours, their course over the turns and every conversation are shown here once there are some.")];
+  if (!scores.length) return [heading, empty("This run has no conversations. With conversations, this page shows the score, its behaviours, their means per turn and every transcript.")];
   const score = scores.find(({ model }) => model === parameters.model) || scores[0];
   const other = rest(score, ...KNOWN_SCORE);
-  const twins = report.spiral.talks.some((talk) => talk.model === score.model && talk.twin_of);
+  const twins = report.spiral.conversations.some((conversation) => conversation.model === score.model && conversation.twin_of);
   return [
     heading,
     tabs("Models", scores.map(({ model }) => [model, href("spiral", { model }), model === score.model])),
     h("p", { class: "lead" }, h("span", { class: "big" }, number(score.score, 1)), " of 100 for ", bdi(score.model), measured(score.score) && [" ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)]),
     h("p", { class: "note" }, `${count(score.n_conversations, "conversation")} on ${count(score.n_items, "prompt")}; 95 % interval: ${score.ci_method || "none"}; protocol ${score.protocol} `, hash(score.protocol_hash)),
     h("p", {}, readiness(score.publication_ready, score.blockers)),
-    scores.length > 1 ? section("All models of this run", figure("Composite of each model, with 95 % intervals", ranges(scores.map((row) => ({ label: row.model, points: [{ kind: "one", value: row.score, low: row.ci_low, high: row.ci_high }] })), { high: 100 }), {
-      numbers: table(["Model", ["Score", { number: true }]], scores.map((row) => [bdi(row.model), withRange(row.score, row.ci_low, row.ci_high, 1)])),
+    scores.length > 1 ? section("All models of this run", figure("Composite of each model, with 95 % intervals", intervals(scores.map((row) => ({ label: row.model, points: [{ kind: "one", value: row.score, low: row.ci_low, high: row.ci_high }] })), { high: 100 }), {
+      data: table(["Model", ["Score", { number: true }]], scores.map((row) => [bdi(row.model), withRange(row.score, row.ci_low, row.ci_high, 1)])),
     })) : null,
     section("Behaviours", behaviourTable(report, score)),
-    section("What a mean hides", tailTable(score)),
-    section("Course over the turns", courseFigure(report, score, parameters)),
+    section("Tails", tailTable(score)),
+    section("Means per turn", turnFigure(report, score, parameters)),
     section("Categories", categoryTable(score)),
-    section("Over-correction", overCorrection(score), twins ? h("p", {}, link("talks", { model: score.model, twin: "yes" }, "Conversations of the benign twins")) : null),
+    section("Over-correction", overCorrection(score), twins ? h("p", {}, link("conversations", { model: score.model, twin: "yes" }, "Conversations with benign twins")) : null),
     section("Judges", judgePart(report, score)),
-    section("Simulated user", h("p", {}, "Lengths and habits of the messages that the simulator wrote. A collapsed simulator measures nothing."), facts(score.simulator_health)),
-    score.variance ? section("What to spend the next budget on", variancePart(score.variance)) : null,
+    section("Simulated user", h("p", {}, "Lengths and persona rules of the messages that the simulated user wrote. A conversation whose simulated user collapsed is an instrument failure."), facts(score.simulator_health)),
+    score.variance ? section("Variance components", variancePart(score.variance)) : null,
     writingSection(report, (row) => row.model === score.model, "spiral"),
     section("Missing", missingPart(score)),
     other ? section("More", facts(other)) : null,
@@ -34,13 +34,13 @@ function spiralView(report, parameters) {
 }
 
 function behaviourTable(report, score) {
-  // Benign twins are in no score, so they are not behind its numbers.
-  const twin = report.spiral.talks.some((talk) => talk.twin_of) ? "no" : undefined;
+  // Benign twins are not part of the score, so its links leave them out.
+  const twin = report.spiral.conversations.some((conversation) => conversation.twin_of) ? "no" : undefined;
   const scaleOf = (metric) => (metric.kind === "final" ? 10 : Math.max(1, metric.ci_high ?? 0, metric.mean ?? 0));
   return table(
     ["Behaviour", "Counts as", ["Mean", { number: true }], "95 % interval", ["Adds to the score", { number: true }], ["Weight", { number: true }], ["Worst tenth", { number: true }], ["Findings", { number: true }]],
     Object.entries(score.metrics).map(([name, metric]) => [
-      metric.kind === "final" ? link("talks", { model: score.model }, words(name)) : link("findings", { model: score.model, behaviour: name, twin }, words(name)),
+      metric.kind === "final" ? link("conversations", { model: score.model }, words(name)) : link("findings", { model: score.model, behaviour: name, twin }, words(name)),
       metric.sign, number(metric.mean),
       measured(metric.mean) ? [spark(metric.mean, metric.ci_low, metric.ci_high, { to: scaleOf(metric) }), h("div", { class: "note" }, range(metric.ci_low, metric.ci_high))] : MISSING,
       measured(metric.contribution) ? `${number(metric.contribution)} of 1` : MISSING, number(metric.weight, 1), number(metric.worst_decile),
@@ -58,32 +58,32 @@ function tailTable(score) {
     [`conversations with any ${harm}`, number(tails.any_harm)],
     [`turns with ${harm}`, String(tails.harm_turns)],
     ["mean score of the worst tenth", number(tails.worst_decile_score, 1)],
-    ["worst conversation", tails.worst_conversation ? link("talk", { model: score.model, id: tails.worst_conversation }, tails.worst_conversation) : "none"],
+    ["worst conversation", tails.worst_conversation ? link("conversation", { model: score.model, id: tails.worst_conversation }, tails.worst_conversation) : "none"],
   ].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
-function courseFigure(report, score, parameters) {
-  const found = report.spiral.courses[score.model];
+function turnFigure(report, score, parameters) {
+  const means = report.spiral.turn_means[score.model];
   const { trajectory } = score;
-  const names = Object.keys(found?.behaviours || {}).filter((name) => found.behaviours[name].some((point) => point && point[0] > 0));
-  if (!names.length) return empty("No finding was located in any turn, so there is no course to draw.");
+  const names = Object.keys(means?.behaviours || {}).filter((name) => means.behaviours[name].some((point) => point && point[0] > 0));
+  if (!names.length) return empty("No finding was located in any turn.");
   const first = names.includes(parameters.behaviour) ? parameters.behaviour : names.includes(trajectory.behaviour) ? trajectory.behaviour : names[0];
   const holder = h("div", {});
-  const select = h("select", { id: "course", onchange: () => draw(select.value) }, names.map((name) => h("option", { value: name, selected: name === first }, words(name))));
+  const select = h("select", { id: "behaviour", onchange: () => draw(select.value) }, names.map((name) => h("option", { value: name, selected: name === first }, words(name))));
   const kind = (name) => (score.metrics[name]?.sign === "protective" ? "k0" : "k1 b");
-  const draw = (name) => holder.replaceChildren(figure(`${words(name)} over the turns: mean strength per turn, with a pointwise 95 % band over prompts`,
-    course([{ name: words(name), kind: kind(name), points: found.behaviours[name] }], { yName: "strength per turn" }), {
-      note: "A turn on which nothing was found has no band to show: it is no proof of absence.",
-      numbers: table([["Turn", { number: true }], ["Mean", { number: true }], ["Band", { number: true }], ["Prompts", { number: true }]], found.behaviours[name].map((point, turn) => [String(turn + 1), point ? number(point[0]) : MISSING, point ? range(point[1], point[2]) : "", String(found.n[turn])])),
+  const draw = (name) => holder.replaceChildren(figure(`${words(name)}: mean strength per turn, with a pointwise 95 % confidence band over prompts`,
+    turnChart([{ name: words(name), kind: kind(name), points: means.behaviours[name] }], { yName: "strength per turn" }), {
+      note: "A turn without findings has no band; that does not prove the behaviour absent.",
+      data: table([["Turn", { number: true }], ["Mean", { number: true }], ["Band", { number: true }], ["Prompts", { number: true }]], means.behaviours[name].map((point, turn) => [String(turn + 1), point ? number(point[0]) : MISSING, point ? range(point[1], point[2]) : "", String(means.n[turn])])),
     }));
   draw(first);
   const thirds = trajectory.thirds.map((value) => number(value)).join(", ");
   return [
-    h("label", { for: "course", class: "inline" }, h("span", {}, "Behaviour "), select), holder,
+    h("label", { for: "behaviour", class: "inline" }, h("span", {}, "Behaviour "), select), holder,
     h("dl", { class: "facts" }, [
       [`slope of ${words(trajectory.behaviour)} per turn`, measured(trajectory.slope) ? [signed(trajectory.slope, 3), ` (${range(trajectory.slope_ci_low, trajectory.slope_ci_high, 3)})`] : MISSING],
       ["first, middle and last third", thirds],
-      ["conversations in which it ever appears", `${trajectory.events} of ${trajectory.events + trajectory.censored}`],
+      ["conversations in which it appears", `${trajectory.events} of ${trajectory.events + trajectory.censored}`],
       ["turn by which half of them show it", measured(trajectory.median_turn) ? String(trajectory.median_turn + 1) : "never"],
     ].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     rest(trajectory, "behaviour", "slope", "slope_ci_low", "slope_ci_high", "thirds", "first", "events", "censored", "median_turn") ? facts(rest(trajectory, "behaviour", "slope", "slope_ci_low", "slope_ci_high", "thirds", "first", "events", "censored", "median_turn")) : null,
@@ -96,19 +96,19 @@ function categoryTable(score) {
   const names = Object.keys(entries[0][1].means);
   const rows = entries.map(([name, category]) => ({ label: words(name), points: [{ kind: "one", value: category.score }] }));
   return [
-    figure("Composite by category", ranges(rows, { high: 100, bars: true }), { note: "Descriptive: a category has too few prompts for an interval." }),
+    figure("Composite by category", intervals(rows, { high: 100, bars: true }), { note: "Descriptive: a category has too few prompts for an interval." }),
     table(["Category", ["Prompts", { number: true }], ["Score", { number: true }], ...names.map((name) => [words(name), { number: true }])],
-      entries.map(([name, category]) => [link("talks", { model: score.model, category: name }, words(name)), String(category.n_items), number(category.score, 1), ...names.map((metric) => number(category.means[metric]))]),
+      entries.map(([name, category]) => [link("conversations", { model: score.model, category: name }, words(name)), String(category.n_items), number(category.score, 1), ...names.map((metric) => number(category.means[metric]))]),
       { caption: "Means by category" }),
   ];
 }
 
 function overCorrection(score) {
-  const found = score.over_correction;
-  if (!found) return empty("No benign twin was held in this run, so over-correction was not measured.");
+  const rates = score.over_correction;
+  if (!rates) return empty("This run has no benign twins, so over-correction was not measured.");
   return [
-    h("p", {}, "Share of turns with an innocent person that the model met with pushback, alarm or a help line: ", withRange(found.share, found.ci_low, found.ci_high)),
-    facts(rest(found, "share", "ci_low", "ci_high") || {}),
+    h("p", {}, "Proportion of turns in benign conversations that the model answered with pushback, alarm or a referral: ", withRange(rates.share, rates.ci_low, rates.ci_high)),
+    facts(rest(rates, "share", "ci_low", "ci_high") || {}),
   ];
 }
 
@@ -120,36 +120,36 @@ function judgePart(report, score) {
   return [
     health ? healthPart(health) : null,
     table(["Judge", ...plainNames.map((name) => [words(name), { number: true }])],
-      rows.map(([judge, row]) => [link("talks", { model: score.model, judge: judgeKey(judge) }, bdi(judge || "not named")), ...plainNames.map((name) => facts(row[name]))]),
-      { caption: "What each judge returned" }),
+      rows.map(([judge, row]) => [link("conversations", { model: score.model, judge: judgeKey(judge) }, bdi(judge || "not named")), ...plainNames.map((name) => facts(row[name]))]),
+      { caption: "Judgements by judge" }),
     nested.map(([judge, row]) => h("details", {}, h("summary", {}, "More about ", bdi(judge || "the judge")), facts(rest(row, ...plainNames)))),
     h("h3", {}, "Agreement"), agreementPart(agreement),
     calibration ? [h("h3", {}, "Calibration"), calibrationPart(calibration)] : null,
     Object.keys(more).length ? facts(more) : null,
     h("h3", {}, "Evidence"),
-    h("p", {}, "How the quotes of findings were located in the replies, and what was left out of the score:"),
-    h("dl", { class: "facts" }, Object.entries({ ...score.evidence, ...Object.fromEntries(Object.entries(score.ignored).map(([name, n]) => [`left out: ${words(name)}`, n])) }).map(([name, n]) => [
+    h("p", {}, "How quotes were located in the replies, and which findings the score leaves out:"),
+    h("dl", { class: "facts" }, Object.entries({ ...score.evidence, ...Object.fromEntries(Object.entries(score.ignored).map(([name, n]) => [`not scored: ${words(name)}`, n])) }).map(([name, n]) => [
       h("dt", {}, name), h("dd", {}, n && name in score.evidence ? link("findings", { model: score.model, evidence: name }, String(n)) : String(n)),
     ])),
   ];
 }
 
 function healthPart(health) {
-  const said = [["no_verdict", "No verdict can stand on these judges"], ["faults", "Faults of the judges"], ["warnings", "Warnings"]].filter(([key]) => health[key]?.length);
+  const statements = [["no_verdict", "These judges cannot support a verdict"], ["faults", "Faults of the judges"], ["warnings", "Warnings"]].filter(([key]) => health[key]?.length);
   return [
-    said.length ? said.map(([key, title]) => h("div", { class: key === "warnings" ? "" : "notice" }, h("p", {}, h("strong", {}, title)), list(health[key]))) : h("p", {}, "No fault of a judge was seen."),
+    statements.length ? statements.map(([key, title]) => h("div", { class: key === "warnings" ? "" : "notice" }, h("p", {}, h("strong", {}, title)), list(health[key]))) : h("p", {}, "No faults of the judges were detected."),
     rest(health, "no_verdict", "faults", "warnings") ? facts(rest(health, "no_verdict", "faults", "warnings")) : null,
   ];
 }
 
-/** A value that carries its interval: {value, low, high}, or a number beside {low, high}. */
-const estimate = (found, interval = found) => (found === null || found === undefined ? MISSING : withRange(found.value ?? found, interval?.low, interval?.high));
+/** A value with its interval: {value, low, high}, or a number and {low, high}. */
+const estimate = (estimated, interval = estimated) => (estimated === null || estimated === undefined ? MISSING : withRange(estimated.value ?? estimated, interval?.low, interval?.high));
 
 function agreementPart(agreement) {
-  if (!agreement) return empty("Agreement between judges was not measured: that takes two or more on the same turns.");
-  return table(["Behaviour", ["Turns", { number: true }], ["Whether it is there (alpha)", { number: true }], ["How strong (alpha)", { number: true }], "Seen by each"],
+  if (!agreement) return empty("Agreement was not measured: it takes two or more judges on the same turns.");
+  return table(["Behaviour", ["Turns", { number: true }], ["Presence (alpha)", { number: true }], ["Strength (alpha)", { number: true }], "Prevalence by judge"],
     Object.entries(agreement).map(([name, row]) => [words(name), String(row.turns), estimate(row.presence, row.presence_interval), estimate(row.strength, row.strength_interval), h("td", {}, facts(row.prevalence))]),
-    { caption: "Krippendorff's alpha between judges: 1 is full agreement, 0 is chance" });
+    { caption: "Krippendorff's alpha between judges: 1 is full agreement, 0 is chance agreement" });
 }
 
 function calibrationPart(calibration) {
@@ -161,16 +161,16 @@ function calibrationPart(calibration) {
         words(name), h("td", {}, badge(words(row.standing), tones[row.standing] || "plain"), row.reason && h("div", { class: "note" }, row.reason)), String(row.n),
         estimate(row.sensitivity), estimate(row.specificity), estimate(row.kappa), number(row.turn_rate?.rate), estimate(row.turn_rate?.corrected, row.turn_rate),
       ]),
-      { caption: "The judge against labelled turns" }),
+      { caption: "Calibration on labelled turns" }),
     Object.keys(more).length ? h("details", {}, h("summary", {}, "Labels, raters and drift"), facts(more)) : null,
   ];
 }
 
-/** Where the variance of a mean comes from, and what more of everything would buy. */
+/** Variance components of a mean, and the standard error with more of each unit. */
 function variancePart(variance) {
   return [
     h("p", {}, variance.advice),
-    variance.next?.length ? table(["More of", ["Standard error then", { number: true }], ["Of now", { number: true }]], variance.next.map((row) => [row.what, number(row.se, 3), number(row.share)]), { caption: `Standard error now: ${number(variance.se, 3)}` }) : null,
+    variance.next?.length ? table(["More of", ["Standard error", { number: true }], ["Relative to now", { number: true }]], variance.next.map((row) => [row.what, number(row.se, 3), number(row.share)]), { caption: `Standard error of this run: ${number(variance.se, 3)}` }) : null,
     h("details", {}, h("summary", {}, "Components"), facts(rest(variance, "advice", "next") || {})),
   ];
 }
@@ -178,7 +178,7 @@ function variancePart(variance) {
 function missingPart(score) {
   const { missing } = score;
   return [
-    table(["What", ["Missing", { number: true }], ["Of", { number: true }]], ["conversations", "chunks", "finals"].map((name) => [name, String(missing[name]), String(missing[`of_${name}`])]), { caption: "What was to be measured and is not" }),
+    table(["What", ["Missing", { number: true }], ["Of", { number: true }]], ["conversations", "chunks", "finals"].map((name) => [name, String(missing[name]), String(missing[`of_${name}`])]), { caption: "Planned measurements that are missing" }),
     Object.keys(missing.reasons).length ? facts(missing.reasons) : null,
   ];
 }

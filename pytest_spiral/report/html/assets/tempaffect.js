@@ -9,9 +9,9 @@ const NOT_CLAIMED = [
 ];
 const RATES = [
   ["useful_bounded_response_rate", "useful and bounded"],
-  ["ubr_rate_deduped", "the same, near-duplicates out"],
+  ["ubr_rate_deduped", "without near-duplicates"],
   ["score", "score (of 13 points)"],
-  ["skill", "skill over majority"],
+  ["skill", "skill over majority baseline"],
   ["valid_output_rate", "valid output"],
 ];
 
@@ -21,22 +21,22 @@ function tempaffect(report) {
     h("h1", { tabindex: "-1" }, "TempAffect 1"),
     riskStrip(cards),
     claim(),
-    section("Cards", cards.length ? cardTable(cards) : empty("No card yet. Each model gets two rows here, schema-assisted and raw JSON, so that format and content can be told apart.")),
-    section("Useful and bounded, by family", cards.length ? familyLines(cards) : empty("Drawn once there is a card: one line per model and prompting mode.")),
+    section("Cards", cards.length ? cardTable(cards) : empty("This run has no cards. A card has two rows per model, schema-assisted and raw JSON, to separate format from content.")),
+    section("Useful and bounded, by family", cards.length ? familyLines(cards) : empty("This run has no cards.")),
     section("Schema-assisted against raw JSON", deltaPart(report, deltas)),
-    section("Metric by metric", cards.length ? metricBars(cards) : empty("Drawn once there is a card: accuracies of the labels, then the five checks of the reply.")),
-    section("Format against behaviour", cards.length ? formatScatter(cards) : empty("Drawn once there is a card: one dot per card.")),
-    section("Gaming detectors", cards.length ? [detectorTable(cards, FEATURED, "The four detectors of the risk strip"), h("details", {}, h("summary", {}, "All six detectors"), detectorTable(cards, Object.keys(cards[0].detectors), "All detectors"))] : empty("Template repetition, strategy overuse, overvalidation and replies that ignore the user are shown once there is a card.")),
-    section("Families", cards.length ? familyTable(cards, report.tempaffect.cuts) : empty("One row per card and one cell per family, once there is a card.")),
-    section("Integrity", cards.length ? integrityTable(cards) : empty("Scenarios, suite hash, valid output, blockers and readiness of every card are shown here.")),
+    section("Metric by metric", cards.length ? metricBars(cards) : empty("This run has no cards.")),
+    section("Format against behaviour", cards.length ? formatScatter(cards) : empty("This run has no cards.")),
+    section("Gaming detectors", cards.length ? [detectorTable(cards, FEATURED, "The four detectors of the risk strip"), h("details", {}, h("summary", {}, "All six detectors"), detectorTable(cards, Object.keys(cards[0].detectors), "All detectors"))] : empty("This run has no cards.")),
+    section("Families", cards.length ? familyTable(cards, report.tempaffect.cuts) : empty("This run has no cards.")),
+    section("Integrity", cards.length ? integrityTable(cards) : empty("This run has no cards.")),
     cards.length ? section("Baselines and cautions", baselineTable(cards), cautionList(cards)) : null,
-    cards.some((card) => card.variance) ? section("What to spend the next budget on", cards.map((card) => cardVariance(card))) : null,
+    cards.some((card) => card.variance) ? section("Variance components", cards.map((card) => cardVariance(card))) : null,
     writingSection(report, () => true, "tempaffect"),
-    section("What a card cannot say", list([
-      "Whether the step a reply promises is the right one: a confident wrong file name passes.",
-      "Whether a boundary was lost in a way nobody foresaw.",
-      "Anything about languages other than English, or about more than one turn.",
-      "That a high score means good care: it means that a reply passed a structured check.",
+    section("What a card does not show", list([
+      "Whether the step that a reply promises is the right one: a confident wrong file name passes.",
+      "Whether a boundary was crossed in a way that the checks do not cover.",
+      "Anything about languages other than English, or about conversations of more than one turn.",
+      "Good care: a high score means that replies passed structured checks.",
     ])),
   ];
 }
@@ -45,7 +45,7 @@ function cardName(card) {
   return `${card.model}, ${MODES[card.prompting_mode]}`;
 }
 
-/** Kinds by place: colour and shape by mode, so that they are told apart without colour. */
+/** Shape and line style by mode, so that modes differ without colour. */
 function cardKind(card) {
   return card.prompting_mode === "raw_json" ? "raw" : "schema";
 }
@@ -62,8 +62,8 @@ function riskStrip(cards) {
   const order = ["ok", "not_enough_replies", "watch", "flag"];
   return h("ul", { class: "strip", "aria-label": "Risks at a glance" }, FEATURED.map((name) => {
     const worst = [...cards].sort((one, other) => order.indexOf(other.detectors[name].band) - order.indexOf(one.detectors[name].band) || (other.detectors[name].value ?? 0) - (one.detectors[name].value ?? 0))[0];
-    const found = worst.detectors[name];
-    return h("li", { class: `cell band-${found.band}` }, h("strong", {}, words(name)), h("span", {}, `${words(found.band)}${measured(found.value) ? ` ${number(found.value)}` : ""}`), h("small", {}, bdi(cardName(worst))));
+    const detector = worst.detectors[name];
+    return h("li", { class: `cell band-${detector.band}` }, h("strong", {}, words(name)), h("span", {}, `${words(detector.band)}${measured(detector.value) ? ` ${number(detector.value)}` : ""}`), h("small", {}, bdi(cardName(worst))));
   }));
 }
 
@@ -94,13 +94,13 @@ function familyLines(cards) {
       return { value: card.families[family]?.useful_bounded_response_rate, low, high };
     }),
   }));
-  return figure("Share of useful and bounded replies in each family, with 95 % intervals", lines(names.map(words), series, { yName: "share" }), {
+  return figure("Proportion of useful and bounded replies in each family, with 95 % intervals", lines(names.map(words), series, { yName: "proportion" }), {
     legend: series.map(({ kind, name }) => [kind, name]),
-    numbers: table(["Card", ...names.map((name) => [words(name), { number: true }])], series.map(({ name, points }) => [bdi(name), ...points.map((point) => withRange(point.value, point.low, point.high))])),
+    data: table(["Card", ...names.map((name) => [words(name), { number: true }])], series.map(({ name, points }) => [bdi(name), ...points.map((point) => withRange(point.value, point.low, point.high))])),
   });
 }
 
-/** A model has a colour, a mode has a shape and a line style. */
+/** Colour by model, shape and line style by mode. */
 function seriesKind(cards, card) {
   const models = [...new Set(cards.map(({ model }) => model))];
   return `k${models.indexOf(card.model) % 6} ${cardKind(card)}`;
@@ -108,7 +108,7 @@ function seriesKind(cards, card) {
 
 function deltaPart(report, deltas) {
   const drawn = deltas.filter((delta) => Object.keys(delta.metrics).length);
-  if (!drawn.length) return empty("Drawn once a model has both its cards.");
+  if (!drawn.length) return empty("Shown for models that have a card in both modes.");
   return byModel(drawn, (delta) => {
     const entries = Object.entries(delta.metrics);
     const reached = entries.flatMap(([, row]) => [row.low, row.high, row.format_part, row.content_part, row.value]);
@@ -121,17 +121,17 @@ function deltaPart(report, deltas) {
       }],
     }));
     return [
-      figure("Schema-assisted minus raw JSON, paired by scenario", ranges(rows, { low, high, zero: 0, wanted: 6 }), {
+      figure("Schema-assisted minus raw JSON, paired by scenario", intervals(rows, { low, high, zero: 0, tickCount: 6 }), {
         legend: [["one", "difference, 95 % interval"], ["format", "format part: valid only with the schema", true], ["content", "content part: valid in both", true]],
-        note: "The parts add up to the difference, together with what was valid only without the schema. To the right: better with the schema.",
-        numbers: table(["Metric", ["Difference", { number: true }], ["95 % interval", { number: true }], ["Format part", { number: true }], ["Content part", { number: true }], ["Valid only in raw", { number: true }], ["n", { number: true }]],
+        note: "The parts, together with items valid only in raw JSON, add up to the difference. Positive values: better with the schema.",
+        data: table(["Metric", ["Difference", { number: true }], ["95 % interval", { number: true }], ["Format part", { number: true }], ["Content part", { number: true }], ["Valid only in raw", { number: true }], ["n", { number: true }]],
           entries.map(([name, row]) => [words(name), signed(row.value, 3), range(row.low, row.high, 3), signed(row.format_part, 3), signed(row.content_part, 3), signed(row.lost_part, 3), String(row.n)])),
       }),
     ];
   });
 }
 
-/** One part per model: the first open, the others a click away. rows: objects with a model. */
+/** One part per model, the first one open. rows: objects with a model. */
 function byModel(rows, drawOne) {
   if (rows.length < 2) return rows.map(drawOne);
   return rows.map((row, index) => h("details", { open: index === 0, class: "model" }, h("summary", {}, bdi(row.model)), drawOne(row)));
@@ -139,7 +139,7 @@ function byModel(rows, drawOne) {
 
 function metricBars(cards) {
   const models = [...new Set(cards.map((card) => card.model))].map((model) => ({ model }));
-  const parts = [["fields", "Labels: share accepted"], ["reply_checks", "Reply: share that passes each check"]];
+  const parts = [["fields", "Labels: proportion accepted"], ["reply_checks", "Reply: proportion that passes each check"]];
   return byModel(models, ({ model }) => parts.map(([part, caption]) => {
     const own = cards.filter((card) => card.model === model);
     const rows = Object.keys(own[0][part]).map((name) => ({
@@ -149,9 +149,9 @@ function metricBars(cards) {
         return { kind: cardKind(card), name: MODE_NAMES[MODES[card.prompting_mode]], value: card[part][name], low, high };
       }),
     }));
-    return figure(caption, ranges(rows, { bars: true }), {
+    return figure(caption, intervals(rows, { bars: true }), {
       legend: own.map((card) => [cardKind(card), MODE_NAMES[MODES[card.prompting_mode]]]),
-      numbers: table(["Metric", ...own.map((card) => [MODE_NAMES[MODES[card.prompting_mode]], { number: true }])], rows.map((row) => [row.label, ...row.points.map((point) => withRange(point.value, point.low, point.high))])),
+      data: table(["Metric", ...own.map((card) => [MODE_NAMES[MODES[card.prompting_mode]], { number: true }])], rows.map((row) => [row.label, ...row.points.map((point) => withRange(point.value, point.low, point.high))])),
     });
   }));
 }
@@ -168,7 +168,7 @@ function formatScatter(cards) {
   });
   return figure("Format compliance (across) against useful behaviour (up), a dot per card", scatter(dots, { xName: "valid output", yName: "useful and bounded" }), {
     legend: dots.map(({ kind, name }) => [kind, name]),
-    numbers: table(["Card", ["Valid output", { number: true }], ["Useful and bounded", { number: true }]], dots.map((dot) => [bdi(dot.name), withRange(dot.x.value, dot.x.low, dot.x.high), withRange(dot.y.value, dot.y.low, dot.y.high)])),
+    data: table(["Card", ["Valid output", { number: true }], ["Useful and bounded", { number: true }]], dots.map((dot) => [bdi(dot.name), withRange(dot.x.value, dot.x.low, dot.x.high), withRange(dot.y.value, dot.y.low, dot.y.high)])),
   });
 }
 
@@ -176,9 +176,9 @@ function detectorTable(cards, names, caption) {
   return table(
     ["Card", ...names.map(words)],
     cards.map((card) => [bdi(cardName(card)), ...names.map((name) => {
-      const found = card.detectors[name];
+      const detector = card.detectors[name];
       const [low, high] = intervalOf(card, `detectors.${name}`);
-      return h("td", { class: `cell band-${found.band}` }, words(found.band), measured(found.value) && [" ", withRange(found.value, low, high)]);
+      return h("td", { class: `cell band-${detector.band}` }, words(detector.band), measured(detector.value) && [" ", withRange(detector.value, low, high)]);
     })]),
     { caption, className: "heat" },
   );
@@ -196,9 +196,9 @@ function familyTable(cards, cuts) {
         return h("td", { class: `cell band-${family?.band}${spans ? " hatched" : ""}` },
           h("span", { class: "word" }, family?.band ?? MISSING, " ", withRange(family?.useful_bounded_response_rate, low, high), spans && h("small", {}, "band uncertain")));
       })]),
-      { caption: "Useful and bounded share by family, tinted by band", className: "heat" },
+      { caption: "Useful and bounded rate by family, coloured by band", className: "heat" },
     ),
-    h("p", { class: "note" }, `Bands begin at ${cuts.map((cut) => cut.toFixed(2)).join(", ")}. A hatched cell's 95 % interval spans two of these points or more: its band is not settled.`),
+    h("p", { class: "note" }, `Bands begin at ${cuts.map((cut) => cut.toFixed(2)).join(", ")}. The 95 % interval of a hatched cell spans two or more of these limits, so its band is uncertain.`),
   ];
 }
 
@@ -208,8 +208,8 @@ function integrityTable(cards) {
     ["suite hash", (card) => hash(card.integrity.suite_hash)],
     ["scorer fingerprint", (card) => hash(card.integrity.scorer_fingerprint)],
     ["valid output", (card) => number(card.integrity.valid_output_rate)],
-    ["schema enforcement", (card) => ({ true: "verified", false: "not verified" })[card.integrity.enforcement_verified] ?? "not asked for"],
-    ["served as", (card) => card.integrity.served_models.join(", ") || "not named"],
+    ["schema enforcement", (card) => ({ true: "verified", false: "not verified" })[card.integrity.enforcement_verified] ?? "not requested"],
+    ["served model names", (card) => card.integrity.served_models.join(", ") || "not recorded"],
     ["publication blockers", (card) => (card.integrity.publication_blockers.length ? list(card.integrity.publication_blockers) : "none")],
     ["publication ready", (card) => (card.integrity.publication_ready ? badge("yes", "good") : badge("no", "doubt"))],
   ];
@@ -222,13 +222,13 @@ function baselineTable(cards) {
     ...Object.entries(baselines).map(([name, row]) => [words(name), number(row.score), number(row.useful_bounded_response_rate)]),
     ...cards.map((card) => [bdi(cardName(card)), number(card.score), number(card.useful_bounded_response_rate)]),
   ];
-  return table(["Model", ["Score", { number: true }], ["Useful and bounded", { number: true }]], rows, { caption: "Models that do not think, to read every score against" });
+  return table(["Model", ["Score", { number: true }], ["Useful and bounded", { number: true }]], rows, { caption: "Trivial baselines and the cards of this run" });
 }
 
 function cardVariance(card) {
-  const found = Object.entries(card.variance || {}).filter(([, variance]) => variance);
-  if (!found.length) return null;
-  return h("details", {}, h("summary", {}, bdi(cardName(card))), found.map(([metric, variance]) => [h("h3", {}, words(metric)), variancePart(variance)]));
+  const components = Object.entries(card.variance || {}).filter(([, variance]) => variance);
+  if (!components.length) return null;
+  return h("details", {}, h("summary", {}, bdi(cardName(card))), components.map(([metric, variance]) => [h("h3", {}, words(metric)), variancePart(variance)]));
 }
 
 function cautionList(cards) {

@@ -1,32 +1,41 @@
-"""The leaderboard: one table for equal protocols only, ranks that know their intervals, none for what is not ready."""
+"""The leaderboard: one table for comparable results, ranks that account for intervals, none for the unpublishable."""
 
 from __future__ import annotations
 
-import copy
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.report.html.leaderboard import Entry, board
+from pytest_spiral.report.html.leaderboard import Entry, Group, leaderboard
 from pytest_spiral.report.site import write_site
-from tests.html.reports import BAD, GOOD, demo_report
+from tests.html.conftest import Visitor
+from tests.html.reports import BAD, GOOD, demo, demo_document, typed
+
+Document = dict[str, Any]
 
 
-def ready(report=None):
-    """The report as if nothing stood in the way of publishing."""
-    report = report or demo_report()
-    for card in report["tempaffect"]["cards"]:
+def publishable() -> Document:
+    """The report with no blockers."""
+    document = demo_document()
+    for card in document["tempaffect"]["cards"]:
         card["integrity"]["publication_blockers"] = []
-    for score in report["spiral"]["scores"]:
+    for score in document["spiral"]["scores"]:
         score["blockers"] = []
-    return report
+    return document
 
 
-def groups(*reports):
-    return {
-        (group["title"], str(group["same"])): group for group in board([Entry(r, "x.html") for r in reports])["groups"]
-    }
+def groups(*documents: Document) -> list[Group]:
+    return leaderboard([Entry(typed(document), "x.html") for document in documents])
+
+
+def ranks(*documents: Document) -> dict[str, set[int | None]]:
+    """Ranks of each model in the one table of Spiral-Bench."""
+    (group,) = (group for group in groups(*documents) if group.title.startswith("Spiral"))
+    return {model: {row.rank for row in group.rows if row.model == model} for model in (GOOD, BAD)}
 
 
 @pytest.mark.parametrize(
@@ -35,68 +44,52 @@ def groups(*reports):
         (["integrity", "spiral", "rubric_hash"], "d" * 64),
         (["integrity", "spiral", "prompts_hash"], "d" * 64),
         (["spiral", "scores", 0, "protocol_hash"], "d" * 64),
-        (["spiral", "scores", 0, "judges", "per_judge"], {"judge/other": {}}),
         (["run", "config", "num_turns"], 20),
         (["tempaffect", "cards", 0, "integrity", "suite_hash"], "d" * 64),
         (["tempaffect", "cards", 0, "integrity", "scorer_fingerprint"], "d" * 64),
     ],
-    ids=["rubric", "prompts", "protocol", "judges", "turns", "suite", "scorer"],
+    ids=["rubric", "prompts", "protocol", "turns", "suite", "scorer"],
 )
-def test_unequal_runs_never_share_a_table(path, value):
+def test_unequal_runs_never_share_a_table(path: list[str | int], value: object) -> None:
     """One difference, one more table."""
-    other = ready()
-    at = other
+    other = publishable()
+    node: Any = other
     for key in path[:-1]:
-        at = at[key]
-    at[path[-1]] = value
-    assert len(groups(ready(), ready())) == 3
-    assert len(groups(ready(), other)) == 4
+        node = node[key]
+    node[path[-1]] = value
+
+    assert len(groups(publishable(), publishable())) == 3
+    assert len(groups(publishable(), other)) == 4
 
 
-def test_the_simulated_user_tells_tables_apart():
-    """Conversations held with another seeker are another measurement."""
-    other = ready()
-    for talk in other["spiral"]["conversations"]:
-        talk["origin"]["user_model"] = "another"
+def test_judges_and_simulated_user_separate_tables() -> None:
+    """Another judge or simulated user is another measurement; a conversation that was not run names neither."""
+    whole, judged, simulated, unmeasured = (publishable() for _ in range(4))
+    judges = judged["spiral"]["scores"][0]["judges"]["per_judge"]
+    judges["judge/other"] = judges.pop("judge/one")
+    for row in simulated["spiral"]["conversations"]:
+        row["origin"]["user_model"] = "another"
+    rows = unmeasured["spiral"]["conversations"]
+    rows[:] = [row for row in rows if row["status"] == "measured"]
 
-    assert len(groups(ready(), other)) == 4
-
-
-def test_what_was_not_run_makes_no_table_of_its_own():
-    """A conversation that never took place names no seeker; that is no other seeker."""
-    whole = ready()
-    whole["spiral"]["conversations"] = [t for t in whole["spiral"]["conversations"] if t["status"] == "measured"]
-
-    assert len(groups(ready(), whole)) == 3
+    assert [len(groups(whole, other)) for other in (judged, simulated, unmeasured)] == [4, 4, 3]
 
 
-def test_rank_counts_who_is_surely_better():
-    """Overlapping intervals share a rank; a run that may not be published has none."""
-    report = ready()
-    (spiral,) = (group for key, group in groups(report).items() if key[0].startswith("Spiral"))
-    assert {row["model"]: row["rank"] for row in spiral["rows"]} == {GOOD: 1, BAD: 2}
-
-    close = copy.deepcopy(report)
+def test_rank_counts_the_surely_better_models() -> None:
+    """Overlapping intervals share a rank, several runs of a model count once, blockers mean no rank."""
+    close = publishable()
     close["spiral"]["scores"][1]["ci_high"] = 99.0
-    (spiral,) = (group for key, group in groups(close).items() if key[0].startswith("Spiral"))
-    assert {row["rank"] for row in spiral["rows"]} == {1}
 
-    (spiral,) = (group for key, group in groups(demo_report()).items() if key[0].startswith("Spiral"))
-    assert {row["rank"] for row in spiral["rows"]} == {None}
-
-
-def test_runs_of_one_model_are_one_model_better():
-    """Ten runs of a better model push the next one down by one rank, not by ten."""
-    (spiral,) = (g for key, g in groups(*[ready() for _ in range(5)]).items() if key[0].startswith("Spiral"))
-
-    assert {row["rank"] for row in spiral["rows"] if row["model"] == BAD} == {2}
+    assert ranks(publishable()) == {GOOD: {1}, BAD: {2}}
+    assert ranks(*[publishable() for _ in range(3)]) == {GOOD: {1}, BAD: {2}}
+    assert ranks(close) == {GOOD: {1}, BAD: {1}}
+    assert ranks(demo_document()) == {GOOD: {None}, BAD: {None}}
 
 
-def test_the_site_sorts_and_links(visit, tmp_path):
-    """Columns sort both ways by button, rows lead to the run's own page and back."""
-    later = ready()
-    later["run"]["id"] = "demo"
-    written = write_site([ready(), later], tmp_path)
+def test_the_site_sorts_and_links(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    """Columns sort both ways by button; rows lead to the run's page and back."""
+    report = typed(publishable())
+    written = write_site([report, report], tmp_path)
     assert [str(path.relative_to(tmp_path)) for path in written] == ["index.html", "runs/demo.html", "runs/demo-2.html"]
 
     visitor = visit(written[0])
@@ -119,12 +112,14 @@ def test_the_site_sorts_and_links(visit, tmp_path):
     assert page.get_attribute(".brand a", "href") == "../index.html"
 
 
-def test_the_console_script_writes_pages(tmp_path, monkeypatch, capsys):
-    """report again beside the report or where told; leaderboard over a folder of runs; latest is no second run."""
+def test_the_console_script_writes_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pages beside the report or where told; a leaderboard over a directory of runs, `latest` not counted."""
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "reports" / "demo"
     run.mkdir(parents=True)
-    (run / "report.json").write_text(json.dumps(demo_report()))
+    (run / "report.json").write_text(demo().model_dump_json())
     (tmp_path / "reports" / "latest").symlink_to("demo")
 
     assert main(["report", "reports/demo"]) == 0
@@ -147,7 +142,13 @@ def test_the_console_script_writes_pages(tmp_path, monkeypatch, capsys):
         (["leaderboard", "empty", "-o", "site"], "empty: neither a run folder nor a folder of runs"),
     ],
 )
-def test_wrong_input_is_one_sentence(tmp_path, monkeypatch, capsys, arguments, says):
+def test_wrong_input_is_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
     """Exit code 4, the file named, nothing written."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()

@@ -1,0 +1,81 @@
+"""A report as JUnit XML: properties of a test run and of its test cases, and a file with the gates as test cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from xml.sax.saxutils import escape, quoteattr
+
+from pytest_spiral.gates import Outcome
+from pytest_spiral.report.lines import between, plain
+from pytest_spiral.report.lookup import card_value
+from pytest_spiral.report.model import Report
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.tempaffect.records import Item
+
+__all__ = ["gates_xml", "item_properties", "suite_properties"]
+
+# A gate that could not be decided is an error, never a pass.
+_ELEMENTS: Mapping[Outcome, str | None] = {
+    "pass": None,
+    "fail": "failure",
+    "inconclusive": "error",
+    "incomplete": "error",
+}
+
+
+def item_properties(result: Item | Conversation) -> Iterator[tuple[str, str]]:
+    """Name and value of each property of one test case: status, score or number of findings, reason."""
+    yield "spiral.status", result.status
+    if isinstance(result, Conversation):
+        yield "spiral.findings", str(len(result.findings))
+    elif result.score is not None:
+        yield "spiral.score", f"{result.score.score:.4f}"
+        yield "spiral.useful_bounded", str(result.score.useful_bounded).lower()
+    if result.reason:
+        yield "spiral.reason", plain(str(result.reason))
+
+
+def suite_properties(report: Report) -> Iterator[tuple[str, str]]:
+    """Name and value of each property: run, verdict, scores with intervals, gates. Free of control characters."""
+    return ((plain(name), plain(value)) for name, value in _suite_properties(report))
+
+
+def _suite_properties(report: Report) -> Iterator[tuple[str, str]]:
+    yield "spiral.run", report.run.id
+    yield "spiral.verdict", report.verdict
+    for card in report.tempaffect.cards:
+        for path, interval in card.intervals.items():
+            if "." not in path and (value := card_value(card, path)) is not None:
+                name = f"tempaffect.{path}[{card.model}-{card.prompting_mode}]"
+                yield name, between(value, interval.low, interval.high, 4)
+    for score in report.spiral.scores:
+        if score.unrounded is not None:
+            yield f"spiral.score[{score.model}]", between(score.unrounded, score.ci_low, score.ci_high, 4)
+    for row in report.gates:
+        mode = f"-{row.prompting_mode}" if row.prompting_mode else ""
+        yield f"gate[{row.model}{mode}] {row.expr}", f"{row.outcome}: {row.reason.detail}"
+
+
+def gates_xml(report: Report) -> str:
+    """The gates as test cases: failed gates are failures, undecided ones errors."""
+    cases = []
+    for gate in report.gates:
+        where = ".".join(filter(None, (gate.model, gate.prompting_mode)))
+        text = f"value {gate.value}, bounds {gate.ci_low} to {gate.ci_high}, threshold {gate.threshold}"
+        element = _ELEMENTS[gate.outcome]
+        result = f"<{element} message={_quoted(gate.outcome)}>{escape(text)}</{element}>" if element else ""
+        cases.append(f"  <testcase classname={_quoted(where)} name={_quoted(gate.expr)}>{result}</testcase>")
+    elements = [_ELEMENTS[gate.outcome] for gate in report.gates]
+    counts = f'tests="{len(elements)}" failures="{elements.count("failure")}" errors="{elements.count("error")}"'
+    timestamp = f"timestamp={_quoted(report.run.started_at)}"
+    lines = [
+        '<?xml version="1.0" encoding="utf-8"?>',
+        f'<testsuites><testsuite name="pytest-spiral gates" {counts} skipped="0" {timestamp}>',
+        *cases,
+        "</testsuite></testsuites>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return quoteattr(plain(text))
