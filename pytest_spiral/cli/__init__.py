@@ -334,7 +334,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     from pytest_spiral.report.calibration import calibration_lines
     from pytest_spiral.run.calibrate import calibrate
     from pytest_spiral.run.content import load_content
-    from pytest_spiral.run.controller import Lead
+    from pytest_spiral.run.controller import RunController
     from pytest_spiral.run.plan import make_plan
     from pytest_spiral.settings import Settings
     from pytest_spiral.spiral.labels import load_labels, sheet
@@ -361,14 +361,13 @@ def _calibrate(options: argparse.Namespace) -> int:
     environ = load_environment(os.environ, folder)
     content = load_content(settings, folder)
     load_labels(options.labels, content.spiral.protocol.behaviours)
-    lead = Lead(make_plan(settings, content, environ, now), content, environ)
+    controller = RunController(make_plan(settings, content, environ, now), content, environ)
     try:
-        lead.prepare()
-        lead.reach()
-        assert lead.store is not None
-        found = calibrate(lead.plan, content, lead.store, environ, options.labels)
+        controller.prepare()
+        controller.reach()
+        found = calibrate(controller.plan, content, controller.store, environ, options.labels)
     finally:
-        lead.close()
+        controller.close()
     if options.json:
         drift = None if found.drift is None else found.drift.model_dump(mode="json")
         alone = {name: run.to_json() for name, run in found.alone.items()}

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_spiral.compare.recorded import load_baseline
 from pytest_spiral.errors import UserError
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
-from pytest_spiral.gates import Gate
 from pytest_spiral.plugin.items import SUITE_FILES, check_nodes, split_arguments
 from pytest_spiral.plugin.junit import add_suite_properties
 from pytest_spiral.plugin.role import PROGRESS, Role, runnable_units
@@ -30,8 +28,7 @@ from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.usage import plan_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run.content import load_content
-from pytest_spiral.run.controller import Lead
-from pytest_spiral.run.gates import parse_gates
+from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.plan import RunPlan, make_plan, share_of
 from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
@@ -59,9 +56,7 @@ class LeadRole(Role):
             content = load_content(settings, folder)
             super().__init__(config, settings, content, ())
             plan = make_plan(settings, content, self.environ, datetime.now(UTC))
-            self.lead = Lead(plan, content, self.environ)
-            self.gates: Sequence[Gate] = parse_gates(plan, content)
-            self.lead.gates, self.lead.baseline = self.gates, load_baseline(self.gates, plan, content)
+            self.lead = RunController(plan, content, self.environ)
             self.nodes, others = self._split_arguments(config, plan)
             check_nodes(self.nodes, self._unit_ids())
         except UserError as error:
@@ -102,7 +97,6 @@ class LeadRole(Role):
     @property
     def runner(self) -> Runner:
         if self._runner is None:
-            assert self.lead.store is not None
             self._runner = Runner(self.plan, self.content, self.lead.store, self.environ)
         return self._runner
 
@@ -223,16 +217,15 @@ class LeadRole(Role):
     def take_replies(self, packed: str | None) -> None:
         """Keep the replies of a worker that has no access to the store."""
         if packed is not None:
-            assert self.lead.store is not None
             unpack(packed, self.lead.store)
 
     def _keep(self, suite: str, result: Mapping[str, Any]) -> None:
         if suite == "spiral":
             talk = conversation_from_json(result)
-            self.lead.conversations[ConversationUnit(talk.model, talk.prompt_id, talk.index)] = talk
+            self.lead.measured.conversations[ConversationUnit(talk.model, talk.prompt_id, talk.index)] = talk
         else:
             item = item_of(ITEM_RESULT.validate_python(result), self.content.suite.by_id)
-            self.lead.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
+            self.lead.measured.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A test file that cannot be collected is a failure of the user's own."""
@@ -255,7 +248,7 @@ class LeadRole(Role):
             self._runner.stop()
         if self._terminated and exitstatus == pytest.ExitCode.INTERRUPTED:
             exitstatus = session.exitstatus = TERMINATED
-        if not self.prepared or not (self.nodes or self.lead.items or self.lead.conversations):
+        if not self.prepared or not (self.nodes or self.lead.measured.items or self.lead.measured.conversations):
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         # -x and --maxfail stop early without another exit status.
@@ -263,9 +256,7 @@ class LeadRole(Role):
         if complete and self.workers is not None:
             self._miss(self.workers.lost())
         try:
-            results = self.lead.results(
-                argv=list(self.config.invocation_params.args), finished_at=datetime.now(UTC), complete=complete
-            )
+            results = self.lead.results(list(self.config.invocation_params.args), datetime.now(UTC), complete=complete)
             self.report = evaluate(results)
             write_report(self.report, Path(self.plan.run_dir), os.environ.get("GITHUB_STEP_SUMMARY"))
         except UserError as error:
@@ -286,7 +277,7 @@ class LeadRole(Role):
     def _lacks_its_share(self) -> bool:
         assert self.settings.shard_number is not None
         wanted = share_of([*self._all_units()], self.settings.shard_number)
-        found: list[Item | Conversation | None] = [self.lead.result(unit) for unit in wanted]
+        found: list[Item | Conversation | None] = [self.lead.measured.of(unit) for unit in wanted]
         measured = (Status.MEASURED, Status.MODEL_FAILED)
         missing = sum(result is None or result.status not in measured for result in found)
         return missing > missing_limit(len(wanted))

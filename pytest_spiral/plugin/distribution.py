@@ -56,7 +56,6 @@ class XdistLead:
             self._scheduler.promise(node, share)
         plan = self._role.plan.model_copy(update={"workers": share.of, "rank": share.rank or 0})
         lead = self._role.lead
-        assert lead.store is not None
         away = _is_away(node.gateway.spec)
         if away and plan.settings.max_cost is not None:
             raise pytest.UsageError(

@@ -1,4 +1,4 @@
-"""Shards: a run divided over machines that share nothing, and put together again as if it had never been divided."""
+"""Shards: merging the parts of a run that was divided over machines."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from pytest_spiral.compare.recorded import load_baseline
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.report.model import Report, RequestLimit, Usage
 from pytest_spiral.report.read import load_report
-from pytest_spiral.run.content import load_content
-from pytest_spiral.run.controller import Lead
+from pytest_spiral.run.content import Content, load_content
 from pytest_spiral.run.costs import merge_usage
 from pytest_spiral.run.gates import parse_gates
 from pytest_spiral.run.plan import ModelPlan, RunPlan
+from pytest_spiral.run.results import Ending, Gates, Measurements, run_results
 from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import ReasonCode
@@ -33,7 +32,7 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 __all__ = ["merge_shards"]
 
 # Versions that numbers can depend on.
-_BINDING = ("pytest-spiral", "nltk", "unicode")
+_VERSIONS = ("pytest-spiral", "nltk", "unicode")
 
 
 @dataclass(frozen=True)
@@ -46,38 +45,45 @@ class _Shard:
         k, _, n = (self.report.run.config.shard or "").partition("/")
         return int(k), int(n)
 
-    def binding(self) -> dict[str, Any]:
-        """Everything that must be the same in all shards, by the name under which the report has it."""
+    def terms(self) -> dict[str, JsonValue]:
+        """Everything that must be the same in all shards, by its path in the report."""
         run = self.report.run
         # When and where the work of a shard was done may differ.
         free = {option.key for option in OPTIONS if option.affects == "session"}
         config = {name: value for name, value in run.config.model_dump(mode="json").items() if name not in free}
-        versions = {name: run.versions.get(name) for name in _BINDING}
+        versions: dict[str, JsonValue] = {name: run.versions.get(name) for name in _VERSIONS}
         integrity = self.report.integrity.model_dump(mode="json")
         return dict(_flat({"config": config, "versions": versions, "integrity": integrity}))
 
 
 def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequence[str]) -> Report:
-    """The report of the whole run. folder: where paths of the configuration start from.
+    """The report of the whole run.
 
-    Raises `DataError` for shards of different configurations (naming the fields), for shards that overlap or are not
-    all there, and for a suite that is not the one installed here.
+    Args:
+        paths: Run directories or `report.json` files of all shards, in any order.
+        run_id: Name of the whole run.
+        folder: Where paths in the configuration start.
+        argv: The command line, for the report.
+
+    Raises:
+        DataError: For shards of different configurations (the message names the fields), that overlap or are
+            incomplete, or of another suite than the installed one.
     """
     shards = sorted((_load(path) for path in paths), key=lambda shard: shard.number)
     _check_numbers(shards)
     _check_same(shards)
-    lead = _lead(shards, run_id, folder)
-    for shard in shards:
-        _take(lead, shard)
+    plan, content = _plan(shards, run_id, folder)
+    _check_installed(plan, content, shards[0])
+    measured = _measurements(plan, content, shards)
+    gates = parse_gates(plan, content)
     runs = [shard.report.run for shard in shards]
-    lead.gates = parse_gates(lead.plan, lead.content)
-    lead.baseline = load_baseline(lead.gates, lead.plan, lead.content)
-    results = lead.results(
-        argv=argv,
+    ending = Ending(
+        argv,
         finished_at=max(datetime.fromisoformat(run.finished_at) for run in runs),
         complete=all(run.complete for run in runs),
     )
-    return evaluate(results)
+    decided = Gates(gates, load_baseline(gates, plan, content))
+    return evaluate(run_results(plan, content, measured, _ShardTraffic(shards), ending, decided))
 
 
 def _load(path: Path) -> _Shard:
@@ -104,54 +110,60 @@ def _check_numbers(shards: Sequence[_Shard]) -> None:
 
 def _check_same(shards: Sequence[_Shard]) -> None:
     first, *others = shards
-    wanted = first.binding()
+    expected = first.terms()
     for shard in others:
-        found = shard.binding()
-        differing = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
+        terms = shard.terms()
+        differing = sorted(name for name in {*expected, *terms} if expected.get(name) != terms.get(name))
         if differing:
-            shown = "; ".join(f"{name} ({wanted.get(name)!r}, {found.get(name)!r})"[:120] for name in differing[:5])
+            shown = "; ".join(f"{name} ({expected.get(name)!r}, {terms.get(name)!r})"[:120] for name in differing[:5])
             more = f" and {len(differing) - 5} more" if len(differing) > 5 else ""
             raise DataError(f"{first.path} and {shard.path} are shards of different runs: {shown}{more}")
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(value: JsonValue, name: str = "") -> Iterator[tuple[str, JsonValue]]:
+    """The leaves of a JSON object by their dotted paths."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+            yield from _flat(inner, f"{name}.{key}" if name else key)
     else:
         yield name, value
 
 
-class _MergedLead(Lead):
-    """A lead whose run is over: what a store would tell, the shards' reports tell."""
+@dataclass(frozen=True)
+class _ShardTraffic:
+    """The traffic of all shards together."""
 
-    shards: Sequence[_Shard] = ()
+    shards: Sequence[_Shard]
 
     def served_models(self, model: ModelPlan) -> tuple[str, ...]:
+        """Names under which endpoints served an evaluated model, sorted."""
         cards = [card for shard in self.shards for card in shard.report.tempaffect.cards]
         own = [card.integrity.served_models for card in cards if card.model == model.spec]
         return tuple(sorted({name for names in own for name in names}))
 
-    def _limits(self) -> list[RequestLimit]:
+    def limits(self) -> tuple[RequestLimit, ...]:
+        """How many requests each endpoint was found to bear."""
         rows: dict[str, list[RequestLimit]] = {}
         for shard in self.shards:
             for row in shard.report.run.limits:
                 rows.setdefault(row.endpoint, []).append(row)
-        return [
+        return tuple(
             RequestLimit(
                 endpoint=endpoint,
-                lowest=min(row.lowest for row in found),
-                last=found[-1].last,
-                history=tuple(step for row in found for step in row.history),
+                lowest=min(row.lowest for row in own),
+                last=own[-1].last,
+                history=tuple(change for row in own for change in row.history),
             )
-            for endpoint, found in rows.items()
-        ]
+            for endpoint, own in rows.items()
+        )
 
-    def usage(self) -> Usage:
+    def usage(self, not_run: int) -> Usage:
+        """Requests, tokens and cost by role; each shard has counted what it did not run."""
         return merge_usage([shard.report.usage for shard in self.shards])
 
 
-def _lead(shards: Sequence[_Shard], run_id: str, folder: Path) -> _MergedLead:
+def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan, Content]:
+    """Plan and content of the whole run."""
     run = shards[0].report.run
     config = run.config.model_dump(mode="json", exclude={"models"})
     try:
@@ -161,7 +173,6 @@ def _lead(shards: Sequence[_Shard], run_id: str, folder: Path) -> _MergedLead:
         )
     except (ValidationError, ConfigError) as error:
         raise DataError(f"{shards[0].path}: not a report of this version ({error})") from None
-    content = load_content(settings, folder)
     by_role = {role: tuple(m for m in models if m.role == role) for role in ("evaluated", "user", "judge")}
     plan = RunPlan(
         settings=settings,
@@ -172,25 +183,17 @@ def _lead(shards: Sequence[_Shard], run_id: str, folder: Path) -> _MergedLead:
         user=next(iter(by_role["user"]), None),
         judges=by_role["judge"],
     )
-    lead = _MergedLead(plan, content, {})
-    lead.shards = shards
-    _check_installed(lead, shards[0])
-    if "tempaffect" in plan.suites:
-        lead.preflight = preflight(load_suite())
-        for card in shards[0].report.tempaffect.cards:
-            if (verified := card.integrity.enforcement_verified) is not None:
-                lead.enforcement[card.model] = verified
-    return lead
+    return plan, load_content(settings, folder)
 
 
-def _check_installed(lead: Lead, shard: _Shard) -> None:
-    """The report is built by what is installed here: it must be what the shards were made with."""
+def _check_installed(plan: RunPlan, content: Content, shard: _Shard) -> None:
+    """The report is evaluated by the installed version: it must be the one that the shards were made with."""
     recorded = dict(_flat(shard.report.integrity.model_dump(mode="json")))
-    installed: dict[str, Any] = {}
-    if "tempaffect" in lead.plan.suites:
-        installed["tempaffect.suite_hash"] = lead.content.suite.suite_hash
-    if "spiral" in lead.plan.suites:
-        installed |= {f"spiral.{name}": value for name, value in lead.content.spiral.hashes().items()}
+    installed: dict[str, str | None] = {}
+    if "tempaffect" in plan.suites:
+        installed["tempaffect.suite_hash"] = content.suite.suite_hash
+    if "spiral" in plan.suites:
+        installed |= {f"spiral.{name}": value for name, value in content.spiral.hashes().items()}
     differing = [name for name, value in installed.items() if recorded.get(name) != value]
     if differing:
         raise DataError(
@@ -199,20 +202,31 @@ def _check_installed(lead: Lead, shard: _Shard) -> None:
         )
 
 
-def _take(lead: Lead, shard: _Shard) -> None:
-    report = shard.report
-    for result in report.tempaffect.items:
-        item = item_of(result, lead.content.suite.by_id)
+def _measurements(plan: RunPlan, content: Content, shards: Sequence[_Shard]) -> Measurements:
+    measured = Measurements()
+    if "tempaffect" in plan.suites:
+        measured.preflight = preflight(load_suite())
+        for card in shards[0].report.tempaffect.cards:
+            if (verified := card.integrity.enforcement_verified) is not None:
+                measured.enforcement[card.model] = verified
+    for shard in shards:
+        _add(measured, content, shard)
+    return measured
+
+
+def _add(measured: Measurements, content: Content, shard: _Shard) -> None:
+    for result in shard.report.tempaffect.items:
+        item = item_of(result, content.suite.by_id)
         unit = ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)
-        if unit in lead.items:
+        if unit in measured.items:
             raise DataError(f"{shard.path}: {unit.id} is in another shard as well")
-        lead.items[unit] = item
-    for record in report.spiral.conversations:
-        talk = record.conversation()
-        key = ConversationUnit(talk.model, talk.prompt_id, talk.index)
-        # A report lists every conversation; those of other shards as not run.
-        if talk.reason is not None and talk.reason.code is ReasonCode.NOT_STARTED:
+        measured.items[unit] = item
+    for record in shard.report.spiral.conversations:
+        conversation = record.conversation()
+        key = ConversationUnit(conversation.model, conversation.prompt_id, conversation.index)
+        # A report lists every conversation; those of other shards as not started.
+        if conversation.reason is not None and conversation.reason.code is ReasonCode.NOT_STARTED:
             continue
-        if key in lead.conversations:
+        if key in measured.conversations:
             raise DataError(f"{shard.path}: {key.id} is in another shard as well")
-        lead.conversations[key] = talk
+        measured.conversations[key] = conversation

@@ -1,4 +1,4 @@
-"""Whole runs without pytest around them: a lead, a runner, a report. Small suites, real store, real HTTP."""
+"""Whole runs without pytest around them: a controller, a runner, a report. Small suites, real store, real HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pytest_spiral.evaluate.report import build_report
+from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy
 from pytest_spiral.plugin.items import InstrumentFailure
@@ -21,7 +21,7 @@ from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run import controller, models
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.controller import Lead
+from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.plan import conversation_units, make_plan, scenario_units
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.settings import Settings
@@ -142,21 +142,20 @@ class Run:
         content = Content(settings, self.folder)
         content.__dict__["suite"] = _few_scenarios(self.per_family)
         environ = self.environ()
-        leading = Lead(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
+        controller = RunController(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
         try:
-            leading.prepare()
-            leading.reach()
+            controller.prepare()
+            controller.reach()
             if prepared is not None:
                 prepared()
-            return self._run(leading, content, environ)
+            return self._run(controller, content, environ)
         finally:
-            leading.close()
+            controller.close()
 
-    def _run(self, leading: Lead, content: Content, environ: Mapping[str, str]) -> Outcome:
-        assert leading.store is not None
-        runner = Runner(leading.plan, content, leading.store, environ)
-        units = scenario_units(leading.plan, content) if self.suite == "tempaffect" else []
-        units = [*units, *(conversation_units(leading.plan, content) if self.suite == "spiral" else [])]
+    def _run(self, controller: RunController, content: Content, environ: Mapping[str, str]) -> Outcome:
+        runner = Runner(controller.plan, content, controller.store, environ)
+        units = scenario_units(controller.plan, content) if self.suite == "tempaffect" else []
+        units = [*units, *(conversation_units(controller.plan, content) if self.suite == "spiral" else [])]
         failed = []
         try:
             for unit in units:
@@ -164,12 +163,12 @@ class Run:
             for unit in units:
                 found = runner.wait(unit)
                 if isinstance(unit, ConversationUnit):
-                    leading.conversations[unit] = found
+                    controller.measured.conversations[unit] = found
                 else:
-                    leading.items[unit] = found
+                    controller.measured.items[unit] = found
                 failed += [str(InstrumentFailure(why)) for why in _lost(found)]
-            results = leading.results(argv=["--model=m"], finished_at=datetime.now(UTC), complete=True)
-            report = build_report(results, ())
+            results = controller.results(argv=["--model=m"], finished_at=datetime.now(UTC), complete=True)
+            report = evaluate(results)
             write_report(report, self.run_dir)
         finally:
             runner.stop()

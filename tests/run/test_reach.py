@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.run import controller as lead_module
+from pytest_spiral.run import probes
 from pytest_spiral.run.content import load_content
-from pytest_spiral.run.controller import Lead
+from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.plan import make_plan
 from pytest_spiral.settings import Settings
 from pytest_spiral.status import ReasonCode
@@ -20,17 +20,17 @@ ENVIRON = {f"{role}_BASE_URL": URL for role in ("EVALUATED_MODEL", "USER_AGENT",
 
 
 @pytest.fixture
-def lead(tmp_path):
+def controller(tmp_path):
     """A prepared run of three remote models."""
     settings = Settings(model=("m",), user_model="u", judge_model=("j",), suite=("spiral",), run_id="r")
     content = load_content(settings, tmp_path)
-    lead = Lead(make_plan(settings, content, ENVIRON, datetime.now(UTC)), content, ENVIRON)
-    lead.prepare()
-    yield lead
-    lead.close()
+    controller = RunController(make_plan(settings, content, ENVIRON, datetime.now(UTC)), content, ENVIRON)
+    controller.prepare()
+    yield controller
+    controller.close()
 
 
-def test_all_are_reached_at_once(lead, monkeypatch):
+def test_all_are_reached_at_once(controller, monkeypatch):
     """Whoever is far away keeps nobody waiting: each answers only when all have been asked."""
     asked = []
 
@@ -40,32 +40,32 @@ def test_all_are_reached_at_once(lead, monkeypatch):
             while len(asked) < 3:
                 await asyncio.sleep(0.001)
 
-    monkeypatch.setattr(lead_module, "probe", probe)
-    lead.reach()
+    monkeypatch.setattr(probes, "probe", probe)
+    controller.reach()
 
     assert sorted(asked) == ["j", "m", "u"]
 
 
-def test_of_several_that_fail_the_first_is_told(lead, monkeypatch):
+def test_of_several_that_fail_the_first_is_told(controller, monkeypatch):
     """Whichever fails sooner, the message is the same."""
 
     async def probe(endpoint, model):
         await asyncio.sleep(0.02 if model == "m" else 0)
         raise ChatError(ReasonCode.UNREACHABLE, f"{model} is not there")
 
-    monkeypatch.setattr(lead_module, "probe", probe)
+    monkeypatch.setattr(probes, "probe", probe)
 
     with pytest.raises(ConfigError, match=r"^--model m: m is not there$"):
-        lead.reach()
+        controller.reach()
 
 
-def test_a_fault_of_ours_stays_what_it_is(lead, monkeypatch):
+def test_a_fault_of_ours_stays_what_it_is(controller, monkeypatch):
     """Nothing but a model that cannot be reached reads like one."""
 
     async def probe(endpoint, model):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(lead_module, "probe", probe)
+    monkeypatch.setattr(probes, "probe", probe)
 
     with pytest.raises(ZeroDivisionError):
-        lead.reach()
+        controller.reach()
