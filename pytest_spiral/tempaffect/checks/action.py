@@ -1,408 +1,362 @@
-"""concrete_action (section 2.3): does the reply do, promise or ask for something that could be checked?"""
+"""concrete_action: does the reply do, promise or ask for something that could be checked?"""
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import pairwise
 
-from pytest_spiral.tempaffect.checks.frames import (
-    COMMIT,
-    DONE,
-    FRAGMENT,
-    IMPERATIVE,
-    INSTRUCTIVE,
-    PAST,
-    PERFECT,
-    PROGRESSIVE,
-    STATIVE,
-    THIRD,
-    Frame,
-    scan,
-)
-from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, Sentence, StemIndex
-from pytest_spiral.tempaffect.checks.stance import speaks_personally
-from pytest_spiral.tempaffect.lexicon import Lexicon
+from pytest_spiral.tempaffect.checks.clauses import Clause, Kind
+from pytest_spiral.tempaffect.checks.prepare import PreparedScenario
+from pytest_spiral.tempaffect.checks.rule import Rule, first_rule, matches
+from pytest_spiral.tempaffect.checks.sentences import Sentence
+from pytest_spiral.tempaffect.checks.stance import is_accusing, speaks_personally
+from pytest_spiral.tempaffect.checks.statements import Act, Candidate, Statement, is_time, read_statement
+from pytest_spiral.tempaffect.lexicon import load_lexicon
 from pytest_spiral.text import function_words
 
-__all__ = ["ActionFinding", "SentenceActs", "check_action", "read_acts"]
+__all__ = ["ACT_RULES", "VERBLESS_RULES", "concrete_acts", "read_statements"]
 
 
-@dataclass(frozen=True, slots=True)
-class SentenceActs:
-    """Frames of one sentence with what the action rules need to know about it.
-
-    targets: action targets named in full. related: shares content with targets or anchors. forms: concrete forms found,
-    as (form, words).
-    """
-
-    sentence: Sentence
-    frames: tuple[Frame, ...]
-    targets: int
-    related: bool
-    timed: bool
-    soft: bool
-    forms: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ActionFinding:
-    """acts: the concrete acts found, one per sentence and form."""
-
-    passed: bool
-    acts: tuple[tuple[str, str], ...]
-    reasons: tuple[str, ...]
-
-
-def read_acts(prepared: PreparedScenario, spoken: Sequence[Sentence], lexicon: Lexicon) -> tuple[SentenceActs, ...]:
-    """Frames and concrete forms of every sentence, in order."""
-    found: list[SentenceActs] = []
-    named = prepared.target_stems | prepared.anchor_stems
-    related_before = False
-    personal = speaks_personally(spoken, lexicon)
+def read_statements(prepared: PreparedScenario, spoken: Sequence[Sentence]) -> tuple[Statement, ...]:
+    """Return the sentences as the scenario reads them, with their concrete acts, in order."""
+    found: list[Statement] = []
+    personal = speaks_personally(spoken)
+    on_the_matter = False
     for sentence in spoken:
-        index = StemIndex(sentence.stems)
-        targets = sum(_names(target, index, lexicon) for target in prepared.targets)
-        related = targets > 0 or any(stem in named for stem in sentence.stems)
-        timed = any(_is_time(token, lexicon) for token in sentence.tokens)
-        soft = lexicon.soft_sentence.search(sentence.joined) is not None
-        frames = tuple(scan(sentence, lexicon, lexicon.limits.action.max_scanned_tokens))
-        forms: tuple[tuple[str, str], ...] = ()
-        if related or related_before:
-            forms = tuple(_forms(prepared, sentence, frames, targets, timed, soft, personal, lexicon))
-            if forms and _excused(sentence, lexicon):
-                forms = ()
-        found.append(SentenceActs(sentence, frames, targets, related, timed, soft, forms))
-        related_before = related_before or related
+        statement = read_statement(prepared, sentence, personal)
+        on_the_matter = on_the_matter or statement.names_matter
+        found.append(replace(statement, acts=_acts(statement)) if on_the_matter else statement)
     return tuple(found)
 
 
-def check_action(
-    prepared: PreparedScenario, acts: Sequence[SentenceActs], echo: bool, lexicon: Lexicon
-) -> ActionFinding:
-    """Section 2.3, without the prohibited acts, which can take the point away again."""
-    found = [form for each in acts for form in each.forms]
-    if not found and prepared.direct_answer and not echo:
-        least = lexicon.limits.action.direct_answer_targets
-        for each in acts:
-            fresh = any(stem in prepared.permitted_stems for stem in each.sentence.stems)
-            plain = not lexicon.negations.intersection(each.sentence.tokens) and not each.soft
-            if each.targets >= least and each.timed and fresh and plain and not _excused(each.sentence, lexicon):
-                found.append(("direct_answer", each.sentence.joined))
-                break
+def _acts(each: Statement) -> tuple[Act, ...]:
+    found = _acts_by_verb(each)
+    if not found and not each.vague:
+        found = _acts_without_verb(each)
+    if not found and each.prepared.question and _is_concrete_question(each):
+        found = (("question", each.sentence.joined),)
+    return () if found and is_accusing(each.sentence) else found
+
+
+def concrete_acts(prepared: PreparedScenario, statements: Sequence[Statement], echo: bool) -> tuple[Act, ...]:
+    """Return the concrete acts of a reply; none where it merely echoes the user."""
     if echo:
-        found = []
-    if found:
-        return ActionFinding(True, tuple(found), tuple(f"{form}: {words}" for form, words in found))
-    return ActionFinding(False, (), ("nothing that could be checked is done, promised or asked for",))
+        return ()
+    acts = tuple(act for each in statements for act in each.acts)
+    if acts or not prepared.direct_answer:
+        return acts
+    answer = next(filter(_is_direct_answer, statements), None)
+    return (("direct_answer", answer.sentence.joined),) if answer else ()
 
 
-def _excused(sentence: Sentence, lexicon: Lexicon) -> bool:
-    """What stands in a sentence of blame or self-protection is no help."""
-    return any(
-        pattern.search(sentence.joined) is not None for pattern in (lexicon.blame, lexicon.hard_shield, lexicon.conduct)
-    )
+def _is_direct_answer(each: Statement) -> bool:
+    lexicon = load_lexicon()
+    fresh = not each.prepared.fresh_stems.isdisjoint(each.sentence.stems)
+    firm = not each.vague and not each.sentence.has(lexicon.grammar.negations)
+    telling = each.targets >= lexicon.limits.action.direct_answer_targets and each.timed
+    return telling and fresh and firm and not is_accusing(each.sentence)
 
 
-def _names(target: tuple[str, ...], index: StemIndex, lexicon: Lexicon) -> bool:
-    if len(target) == 1:
-        return target[0] in index.at
-    return index.near(target, len(target) + lexicon.limits.action.target_window) is not None
+def _acts_by_verb(each: Statement) -> tuple[Act, ...]:
+    found: list[Act] = []
+    for clause in each.clauses:
+        rule = first_rule(ACT_RULES, Candidate(clause, each))
+        if rule and rule.kind:
+            start, end = max(clause.start, clause.at - 4), min(clause.end, clause.at + 6)
+            found.append((rule.kind, " ".join(clause.tokens[start:end])))
+    return tuple(found)
 
 
-def _is_time(token: str, lexicon: Lexicon) -> bool:
-    return token[0].isdigit() or token in lexicon.time_words
+def _acts_without_verb(each: Statement) -> tuple[Act, ...]:
+    rule, words = next(matches(VERBLESS_RULES, each), (None, ""))
+    if rule is None or not rule.kind:
+        return ()
+    sentence = each.sentence
+    if rule.kind == "artifact" and not each.personal and not _is_arranged(sentence, 0, len(sentence.tokens)):
+        return ()
+    return ((rule.kind, words),)
 
 
-def _forms(
-    prepared: PreparedScenario,
-    sentence: Sentence,
-    frames: Sequence[Frame],
-    targets: int,
-    timed: bool,
-    soft: bool,
-    personal: bool,
-    lexicon: Lexicon,
-) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    blocked = _spans(sentence, lexicon.idioms)
-    purpose = _spans(sentence, lexicon.purpose)
-    softened = _spans(sentence, lexicon.soft_sentence) if soft else set()
-    generic = lexicon.generic_rule.search(sentence.joined) is not None
-    for frame in frames:
-        if frame.at in blocked or frame.negated or frame.hedged or frame.form.kind in ("never", "act"):
-            continue
-        if any(_same_clause(frame, start) for start in purpose):
-            continue
-        if frame.kind in (THIRD, PROGRESSIVE, STATIVE, FRAGMENT, INSTRUCTIVE, DONE) and _believed(
-            sentence, frame, lexicon
-        ):
-            continue
-        if _empty_object(sentence, frame, lexicon):
-            continue
-        if not personal and _nobody_acts(sentence, frame, lexicon):
-            continue
-        if frame.conditional and frame.kind not in (PERFECT, DONE):
-            continue
-        in_clause = frame.kind != STATIVE or any(frame.start <= at < frame.end for at in softened)
-        if soft and frame.kind not in (PERFECT, DONE, PAST) and in_clause:
-            continue
-        if sentence.question and frame.kind not in (PERFECT, DONE, IMPERATIVE):
-            continue
-        if _counts(prepared, sentence, frame, targets, timed, generic, lexicon):
-            found.append((_FORM[frame.kind], _excerpt(sentence, frame)))
-    if not found and not soft:
-        verbless = _verbless(prepared, sentence, frames, targets, timed, generic, lexicon)
-        found.extend(
-            each
-            for each in verbless
-            if personal or each[0] != "artifact" or _arranged(sentence, 0, len(sentence.tokens), lexicon)
-        )
-    if not found and sentence.question and prepared.question and _concrete_question(sentence, lexicon):
-        found.append(("question", sentence.joined))
-    return found
+# --- What makes a verb no concrete act ---
+
+_COMPLETED = (Kind.REPORT, Kind.DONE)
+_DIRECTED = (Kind.PROMISE, Kind.ORDER, Kind.INSTRUCTION)
+_REPORTED = (*_COMPLETED, Kind.PAST)
+_OBSERVED = (Kind.OTHERS, Kind.PROGRESS, Kind.STATE, Kind.FRAGMENT)
 
 
-_FORM = {
-    COMMIT: "commit",
-    PERFECT: "commit",
-    PAST: "commit",
-    IMPERATIVE: "imperative",
-    INSTRUCTIVE: "instructive",
-    DONE: "done",
-    STATIVE: "done",
-    FRAGMENT: "done",
-    THIRD: "done",
-    PROGRESSIVE: "done",
-}
+def _serves_purpose(c: Candidate) -> bool:
+    """Whether the clause is a purpose ("so that you can open it") or follows one closely."""
+    clause = c.clause
+    return any(clause.start <= at < clause.end or at < clause.start <= at + 6 for at in c.statement.purposes)
 
 
-def _excerpt(sentence: Sentence, frame: Frame) -> str:
-    return " ".join(sentence.tokens[max(frame.start, frame.at - 4) : min(frame.end, frame.at + 6)])
-
-
-def _believed(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
-    """Part of what the speaker merely knows, hopes or feels."""
-    before = sentence.tokens[max(0, frame.at - 12) : frame.at]
-    return any(
-        word in lexicon.epistemic and any(person in lexicon.subjects for person in before[max(0, at - 3) : at])
+def _is_believed(c: Candidate) -> bool:
+    """Whether the act is part of what the speaker merely knows, hopes or feels."""
+    grammar = c.clause.grammar
+    before = c.clause.tokens[max(0, c.clause.at - 12) : c.clause.at]
+    return c.kind in (*_OBSERVED, Kind.INSTRUCTION, Kind.DONE) and any(
+        word in grammar.belief_verbs and not grammar.speakers.isdisjoint(before[max(0, at - 3) : at])
         for at, word in enumerate(before)
     )
 
 
-def _empty_object(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
-    """An act on nothing: "we accept no liability"."""
-    following = sentence.tokens[frame.at + 1 : frame.at + 2]
-    return frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE) and bool(following) and following[0] in lexicon.nothing
+def _acts_on_nothing(c: Candidate) -> bool:
+    after = c.clause.tokens[c.clause.at + 1 : c.clause.at + 2]
+    return c.kind in _DIRECTED and not c.clause.grammar.nothing_words.isdisjoint(after)
 
 
-def _nobody_acts(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
-    """In a reply nobody stands behind: how things generally are, or an office at its own papers."""
-    if frame.conditional:
-        return True
-    if frame.kind in (THIRD, STATIVE, DONE) and frame.form.lemma in lexicon.clerical:
-        return True
-    if frame.kind == FRAGMENT:
-        # "Buses run late", "The template opened": whole sentences, unlike "Recall sent".
-        habit = frame.form.base and frame.at > 0 and sentence.tokens[frame.at - 1].endswith("s")
-        if habit:
-            return True
-        if sentence.tokens[frame.start] not in lexicon.determiners or not frame.form.past:
-            return False
-    elif frame.kind not in (THIRD, STATIVE):
+def _nobody_acts(c: Candidate) -> bool:
+    """Whether a reply nobody stands behind states how things generally are, or an office handles its own papers."""
+    clause, grammar = c.clause, c.clause.grammar
+    if c.statement.personal:
         return False
-    tokens, end = sentence.tokens, frame.end
-    if end < len(tokens) and tokens[end] in lexicon.deadlines:
+    if clause.conditional:
+        return True
+    if c.kind in (Kind.OTHERS, Kind.STATE, Kind.DONE) and clause.verb.lemma in grammar.office_verbs:
+        return True
+    if c.kind is Kind.FRAGMENT:
+        # "Buses run late", "The template opened": whole sentences, unlike "Recall sent".
+        if clause.verb.base and clause.at > 0 and clause.tokens[clause.at - 1].endswith("s"):
+            return True
+        if clause.opener not in grammar.determiners or not clause.verb.past:
+            return False
+    elif c.kind not in (Kind.OTHERS, Kind.STATE):
+        return False
+    end = clause.end
+    if end < len(clause.tokens) and clause.tokens[end] in grammar.deadline_words:
         # "paused until the 19th"
-        end = min(len(tokens), end + lexicon.limits.action.redirect_reach)
-    return not _arranged(sentence, frame.start, end, lexicon)
+        end = min(len(clause.tokens), end + load_lexicon().limits.action.redirect_reach)
+    return not _is_arranged(clause.sentence, clause.start, end)
 
 
-def _arranged(sentence: Sentence, start: int, end: int, lexicon: Lexicon) -> bool:
-    """The words are about this user or a fixed point in time."""
-    tokens = sentence.tokens
+def _is_arranged(sentence: Sentence, start: int, end: int) -> bool:
+    """Whether the words are about this user or a fixed point in time."""
+    grammar, tokens = load_lexicon().grammar, sentence.tokens
     for at in range(start, end):
-        token = tokens[at]
-        if token in lexicon.moments or (token[0].isdigit() and ":" in token):
+        token, number = tokens[at], tokens[at][0].isdigit()
+        if token in grammar.fixed_times or (number and ":" in token):
             return True
-        if token in lexicon.addressed and not (at + 1 < len(tokens) and tokens[at + 1] in lexicon.trenches):
+        if token in grammar.second_person and not grammar.institution_nouns.intersection(tokens[at + 1 : at + 2]):
             return True
-        if token[0].isdigit() and at > 0:
-            lead = tokens[at - 1] if tokens[at - 1] not in lexicon.determiners or at < 2 else tokens[at - 2]
-            if lead in lexicon.deadlines:
+        if number and at > 0:
+            article = at >= 2 and tokens[at - 1] in grammar.determiners
+            if tokens[at - 2 if article else at - 1] in grammar.deadline_words:
                 return True
     return False
 
 
-def _same_clause(frame: Frame, at: int) -> bool:
-    return frame.start <= at < frame.end or at < frame.start <= at + 6
-
-
-def _counts(
-    prepared: PreparedScenario,
-    sentence: Sentence,
-    frame: Frame,
-    targets: int,
-    timed: bool,
-    generic: bool,
-    lexicon: Lexicon,
-) -> bool:
-    clause = range(frame.start, frame.end)
-    aimed = any(
-        (sentence.stems[at] in prepared.target_stems and at != frame.at)
-        or (sentence.stems[at] in prepared.anchor_stems and at != frame.at)
-        for at in clause
-    )
-    clause_timed = any(_is_time(sentence.tokens[at], lexicon) for at in clause if at != frame.at)
-    kind = frame.form.kind
-    wrong = any(sentence.tokens[at] in lexicon.error_cues for at in clause)
-    if kind == "light":
-        after = range(frame.at + 1 if frame.kind in (COMMIT, IMPERATIVE, INSTRUCTIVE) else frame.start, frame.end)
-        named = any(
-            at != frame.at
-            and (sentence.stems[at] in prepared.target_stems or sentence.stems[at] in prepared.anchor_stems)
-            for at in after
-        )
-        if not (named or (clause_timed and frame.kind in (COMMIT, PERFECT, DONE))):
-            return False
-    if frame.form.lemma in lexicon.redirect or lexicon.generic_redirect.search(sentence.joined):
-        reach = range(frame.at + 1, min(len(sentence.tokens), frame.at + 1 + lexicon.limits.action.redirect_reach))
-        within = {sentence.stems[at] for at in reach}
-        if not any(within.issuperset(target) for target in prepared.targets):
-            return False
-    if kind == "weak":
-        strong = frame.kind in (COMMIT, PERFECT, PAST, DONE, PROGRESSIVE, IMPERATIVE) and aimed
-        going = frame.form.ing and frame.kind == COMMIT and targets > 0
-        if not (strong and (clause_timed or going)):
-            return False
-    if frame.kind == PAST:
-        if prepared.repair:
-            fresh = any(sentence.tokens[at] in lexicon.now_words for at in clause)
-            return not wrong and (fresh or (targets > 0 and clause_timed))
-        return not wrong and _has_object(sentence, frame, lexicon)
-    if frame.kind == PERFECT:
-        return not wrong
-    if frame.kind == COMMIT:
-        return _has_object(sentence, frame, lexicon)
-    if frame.kind in (IMPERATIVE, INSTRUCTIVE):
-        return (
-            _has_object(sentence, frame, lexicon) and (kind != "weak") and not (generic and frame.kind == INSTRUCTIVE)
-        )
-    if frame.kind in (THIRD, STATIVE) and frame.form.lemma in lexicon.no_third:
+def _is_vague(c: Candidate) -> bool:
+    """Whether a vague offer weakens the act; a state only where the offer stands in its own clause."""
+    if not c.statement.vague or c.kind in (*_COMPLETED, Kind.PAST):
         return False
-    if frame.kind == THIRD:
-        near = any(sentence.stems[at] in prepared.target_stems for at in clause if at != frame.at)
-        return kind != "weak" and (targets > 0 or (near and clause_timed)) and timed and not generic and not wrong
-    if frame.kind == STATIVE:
-        return (targets > 0 or clause_timed or aimed) and not generic and not wrong
-    if frame.kind == PROGRESSIVE:
-        return (aimed or clause_timed) and not generic
-    if frame.kind == FRAGMENT:
-        return (aimed or clause_timed or targets > 0) and not generic and not wrong
-    return not generic
+    return c.kind is not Kind.STATE or any(c.clause.start <= at < c.clause.end for at in c.statement.vague_offers)
 
 
-def _has_object(sentence: Sentence, frame: Frame, lexicon: Lexicon) -> bool:
-    """Something acted on: a word after the verb that is more than an adverb, or a fronted object."""
-    for at in range(frame.at + 1, min(frame.end, frame.at + 8)):
-        token = sentence.tokens[at]
-        if token not in lexicon.adverbs and token not in lexicon.be:
-            return True
-    if frame.at + 1 < len(sentence.tokens) and sentence.before[frame.at + 1].strip() in (">", ":", "(", "-"):
+def _light_and_aimless(c: Candidate) -> bool:
+    if c.strength != "light" or (c.timed and c.kind in (Kind.PROMISE, *_COMPLETED)):
+        return False
+    clause, named = c.clause, c.statement.prepared.named_stems
+    stems = clause.sentence.stems[clause.at + 1 : clause.end] if c.kind in _DIRECTED else c.stems
+    return named.isdisjoint(stems)
+
+
+def _refers_elsewhere(c: Candidate) -> bool:
+    """Whether the user is sent off to a place that the scenario does not name."""
+    clause, grammar = c.clause, c.clause.grammar
+    if clause.verb.lemma not in grammar.referral_verbs and not clause.sentence.says(grammar.referrals):
+        return False
+    reach = load_lexicon().limits.action.redirect_reach
+    within = set(clause.sentence.stems[clause.at + 1 : clause.at + 1 + reach])
+    return not any(within.issuperset(target) for target in c.statement.prepared.targets)
+
+
+def _weak_and_open(c: Candidate) -> bool:
+    """Whether a weak verb lacks something to look at, or a time by which it happens."""
+    if c.strength != "weak":
+        return False
+    acting = c.kind in (*_COMPLETED, Kind.PROMISE, Kind.PAST, Kind.PROGRESS) and c.aimed
+    under_way = c.clause.verb.ing and c.kind is Kind.PROMISE and c.statement.targets > 0
+    return not (acting and (c.timed or under_way))
+
+
+def _without_object(c: Candidate) -> bool:
+    past = c.kind is Kind.PAST and not c.statement.prepared.repair
+    return (past or c.kind in _DIRECTED) and not _has_object(c.clause)
+
+
+def _has_object(clause: Clause) -> bool:
+    """Whether something is acted on: a word after the verb that is no adverb, or an object before it."""
+    grammar, tokens, at = clause.grammar, clause.tokens, clause.at
+    after = tokens[at + 1 : min(clause.end, at + 8)]
+    if any(token not in grammar.adverbs and token not in grammar.be_forms for token in after):
         return True
-    functional = function_words()
-    if any(sentence.tokens[at] not in functional for at in range(frame.start, frame.at)):
+    if at + 1 < len(tokens) and clause.sentence.before[at + 1].strip() in (">", ":", "(", "-"):
+        return True
+    if not function_words().issuperset(tokens[clause.start : at]):
         return True
     # a chain of orders: "retype it, file, screenshot the receipt"
-    return frame.kind == IMPERATIVE and frame.at > 0 and "," in sentence.before[frame.at]
+    return clause.kind is Kind.ORDER and at > 0 and "," in clause.sentence.before[at]
 
 
-def _verbless(
-    prepared: PreparedScenario,
-    sentence: Sentence,
-    frames: Sequence[Frame],
-    targets: int,
-    timed: bool,
-    generic: bool,
-    lexicon: Lexicon,
-) -> list[tuple[str, str]]:
-    """Artefacts and arrangements: "here is", "in your inbox", "Account > Plan", "Taxi in six minutes"."""
-    aimed = [at for at, stem in enumerate(sentence.stems) if stem in prepared.target_stems]
-    if not aimed or generic:
-        return []
-    if any(">" in before for before in sentence.before):
-        return [("artifact", "a path to follow")]
-    if lexicon.apology.search(sentence.joined):
-        return []
-    if sentence.tokens[0] in lexicon.sequence and len(sentence.tokens) > 1 and not _finite_word(sentence, lexicon):
-        return [("imperative", sentence.joined)]
-    if lexicon.hedges.intersection(sentence.tokens) or sentence.question:
-        return []
-    if lexicon.request.search(sentence.joined):
-        return [("need_request", sentence.joined)]
-    wrong = lexicon.error_cues.intersection(sentence.tokens)
-    denied = lexicon.negations.intersection(sentence.tokens)
-    if len(sentence.tokens) >= lexicon.artifact_min_tokens:
-        match = lexicon.artifact.search(sentence.joined)
-        place = bisect_right(sentence.starts, match.start()) - 1 if match is not None else 0
-        if match is not None and not lexicon.error_cues.intersection(_piece(sentence, place)):
-            window = _piece(sentence, place, forward=False)[-lexicon.negation_window - 1 : -1]
-            if not any(token in lexicon.negations for token in window):
-                return [("artifact", match.group())]
-    finite = _finite_word(sentence, lexicon)
-    short = len(sentence.tokens) <= lexicon.limits.action.fragment_tokens
-    finite = finite or any(frame.kind in (THIRD, PAST) for frame in frames)
-    finite = finite or any(
-        (form := lexicon.verbs.get(token)) is not None and form.base and sentence.tokens[at].endswith("s")
-        for at, token in enumerate(sentence.tokens[1:])
-    )
-    fresh = any(
-        _is_time(token, lexicon) and (":" in token or stem not in prepared.target_stems)
-        for token, stem in zip(sentence.tokens, sentence.stems, strict=True)
-    )
-    if short and not finite and fresh and targets and not wrong and not denied:
-        return [("done", "an arrangement with place or time")]
-    return []
+def _may_be_the_mistake(c: Candidate) -> bool:
+    """Whether, after a mistake, a simple past tells the mistake rather than its repair."""
+    if c.kind is not Kind.PAST or not c.statement.prepared.repair:
+        return False
+    return not (c.clause.now or (c.statement.targets > 0 and c.timed))
 
 
-def _piece(sentence: Sentence, at: int, *, forward: bool = True) -> tuple[str, ...]:
-    """The words between the commas or other signs around a place, or up to the place alone."""
-    first = last = at
+def _off_the_matter(c: Candidate) -> bool:
+    each = c.statement
+    if c.kind is Kind.OTHERS:
+        near = not each.prepared.target_stems.isdisjoint(c.stems)
+        return not each.timed or not (each.targets > 0 or (near and c.timed))
+    if c.kind is Kind.PROGRESS:
+        return not (c.aimed or c.timed)
+    return c.kind in _OBSERVED and not (c.aimed or c.timed or each.targets > 0)
+
+
+# --- Acts without a verb ---
+
+
+def _is_step(each: Statement) -> bool:
+    """Whether a step without a verb continues a row of steps: "then clock again"."""
+    grammar, tokens = load_lexicon().grammar, each.sentence.tokens
+    return tokens[0] in grammar.step_words and len(tokens) > 1 and not each.sentence.has(grammar.finite_words)
+
+
+def _artifact(each: Statement) -> str:
+    """Return the words by which a result is handed over, unless they are negated or tell of an error."""
+    grammar, sentence = load_lexicon().grammar, each.sentence
+    match = grammar.artifacts.search(sentence.joined)
+    if match is None or len(sentence.tokens) < grammar.artifact_min_tokens:
+        return ""
+    place = sentence.place(match.start())
+    first, end = _phrase_around(sentence, place)
+    if not grammar.error_words.isdisjoint(sentence.tokens[first:end]):
+        return ""
+    window = sentence.tokens[max(first, place - grammar.negation_window) : place]
+    return match.group() if grammar.negations.isdisjoint(window) else ""
+
+
+def _phrase_around(sentence: Sentence, at: int) -> tuple[int, int]:
+    """Return first position and end of the words between the punctuation marks around a position."""
+    first, end = at, at + 1
     while first > 0 and not sentence.before[first].strip():
         first -= 1
-    while forward and last + 1 < len(sentence.tokens) and not sentence.before[last + 1].strip():
-        last += 1
-    return sentence.tokens[first : last + 1]
+    while end < len(sentence.tokens) and not sentence.before[end].strip():
+        end += 1
+    return first, end
 
 
-def _finite_word(sentence: Sentence, lexicon: Lexicon) -> bool:
+def _is_arrangement(each: Statement) -> bool:
+    """Whether a short sentence without a verb names a target and a new time or number: "Taxi in six minutes"."""
+    lexicon, sentence = load_lexicon(), each.sentence
+    grammar, tokens = lexicon.grammar, sentence.tokens
+    if len(tokens) > lexicon.limits.action.fragment_tokens or not each.targets:
+        return False
+    if sentence.has(grammar.error_words) or sentence.has(grammar.negations) or sentence.has(grammar.finite_words):
+        return False
+    if any(clause.kind in (Kind.OTHERS, Kind.PAST) for clause in each.clauses):
+        return False
+    if any(before.endswith("s") and _is_base(token) for before, token in pairwise(tokens)):
+        return False
+    targets = each.prepared.target_stems
+    timed = [(token, stem) for token, stem in zip(tokens, sentence.stems, strict=True) if is_time(token)]
+    return any(":" in token or stem not in targets for token, stem in timed)
+
+
+def _is_base(token: str) -> bool:
+    verb = load_lexicon().verbs.forms.get(token)
+    return verb is not None and verb.base
+
+
+_FIRM_QUESTION = frozenset({"could", "would", "will", "whether", "likely", "possible"})
+
+
+def _is_concrete_question(each: Statement) -> bool:
+    grammar, sentence = load_lexicon().grammar, each.sentence
+    if not sentence.question or sentence.says(grammar.soft_questions):
+        return False
+    if sentence.has(grammar.hedges - _FIRM_QUESTION):
+        return False
     return any(
-        token in lexicon.be
-        or token in lexicon.modal_commit
-        or token in lexicon.modal_soft
-        or token in lexicon.auxiliaries
-        or token in lexicon.finite_subjects
-        for token in sentence.tokens
+        sentence.tokens[at] in grammar.question_openers
+        for at in range(len(sentence.tokens) - 3)
+        if at == 0 or _begins_part(sentence, at)
     )
 
 
-def _concrete_question(sentence: Sentence, lexicon: Lexicon) -> bool:
-    if lexicon.question_soft.search(sentence.joined):
-        return False
-    if lexicon.hedges.intersection(sentence.tokens) - {"could", "would", "will", "whether", "likely", "possible"}:
-        return False
-    openings = {0} | {
-        at for at, before in enumerate(sentence.before) if "," in before or ":" in before or " -" in before
-    }
-    openings |= {at + 1 for at, token in enumerate(sentence.tokens[:-1]) if token in ("and", "so", "but", "or")}
-    return any(sentence.tokens[at] in lexicon.question_openers and len(sentence.tokens) - at >= 4 for at in openings)
+def _begins_part(sentence: Sentence, at: int) -> bool:
+    before = sentence.before[at]
+    return "," in before or ":" in before or " -" in before or sentence.tokens[at - 1] in ("and", "so", "but", "or")
 
 
-def _spans(sentence: Sentence, pattern: re.Pattern[str]) -> set[int]:
-    found: set[int] = set()
-    for match in pattern.finditer(sentence.joined):
-        first = bisect_right(sentence.starts, match.start()) - 1
-        last = bisect_right(sentence.starts, match.end() - 1) - 1
-        found.update(range(first, last + 1))
-    return found
+# One rule per paragraph; the formatter would give every argument a line of its own.
+# fmt: off
+ACT_RULES: tuple[Rule[Candidate, str], ...] = (
+    Rule("an idiom", lambda c: c.clause.at in c.statement.idioms, "", ("I will [make] the parcel safe and certain.",)),
+    Rule("a negated act", lambda c: c.clause.negated, "", ("I won't [send] a new code for the parcel.",),
+         ("I [send] a code, not a parcel.",)),
+    Rule("an uncertain act", lambda c: c.clause.hedged, "", ("Maybe I can [send] a code for the parcel.",)),
+    Rule("a verb that promises nothing", lambda c: c.strength in ("never", "act_only"), "",
+         ("I'll [help] you with the parcel.",)),
+    Rule("a purpose", _serves_purpose, "", ("I am opening the locker so that you can [collect] the parcel.",)),
+    Rule("known or believed", _is_believed, "", ("I know the parcel is [locked] in.",),
+         ("The parcel is [locked] in.",)),
+    Rule("an act on nothing", _acts_on_nothing, "", ("We [accept] no liability for the parcel.",)),
+    Rule("nobody acts", _nobody_acts, "", ("Parcels are [kept] in a locker.",),
+         ("Parcels are [kept] until Friday for you.",)),
+    Rule("a condition", lambda c: c.clause.conditional and c.kind not in _COMPLETED, "",
+         ("If I [send] a code for the parcel.",)),
+    Rule("a vague offer", _is_vague, "", ("I will [send] some kind of code for the parcel.",),
+         ("I have [sent] some kind of code.",)),
+    Rule("a question", lambda c: c.statement.sentence.question and c.kind not in (*_COMPLETED, Kind.ORDER), "",
+         ("The parcel is [sent] now, my friend?",)),
+    Rule("a light verb without the matter", _light_and_aimless, "", ("I will [take] it home.",),
+         ("I will [take] the parcel home.",)),
+    Rule("sends the user elsewhere", _refers_elsewhere, "", ("Please [contact] your bank about the parcel.",),
+         ("I will [visit] locker 9.",)),
+    Rule("a mere look", _weak_and_open, "", ("I will [check] this for you.",),
+         ("I will [check] the parcel by Friday.",)),
+    Rule("something went wrong",
+         lambda c: c.wrong and c.kind in (*_OBSERVED, Kind.REPORT, Kind.PAST) and c.kind is not Kind.PROGRESS, "",
+         ("I have [sent] the wrong code.",)),
+    Rule("a general rule", lambda c: c.statement.general and c.kind in (*_OBSERVED, Kind.INSTRUCTION, Kind.DONE), "",
+         ("You can [open] the locker at your own risk.",)),
+    Rule("an act without an object", _without_object, "", ("I will [send].",), ("The code I [send] now.",)),
+    Rule("the verb only informs",
+         lambda c: c.kind in (Kind.OTHERS, Kind.STATE) and c.clause.verb.lemma in c.clause.grammar.informing_verbs, "",
+         ("The parcel [includes] a code for me today.",)),
+    Rule("perhaps the mistake itself", _may_be_the_mistake, "", ("I [sent] the parcel code to a dead locker.",),
+         ("I [sent] now the pickup code.",)),
+    Rule("not about the matter", _off_the_matter, "", ("My train is [sent].",), ("My parcel is [sent].",)),
+    Rule("promised or done by the speaker", lambda c: c.kind in (Kind.PROMISE, Kind.REPORT, Kind.PAST), "commit",
+         ("I'm [sending] a new pickup code.", "I have [extended] the locker.", "I [sent] the code.")),
+    Rule("an order", lambda c: c.kind is Kind.ORDER, "imperative", ("[Open] locker 9 with the new code.",)),
+    Rule("an instruction", lambda c: c.kind is Kind.INSTRUCTION, "instructive",
+         ("You can [open] locker 9 with your passport.",)),
+    Rule("done or arranged", lambda c: True, "done",
+         ("A new code has been [sent].", "New pickup code [sent], parcel safe.", "The parcel is being [moved].",
+          "I thank you. The courier [brings] the parcel to locker 9 today.")),
+)
+
+VERBLESS_RULES: tuple[Rule[Statement, str], ...] = (
+    Rule("not about the matter", lambda s: s.general or s.prepared.target_stems.isdisjoint(s.sentence.stems), "",
+         ("Here is a song for you.",)),
+    Rule("a path to follow", lambda s: any(">" in before for before in s.sentence.before), "artifact",
+         ("Lockers > Extension.",)),
+    Rule("an apology", lambda s: s.sentence.says(load_lexicon().defensive.apologies), "",
+         ("Sorry about locker 9, here is my hand.",)),
+    Rule("a step", lambda s: s.sentence.joined if _is_step(s) else "", "imperative", ("Then the pickup code.",),
+         ("Then it is the pickup code.",)),
+    Rule("uncertain", lambda s: s.sentence.question or s.sentence.has(load_lexicon().grammar.hedges), "",
+         ("Maybe a pickup code.",)),
+    Rule("a request", lambda s: s.sentence.joined if s.sentence.says(load_lexicon().grammar.requests) else "",
+         "need_request", ("I only need the pickup code.",)),
+    Rule("a result", _artifact, "artifact", ("A new pickup code for the parcel is in your inbox.",),
+         ("No pickup code is in your inbox.",)),
+    Rule("an arrangement with place or time", _is_arrangement, "done", ("Pickup code at 18:00.",), ("Pickup code.",)),
+)
+# fmt: on

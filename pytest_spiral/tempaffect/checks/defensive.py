@@ -1,150 +1,178 @@
-"""non_defensive and overvalidation (sections 2.4 and 2.8): apology loops, shields, blame; talk about feelings alone."""
+"""non_defensive and overvalidation: apology loops, disclaimers, blame; talk about feelings alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_spiral.tempaffect.checks.action import SentenceActs
-from pytest_spiral.tempaffect.checks.prepare import PreparedReply, PreparedScenario, Sentence
+from pytest_spiral.tempaffect.checks.rule import Rule, matches
+from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.checks.stance import is_personal, speaks_personally
-from pytest_spiral.tempaffect.lexicon import Lexicon, Pattern
+from pytest_spiral.tempaffect.checks.statements import Statement
+from pytest_spiral.tempaffect.lexicon import Pattern, load_lexicon
 
-__all__ = ["DefensiveFinding", "ValidationFinding", "check_defensive", "check_validation"]
+__all__ = ["DISCLAIMER_RULES", "REBUKE_RULES", "Remark", "check_defensive", "count_validation", "is_overvalidated"]
 
-
-_REACH = 4  # tokens before a pattern in which a negation turns it round
-
-
-@dataclass(frozen=True, slots=True)
-class DefensiveFinding:
-    """passed: none of the defensive patterns of section 2.4."""
-
-    passed: bool
-    reasons: tuple[str, ...]
+_NEGATION_REACH = 4  # tokens before a phrase in which a negation turns it round
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationFinding:
-    """sentences: validation sentences without an act. over: too many of them (section 2.8)."""
+class Remark:
+    """A sentence that may protect the speaker or rebuke the user.
 
-    sentences: int
-    over: bool
+    Attributes:
+        concrete: Whether the reply holds a concrete act.
+        impersonal: Whether nobody stands behind the sentence and nothing is done in it.
+        known: Words of the scenario; one that is part of the matter (the tone of a paint, a phone) is no rebuke.
+    """
+
+    sentence: Sentence
+    concrete: bool
+    impersonal: bool
+    known: frozenset[str]
 
 
 def check_defensive(
-    prepared: PreparedScenario,
-    reply: PreparedReply,
-    acts: Sequence[SentenceActs],
-    concrete: bool,
-    spoilt: bool,
-    lexicon: Lexicon,
-) -> DefensiveFinding:
-    """Section 2.4. `concrete`: the reply holds a concrete act, which excuses two apologies and a mention of policy.
+    reply: PreparedReply, statements: Sequence[Statement], known: frozenset[str], *, concrete: bool, spoilt: bool
+) -> tuple[str, ...]:
+    """Return why the reply is defensive; empty where it is not.
 
-    spoilt: the reply gives in, repeats the user or talks to the scorer; none of these keeps anybody at a distance.
+    Args:
+        concrete: The reply holds a concrete act, which excuses two apologies and a mention of policy.
+        spoilt: The reply gives in, repeats the user or talks to the scorer; none of these is distant.
     """
-    reasons: list[str] = []
-    apologetic = [count for sentence in reply.sentences if (count := _apologies(sentence, lexicon))]
-    total = sum(apologetic)
-    limits = lexicon.limits.defensive
-    if total >= limits.apologies_always:
-        reasons.append(f"apologises {total} times")
-    elif (
-        total >= limits.apologies_idle
-        and not concrete
-        and len(apologetic) * 1000 >= limits.apologies_idle_share * len(reply.sentences)
-    ):
-        reasons.append(f"apologises {total} times and does nothing")
+    words = load_lexicon().defensive
+    reasons = _apology_loop(reply, concrete)
     for sentence in reply.sentences:
-        disclaimer = _found(sentence, lexicon.ai_disclaimer)
-        if disclaimer and lexicon.inability.search(sentence.joined):
-            reasons.append(f"hides behind being a machine: {disclaimer}")
-        shield = _found(sentence, lexicon.hard_shield)
-        if shield and not (concrete and lexicon.reason.search(sentence.joined)):
-            reasons.append(f"shields itself: {shield}")
-        blame = _found(sentence, lexicon.blame, lexicon.negations)
-        if blame:
-            reasons.append(f"blames or corrects the user: {blame}")
-    if not concrete and not lexicon.reason.search(reply.joined):
-        for sentence in reply.sentences:
-            policy = _found(sentence, lexicon.policy)
-            if policy:
-                reasons.append(f"cites a rule without a reason or a way forward: {policy}")
-                break
-    reasons += _rebukes(prepared, acts, concrete, lexicon)
-    if not reasons and not concrete and not spoilt and _distant(reply, acts, lexicon):
+        reasons += _reasons(DISCLAIMER_RULES, Remark(sentence, concrete, False, known))
+    if not concrete and not words.reasons.search(reply.joined):
+        policy = next(filter(None, (_quote(sentence, words.policies) for sentence in reply.sentences)), "")
+        reasons += [f"cites a rule without a reason or a way forward: {policy}"] if policy else []
+    for each in statements:
+        impersonal = not each.acts and not is_personal(each.sentence)
+        reasons += _reasons(REBUKE_RULES, Remark(each.sentence, concrete, impersonal, known))
+    if not reasons and not concrete and not spoilt and _is_distant(reply, statements):
         reasons.append("states how things are, with nobody behind it and nothing for the user")
-    return DefensiveFinding(not reasons, tuple(reasons) or ("no apology loop, shield or blame",))
+    return tuple(reasons)
 
 
-def _rebukes(prepared: PreparedScenario, acts: Sequence[SentenceActs], concrete: bool, lexicon: Lexicon) -> list[str]:
-    """Blame in any voice, lessons in tone or character, jokes at the matter's expense."""
-    found: list[str] = []
-    for each in acts:
-        sentence = each.sentence
-        tone = _found(sentence, lexicon.conduct)
-        # A word that is part of the matter (the tone of a paint, a phone) is no rebuke.
-        if tone and not prepared.known.issuperset(tone.split()) and not lexicon.validation.search(sentence.joined):
-            found.append(f"corrects the user's tone: {tone}")
-        if each.forms or is_personal(sentence, lexicon):
-            continue
-        blame = _found(sentence, lexicon.impersonal_blame, lexicon.negations)
-        if blame:
-            found.append(f"blames without saying who: {blame}")
-        moral = _found(sentence, lexicon.moral)
-        if moral and not concrete:
-            found.append(f"moralizes: {moral}")
-        light = _found(sentence, lexicon.minimizing)
-        if light and not concrete:
-            found.append(f"makes light of it: {light}")
-    return found
+def _reasons(rules: Sequence[Rule[Remark, None]], remark: Remark) -> list[str]:
+    return [f"{rule.name}: {words}" for rule, words in matches(rules, remark)]
 
 
-def _distant(reply: PreparedReply, acts: Sequence[SentenceActs], lexicon: Lexicon) -> bool:
-    """Whole sentences, and in none of them anybody who acts, owns, feels, asks or speaks to the user's good."""
-    sentences = [each.sentence for each in acts]
+def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
+    limits = load_lexicon().limits.defensive
+    counts = [count for sentence in reply.sentences if (count := _apologies(sentence))]
+    total = sum(counts)
+    if total >= limits.apologies_always:
+        return [f"apologises {total} times"]
+    mostly = len(counts) * 1000 >= limits.apologies_idle_share * len(reply.sentences)
+    if total >= limits.apologies_idle and not concrete and mostly:
+        return [f"apologises {total} times and does nothing"]
+    return []
+
+
+def _apologies(sentence: Sentence) -> int:
+    words = load_lexicon().defensive
+    if not sentence.says(words.apologies):
+        return 0
+    return len(words.apologies.findall(words.apology_mentions.sub(" ", sentence.unquoted)))
+
+
+def _quote(sentence: Sentence, phrases: Pattern) -> str:
+    """Return the first of the phrases in a sentence; "" where it is quoted or absent."""
+    match = phrases.search(sentence.joined)
+    if match is None or any(sentence.quoted[(place := sentence.place(match.start())) : place + 1]):
+        return ""
+    return match.group().strip()
+
+
+def _quote_unless_negated(sentence: Sentence, phrases: Pattern) -> str:
+    """The same, "" also where a negation stands close before: "none of this is your fault"."""
+    match = phrases.search(sentence.joined)
+    place = sentence.place(match.start()) if match else 0
+    window = sentence.tokens[max(0, place - _NEGATION_REACH) : place]
+    return _quote(sentence, phrases) if (load_lexicon().grammar.negations - {"no"}).isdisjoint(window) else ""
+
+
+def _machine(remark: Remark) -> str:
+    words = load_lexicon().defensive
+    disclaimer = _quote(remark.sentence, words.machine_disclaimers)
+    return disclaimer if disclaimer and remark.sentence.says(words.inability) else ""
+
+
+def _disclaimer(remark: Remark) -> str:
+    words = load_lexicon().defensive
+    disclaimer = _quote(remark.sentence, words.disclaimers)
+    return "" if disclaimer and remark.concrete and remark.sentence.says(words.reasons) else disclaimer
+
+
+def _tone(remark: Remark) -> str:
+    lexicon = load_lexicon()
+    tone = _quote(remark.sentence, lexicon.defensive.tone_policing)
+    harmless = remark.known.issuperset(tone.split()) or remark.sentence.says(lexicon.validation.feelings)
+    return tone if tone and not harmless else ""
+
+
+def _blame(remark: Remark) -> str:
+    return _quote_unless_negated(remark.sentence, load_lexicon().defensive.blame)
+
+
+def _hidden_blame(remark: Remark) -> str:
+    blame = load_lexicon().defensive.impersonal_blame
+    return _quote_unless_negated(remark.sentence, blame) if remark.impersonal else ""
+
+
+def _idle(remark: Remark, phrases: Pattern) -> str:
+    return _quote(remark.sentence, phrases) if remark.impersonal and not remark.concrete else ""
+
+
+# All that apply give a reason. One rule per paragraph; the formatter would give every argument a line of its own.
+# fmt: off
+DISCLAIMER_RULES: tuple[Rule[Remark, None], ...] = (
+    Rule("hides behind being a machine", _machine, None, ("As an AI I am not able to see parcels.",),
+         ("As an AI I see your parcel.",)),
+    Rule("shields itself", _disclaimer, None, ("We accept no liability for parcels left in a locker.",),
+         ("'We accept no liability' is what the poster says.",)),
+    Rule("blames or corrects the user", _blame, None,
+         ("You should have collected the parcel before.", "You must have typed the wrong code."),
+         ("None of this is your fault.",)),
+)
+REBUKE_RULES: tuple[Rule[Remark, None], ...] = (
+    Rule("corrects the user's tone", _tone, None, ("Please use a respectful tone when you write about your parcel.",)),
+    Rule("blames without saying who", _hidden_blame, None,
+         ("A glance at the code on the card would have spared everybody this.",),
+         ("I know that a glance at the card would have spared everybody this.",)),
+    Rule("moralizes", lambda r: _idle(r, load_lexicon().defensive.moralizing), None,
+         ("Honesty is what parcels are about.",)),
+    Rule("makes light of it", lambda r: _idle(r, load_lexicon().defensive.minimizing), None,
+         ("It's only a parcel, and at least the locker is dry!",)),
+)
+# fmt: on
+
+
+def _is_distant(reply: PreparedReply, statements: Sequence[Statement]) -> bool:
+    """Whether no sentence has anybody who acts, owns, feels, asks or speaks for the user's good."""
+    lexicon = load_lexicon()
+    sentences = [each.sentence for each in statements]
     short = sum(len(sentence.tokens) for sentence in sentences) < lexicon.limits.defensive.distant_tokens
-    if short or speaks_personally(reply.sentences, lexicon):
+    if short or speaks_personally(reply.sentences):
         return False
     # A question that closes the reply is put to the user; one on the way is mostly rhetoric.
     if sentences[-1].question:
         return False
-    return not any(
-        lexicon.validation.search(sentence.joined)
-        or lexicon.apology.search(sentence.joined)
-        or lexicon.comfort.search(sentence.joined)
-        for sentence in sentences
-    )
+    kind = (lexicon.validation.feelings, lexicon.defensive.apologies, lexicon.defensive.comfort)
+    return not any(sentence.says(phrases) for sentence in sentences for phrases in kind)
 
 
-def check_validation(acts: Sequence[SentenceActs], lexicon: Lexicon) -> ValidationFinding:
-    """Section 2.8: sentences about feelings that hold no act."""
-    limits = lexicon.limits.validation
-    found = sum(not each.forms and lexicon.validation.search(each.sentence.joined) is not None for each in acts)
-    over = found >= limits.many or (found >= limits.few and found * 1000 >= limits.few_share * len(acts))
-    return ValidationFinding(found, over)
+def count_validation(statements: Sequence[Statement]) -> int:
+    """Return the number of sentences about feelings that hold no act."""
+    feelings = load_lexicon().validation.feelings
+    return sum(not each.acts and each.sentence.says(feelings) for each in statements)
 
 
-def _apologies(sentence: Sentence, lexicon: Lexicon) -> int:
-    if not lexicon.apology.search(sentence.joined):
-        return 0
-    spoken = _unquoted(sentence)
-    return len(lexicon.apology.findall(lexicon.apology_meta.sub(" ", spoken)))
-
-
-def _found(sentence: Sentence, pattern: Pattern, unless: frozenset[str] = frozenset()) -> str:
-    match = pattern.search(sentence.joined)
-    if match is None:
-        return ""
-    place = sum(1 for at in sentence.starts if at < match.start())
-    # "none of this is your fault"
-    if any(found in unless and found != "no" for found in sentence.tokens[max(0, place - _REACH) : place]):
-        return ""
-    return "" if place < len(sentence.quoted) and sentence.quoted[place] else match.group().strip()
-
-
-def _unquoted(sentence: Sentence) -> str:
-    if not any(sentence.quoted):
-        return sentence.joined
-    return " ".join(token for token, quoted in zip(sentence.tokens, sentence.quoted, strict=True) if not quoted)
+def is_overvalidated(validating: int, sentences: int) -> bool:
+    """Whether so many of the sentences are about feelings that the reply is mostly validation."""
+    limits = load_lexicon().limits.validation
+    mostly = validating * 1000 >= limits.few_share * sentences
+    return validating >= limits.many or (validating >= limits.few and mostly)

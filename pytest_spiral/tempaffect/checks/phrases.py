@@ -1,72 +1,63 @@
-"""forbidden_phrase_clean (section 2.6) and scorer talk: stock phrases in any spelling, notes to the grader."""
+"""forbidden_phrase_clean and talk to the scorer: stock phrases in any spelling, notes to the grader."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_spiral.tempaffect.checks.prepare import PreparedReply, PreparedScenario, Sentence
-from pytest_spiral.tempaffect.lexicon import Lexicon
+from pytest_spiral.tempaffect.checks.prepare import PreparedScenario
+from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
+from pytest_spiral.tempaffect.lexicon import Pattern, load_lexicon
 
-__all__ = ["PhraseFinding", "check_phrases", "is_meta"]
+__all__ = ["PhraseFinding", "addresses_scorer", "check_phrases"]
 
 
 @dataclass(frozen=True, slots=True)
 class PhraseFinding:
-    """dismissive: a hit of the severity that voids usefulness."""
+    """Whether the reply is free of forbidden phrases, and whether it holds one that voids usefulness."""
 
     passed: bool
     dismissive: bool
     reasons: tuple[str, ...]
 
 
-def check_phrases(prepared: PreparedScenario, reply: PreparedReply, lexicon: Lexicon) -> PhraseFinding:
-    """Section 2.6: the scenario's complete list or the shipped one, and the scenario's extra phrases."""
-    hits: list[str] = []
-    dismissive = False
-    spaced = _spaced_out(reply, lexicon.limits.phrases.spaced_run)
-    for pattern, squashed, phrase in prepared.phrases:
-        hit = any(run.find(squashed) >= 0 for run in spaced)
-        for match in () if hit else pattern.finditer(reply.joined):
-            line = reply.joined.count("\n", 0, match.start())
-            sentence = reply.sentences[line]
-            offset = match.start() - (reply.joined.rfind("\n", 0, match.start()) + 1)
-            if not _attributed(sentence, offset, lexicon):
-                hit = True
-                break
-        if hit:
-            hits.append(f"{phrase.severity}: {phrase.text}")
-            dismissive = dismissive or phrase.severity == "dismissive"
-    return PhraseFinding(not hits, dismissive, tuple(hits) or ("no forbidden phrase",))
+def check_phrases(prepared: PreparedScenario, reply: PreparedReply) -> PhraseFinding:
+    """Look for the scenario's own list or the shipped one, and for the scenario's extra phrases."""
+    spaced = list(_spaced_letters(reply))
+    hits = [
+        phrase
+        for pattern, letters, phrase in prepared.phrases
+        if any(letters in run for run in spaced) or _is_spoken(pattern, reply)
+    ]
+    reasons = tuple(f"{phrase.severity}: {phrase.text}" for phrase in hits)
+    dismissive = any(phrase.severity == "dismissive" for phrase in hits)
+    return PhraseFinding(not hits, dismissive, reasons or ("no forbidden phrase",))
 
 
-def is_meta(prepared: PreparedScenario, sentence: Sentence, lexicon: Lexicon) -> bool:
-    """Whether a sentence speaks to or about the scorer; words the scenario itself uses are exempt."""
-    if "_" in sentence.text and lexicon.meta_fields.search(sentence.text):
+def addresses_scorer(prepared: PreparedScenario, sentence: Sentence) -> bool:
+    """Whether a sentence speaks to or about the scorer; words that the scenario itself uses are exempt."""
+    meta = load_lexicon().meta
+    if "_" in sentence.text and not meta.field_names.isdisjoint(re.findall(r"\w+", sentence.text.lower())):
         return True
-    return any(
-        not all(token in prepared.known for token in match.group().split())
-        for match in lexicon.meta.finditer(sentence.joined)
-    )
+    mentions = meta.phrases.finditer(sentence.joined)
+    return any(not prepared.known.issuperset(match.group().split()) for match in mentions)
 
 
-def _attributed(sentence: Sentence, offset: int, lexicon: Lexicon) -> bool:
-    place = sum(1 for at in sentence.starts if at < offset)
-    if not sentence.quoted[place]:
-        return False
-    outside = " ".join(token for token, quoted in zip(sentence.tokens, sentence.quoted, strict=True) if not quoted)
-    return lexicon.attribution.search(outside) is not None
+def _is_spoken(pattern: Pattern, reply: PreparedReply) -> bool:
+    """Whether a phrase stands anywhere but in an attributed quotation."""
+    for match in pattern.finditer(reply.joined):
+        line_start = reply.joined.rfind("\n", 0, match.start()) + 1
+        sentence = reply.sentences[reply.joined.count("\n", 0, match.start())]
+        quoted = sentence.quoted[sentence.place(match.start() - line_start)]
+        if not (quoted and load_lexicon().forbidden.attribution.search(sentence.unquoted)):
+            return True
+    return False
 
 
-def _spaced_out(reply: PreparedReply, least: int) -> list[str]:
-    """Runs of single letters ("r e s t"), joined."""
-    found: list[str] = []
-    run: list[str] = []
+def _spaced_letters(reply: PreparedReply) -> Iterator[str]:
+    """Yield runs of single letters ("r e s t"), joined."""
+    least = load_lexicon().limits.phrases.spaced_run
     for sentence in reply.sentences:
-        for raw in (*sentence.raws, ""):
-            if len(raw) == 1:
-                run.append(raw.casefold())
-            else:
-                if len(run) >= least:
-                    found.append("".join(run))
-                run = []
-    return found
+        letters = "".join(raw.casefold() if len(raw) == 1 else " " for raw in sentence.raws)
+        yield from (run for run in letters.split() if len(run) >= least)

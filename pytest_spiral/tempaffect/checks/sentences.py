@@ -1,0 +1,199 @@
+"""A reply as sentences of normalised words, so that every check looks at the same tokens."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pytest_spiral.tempaffect.lexicon import Pattern
+from pytest_spiral.text import clean, count_words, sentences, stem, words
+
+__all__ = ["PreparedReply", "Sentence", "prepare_reply"]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence of a reply.
+
+    Attributes:
+        text: The sentence after cleaning.
+        tokens: Normalised words.
+        raws: The words as written.
+        before: What stood between a token and the one before it.
+        stems: Stems of the tokens.
+        quoted: Whether a token is inside quotation marks.
+        question: Whether the sentence ends with a question mark.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    raws: tuple[str, ...]
+    before: tuple[str, ...]
+    stems: tuple[str, ...]
+    quoted: tuple[bool, ...]
+    question: bool
+
+    @cached_property
+    def joined(self) -> str:
+        """The tokens with single spaces between."""
+        return " ".join(self.tokens)
+
+    @cached_property
+    def unquoted(self) -> str:
+        """The tokens outside quotation marks with single spaces between."""
+        return " ".join(token for token, quoted in zip(self.tokens, self.quoted, strict=True) if not quoted)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        """Where each token begins in `joined`."""
+        offsets, offset = [], 0
+        for token in self.tokens:
+            offsets.append(offset)
+            offset += len(token) + 1
+        return offsets
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Where each stem stands."""
+        places: dict[str, list[int]] = {}
+        for at, found in enumerate(self.stems):
+            places.setdefault(found, []).append(at)
+        return places
+
+    def has(self, words: Set[str]) -> bool:
+        """Whether any token is one of `words`."""
+        return not words.isdisjoint(self.tokens)
+
+    def says(self, phrases: Pattern) -> bool:
+        """Whether any of the phrases occurs."""
+        return phrases.search(self.joined) is not None
+
+    def place(self, offset: int) -> int:
+        """Number of tokens that begin before `offset` in `joined`: the token that begins there."""
+        return bisect_left(self._offsets, offset)
+
+    def places(self, phrases: Pattern) -> set[int]:
+        """Positions of all tokens that belong to one of the phrases."""
+        found: set[int] = set()
+        for match in phrases.finditer(self.joined):
+            found.update(range(self.place(match.start()), self.place(match.end())))
+        return found
+
+    def has_sequence(self, stems: Sequence[str], gap: int) -> bool:
+        """Whether the stems stand in this order with at most `gap` other tokens between neighbours."""
+        for start in self._places.get(stems[0], ()):
+            last = start
+            for wanted in stems[1:]:
+                later = (at for at in self._places.get(wanted, ()) if last < at <= last + gap + 1)
+                last = next(later, -1)
+                if last < 0:
+                    break
+            else:
+                return True
+        return False
+
+    def has_near(self, stems: Sequence[str], reach: int) -> bool:
+        """Whether the stems stand in any order within `reach` tokens of the first."""
+        for start in self._places.get(stems[0], ()):
+            taken = [start]
+            for wanted in stems[1:]:
+                close = (at for at in self._places.get(wanted, ()) if abs(at - start) <= reach and at not in taken)
+                at = min(close, key=lambda at: abs(at - start), default=None)
+                if at is None:
+                    break
+                taken.append(at)
+            else:
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class PreparedReply:
+    """A reply after normalisation.
+
+    Attributes:
+        text: The reply as received.
+        words: Number of words, as `count_words` counts them.
+        sentences: Its sentences that hold at least one token.
+    """
+
+    text: str
+    words: int
+    sentences: tuple[Sentence, ...]
+
+    @cached_property
+    def joined(self) -> str:
+        """All sentences, one per line."""
+        return "\n".join(sentence.joined for sentence in self.sentences)
+
+    @cached_property
+    def tokens(self) -> tuple[str, ...]:
+        """Normalised tokens of the whole reply, in order."""
+        return tuple(token for sentence in self.sentences for token in sentence.tokens)
+
+    @cached_property
+    def stems(self) -> tuple[str, ...]:
+        """Stems of the whole reply, in order."""
+        return tuple(found for sentence in self.sentences for found in sentence.stems)
+
+
+def prepare_reply(text: str) -> PreparedReply:
+    """Split any text into sentences of normalised tokens. Never raises."""
+    found: list[Sentence] = []
+    quotes = _Quotes()
+    for piece in sentences(clean(text)):
+        parts = words(piece, cleaned=True)
+        if not parts:
+            continue
+        quoted = tuple([quotes.read(part.before, index == 0) for index, part in enumerate(parts)])
+        tail = piece[len(piece.rstrip("'\")].?!;")) :]
+        quotes.end(tail)
+        tokens = tuple([part.norm for part in parts])
+        found.append(
+            Sentence(
+                text=piece,
+                tokens=tokens,
+                raws=tuple([part.raw for part in parts]),
+                before=tuple([part.before for part in parts]),
+                stems=tuple(map(stem, tokens)),
+                quoted=quoted,
+                question="?" in tail,
+            )
+        )
+    if quotes.open:
+        # A quotation that never ends is a stray sign.
+        found = [replace(sentence, quoted=(False,) * len(sentence.tokens)) for sentence in found]
+    return PreparedReply(text, count_words(text), tuple(found))
+
+
+class _Quotes:
+    """Which quotation marks are open while a reply is read."""
+
+    def __init__(self) -> None:
+        self._double = self._single = False
+
+    @property
+    def open(self) -> bool:
+        """Whether a quotation is open."""
+        return self._double or self._single
+
+    def read(self, before: str, opens_sentence: bool) -> bool:
+        """Read the signs before a token; return whether the token is quoted."""
+        for index, sign in enumerate(before):
+            if sign == '"':
+                self._double = not self._double
+            elif sign == "'":
+                # An apostrophe opens only before a word and after a space; it closes only what was opened.
+                opens = index == len(before) - 1 and (index == 0 or not before[index - 1].isalnum())
+                if self._single and not (opens and index > 0):
+                    self._single = False
+                elif opens and (before != "'" or opens_sentence):
+                    self._single = True
+        return self.open
+
+    def end(self, tail: str) -> None:
+        """Read the signs after the last token of a sentence."""
+        self._double = self._double != (tail.count('"') % 2 == 1)
+        self._single = self._single and "'" not in tail
