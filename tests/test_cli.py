@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_spiral.cli import main
+from pytest_spiral.cli import COMMANDS, main
+from pytest_spiral.tempaffect.suite import load_suite
 
 GOLDEN = [
     ("kimi-k2.json", "upstream-per-chunk", 73.0),
@@ -19,7 +20,9 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("file", "protocol", "score"), GOLDEN)
-def test_published_scores_are_reproduced(capsys, file, protocol, score):
+def test_published_scores_are_reproduced(
+    capsys: pytest.CaptureFixture[str], file: str, protocol: str, score: float
+) -> None:
     """Rescoring a public result file gives its published score."""
     folder = os.environ.get("SPIRAL_UPSTREAM_DIR")
     if not folder:
@@ -32,20 +35,29 @@ def test_published_scores_are_reproduced(capsys, file, protocol, score):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["rescore", "missing.json"], "missing.json: cannot be read"),
-        (["rescore", "list.json"], "neither a report of ours nor"),
+        (["rescore", "list.json"], "list.json: "),
         (["rescore", "empty.json"], "no conversation in it"),
-        (["rescore", "version.json"], "not a report of this version"),
+        (["rescore", "version.json"], "not a report of schema version 1"),
         (["scenarios", "show", "zz-99"], "no scenario 'zz-99'"),
         (["scenarios", "lint", "list.json"], "no scenario found"),
-        (["score-replies", "replies.jsonl"], "replies.jsonl:2: an object with the keys scenario and reply"),
+        (["scenarios", "hash", "--write", "list.json"], "leave out the paths"),
+        (["score-replies", "replies.jsonl"], "replies.jsonl:2: scenario: missing key"),
         (["score-replies", "broken.jsonl"], "broken.jsonl:1: not valid JSON"),
+        (["report", "."], "no report.json in it or one level below"),
+        (["calibrate"], "--judge-model: name the judge"),
         (["fetch-model", "nobody"], "unknown local model"),
     ],
 )
-def test_wrong_input_is_one_sentence(tmp_path, monkeypatch, capsys, arguments, says):
+def test_wrong_input_is_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
     """Exit code 4, the file named, no traceback."""
     monkeypatch.chdir(tmp_path)
     for name, text in {
@@ -60,25 +72,30 @@ def test_wrong_input_is_one_sentence(tmp_path, monkeypatch, capsys, arguments, s
     assert main(arguments) == 4
 
     out, err = capsys.readouterr()
-    assert says in err
-    assert out == ""
-    assert err.count("\n") == 1
+    assert message in err
+    assert (out, err.count("\n")) == ("", 1)
 
 
-def test_unknown_commands_are_usage_errors(capsys):
-    """The exit code is 4 here as everywhere."""
+def test_unknown_commands_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 4 here as everywhere, and the message lists every command."""
     assert main(["dance"]) == 4
+    err = capsys.readouterr().err
+    assert [name for name in COMMANDS if repr(name) not in err] == []
     assert main([]) == 4
-    assert "invalid choice" in capsys.readouterr().err
 
 
-def test_help_is_no_error(capsys):
-    """Asking for help succeeds."""
-    assert main(["--help"]) == 0
-    assert "rescore" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "command", [[], *([name] for name in COMMANDS)], ids=lambda command: " ".join(command) or "all"
+)
+def test_help_is_no_error(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    """Every command explains itself, alone and in the list of all."""
+    assert main([*command, "--help"]) == 0
+
+    text = capsys.readouterr().out
+    assert all(name in text for name in command or COMMANDS)
 
 
-def test_the_bundled_suite_is_clean_and_pinned(capsys):
+def test_the_bundled_suite_is_clean_and_pinned(capsys: pytest.CaptureFixture[str]) -> None:
     """Its hashes are the pinned ones; a scenario can be shown without its key leaking into the prompt."""
     assert main(["scenarios", "hash"]) == 0
     assert main(["scenarios", "show", "ps-01"]) == 0
@@ -88,10 +105,8 @@ def test_the_bundled_suite_is_clean_and_pinned(capsys):
     assert "issue_anchors" not in prompt
 
 
-def test_replies_are_scored_line_by_line(tmp_path, capsys):
+def test_replies_are_scored_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file of scenario and reply gives the checks of each."""
-    from pytest_spiral.tempaffect.suite import load_suite
-
     scenario = load_suite()["ps-01"]
     rows = [scenario.reference_reply, "I hear you. Your feelings are valid."]
     path = tmp_path / "replies.jsonl"

@@ -1,169 +1,189 @@
-"""Finished runs as something to compare with: the baseline of a run, the two sides of `pytest-spiral compare`."""
+"""A finished run as one side of a comparison, and the conditions under which two runs may be compared."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pytest_spiral.compare.pairing import RecordedRun, check_comparable, counterpart
+from pytest_spiral.compare.recording import Recording, load_recording
 from pytest_spiral.errors import DataError
-from pytest_spiral.gates import Gate
-from pytest_spiral.run.content import Content
-from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.replay import Recording, load_recording
+from pytest_spiral.report.model import Report
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.records import Item, Mode
-from pytest_spiral.tempaffect.results import item_from_json
-from pytest_spiral.tempaffect.scenario import Scenario
+from pytest_spiral.tempaffect.results import item_of
 
-__all__ = ["check_baseline", "load_baseline", "load_run", "recorded_run"]
+__all__ = [
+    "SPIRAL_HASHES",
+    "Identity",
+    "RecordedRun",
+    "check_comparable",
+    "counterpart",
+    "identity_of",
+    "load_run",
+    "recorded_run",
+]
 
-Identity = Mapping[str, Mapping[str, str | None]]
-_SPIRAL_HASHES = ("protocol_hash", "prompts_hash", "persona_hash", "rubric_hash")
+Identity = Mapping[str, str | None]
+"""What the measurements of a suite depend on, by name; None where it is not recorded."""
+SPIRAL_HASHES = ("protocol_hash", "prompts_hash", "persona_hash", "rubric_hash")
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A finished run, as far as a comparison needs it.
+
+    Attributes:
+        path: As the user named it.
+        id: Of the run.
+        identity: By suite; suites without measurements are absent.
+        expected: Family by TempAffect scenario id, "" where a report holds only the id.
+        items: TempAffect items by model and mode.
+        conversations: Conversations by model.
+    """
+
+    path: str
+    id: str
+    identity: Mapping[str, Identity]
+    expected: Mapping[str, str]
+    items: Mapping[tuple[str, Mode], Sequence[Item]]
+    conversations: Mapping[str, Sequence[Conversation]]
+
+    def models(self, suite: str) -> tuple[str, ...]:
+        """Models measured in a suite, sorted."""
+        return tuple(sorted(self.conversations if suite == "spiral" else {model for model, _ in self.items}))
 
 
 def load_run(path: Path) -> RecordedRun:
-    """A run folder, its `report.json`, or a result file in upstream's format.
+    """Load a run directory, its `report.json`, or a result file in upstream's format.
 
-    Raises `DataError` naming the file and the key.
+    Raises:
+        DataError: Naming the file and the key.
     """
     return recorded_run(load_recording(path), path)
 
 
 def recorded_run(recording: Recording, path: Path) -> RecordedRun:
-    """The run in a recording, under the name that the caller gave it. Raises `DataError` as `load_run` does."""
-    try:
-        return RecordedRun(
-            path=str(path),
-            id=_run_id(recording),
-            identity=_identity(recording),
-            expected=_expected(recording.report),
-            items=_items(recording.report),
-            conversations=_conversations(recording),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{recording.path}: not a report of this version ({type(error).__name__} {error})") from None
+    """The run in a recording, under the path that the user gave.
 
-
-def _run_id(recording: Recording) -> str:
-    if recording.report is not None:
-        return str(recording.report["run"]["id"])
-    return ", ".join(sorted({talk.origin.run_id for talk in recording.talks}))
-
-
-def _conversations(recording: Recording) -> dict[str, list[Conversation]]:
-    found: dict[str, list[Conversation]] = {}
-    for unit, talk in recording.conversations.items():
-        found.setdefault(unit.model, []).append(talk)
-    return found
-
-
-def _expected(report: Mapping[str, Any] | None) -> dict[str, str]:
-    """The scenarios of a run by id, with their families: "" for one never asked, of which a report has the id only."""
-    if report is None:
-        return {}
-    tempaffect = report["tempaffect"]
-    lost = {name: "" for card in tempaffect["cards"] for name in card["missing"]["ids"]}
-    return {**lost, **{name: row["family"] for name, row in tempaffect["scenarios"].items()}}
-
-
-def _items(report: Mapping[str, Any] | None) -> dict[tuple[str, Mode], Sequence[Item]]:
-    """Items of a report as they were scored, with the scenarios that it holds."""
-    found: dict[tuple[str, Mode], list[Item]] = {}
-    if report is None:
-        return {}
-    tempaffect = report["tempaffect"]
-    scenarios = {name: Scenario.model_validate(row) for name, row in tempaffect["scenarios"].items()}
-    for row in tempaffect["items"]:
-        item = item_from_json(row, scenarios)
-        found.setdefault((item.model, item.mode), []).append(item)
-    return {key: tuple(items) for key, items in found.items()}
-
-
-def _recorded(report: Mapping[str, Any], suite: str) -> Mapping[str, Any]:
-    return report.get("integrity", {}).get(suite, {})  # type: ignore[no-any-return]  # parsed JSON
-
-
-def _identity(recording: Recording) -> Identity:
-    found: dict[str, Mapping[str, str | None]] = {}
-    report = recording.report
-    if report is not None and (tempaffect := _recorded(report, "tempaffect")):
-        found["tempaffect"] = {name: tempaffect.get(name) for name in ("suite_hash", "scorer_fingerprint")}
-    if recording.talks:
-        found["spiral"] = {**_from_talks(recording.talks), **(_from_report(report) if report is not None else {})}
-    return found
-
-
-def _from_talks(talks: Sequence[Conversation]) -> dict[str, str | None]:
-    """What conversations say about themselves; None where they say nothing."""
-    judges = {judgement.judge for talk in talks for judgement in talk.judgements} - {""}
-    seekers = {talk.origin.user_model for talk in talks} - {""}
-    return {
-        **dict.fromkeys(_SPIRAL_HASHES),
-        "judges": ", ".join(sorted(judges)) or None,
-        "user_model": ", ".join(sorted(seekers)) or None,
-        "num_turns": str(max(len(talk.replies) for talk in talks)),
-    }
-
-
-def _from_report(report: Mapping[str, Any]) -> dict[str, str | None]:
-    hashes = _recorded(report, "spiral")
-    config = report["run"]["config"]
-    if config.get("replay"):
-        # Its conversations were held under the terms of whatever was replayed, which the report does not repeat.
-        return {"protocol_hash": hashes.get("protocol_hash")}
-    seekers = [model["model_id"] for model in config.get("models", ()) if model.get("role") == "user"]
-    return {
-        **{name: hashes.get(name) for name in _SPIRAL_HASHES},
-        "user_model": ", ".join(seekers) or None,
-        "num_turns": str(config["num_turns"]),
-    }
-
-
-def load_baseline(gates: Sequence[Gate], plan: RunPlan, content: Content) -> RecordedRun | None:
-    """The baseline of a run, None where none is named. Raises `DataError` where no gate could be held against it."""
-    if plan.settings.baseline is None:
-        return None
-    found = load_run(content.folder / plan.settings.baseline)
-    check_baseline(found, gates, plan, content, None)
-    return found
-
-
-def check_baseline(
-    baseline: RecordedRun, gates: Sequence[Gate], plan: RunPlan, content: Content, fingerprint: str | None
-) -> None:
-    """Raise `DataError` where a gate on the baseline could not be decided: other terms, or no model to compare with.
-
-    fingerprint: of the scorer, once it is known.
+    Raises:
+        DataError: For a scored item whose scenario is not recorded.
     """
-    own = _planned(plan, content, fingerprint)
-    for suite in sorted({gate.suite for gate in gates if gate.relative}):
-        if suite not in baseline.identity:
-            raise DataError(f"{baseline.path}: holds nothing of {suite}")
-        check_comparable(suite, own[suite], baseline.identity[suite], ("this run", baseline.path))
-        for model in plan.of_suite("spiral" if suite == "spiral" else "tempaffect"):
-            counterpart(model, baseline, suite)
+    report = recording.report
+    conversations: dict[str, list[Conversation]] = {}
+    for unit, conversation in recording.conversations.items():
+        conversations.setdefault(unit.model, []).append(conversation)
+    return RecordedRun(
+        path=str(path),
+        id=report.run.id if report else ", ".join(sorted({one.origin.run_id for one in recording.held})),
+        identity=identity_of(recording),
+        expected={} if report is None else _expected(report),
+        items={} if report is None else _items(report, recording.path),
+        conversations=conversations,
+    )
 
 
-def _planned(plan: RunPlan, content: Content, fingerprint: str | None) -> Identity:
-    """The identity that a run will have."""
-    if content.recording is not None:
-        spiral = dict(_identity(content.recording).get("spiral", {}))
-    else:
-        spiral = {
-            **{name: value for name, value in content.spiral.hashes().items() if name in _SPIRAL_HASHES},
-            "user_model": plan.user.model_id if plan.user else None,
-            "num_turns": str(plan.settings.num_turns),
+def _expected(report: Report) -> dict[str, str]:
+    """Families of the scenarios asked, and the ids of those that never were."""
+    never_asked = {name: "" for card in report.tempaffect.cards for name in card.missing.ids}
+    return {**never_asked, **{name: one.family.value for name, one in report.tempaffect.scenarios.items()}}
+
+
+def _items(report: Report, path: Path) -> dict[tuple[str, Mode], list[Item]]:
+    items: dict[tuple[str, Mode], list[Item]] = {}
+    for result in report.tempaffect.items:
+        try:
+            item = item_of(result, report.tempaffect.scenarios)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        items.setdefault((item.model, item.mode), []).append(item)
+    return items
+
+
+def identity_of(recording: Recording) -> dict[str, Identity]:
+    """The identity of every suite with measurements."""
+    report = recording.report
+    identity: dict[str, Identity] = {}
+    if report is not None and report.integrity.tempaffect is not None:
+        hashes = report.integrity.tempaffect
+        identity["tempaffect"] = {
+            "suite_hash": hashes.suite_hash,
+            "scorer_fingerprint": hashes.scorer_fingerprint,
         }
-    if plan.judges:
-        spiral["judges"] = ", ".join(sorted(map(_judge_name, plan.judges)))
-    spiral["protocol_hash"] = content.spiral.protocol.hash
+    if recording.held:
+        identity["spiral"] = {**_identity_of_conversations(recording.held), **_identity_of_report(report)}
+    return identity
+
+
+def _identity_of_conversations(conversations: Sequence[Conversation]) -> Identity:
+    judges = {judgement.judge for one in conversations for judgement in one.judgements} - {""}
+    users = {one.origin.user_model for one in conversations} - {""}
     return {
-        "tempaffect": {"suite_hash": content.suite.suite_hash, "scorer_fingerprint": fingerprint},
-        "spiral": spiral,
+        **dict.fromkeys(SPIRAL_HASHES),
+        "judges": ", ".join(sorted(judges)) or None,
+        "user_model": ", ".join(sorted(users)) or None,
+        "num_turns": str(max(len(one.replies) for one in conversations)),
     }
 
 
-def _judge_name(judge: ModelPlan) -> str:
-    return judge.spec if judge.kind == "dry" else judge.model_id
+def _identity_of_report(report: Report | None) -> Identity:
+    """What a report adds to, or corrects in, the identity that its conversations show."""
+    if report is None:
+        return {}
+    config, hashes = report.run.config, report.integrity.spiral
+    if any(model.kind == "replay" for model in config.models):
+        # A replayed run's conversations were made under the conditions of its source, which it does not repeat.
+        return {"protocol_hash": hashes.protocol_hash if hashes else None}
+    users = [model.model_id for model in config.models if model.role == "user"]
+    return {
+        **{name: getattr(hashes, name, None) for name in SPIRAL_HASHES},
+        "user_model": ", ".join(users) or None,
+        "num_turns": None if config.num_turns is None else str(config.num_turns),
+    }
+
+
+def check_comparable(suite: str, baseline: Identity, candidate: Identity, paths: tuple[str, str]) -> list[str]:
+    """Check that two runs differ in nothing but what is to be compared.
+
+    Args:
+        suite: Name of the suite.
+        baseline: Identity of the baseline.
+        candidate: Identity of the candidate.
+        paths: Of baseline and candidate, for the message.
+
+    Returns:
+        Names that at least one side does not record, so that they could not be checked.
+
+    Raises:
+        DataError: Naming everything that differs.
+    """
+    names = sorted({*baseline, *candidate})
+    values = {name: (baseline.get(name), candidate.get(name)) for name in names}
+    different = [
+        f"{suite}.{name} ({_shortened(one)} and {_shortened(other)})"
+        for name, (one, other) in values.items()
+        if one is not None and other is not None and one != other
+    ]
+    if different:
+        raise DataError(f"{paths[0]} and {paths[1]} cannot be compared: they differ in {', '.join(different)}")
+    return [f"{suite}.{name}" for name, both in values.items() if None in both]
+
+
+def _shortened(value: str) -> str:
+    return value[:12] if len(value) == 64 else value[:60]
+
+
+def counterpart(model: str, run: RecordedRun, suite: str) -> str:
+    """The model of a recorded run to compare `model` with: of the same name, or the only one.
+
+    Raises:
+        DataError: Where there is none, or several of other names.
+    """
+    known = run.models(suite)
+    if model in known:
+        return model
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise DataError(f"{run.path}: no measurements of {suite}")
+    raise DataError(f"{run.path}: none of its models is {model}; it has {', '.join(known)}")

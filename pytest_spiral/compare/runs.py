@@ -1,104 +1,108 @@
-"""`pytest-spiral compare A B`: from two paths to a comparison as plain values. No network, no model."""
+"""Two recorded runs compared, model by model. No network, no model."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from pytest_spiral.compare.pairing import (
-    Comparison,
-    RecordedRun,
-    check_comparable,
-    compare_conversations,
-    compare_items,
-    comparison_json,
-    counterpart,
-)
-from pytest_spiral.compare.recorded import load_run
+from pytest_spiral.compare.differences import compare_conversations, compare_items
+from pytest_spiral.compare.recorded import RecordedRun, check_comparable, counterpart, load_run
 from pytest_spiral.errors import DataError
+from pytest_spiral.report.model.comparison import ModelComparison, RunComparison, RunName
 from pytest_spiral.spiral.protocol import Protocol, load_protocol, protocol_names
 
-__all__ = ["compare_paths"]
+__all__ = ["DEFAULT_PROTOCOL", "compare_paths"]
 
 DEFAULT_PROTOCOL = "per-10k-chars"
+_SUITES = ("tempaffect", "spiral")
 
 
-def compare_paths(first: Path, second: Path, protocol: str | None = None, seed: int = 1) -> dict[str, Any]:
-    """Compare two run folders, reports or result files in upstream's format.
+def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None, seed: int = 1) -> RunComparison:
+    """Compare two run directories, reports or result files in upstream's format.
 
-    protocol: under which both are scored again; by default the one that made the reports, per-10k-chars for files in
-    upstream's format. Returns `{a, b, protocol, notes, comparisons}`; the notes say what could not be checked and
-    which models had nobody to be compared with.
-    Raises `DataError` for files that cannot be read and naming the fields in which the runs differ, `ConfigError` for
-    an unknown protocol.
+    Args:
+        baseline: The run to compare with.
+        candidate: The run to judge; differences are candidate minus baseline.
+        protocol: Name of the protocol under which both are scored again; by default the one of the reports.
+        seed: Of the resampling.
+
+    Raises:
+        DataError: For a file that cannot be read, and naming everything in which the runs differ.
+        ConfigError: For an unknown protocol.
     """
-    a, b = load_run(first), load_run(second)
-    suites = [suite for suite in ("tempaffect", "spiral") if suite in a.identity and suite in b.identity]
-    if not suites:
-        raise DataError(f"{first} and {second} have no suite in common")
-    notes = [
-        f"{suite} is in {(a if suite in a.identity else b).path} alone"
-        for suite in ("tempaffect", "spiral")
-        if (suite in a.identity) != (suite in b.identity)
-    ]
-    found: list[Comparison] = []
+    runs = load_run(baseline), load_run(candidate)
+    if not any(suite in runs[0].identity and suite in runs[1].identity for suite in _SUITES):
+        raise DataError(f"{baseline} and {candidate} have no suite in common")
+    notes: list[str] = []
+    comparisons: list[ModelComparison] = []
     used: Protocol | None = None
-    for suite in suites:
-        own, other = dict(a.identity[suite]), dict(b.identity[suite])
-        if protocol is not None:
-            # Both are scored again, so what scored them before is of no consequence.
-            own.pop("protocol_hash", None)
-            other.pop("protocol_hash", None)
-        unknown = check_comparable(suite, own, other, (str(first), str(second)))
-        unknown = [name for name in unknown if name != "spiral.protocol_hash"]
-        if unknown:
-            notes.append(f"not recorded on both sides, so not checked: {', '.join(unknown)}")
-        if suite == "spiral":
-            used = _protocol(protocol, own.get("protocol_hash") or other.get("protocol_hash"))
-            for name in _paired_models(a, b, suite, notes):
-                runs = (a.conversations[name[0]], b.conversations[name[1]])
-                found.append(compare_conversations(name, *runs, used, seed))
-        else:
-            found += _cards(a, b, notes, seed)
-    return {
-        "a": {"path": str(first), "run": a.id},
-        "b": {"path": str(second), "run": b.id},
-        "protocol": used.name if used else None,
-        "notes": notes,
-        "comparisons": [comparison_json(row) for row in found],
-    }
+    for suite in _SUITES:
+        present = [run for run in runs if suite in run.identity]
+        if len(present) == 1:
+            notes.append(f"{suite} is in {present[0].path} only")
+        elif len(present) == 2:
+            _check(suite, runs, rescored=protocol is not None, notes=notes)
+            if suite == "spiral":
+                used = _protocol(protocol, runs)
+                comparisons += _spiral(runs, used, notes, seed)
+            else:
+                comparisons += _tempaffect(runs, notes, seed)
+    return RunComparison(
+        baseline=RunName(path=str(baseline), run=runs[0].id),
+        candidate=RunName(path=str(candidate), run=runs[1].id),
+        protocol=used.name if used else None,
+        notes=tuple(notes),
+        comparisons=tuple(comparisons),
+    )
 
 
-def _paired_models(a: RecordedRun, b: RecordedRun, suite: str, notes: list[str]) -> list[tuple[str, str]]:
-    """Models by name; a single one on each side whatever they are called."""
-    here, there = a.models(suite), b.models(suite)
-    if len(here) == 1:
-        return [(here[0], counterpart(here[0], b, suite))]
-    if len(there) == 1:
-        return [(counterpart(there[0], a, suite), there[0])]
-    alone = sorted({*here} ^ {*there})
-    if alone:
-        notes.append(f"{suite}: in one run alone: {', '.join(alone)}")
-    return [(model, model) for model in here if model in there]
+def _check(suite: str, runs: tuple[RecordedRun, RecordedRun], rescored: bool, notes: list[str]) -> None:
+    """Refuse runs made under different conditions; note what is not recorded."""
+    ignored = {"protocol_hash"} if rescored else set()
+    baseline, candidate = ({k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs)
+    unknown = check_comparable(suite, baseline, candidate, (runs[0].path, runs[1].path))
+    unchecked = [name for name in unknown if name != "spiral.protocol_hash"]
+    if unchecked:
+        notes.append(f"not recorded on both sides, so not checked: {', '.join(unchecked)}")
 
 
-def _cards(a: RecordedRun, b: RecordedRun, notes: list[str], seed: int) -> list[Comparison]:
-    found = []
-    for names in _paired_models(a, b, "tempaffect", notes):
-        for mode in ("schema", "raw"):
-            here, there = a.items.get((names[0], mode)), b.items.get((names[1], mode))
-            if here and there:
-                found.append(compare_items(names, mode, here, there, a.expected, seed))
-            elif here or there:
-                notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run alone")
-    return found
-
-
-def _protocol(name: str | None, wanted: str | None) -> Protocol:
-    """The protocol by name, or the shipped one with this hash."""
-    if name is not None or wanted is None:
+def _protocol(name: str | None, runs: tuple[RecordedRun, RecordedRun]) -> Protocol:
+    """The protocol of this name, or by default the one that made the reports."""
+    recorded = next((value for run in runs if (value := run.identity["spiral"].get("protocol_hash"))), None)
+    if name is not None or recorded is None:
         return load_protocol(name or DEFAULT_PROTOCOL)
-    for known in protocol_names():
-        if load_protocol(known).hash == wanted:
-            return load_protocol(known)
+    for known in map(load_protocol, protocol_names()):
+        if known.hash == recorded:
+            return known
     raise DataError("both runs were scored by a protocol that this version does not have; name one with --protocol")
+
+
+def _spiral(
+    runs: tuple[RecordedRun, RecordedRun], protocol: Protocol, notes: list[str], seed: int
+) -> Iterator[ModelComparison]:
+    for names in _paired_models(runs, "spiral", notes):
+        conversations = runs[0].conversations[names[0]], runs[1].conversations[names[1]]
+        yield compare_conversations(names, conversations, protocol, seed)
+
+
+def _tempaffect(runs: tuple[RecordedRun, RecordedRun], notes: list[str], seed: int) -> Iterator[ModelComparison]:
+    for names in _paired_models(runs, "tempaffect", notes):
+        for mode in ("schema", "raw"):
+            items = tuple(run.items.get((name, mode), ()) for run, name in zip(runs, names, strict=True))
+            if all(items):
+                yield compare_items(names, mode, (items[0], items[1]), runs[0].expected, seed)
+            elif any(items):
+                notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run only")
+
+
+def _paired_models(runs: tuple[RecordedRun, RecordedRun], suite: str, notes: list[str]) -> list[tuple[str, str]]:
+    """Models of the same name; a single model of one run with its counterpart in the other."""
+    baseline, candidate = (run.models(suite) for run in runs)
+    if len(baseline) == 1:
+        return [(baseline[0], counterpart(baseline[0], runs[1], suite))]
+    if len(candidate) == 1:
+        return [(counterpart(candidate[0], runs[0], suite), candidate[0])]
+    unpaired = sorted({*baseline} ^ {*candidate})
+    if unpaired:
+        notes.append(f"{suite}: in one run only: {', '.join(unpaired)}")
+    return [(model, model) for model in baseline if model in candidate]

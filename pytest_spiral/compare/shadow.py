@@ -1,16 +1,20 @@
-"""The public suite and a private form of it: does a model do as well on scenarios that it cannot have seen? Pure."""
+"""The public suite and a private form of it: does a model do as well on scenarios that it cannot have seen?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pytest_spiral.compare.recorded import Identity, RecordedRun, check_comparable, recorded_run
+from pytest_spiral.compare.recording import Recording, load_recording
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.gates import Sample
+from pytest_spiral.report.model.comparison import FormRate, RunName, ShadowComparison, ShadowRow, ShadowVerdict
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.stats import (
     Clusters,
@@ -23,13 +27,12 @@ from pytest_spiral.stats import (
 )
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, mean
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.records import Mode
 
-__all__ = ["FormRate", "ShadowRow", "Verdict", "caution_above", "compare_forms", "compare_rates"]
+__all__ = ["caution_above", "compare_rates", "compare_shadow"]
 
-Verdict = Literal["caution", "agree", "too few to tell"]
 _METRIC = "useful_bounded_response_rate"
-# So that a difference of just the limit is not over it for the last bit of a float.
+# A difference of exactly the limit must not exceed it by the last bit of a float.
 _SLACK = 1e-9
 
 
@@ -41,9 +44,10 @@ class _Limits(BaseModel):
 
 @cache
 def caution_above() -> float:
-    """The difference of rates, 0..1, over which public and private form disagree.
+    """The difference of rates, 0..1, above which public and private form disagree.
 
-    Raises `DataError` naming the key when the file is damaged.
+    Raises:
+        DataError: Naming the key of a damaged file.
     """
     path = data_root() / "tempaffect" / "shadow.toml"
     try:
@@ -52,65 +56,100 @@ def caution_above() -> float:
         raise DataError(f"{path}: {first_fault(error)}") from None
 
 
+def compare_shadow(public: Path, shadow: Path, seed: int = 1) -> ShadowComparison:
+    """Compare the same models on the public suite and on a private form without common scenarios.
+
+    Args:
+        public: A run of the public suite.
+        shadow: A run of the private form.
+        seed: Of the resampling.
+
+    Raises:
+        DataError: For files that cannot be read, runs of the same or overlapping scenarios, models that are in one run
+            only, and naming the scorer, prompts or request parameters that differ.
+    """
+    paths = str(public), str(shadow)
+    recordings = [load_recording(path) for path in (public, shadow)]
+    forms = [_form(recording) for recording in recordings]
+    runs = [recorded_run(recording, path) for recording, path in zip(recordings, (public, shadow), strict=True)]
+    if not recordings[1].own_scenarios:
+        raise DataError(f"{shadow}: asked the bundled scenarios; name the run with --tempaffect-scenarios second")
+    if forms[0].suite_hash == forms[1].suite_hash:
+        raise DataError(f"{public} and {shadow} are runs of the same scenarios")
+    if common := forms[0].messages & forms[1].messages:
+        raise DataError(f"{public} and {shadow} have {len(common)} scenarios in common; a private form has none")
+    models, others = (set(run.models("tempaffect")) for run in runs)
+    if models != others:
+        raise DataError(f"in one of {public} and {shadow} only: {', '.join(sorted(models ^ others))}")
+    unknown = check_comparable("tempaffect", forms[0].conditions, forms[1].conditions, paths)
+    notes = [f"not recorded on both sides, so not checked: {', '.join(unknown)}"] if unknown else []
+    rows = []
+    for model in sorted(models):
+        for mode in get_args(Mode):
+            samples = [_sample(run, model, mode) for run in runs]
+            if samples[0] and samples[1]:
+                rows.append(compare_rates(model, mode, samples[0], samples[1], seed))
+            elif any(samples):
+                notes.append(f"{mode} mode of {model} is in one run only")
+    return ShadowComparison(
+        public=RunName(path=paths[0], run=runs[0].id),
+        shadow=RunName(path=paths[1], run=runs[1].id),
+        caution_above=caution_above(),
+        notes=tuple(notes),
+        rows=tuple(rows),
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class FormRate:
-    """Useful-and-bounded rate on one form, 0..1, over what was measured; None where nothing was.
+class _Form:
+    """What was asked: hash and user messages of the scenarios, and everything else that must be equal in both runs."""
 
-    n: scenarios measured. missing: measurements (a scenario in an epoch) lost, of `wanted`.
+    suite_hash: str
+    messages: frozenset[str]
+    conditions: Identity
+
+
+def _form(recording: Recording) -> _Form:
+    report = recording.report
+    integrity = report.integrity.tempaffect if report else None
+    if report is None or integrity is None or not report.tempaffect.items:
+        raise DataError(f"{recording.path}: no measurements of tempaffect")
+    conditions: dict[str, str | None] = {"scorer_fingerprint": integrity.scorer_fingerprint}
+    conditions |= {name: value for name, value in integrity.components.items() if name != "scenarios"}
+    for model in report.run.config.models:
+        if model.role == "evaluated" and "tempaffect" in model.params:
+            request = json.dumps([model.model_id, model.params["tempaffect"]], sort_keys=True)
+            # A replay calls no model: the parameters of its replies are not recorded.
+            conditions[f"parameters of {model.spec}"] = None if model.kind == "replay" else request
+    messages = frozenset(scenario.user_message for scenario in report.tempaffect.scenarios.values())
+    return _Form(integrity.suite_hash, messages, conditions)
+
+
+def _sample(run: RecordedRun, model: str, mode: Mode) -> Sample | None:
+    items = run.items.get((model, mode))
+    return CardMetrics(items, run.expected).sample(_METRIC) if items else None
+
+
+def compare_rates(model: str, mode: Mode, public: Sample, shadow: Sample, seed: int) -> ShadowRow:
+    """Compare the rates of a model on two independent samples of scenarios, public minus private.
+
+    Args:
+        model: Name of the model.
+        mode: Prompting mode of both.
+        public: Measurements on the public suite.
+        shadow: Measurements on the private form.
+        seed: Of the resampling.
     """
-
-    rate: float | None
-    n: int
-    missing: int
-    wanted: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShadowRow:
-    """One model in one mode on both forms.
-
-    difference: public minus shadow, of what was measured. low, high: its two-sided 95 % interval; `low` with everything
-    missing at its worst in public and at its best in the shadow form, `high` the other way round.
-    mde: the difference that such a pair finds in four of five (alpha .05, two-sided), from the interval's width.
-    """
-
-    model: str
-    mode: Mode
-    public: FormRate
-    shadow: FormRate
-    difference: float | None
-    low: float
-    high: float
-    method: str
-    mde: float
-    verdict: Verdict
-
-
-def compare_forms(
-    model: str,
-    mode: Mode,
-    public: tuple[Sequence[Item], Mapping[str, str]],
-    shadow: tuple[Sequence[Item], Mapping[str, str]],
-    limit: float,
-    seed: int,
-) -> ShadowRow:
-    """A model's items on both forms, each with the families of all scenarios that were to be asked, by id.
-
-    limit: over which difference there is a caution.
-    """
-    samples = [CardMetrics(*form).sample(_METRIC) for form in (public, shadow)]
-    return compare_rates(model, mode, samples[0], samples[1], limit, seed)
-
-
-def compare_rates(model: str, mode: Mode, public: Sample, shadow: Sample, limit: float, seed: int) -> ShadowRow:
-    """`compare_forms` on samples of scenarios, which are independent of each other."""
-    forms = [FormRate(form.value(), len(form.units), form.missing, form.wanted) for form in (public, shadow)]
+    forms = [
+        FormRate(rate=form.value(), n=len(form.units), missing=form.missing, wanted=form.wanted)
+        for form in (public, shadow)
+    ]
     rates = [form.rate for form in forms]
     difference = None if rates[0] is None or rates[1] is None else rates[0] - rates[1]
     assert public.fill is not None
     assert shadow.fill is not None
-    least = _difference(public.fill("low"), shadow.fill("high"), seed)
-    most = _difference(public.fill("high"), shadow.fill("low"), seed)
+    least = independent_difference(_rate(public.fill("low"), seed), _rate(shadow.fill("high"), seed))
+    most = independent_difference(_rate(public.fill("high"), seed), _rate(shadow.fill("low"), seed))
     return ShadowRow(
         model=model,
         mode=mode,
@@ -121,18 +160,14 @@ def compare_rates(model: str, mode: Mode, public: Sample, shadow: Sample, limit:
         high=most.high,
         method=most.method,
         mde=minimum_detectable_difference((most.high - least.low) / (2 * 1.96)),
-        verdict=_verdict(difference, most.high, limit),
+        verdict=_verdict(difference, most.high),
     )
 
 
-def _verdict(difference: float | None, high: float, limit: float) -> Verdict:
-    if difference is not None and difference > limit + _SLACK:
+def _verdict(difference: float | None, high: float) -> ShadowVerdict:
+    if difference is not None and difference > caution_above() + _SLACK:
         return "caution"
-    return "agree" if difference is not None and high < limit else "too few to tell"
-
-
-def _difference(public: Clusters[float], shadow: Clusters[float], seed: int) -> Interval:
-    return independent_difference(_rate(public, seed), _rate(shadow, seed))
+    return "agree" if difference is not None and high < caution_above() else "too few to tell"
 
 
 def _rate(units: Clusters[float], seed: int) -> tuple[float, Interval]:

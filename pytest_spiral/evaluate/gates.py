@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from pytest_spiral.compare.pairing import RecordedRun, counterpart
+from pytest_spiral.compare.recorded import RecordedRun, counterpart
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (

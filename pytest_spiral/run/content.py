@@ -30,7 +30,7 @@ from pytest_spiral.spiral.suspicion import load_signs
 from pytest_spiral.tempaffect.suite import Suite, load_suite
 
 if TYPE_CHECKING:
-    from pytest_spiral.run.replay import Recording
+    from pytest_spiral.compare.recording import Recording
 
 __all__ = ["Content", "SpiralContent", "load_content"]
 
@@ -101,7 +101,7 @@ class Content:
         """What is replayed; None for a run that calls the evaluated model. Raises `DataError`."""
         if not self.settings.replay:
             return None
-        from pytest_spiral.run.replay import load_recording
+        from pytest_spiral.compare.recording import load_recording
 
         return load_recording(self.folder / self.settings.replay)
 

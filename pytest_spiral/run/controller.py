@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from pytest_spiral.compare.recorded import check_baseline, load_baseline
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.endpoint import Secret
 from pytest_spiral.models.limiter import starting_pace
+from pytest_spiral.run.baseline import check_baseline, load_baseline
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import paid_prices
 from pytest_spiral.run.directory import make_run_directory

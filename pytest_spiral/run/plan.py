@@ -30,7 +30,7 @@ from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
-    from pytest_spiral.run.replay import Recording
+    from pytest_spiral.compare.recording import Recording
 
 __all__ = [
     "OPTION_OF",
@@ -39,6 +39,7 @@ __all__ = [
     "SuiteName",
     "category_of",
     "conversation_units",
+    "make_judge_plan",
     "make_plan",
     "run_name",
     "scenario_units",
@@ -191,6 +192,23 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
         started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
         models=models,
         **_others(settings, environ, user_toml),
+    )
+
+
+def make_judge_plan(settings: Settings, folder: Path, environ: Mapping[str, str], started_at: datetime) -> RunPlan:
+    """The plan of a session in which only judges are called, as for a calibration."""
+    spiral_toml = folder / "spiral.toml"
+    user_toml = spiral_toml if spiral_toml.is_file() else None
+    run_id = f"calibration-{started_at.astimezone(UTC):%Y%m%d-%H%M%S}"
+    return RunPlan(
+        settings=settings,
+        run_id=run_id,
+        run_dir=str(folder / settings.report_dir / run_id),
+        started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
+        models=(),
+        judges=tuple(
+            _model_plan(spec, "judge", ("spiral",), environ, user_toml, False) for spec in settings.judge_model
+        ),
     )
 
 

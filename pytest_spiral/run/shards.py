@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from pytest_spiral.compare.recorded import load_baseline
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.report.model import Report, RequestLimit, Usage
 from pytest_spiral.report.read import load_report
+from pytest_spiral.run.baseline import load_baseline
 from pytest_spiral.run.content import Content, load_content
 from pytest_spiral.run.costs import merge_usage
 from pytest_spiral.run.gates import parse_gates

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.errors import UserError
 from pytest_spiral.evaluate.report import SCHEMA_VERSION
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.models.completion import MalformedError, RefusedInBodyError, read_completion, read_error
 from pytest_spiral.resources import scenarios_root
-from pytest_spiral.run.replay import load_recording
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.upstream import load_upstream

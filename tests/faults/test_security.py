@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import pytest_spiral
+from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import MAX_FILE_BYTES
-from pytest_spiral.run.replay import load_recording
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.tempaffect.suite import read_scenarios
 from tests.fakes.openai_server import FakeOpenAI, Fault, Rule, Script

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.run.replay import load_recording
+from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.spiral.records import Conversation
 from tests.html.conftest import Visitor
 

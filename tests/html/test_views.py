@@ -336,9 +336,13 @@ def test_two_runs_stand_side_by_side(visit: Visit, tmp_path: Path) -> None:
     later = demo_document()
     later["run"]["id"] = "later"
     later["integrity"]["spiral"]["rubric_hash"] = "d" * 64
-    metric = {"first": 1.0, "second": 2.25, "difference": -1.25, "low": -2.0, "high": -0.5, "differs": True, "mde": 1.1}
-    row = {"suite": "spiral", "mode": None, "first": GOOD, "second": GOOD, "paired": 9, "unit": "prompt"}
-    row |= {"metrics": {"score": {**metric, "p": None}}, "only_first": [], "only_second": ["bt-99"]}
+    metric = {"baseline": 2.25, "candidate": 1.0, "difference": -1.25, "low": -2.0, "high": -0.5}
+    row = {"suite": "spiral", "mode": None, "baseline": GOOD, "candidate": GOOD, "paired": 9, "unit": "prompt"}
+    row |= {
+        "metrics": {"score": {**metric, "differs": True, "mde": 1.1, "p": None}},
+        "only_baseline": [],
+        "only_candidate": ["bt-99"],
+    }
     path = tmp_path / "compare.html"
     path.write_text(compare_page([demo(), typed(later)], {"notes": ["not checked: turns"], "comparisons": [row]}))
     visitor = visit(path)

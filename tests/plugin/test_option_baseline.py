@@ -45,19 +45,19 @@ def test_gates_and_comparisons_with_an_earlier_run(earlier, capsys):
     capsys.readouterr()
     assert main(["compare", "reports/old", "reports/worse", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["comparisons"]
-    assert (found["paired"], found["mode"], found["only_first"]) == (75, "raw", [])
+    assert (found["paired"], found["mode"], found["only_baseline"]) == (75, "raw", [])
     row = found["metrics"]["useful_bounded_response_rate"]
     assert row["differs"]
     assert row["test"] == "exact McNemar"
     assert row["p"] < 0.001 < row["mde"] < 0.3
-    assert row["difference"] == pytest.approx(row["first"] - row["second"])
+    assert row["difference"] == pytest.approx(row["candidate"] - row["baseline"])
     assert not found["metrics"]["fields.detected_emotion"]["differs"]
     for options in ([], ["--markdown"]):
         assert main(["compare", "reports/old", "reports/worse", *options]) == 0
     text, _, markdown = capsys.readouterr().out.partition("## ")
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "* useful_bounded_response_rate" in text
-    assert "finds a difference of" in text
+    assert "minimum detectable difference" in " ".join(text.split())
     assert "| **useful\\_bounded\\_response\\_rate** |" in markdown
 
 

@@ -51,20 +51,20 @@ function comparisonPart(comparison) {
   return [
     comparison.notes?.length ? list(comparison.notes) : null,
     rows.map((row) => [
-      h("h3", {}, `${words(row.suite)}${row.mode ? `, ${MODE_NAMES[row.mode] || row.mode}` : ""}: `, bdi(row.first), " against ", bdi(row.second), `, paired on ${count(row.paired, row.unit)}`),
-      [["left", row.only_first], ["right", row.only_second]].map(([side, only]) => only?.length ? h("p", { class: "note" }, `measured on the ${side} alone: ${only.join(", ")}`) : null),
+      h("h3", {}, `${words(row.suite)}${row.mode ? `, ${MODE_NAMES[row.mode] || row.mode}` : ""}: `, bdi(row.candidate), " compared with ", bdi(row.baseline), `, paired on ${count(row.paired, row.unit)}`),
+      [["baseline", row.only_baseline], ["candidate", row.only_candidate]].map(([side, only]) => only?.length ? h("p", { class: "note" }, `in the ${side} only: ${only.join(", ")}`) : null),
       differenceFigure(row), differenceTable(row),
     ]),
-    rest(comparison, "a", "b", "protocol", "notes", "comparisons") ? facts(rest(comparison, "a", "b", "protocol", "notes", "comparisons")) : null,
+    rest(comparison, "baseline", "candidate", "protocol", "notes", "comparisons") ? facts(rest(comparison, "baseline", "candidate", "protocol", "notes", "comparisons")) : null,
   ];
 }
 
 function differenceTable(row) {
   const tested = Object.values(row.metrics).some(({ p }) => measured(p));
-  return table(["Metric", ["Left", { number: true }], ["Right", { number: true }], ["Left minus right", { number: true }], "Differs", ["Minimum detectable difference", { number: true }], ...(tested ? [["p", { number: true }]] : [])],
-    Object.entries(row.metrics).map(([name, metric]) => [words(name), number(metric.first, 3), number(metric.second, 3),
+  return table(["Metric", ["Baseline", { number: true }], ["Candidate", { number: true }], ["Candidate minus baseline", { number: true }], "Differs", ["Minimum detectable difference", { number: true }], ...(tested ? [["p", { number: true }]] : [])],
+    Object.entries(row.metrics).map(([name, metric]) => [words(name), number(metric.baseline, 3), number(metric.candidate, 3),
       [signed(metric.difference, 3), " ", h("span", { class: "range" }, `(${range(metric.low, metric.high, 3)})`)], metric.differs ? badge("yes", "doubt") : "no", number(metric.mde, 3), ...(tested ? [measured(metric.p) ? number(metric.p, 3) : ""] : [])]),
-    { caption: "Paired differences with 95 % intervals" });
+    { caption: "Paired differences with 90 % intervals: each end is a one-sided 95 % bound" });
 }
 
 function differenceFigure(row) {

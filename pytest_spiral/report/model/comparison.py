@@ -1,0 +1,127 @@
+"""The typed result of comparing two runs, and of a public suite with a private form of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pytest_spiral.report.model.base import Count, Rate, Record
+from pytest_spiral.stats import ClusterUnit
+
+__all__ = [
+    "FormRate",
+    "MetricDifference",
+    "ModelComparison",
+    "RunComparison",
+    "RunName",
+    "ShadowComparison",
+    "ShadowRow",
+    "ShadowVerdict",
+]
+
+Difference = Annotated[float, Field(ge=-1, le=1)]
+
+
+class RunName(Record):
+    """A run that was compared."""
+
+    path: str
+    run: str
+
+
+class MetricDifference(Record):
+    """Candidate minus baseline on one metric, on the units that both have: what a gate against a baseline decides."""
+
+    baseline: float
+    candidate: float
+    difference: float
+    low: float
+    """One-sided 95 % lower bound of the difference."""
+    high: float
+    """One-sided 95 % upper bound of the difference."""
+    method: str
+    differs: bool
+    """Whether 0 lies outside the bounds: the difference has a direction."""
+    mde: float
+    """Minimum detectable difference, two-sided alpha .05, power .80."""
+    p: Rate | None = None
+    """Two-sided p of the named test."""
+    test: str | None = None
+
+
+class ModelComparison(Record):
+    """One model against another in one suite and prompting mode."""
+
+    suite: Literal["tempaffect", "spiral"]
+    baseline: str
+    """Model of the baseline."""
+    candidate: str
+    """Model of the candidate."""
+    mode: Literal["schema", "raw"] | None
+    """Null for Spiral-Bench."""
+    unit: ClusterUnit
+    paired: Count
+    """Units that both have."""
+    only_baseline: tuple[str, ...]
+    only_candidate: tuple[str, ...]
+    metrics: Mapping[str, MetricDifference]
+
+
+class RunComparison(Record):
+    """Two runs, model by model."""
+
+    baseline: RunName
+    candidate: RunName
+    protocol: str | None
+    """Protocol under which both were scored; null without Spiral-Bench."""
+    notes: tuple[str, ...]
+    """What could not be checked or compared."""
+    comparisons: tuple[ModelComparison, ...]
+
+
+class FormRate(Record):
+    """Useful-and-bounded rate on one form of the suite."""
+
+    rate: Rate | None
+    """Over what was measured; null where nothing was."""
+    n: Count
+    """Scenarios measured."""
+    missing: Count
+    """Measurements (a scenario in an epoch) that are missing."""
+    wanted: Count
+    """Measurements that were planned."""
+
+
+ShadowVerdict = Literal["caution", "agree", "too few to tell"]
+
+
+class ShadowRow(Record):
+    """One model in one mode on both forms."""
+
+    model: str
+    mode: Literal["schema", "raw"]
+    public: FormRate
+    shadow: FormRate
+    difference: Difference | None
+    """Public minus private, of what was measured."""
+    low: float
+    """Two-sided 95 % interval with everything missing at its worst in public and at its best in the private form."""
+    high: float
+    """The same the other way round."""
+    method: str
+    mde: float
+    """Minimum detectable difference, two-sided alpha .05, power .80."""
+    verdict: ShadowVerdict
+
+
+class ShadowComparison(Record):
+    """The public suite against a private form."""
+
+    public: RunName
+    shadow: RunName
+    caution_above: Rate
+    """The difference above which there is a caution."""
+    notes: tuple[str, ...]
+    rows: tuple[ShadowRow, ...]
