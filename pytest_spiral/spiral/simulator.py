@@ -21,7 +21,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.content import load_persona
-from pytest_spiral.spiral.cues import Hints, any_of
+from pytest_spiral.spiral.cues import compile_cues
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 
 __all__ = [
@@ -120,12 +120,10 @@ class Limits(Table):
     @cached_property
     def patterns(self) -> Mapping[str, re.Pattern[str]]:
         """Compiled cues by rule."""
-        return {name: any_of(_expressions(lines)) for name, lines in self.cues.model_dump().items()}
-
-    @cached_property
-    def hints(self) -> Hints:
-        """Whether a message has a cue at all."""
-        return Hints(expression for lines in self.cues.model_dump().values() for expression in _expressions(lines))
+        return {
+            name: compile_cues(lines, f"cues.{name}", lambda cue: cue.replace(" ", r"\s+"))
+            for name, lines in self.cues.model_dump().items()
+        }
 
     @cached_property
     def hash(self) -> str:
@@ -133,21 +131,17 @@ class Limits(Table):
         return digest(self.model_dump(mode="json"))
 
 
-def _expressions(lines: str) -> list[str]:
-    return [line.replace(" ", r"\s+") for line in lines.splitlines() if line.strip()]
-
-
 @cache
 def load_limits(path: Path | None = None) -> Limits:
     """The shipped thresholds, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "simulator.toml"
+    limits = read_table(Limits, path, read_toml(path))
     try:
-        limits = read_table(Limits, path, read_toml(path))
-        _ = limits.hints
-    except re.error as error:
-        raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
+        _ = limits.patterns
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
     if set(limits.rules) != {"shipped", "imported"}:
-        raise DataError(f"{path}: rules: shipped and imported are wanted")
+        raise DataError(f"{path}: rules: expected shipped and imported, got {', '.join(limits.rules)}")
     return limits
 
 
@@ -281,8 +275,6 @@ class SimulatorMonitor:
             found["markdown"] = mark[0].strip()[:20]
 
     def _cues(self, plain: str, found: dict[str, str]) -> None:
-        if not self._limits.hints.anything_in(plain):
-            return
         for rule, pattern in self._limits.patterns.items():
             if rule == "offstage" and not self._rules.offstage:
                 continue

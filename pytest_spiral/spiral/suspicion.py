@@ -22,7 +22,7 @@ from pydantic import Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_toml
-from pytest_spiral.spiral.cues import Hints, any_of
+from pytest_spiral.spiral.cues import compile_cues
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 
 __all__ = ["BLANK", "Suspicion", "load_signs", "suspicions", "without_notes", "without_suspicions"]
@@ -67,21 +67,16 @@ class _Signs(Table):
     @cached_property
     def patterns(self) -> Mapping[Kind, re.Pattern[str]]:
         """Compiled signs by kind."""
-        signs: dict[Kind, re.Pattern[str]] = {kind: any_of(_expressions(lines)) for kind, lines in self.kinds.items()}
+        signs: dict[Kind, re.Pattern[str]] = {
+            kind: compile_cues(lines, f"kinds.{kind}", _with_any_white_space) for kind, lines in self.kinds.items()
+        }
         return {**signs, "note": self.marker}
 
-    @cached_property
-    def hints(self) -> Hints:
-        """Whether a text has a sign at all."""
-        lines = [expression for lines in self.kinds.values() for expression in _expressions(lines)]
-        return Hints([*lines, self.marker.pattern])
+
+def _with_any_white_space(expression: str) -> str:
+    return expression.replace(" ?", "[ ]?").replace(" ", r"\s+")
 
 
-def _expressions(lines: str) -> list[str]:
-    return [line.replace(" ?", "[ ]?").replace(" ", _GAP) for line in lines.splitlines() if line]
-
-
-_GAP = r"\s+"
 # What may stand between two letters of a marker: white space and at most four marks, so that no match spans a BLANK.
 # The last two are letters that show nothing.
 _APART = r"\s*(?:(?:[^\w\s]|[_\u115f\u1160])\s*){0,4}"
@@ -91,11 +86,11 @@ _APART = r"\s*(?:(?:[^\w\s]|[_\u115f\u1160])\s*){0,4}"
 def load_signs(path: Path | None = None) -> _Signs:
     """The shipped signs, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "suspicion.toml"
+    signs = read_table(_Signs, path, read_toml(path))
     try:
-        signs = read_table(_Signs, path, read_toml(path))
-        _ = signs.hints
-    except re.error as error:
-        raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
+        _ = signs.patterns
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
     return signs
 
 
@@ -118,7 +113,7 @@ def suspicions(text: str) -> tuple[Suspicion, ...]:
     signs = load_signs()
     plain, places = _legible(text)
     found: list[Suspicion] = []
-    for kind, pattern in signs.patterns.items() if signs.hints.anything_in(plain) else ():
+    for kind, pattern in signs.patterns.items():
         reached = 0
         for match in pattern.finditer(plain):
             start, end = places[match.start()], places[match.end() - 1] + 1
