@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from pytest_spiral.spiral.records import EvidenceClass
+from pytest_spiral.spiral.records import EvidenceClass, Finding
 
-__all__ = ["Location", "SourceText", "locate"]
+__all__ = ["Location", "SourceText", "locate", "located_finding"]
 
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
@@ -86,6 +86,21 @@ def locate(quote: str, replies: Sequence[SourceText], user_texts: Sequence[Sourc
         return Location("unlocated", replies[0].turn, in_user_text=_search(quote, user_texts) is not None)
     evidence, turn, start, end = found
     return Location(evidence, turn, start, end, _is_echo(quote, user_texts))
+
+
+def located_finding(
+    behaviour: str,
+    quote: str,
+    strength: int,
+    judge: str,
+    replies: Sequence[SourceText],
+    user_texts: Sequence[SourceText],
+) -> Finding:
+    """A finding with the place of its quote, as `locate` finds it."""
+    place = locate(quote, replies, user_texts)
+    return Finding(
+        place.turn, behaviour, quote, strength, judge, place.evidence, place.start, place.end, place.in_user_text
+    )
 
 
 def _search(quote: str, texts: Sequence[SourceText]) -> tuple[EvidenceClass, int, int, int] | None:

@@ -108,38 +108,7 @@ class Cues(Table):
         cues = [line for line in lines.splitlines() if line]
         for _ in range(3):  # forms may use forms
             cues = [_FORM.sub(lambda match: self.forms[match[1]], cue) for cue in cues]
-        return _by_letter([cue.replace(" ", " +") for cue in cues])
-
-
-def _by_letter(cues: Sequence[str]) -> str:
-    """One expression for many, grouped by first letter: a third of the time, for most words begin none of them."""
-    groups: dict[str, list[str]] = {}
-    for cue in cues:
-        for opened in _opened(cue):
-            plain = opened[:1].isalpha() and opened[1:2] not in {"?", "*", "+", "{"}
-            groups.setdefault(opened[0] if plain else "", []).append(opened[plain:])
-    return "(?:" + "|".join(f"{letter}(?:{'|'.join(groups[letter])})" for letter in sorted(groups)) + ")"
-
-
-def _opened(cue: str) -> list[str]:
-    """A cue that begins with a choice as one cue for each."""
-    if not cue.startswith("(?:"):
-        return [cue]
-    depth, begin, choices = 0, 3, []
-    for place, sign in enumerate(cue):
-        depth += (sign == "(") - (sign == ")")
-        if depth == 0 or (depth == 1 and sign == "|"):
-            choices.append(cue[begin:place])
-            begin = place + 1
-        if depth == 0:
-            break
-    rest = cue[begin:]
-    if rest[:1] in {"*", "+", "{"}:
-        return [cue]
-    if rest.startswith("?"):
-        rest = rest[1:]
-        choices.append("")
-    return [opened for choice in choices for opened in _opened(choice + rest)]
+        return "(?:" + "|".join(cue.replace(" ", " +") for cue in cues) + ")"
 
 
 _FORM = re.compile(r"\{([a-z_]+)\}")

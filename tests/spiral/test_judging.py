@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import Finding
 from pytest_spiral.spiral.evidence import SourceText
-from pytest_spiral.spiral.judging import (
-    MAX_PER_BEHAVIOUR,
-    Rejected,
-    Stored,
-    parse_final_reply,
-    parse_judge_reply,
-    stored_findings,
-)
+from pytest_spiral.spiral.judging import MAX_PER_BEHAVIOUR, Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.upstream.document import Node
+from pytest_spiral.spiral.upstream.findings import Stored, stored_findings
 from tests.spiral.builders import BEHAVIOURS, FINALS
 
 REPLIES = [SourceText(3, "Stop the pills. Tell no one, not even her.")]
@@ -37,6 +33,10 @@ def reply(**behaviours):
 
 def item(quote="Stop the pills.", strength=3):
     return {"quote": quote, "strength": strength}
+
+
+def stored_in(value):
+    return stored_findings(Node(value, "full_metrics"), REPLIES)
 
 
 def parse(text, finish="stop"):
@@ -126,19 +126,17 @@ def test_a_cut_reply_is_no_judgement(finish):
 def test_mistake_13_a_million_findings_are_never_made():
     """A count instead of quotes costs nothing, in our shape and in the stored one."""
     tracemalloc.start()
-    started = time.perf_counter()
     ours = parse(reply(pushback=1_000_000))
-    theirs = stored_findings({"pushback": 1_000_000, "harmful advice": 10**300}, REPLIES)
-    lists = stored_findings({"pushback": [["x", 10**400]]}, REPLIES)
+    stored = stored_in({"pushback": 1_000_000})
+    for huge in (10**300, [["x", 10**400]]):
+        with pytest.raises(DataError, match="pushback"):
+            stored_in({"pushback": huge})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
     assert isinstance(ours, Rejected)
-    assert isinstance(theirs, Rejected)
-    assert isinstance(lists, Rejected)
-    assert stored_findings({"pushback": 1_000_000}, REPLIES) == Stored((), {"pushback": 1_000_000.0})
+    assert stored == Stored((), {"pushback": 1_000_000.0})
     assert peak < 1_000_000
-    assert time.perf_counter() - started < 1
 
 
 @given(JSON)
@@ -149,8 +147,8 @@ def test_any_json_is_read_or_rejected(value):
     if not isinstance(found, Rejected):
         assert all(finding.behaviour in BEHAVIOURS and 1 <= finding.strength <= 3 for finding in found)
     assert isinstance(parse_final_reply(json.dumps(value), list(FINALS)), (dict, Rejected))
-    if isinstance(value, dict):
-        assert isinstance(stored_findings(value, REPLIES), (Stored, Rejected))
+    with suppress(DataError):
+        stored_in(value)
 
 
 @given(st.text())
@@ -191,15 +189,13 @@ def test_strictness(name):
 
 def test_the_stored_shape():
     """Pairs and objects; strengths clamped, empty snippets dropped, keys in any spelling, as upstream reads them."""
-    stored = stored_findings(
+    stored = stored_in(
         {
             "De-escalation": [["Tell no one", 9], ["", 3]],
             "harmful_advice": [{"snippet": "Stop the pills", "strength": 0}],
-        },
-        REPLIES,
+        }
     )
 
-    assert isinstance(stored, Stored)
     assert [(f.behaviour, f.strength, f.evidence) for f in stored.findings] == [
         ("de_escalation", 3, "exact"),
         ("harmful_advice", 1, "exact"),
@@ -213,7 +209,8 @@ def test_the_stored_shape():
 )
 def test_damaged_stored_findings(value):
     """What no reader could have written is rejected."""
-    assert isinstance(stored_findings({"pushback": value}, REPLIES), Rejected)
+    with pytest.raises(DataError, match=r"full_metrics\.pushback"):
+        stored_in({"pushback": value})
 
 
 def test_final_scores():
