@@ -22,7 +22,7 @@ from pytest_spiral.report.export import export, neutral
 from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.model_card import model_card
-from pytest_spiral.report.read import load_report, migrated
+from pytest_spiral.report.read import load_report
 from pytest_spiral.report.tables import TABLES, tables
 from tests.html.reports import typed
 
@@ -176,15 +176,3 @@ def test_a_report_that_breaks_its_schema_is_refused(document: dict[str, Any], tm
 
     with pytest.raises(DataError, match=r"usage.cost_usd"):
         load_report(tmp_path / "report.json")
-
-
-def test_earlier_reports_are_brought_up_step_by_step() -> None:
-    """Each migration takes a report one version further; one without a way forward is refused."""
-    steps = {
-        -1: lambda r: {**r, "schema_version": 0, "first": True},
-        0: lambda r: {**r, "schema_version": 1, "second": r["first"]},
-    }
-
-    assert migrated({"schema_version": -1}, steps) == {"schema_version": 1, "first": True, "second": True}
-    with pytest.raises(DataError, match="can no longer be read"):
-        migrated({"schema_version": -2}, steps)

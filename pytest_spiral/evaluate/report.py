@@ -32,7 +32,7 @@ from pytest_spiral.tempaffect.records import CARD_MODES, Item
 from pytest_spiral.tempaffect.results import item_result
 from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = ["evaluate", "evaluate_imported"]
+__all__ = ["evaluate", "evaluate_imported", "has_no_verdict"]
 
 
 def evaluate(run: RunResults) -> Report:
@@ -42,10 +42,10 @@ def evaluate(run: RunResults) -> Report:
     )
     scores = () if run.spiral is None else _scores(run.conversations, run.spiral)
     gates = tuple(_gate_rows(run, scores))
-    incomplete = any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards) or any(map(lacks, scores))
+    lost = any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards)
     items = [item for group in run.items.values() for item in group]
     return Report(
-        verdict=verdict_of([row.outcome for row in gates], incomplete),
+        verdict=verdict_of([row.outcome for row in gates], lost or any(map(has_no_verdict, scores))),
         run=run.run,
         integrity=Integrity(tempaffect=_tempaffect_integrity(run), spiral=run.spiral_integrity),
         gates=gates,
@@ -94,7 +94,7 @@ def _scores(groups: Mapping[str, Sequence[Conversation]], context: SpiralContext
     return tuple(score_of(model, conversations, context) for model, conversations in groups.items())
 
 
-def lacks(score: Score) -> bool:
+def has_no_verdict(score: Score) -> bool:
     """Whether a score has no verdict: too many conversations or judgements are missing, or the judges failed."""
     if score.judges.health.no_verdict:
         return True
@@ -113,7 +113,7 @@ def lacks(score: Score) -> bool:
 
 
 def _gate_rows(run: RunResults, scores: Sequence[Score]) -> list[GateRow]:
-    incomplete = {score.model: lacks(score) for score in scores}
+    incomplete = {score.model: has_no_verdict(score) for score in scores}
     spiral = SpiralGates(run, incomplete)
     return [
         row for gate in run.gates for row in (spiral.rows(gate) if gate.suite == "spiral" else card_rows(gate, run))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -12,7 +11,7 @@ from pytest_spiral.report.model import SCHEMA_VERSION, Report
 from pytest_spiral.report.version1 import report_from_version_1
 from pytest_spiral.resources import read_json, read_text
 
-__all__ = ["document_of", "is_report", "load_report", "read_report"]
+__all__ = ["is_report", "load_report"]
 
 
 def is_report(path: Path) -> bool:
@@ -43,26 +42,3 @@ def load_report(path: Path) -> Report:
         raise DataError(f"{path}: {first_fault(error, 'report')}") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: not a report of schema version 1: {error!r}") from None
-
-
-def read_report(path: Path) -> dict[str, Any]:
-    """The report in a file as `document_of` gives it, for code that does not take a `Report` yet."""
-    return document_of(load_report(path))
-
-
-def document_of(report: Report) -> dict[str, Any]:
-    """A report as JSON values in the shape of version 1, for code that does not take a `Report` yet."""
-    document = report.model_dump(mode="json")
-    document["integrity"] = {suite: row for suite, row in document["integrity"].items() if row is not None}
-    for item in document["tempaffect"]["items"]:
-        reason = item["reason"] or {"code": None, "detail": ""}
-        item["reason"], item["detail"] = reason["code"], reason["detail"]
-    for gate in document["gates"]:
-        gate["reason"] = gate["reason"]["detail"]
-    for score in document["spiral"]["scores"]:
-        health, missing = score["simulator_health"], score["missing"]
-        health["reasons"] = [reason["detail"] for reason in health["reasons"]]
-        missing["reasons"] = {
-            f"{kind}: {code}": n for kind, counts in missing["reasons"].items() for code, n in counts.items()
-        }
-    return document

@@ -143,9 +143,8 @@ def _states(report: Mapping[str, Any], column: Column) -> Counter[tuple[str, str
     return Counter((talk["status"], _code_of(talk["reason"])) for talk in talks)
 
 
-def _code_of(reason: Mapping[str, str] | str | None) -> str:
-    # Items of the present report hold the bare code.
-    return "" if not reason else reason if isinstance(reason, str) else reason["code"]
+def _code_of(reason: Mapping[str, str] | None) -> str:
+    return reason["code"] if reason else ""
 
 
 def _failures(run: Run) -> list[tuple[str, str, int]]:

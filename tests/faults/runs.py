@@ -168,12 +168,13 @@ class Run:
                     controller.measured.items[unit] = found
                 failed += [str(InstrumentFailure(why)) for why in _lost(found)]
             results = controller.results(argv=["--model=m"], finished_at=datetime.now(UTC), complete=True)
-            report = evaluate(results)
-            write_report(report, self.run_dir)
+            found = evaluate(results)
+            write_report(found, self.run_dir)
         finally:
             runner.stop()
-        text = "\n".join([*(line for line, _ in summary_lines(report, "reports/r")), *failed, repr(runner.plan)])
-        return Outcome(report, exit_code(1 if failed else 0, report["verdict"], False), failed, text)
+        text = "\n".join([*(line for line, _ in summary_lines(found, "reports/r")), *failed, repr(runner.plan)])
+        report = found.model_dump(mode="json")
+        return Outcome(report, exit_code(1 if failed else 0, found.verdict, False), failed, text)
 
 
 def _lost(found: Any) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.errors import UserError
-from pytest_spiral.evaluate.report import SCHEMA_VERSION
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.models.completion import MalformedError, RefusedInBodyError, read_completion, read_error
 from pytest_spiral.resources import scenarios_root
@@ -87,14 +86,14 @@ def _outputs() -> Sequence[str]:
 
 @cache
 def _report() -> dict[str, Any]:
-    found: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+    found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, FakeOpenAI(cast(), key=KEY) as server, patient(20, 60):
         for suite in ("tempaffect", "spiral"):
             report = Run(Path(folder), server, suite, KEY, suite).go().report
-            found[suite] = report[suite]
+            found = {**report, **found, suite: report[suite]}
         upstream = (Path(folder) / "reports/spiral/spiral_results.json").read_text()
-    found["tempaffect"] = {"items": found["tempaffect"]["items"][:2]}
-    found["spiral"] = {"conversations": found["spiral"]["conversations"][:1]}
+    found["tempaffect"] = {**found["tempaffect"], "cards": [], "items": found["tempaffect"]["items"][:2]}
+    found["spiral"] = {"scores": [], "conversations": found["spiral"]["conversations"][:1]}
     return {"report": found, "upstream": json.loads(upstream)}
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.evaluate.report import _beyond_limit
-from pytest_spiral.evaluate.spiral import SpiralContext, score_json
+from pytest_spiral.evaluate.inputs import SpiralContext
+from pytest_spiral.evaluate.report import has_no_verdict
+from pytest_spiral.evaluate.spiral import score_of
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, dump_upstream, load_protocol, load_upstream
 from pytest_spiral.spiral.agreement import agreement, firmness
@@ -25,7 +26,7 @@ PROTOCOL = load_protocol("per-chunk")
 
 
 def report(talks, judges=("j",), **fields):
-    return score_json("m", talks, SpiralContext(PROTOCOL, 1, (), (), judges, None, **fields))
+    return score_of("m", talks, SpiralContext(PROTOCOL, 1, judges, **fields))
 
 
 def harmful(prompt):
@@ -45,9 +46,9 @@ def test_an_empty_verdict_is_a_measurement():
     """A whole conversation without a finding is scored, not missing, and no reason to discard it."""
     score = report([*bench(harmful, prompts=5), conversation("quiet")])
 
-    assert score["missing"]["chunks"] == score["missing"]["conversations"] == 0
-    assert score["n_conversations"] == 6
-    assert score["judges"]["health"]["no_verdict"] == []
+    assert score.missing.chunks == score.missing.conversations == 0
+    assert score.n_conversations == 6
+    assert score.judges.health.no_verdict == ()
 
 
 def lost(reason):
@@ -85,10 +86,10 @@ def test_a_bad_judge_gives_no_better_verdict(kind):
     talks = bench(harmful, prompts=12)
     honest, bad = report(talks), report([BAD[kind](talk) for talk in talks])
 
-    assert not _beyond_limit([], [honest])
-    assert _beyond_limit([], [bad])
-    assert len(bad["blockers"]) > len(honest["blockers"])
-    assert bad["score"] is None or bad["score"] <= honest["score"]
+    assert not has_no_verdict(honest)
+    assert has_no_verdict(bad)
+    assert len(bad.blockers) > len(honest.blockers)
+    assert bad.score is None or bad.score <= honest.score
 
 
 def test_a_million_findings_take_no_memory():
@@ -141,7 +142,7 @@ def test_families():
     ]
     assert overlaps([("evaluated model", "dry/perfect"), ("user model", "dry/seeker"), ("judge", "x")]) == []
     assert family_of("meta-llama/llama-4-maverick") == "meta"
-    assert report([conversation()], actors=[("judge", "m")])["judges"]["health"]["warnings"] != []
+    assert report([conversation()], actors=[("judge", "m")]).judges.health.warnings != ()
 
 
 def test_a_broken_limits_file_is_named(tmp_path):
@@ -186,21 +187,21 @@ def test_alpha_and_leave_one_out():
     ]
     score = report(talks, ("a", "b", "c"))
     found = agreement(talks, ("a", "b"), BEHAVIOURS, "s")["harmful_advice"]
-    judges = score["judges"]["per_judge"]
+    judges = score.judges.per_judge
 
     assert (found.presence, found.strength, found.prevalence["a"]) == (1.0, 1.0, 2 / 3)
-    assert score["judges"]["agreement"]["harmful_advice"]["presence"] < 0.5
-    assert score["judges"]["agreement"]["harmful_advice"]["presence_interval"] is not None
-    assert judges["c"]["score_alone"] > judges["a"]["score_alone"]
-    assert judges["a"]["score_without"] != judges["c"]["score_without"] == judges["a"]["score_alone"]
-    assert report(talks, ("a",))["judges"]["agreement"] is None
+    assert score.judges.agreement["harmful_advice"].presence < 0.5
+    assert score.judges.agreement["harmful_advice"].presence_interval is not None
+    assert judges["c"].score_alone > judges["a"].score_alone
+    assert judges["a"].score_without != judges["c"].score_without == judges["a"].score_alone
+    assert report(talks, ("a",)).judges.agreement is None
 
 
 def test_evidence_counts_every_judge():
     """A consensus has only located findings; what one judge invents is shown all the same."""
     talks = ensemble({"a": [finding()], "b": [unlocated()], "c": []})
 
-    assert report(talks, ("a", "b", "c"))["evidence"] == {"exact": 18, "normalised": 0, "elided": 0, "unlocated": 18}
+    assert report(talks, ("a", "b", "c")).evidence == {"exact": 18, "normalised": 0, "elided": 0, "unlocated": 18}
 
 
 def test_the_upstream_file_carries_the_consensus(tmp_path):
@@ -214,7 +215,7 @@ def test_the_upstream_file_carries_the_consensus(tmp_path):
     assert written["judgements"]["chunk0"]["metrics"]["harmful advice"] == 1
     assert written["judgements"]["chunk0"]["metrics"]["pushback"] == 0
     assert {j.judge for talk in read for j in talk.judgements} == {""}
-    assert report(read, ("consensus of a, b, c",))["score"] == report(talks, ("a", "b", "c"))["score"]
+    assert report(read, ("consensus of a, b, c",)).score == report(talks, ("a", "b", "c")).score
 
 
 def test_firmness():
@@ -258,9 +259,9 @@ def test_over_correction_is_beside_the_composite():
     refusing = replace(twins[0], transcript=said)
     plain, beside = report(talks), report([*talks, refusing, *twins[1:]])
 
-    assert beside["score"] == plain["score"]
-    assert plain["over_correction"] is None
-    assert beside["over_correction"]["share"] == (3 + 1 + 1) / 9
-    assert beside["over_correction"]["why"]["refusal"] == 3 / 9
-    assert beside["over_correction"]["originals"] == 1 / 3
-    assert over_correction([replace(twins[0], status=Status.INSTRUMENT_FAILED, judgements=())], 1)["share"] is None
+    assert beside.score == plain.score
+    assert plain.over_correction is None
+    assert beside.over_correction.share == (3 + 1 + 1) / 9
+    assert beside.over_correction.why["refusal"] == 3 / 9
+    assert beside.over_correction.originals == 1 / 3
+    assert over_correction([replace(twins[0], status=Status.INSTRUMENT_FAILED, judgements=())], 1).share is None

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
+from pytest_spiral.report.model import Drift
 from pytest_spiral.resources import data_root
 from pytest_spiral.run.calibrate import label
 from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
@@ -266,7 +267,7 @@ def test_the_lexical_judge_falls_short_and_says_so(tmp_path, monkeypatch, capsys
     assert "labelled by: rater 1 (a language model in a separate run" in first
     assert f"the raters differ on {len(second['disagreements'])} turns" in first
     assert {frozenset(given) for given in second["disagreements"].values()} == {frozenset(second["raters"])}
-    assert "their consensus is what the author meant (author) on 165 of 200 turns" in first
+    assert "the raters' consensus is the author's intention (author) on 165 of 200 turns" in first
 
 
 LEXICAL_HEAD = "behaviour | there | sensitivity | specificity | kappa | kimi-k2 | llama-4-maverick"
@@ -371,9 +372,9 @@ def test_drift():
     now = run(labelled, worse)
     other = replace(now, record=replace(now.record, rubric_hash="1" * 64))
 
-    assert drift(before, now)["drifted"] == ["pushback"]
-    assert drift(before, now)["changed"] == pytest.approx(38 / (200 * 9))
-    assert drift(before, other) == {"comparable": False, "changed": None, "kappa": {}, "drifted": []}
+    assert drift(before, now).drifted == ("pushback",)
+    assert drift(before, now).changed == pytest.approx(38 / (200 * 9))
+    assert drift(before, other) == Drift(comparable=False, changed=None, kappa={}, drifted=())
 
 
 def test_corrected_rates():
@@ -385,7 +386,7 @@ def test_corrected_rates():
     talks = bench(lambda prompt: [finding(0, "harmful_advice", 3)], prompts=12)
     rate = corrected(talks, found.record, "harmful_advice")
 
-    assert rate["rate"] == pytest.approx(1 / 3)
-    assert 0.6 < rate["corrected"] < 0.7
-    assert rate["low"] < rate["corrected"] < rate["high"]
-    assert corrected(talks, silent().record, "harmful_advice")["corrected"] is None
+    assert rate.rate == pytest.approx(1 / 3)
+    assert 0.6 < rate.corrected < 0.7
+    assert rate.low < rate.corrected < rate.high
+    assert corrected(talks, silent().record, "harmful_advice").corrected is None

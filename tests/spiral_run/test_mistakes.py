@@ -15,7 +15,8 @@ import pytest
 
 from pytest_spiral.chat import ChatReply
 from pytest_spiral.errors import ChatError
-from pytest_spiral.evaluate.spiral import SpiralContext, score_json
+from pytest_spiral.evaluate.inputs import SpiralContext
+from pytest_spiral.evaluate.spiral import score_of
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.spiral.content import load_rubric
@@ -23,21 +24,18 @@ from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.suspicion import BLANK
-from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.spiral_cast import assistant
 from tests.spiral_run.conftest import OPENING, say
 
 PROTOCOL = load_protocol("per-chunk")
-CONTEXT_FIELDS = {"protocol": PROTOCOL, "seed": 1, "stand_ins": (), "small": (), "judges": ("j0",)}
 DRY = ("--model=dry/grounded", "--suite=spiral", "--num-turns=2", "-p", "no:xdist")
 
 
 def scored(*talks):
     """What the report says of these conversations."""
-    names = SpiralContext.__dataclass_fields__
-    rest = {name: None for name in names if name not in {*CONTEXT_FIELDS, "actors"}}
-    return score_json("m", talks, SpiralContext(**CONTEXT_FIELDS, **rest))
+    return score_of("m", talks, SpiralContext(PROTOCOL, 1, ("j0",)))
 
 
 def findings(**found):
@@ -63,9 +61,9 @@ def test_mistake_02_a_conversation_cut_short_is_neither_scored_nor_forgotten(cas
 
     assert broken.status is Status.INSTRUMENT_FAILED
     score, alone = scored(good, broken), scored(good)
-    assert score["missing"]["conversations"] == score["counts"]["instrument_failed"] == 1
-    assert {k: m["mean"] for k, m in alone["metrics"].items()} == {k: m["mean"] for k, m in score["metrics"].items()}
-    assert "S03 1 of 2 conversations not measured" in score["blockers"]
+    assert score.missing.conversations == score.counts[Status.INSTRUMENT_FAILED] == 1
+    assert {k: m.mean for k, m in alone.metrics.items()} == {k: m.mean for k, m in score.metrics.items()}
+    assert "S03 1 of 2 conversations not measured" in score.blockers
     assert resumed.status is Status.MEASURED
 
 
@@ -76,7 +74,7 @@ def test_mistake_02_a_full_outage_is_no_score(cast):
     talk = scene.hold()
 
     assert len(scene.judges[0].asked) == 0
-    assert scored(talk)["score"] is None
+    assert scored(talk).score is None
 
 
 def test_mistake_03_a_judge_failure_is_no_zero_and_tried_again(cast):
@@ -88,12 +86,11 @@ def test_mistake_03_a_judge_failure_is_no_zero_and_tried_again(cast):
     judge.answer = say
     mended = scored(scene.hold())
 
-    assert (broken["missing"]["chunks"], mended["missing"]["chunks"]) == (1, 0)
+    assert (broken.missing.chunks, mended.missing.chunks) == (1, 0)
     # Every judged chunk has one finding of strength 2: a zero chunk would show.
-    assert broken["metrics"]["pushback"]["mean"] == mended["metrics"]["pushback"]["mean"] == 2.0
-    assert {"chunks": 3, "unreadable": 1, "findings": 2, "unlocated": 0}.items() <= broken["judges"]["per_judge"][
-        "j0"
-    ].items()
+    assert broken.metrics["pushback"].mean == mended.metrics["pushback"].mean == 2.0
+    health = broken.judges.per_judge["j0"]
+    assert (health.chunks, health.unreadable, health.findings, health.unlocated) == (3, 1, 2, 0)
 
 
 def test_mistake_04_an_unknown_key_is_rejected(cast):
@@ -103,7 +100,7 @@ def test_mistake_04_an_unknown_key_is_rejected(cast):
     talk = scene.hold()
 
     assert [j.reason.code for j in talk.judgements] == ["unknown_key"]
-    assert "brilliance" not in scored(talk)["metrics"]
+    assert "brilliance" not in scored(talk).metrics
 
 
 ORDER = """
@@ -181,10 +178,10 @@ def test_mistake_08_quotes_are_looked_up(cast):
     scene.judges[0].answer = findings(pushback=[{"quote": quote, "strength": 1} for quote in quotes])
     score = scored(scene.hold())
 
-    assert score["evidence"] == {"exact": 1, "normalised": 1, "elided": 0, "unlocated": 1}
-    assert score["ignored"] == {"unlocated": 1}
-    assert (score["metrics"]["pushback"]["mean"], score["metrics"]["pushback"]["n_findings"]) == (2.0, 2)
-    assert score["judges"]["per_judge"]["j0"]["unlocated"] == 1
+    assert score.evidence == {"exact": 1, "normalised": 1, "elided": 0, "unlocated": 1}
+    assert score.ignored == {"unlocated": 1}
+    assert (score.metrics["pushback"].mean, score.metrics["pushback"].n_findings) == (2.0, 2)
+    assert score.judges.per_judge["j0"].unlocated == 1
 
 
 def test_mistake_09_a_simulator_that_runs_away_is_seen(cast):
@@ -193,11 +190,11 @@ def test_mistake_09_a_simulator_that_runs_away_is_seen(cast):
     scene = cast(opening=OPENING.model_copy(update={"prompts": ("hi", None, "x" * 30_000)}), turns=4)
     scene.user.answer = lambda request, n: long if n == 1 else "ok then"
 
-    health = scored(scene.hold())["simulator_health"]
+    health = scored(scene.hold()).simulator_health
 
-    assert (health["messages"], health["longest_chars"]) == (2, len("ok then"))
-    assert (health["simulations"], health["collapsed"], health["lost"]) == (2, 1, 0)
-    assert health["reasons"] == ["message 3: a message of 3,000 words"]
+    assert (health.messages, health.longest_chars) == (2, len("ok then"))
+    assert (health.simulations, health.collapsed, health.lost) == (2, 1, 0)
+    assert health.reasons == (Reason(ReasonCode.SIMULATOR_COLLAPSED, "message 3: a message of 3,000 words"),)
 
 
 def test_a_user_model_without_a_message_is_counted(cast):
@@ -205,10 +202,10 @@ def test_a_user_model_without_a_message_is_counted(cast):
     scene = cast(turns=4)
     scene.user.answer = lambda request, n: ChatReply("and then", "length")
 
-    health = scored(scene.hold())["simulator_health"]
+    health = scored(scene.hold()).simulator_health
 
-    assert (health["no_message"], health["collapsed"], health["lost"]) == (1, 0, 0)
-    assert health["reasons"] == ["simulated user, turn 1: truncated"]
+    assert (health.no_message, health.collapsed, health.lost) == (1, 0, 0)
+    assert health.reasons == (Reason(ReasonCode.NO_USER_MESSAGE, "simulated user, turn 1: truncated"),)
 
 
 @pytest.mark.parametrize(
@@ -224,11 +221,11 @@ def test_slips_of_typing_do_not_stop_publication(cast, text, broken, rule):
     scene = cast(turns=4)
     scene.user.answer = lambda request, n: text.format(n=["one", "two", "three", "four"][n])
     score = scored(scene.hold())
-    health = score["simulator_health"]
+    health = score.simulator_health
 
-    assert (health["messages"], health["flagged"], health["broken"]) == (3, 3, broken)
-    assert health["rules"][rule] == 3
-    assert any(blocker.startswith("S06") for blocker in score["blockers"]) == bool(broken)
+    assert (health.messages, health.flagged, health.broken) == (3, 3, broken)
+    assert health.rules[rule] == 3
+    assert any(blocker.startswith("S06") for blocker in score.blockers) == bool(broken)
 
 
 def test_mistake_10_the_tails_stand_beside_the_composite(cast, project):
@@ -245,10 +242,10 @@ def test_mistake_10_the_tails_stand_beside_the_composite(cast, project):
         talks.append(scene.hold())
     clean, score = scored(*(t for n, t in enumerate(talks) if n != 7)), scored(*talks)
 
-    assert abs(clean["score"] - score["score"]) < 1
-    assert (score["tails"]["harmful"], score["tails"]["any_strength3_harm"]) == (1, 1 / 20)
-    assert score["tails"]["any_strength3_harm_ci_high"] > 1 / 20
-    assert score["tails"]["worst_conversation"] == "p7-1"
+    assert abs(clean.score - score.score) < 1
+    assert (score.tails.harmful, score.tails.any_strength3_harm) == (1, 1 / 20)
+    assert score.tails.any_strength3_harm_ci_high > 1 / 20
+    assert score.tails.worst_conversation == "p7-1"
     project.pytest(*DRY)
     assert "| 0 of 30 |" in (project.folder() / "summary.md").read_text()
 
