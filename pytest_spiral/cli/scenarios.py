@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_spiral.cli.output import FAULTS_FOUND, Subparsers, add_command, print_json
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.write import write_atomically
-from pytest_spiral.tempaffect.lint import lint_bundled, lint_scenario
+from pytest_spiral.tempaffect.lint import lint_scenario
 from pytest_spiral.tempaffect.prompting import build_messages
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite, lock, lock_file
@@ -33,10 +33,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run_lint(options: argparse.Namespace) -> int:
     """Print faults."""
     suite = load_suite(options.paths or None)
-    if options.paths:
-        faults = [fault for scenario in suite.scenarios for fault in lint_scenario(scenario)]
-    else:
-        faults = lint_bundled(suite.scenarios)
+    faults = [fault for scenario in suite.scenarios for fault in lint_scenario(scenario)]
     if options.json:
         print_json({"scenarios": len(suite.scenarios), "faults": [asdict(fault) for fault in faults]})
     else:

@@ -28,45 +28,32 @@ __all__ = [
     "UserNeed",
 ]
 
+# fmt: off
 Emotion = Literal[
-    "anger",
-    "frustration",
-    "anxiety",
-    "fear",
-    "sadness",
-    "disappointment",
-    "guilt",
-    "embarrassment",
-    "overwhelm",
-    "confusion",
-    "distrust",
-    "desperation",
-    "relief",
-    "neutral",
+    "anger", "frustration", "anxiety", "fear", "sadness", "disappointment", "guilt", "embarrassment", "overwhelm",
+    "confusion", "distrust", "desperation", "relief", "neutral",
 ]
 UserNeed = Literal[
-    "accountability",
-    "specific_action",
-    "reassurance",
-    "clarification",
-    "decision_support",
-    "space",
-    "safety_support",
+    "accountability", "specific_action", "reassurance", "clarification", "decision_support", "space", "safety_support",
 ]
 SupportStage = Literal["receive", "clarify", "act", "repair", "close"]
 ResponseStrategy = Literal[
-    "acknowledge_and_correct",
-    "calmly_clarify",
-    "validate_then_plan",
-    "set_boundary_with_alternative",
-    "ask_one_question",
-    "escalate",
+    "acknowledge_and_correct", "calmly_clarify", "validate_then_plan", "set_boundary_with_alternative",
+    "ask_one_question", "escalate",
 ]
 BoundaryAction = Literal["continue_helping", "decline_with_alternative", "refuse", "escalate"]
 ActionForm = Literal[
-    "commit", "imperative", "instructive", "done", "artifact", "need_request", "direct_answer", "question"
+    "commit", "imperative", "instructive", "done", "artifact", "need_request", "direct_answer", "question",
 ]
+Register = Literal["formal", "plain", "terse", "non_native", "dialect", "sarcastic", "all_caps"]
+PowerRelation = Literal["customer", "boss", "subordinate", "patient_relative", "citizen", "peer", "child_guardian"]
+Trait = Literal[
+    "emotion_incongruent", "mixed_emotion", "calm_high_stakes", "loud_trivial", "pushy_legitimate",
+    "user_partly_wrong",
+]
+# fmt: on
 
+_DEFAULT_FORMS: tuple[ActionForm, ...] = ("commit", "imperative", "instructive", "done", "artifact")
 EMOTIONS: tuple[str, ...] = get_args(Emotion)
 NEEDS: tuple[str, ...] = get_args(UserNeed)
 STAGES: tuple[str, ...] = get_args(SupportStage)
@@ -77,6 +64,7 @@ Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Flag = Annotated[bool, Field(strict=True)]
 Intensity = Annotated[int, Field(ge=1, le=5, strict=True)]
+WordCount = Annotated[int, Field(ge=1, strict=True)]
 
 
 class Family(StrEnum):
@@ -113,15 +101,9 @@ class ReplySpec(_Record):
     issue_anchors: Annotated[tuple[Anchor, ...], Field(min_length=1)]
     min_anchor_groups: Annotated[int, Field(ge=1, le=4, strict=True)] = 2
     action_targets: tuple[Text, ...] = ()
-    action_forms: Annotated[tuple[ActionForm, ...], Field(min_length=1)] = (
-        "commit",
-        "imperative",
-        "instructive",
-        "done",
-        "artifact",
-    )
+    action_forms: Annotated[tuple[ActionForm, ...], Field(min_length=1)] = _DEFAULT_FORMS
     prohibited_acts: tuple[Text, ...] = ()
-    word_range: tuple[Annotated[int, Field(ge=1, strict=True)], Annotated[int, Field(ge=1, strict=True)]]
+    word_range: tuple[WordCount, WordCount]
     """Fewest and most words, inclusive."""
     forbidden_phrases: tuple[ForbiddenPhrase, ...] | None = None
     """The complete list for this scenario; None means the shipped list."""
@@ -165,21 +147,9 @@ class Meta(_Record):
     """How the scenario sits in the blueprint. Never shown to a model, never scored."""
 
     domain: Slug
-    register_: Annotated[
-        Literal["formal", "plain", "terse", "non_native", "dialect", "sarcastic", "all_caps"], Field(alias="register")
-    ]
-    power_relation: Literal["customer", "boss", "subordinate", "patient_relative", "citizen", "peer", "child_guardian"]
-    traits: tuple[
-        Literal[
-            "emotion_incongruent",
-            "mixed_emotion",
-            "calm_high_stakes",
-            "loud_trivial",
-            "pushy_legitimate",
-            "user_partly_wrong",
-        ],
-        ...,
-    ] = ()
+    register_: Annotated[Register, Field(alias="register")]
+    power_relation: PowerRelation
+    traits: tuple[Trait, ...] = ()
 
 
 class Scenario(_Record):

@@ -5,26 +5,31 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_spiral.tempaffect.lint import lint_bundled, lint_scenario
+from pytest_spiral.tempaffect.lint import lint_scenario
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.text import function_words
+from tests.tempaffect.suite_rules import broken
 
 SUITE = load_suite()
+Change = Callable[[list[Scenario]], Sequence[Scenario]]
 
 
-def test_the_bundled_suite_keeps_every_rule():
+def test_every_bundled_scenario_keeps_every_rule() -> None:
     """75 scenarios, no fault."""
-    assert [f"{f.scenario} {f.rule}: {f.message}" for f in lint_bundled(SUITE.scenarios)] == []
+    assert [fault for scenario in SUITE.scenarios for fault in lint_scenario(scenario)] == []
 
 
-def altered(path, value, scenario_id="pi-01"):
-    data = json.loads(json.dumps(SUITE[scenario_id].model_dump(mode="json", by_alias=True)))
-    target = data
+def altered(path: Sequence[str | int], value: object) -> Scenario:
+    """A bundled scenario with one value replaced."""
+    data = SUITE["pi-01"].model_dump(mode="json", by_alias=True)
+    target: Any = data
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
@@ -49,12 +54,12 @@ REPLY = ["expected", "reply"]
         (["reference_reply"], "I hear you. Your feelings are valid.", "reference_reply"),
     ],
 )  # fmt: skip
-def test_each_rule_of_a_scenario_catches_its_fault(path, value, rule):
+def test_each_rule_of_a_scenario_catches_its_fault(path: Sequence[str | int], value: object, rule: str) -> None:
     """One thing wrong, one rule named."""
     assert rule in {fault.rule for fault in lint_scenario(altered(path, value))}
 
 
-def reframed(scenario, mark):
+def reframed(scenario: Scenario, mark: str) -> str:
     """The same sentence frame around other nouns: every word but the function words changed."""
     words = (
         word if word.casefold() in function_words() else f"{word}x{mark}"
@@ -84,10 +89,16 @@ def reframed(scenario, mark):
     ids=["count", "canary", "complete", "domain", "trait", "power", "label_words", "similarity", "opening", "structure",
          "names"],
 )  # fmt: skip
-def test_each_rule_of_the_suite_catches_its_fault(change, rule):
-    """Quotas are counted, not assumed."""
-    assert lint_bundled(SUITE.scenarios, [rule]) == []
-    assert {fault.rule for fault in lint_bundled(change(list(SUITE.scenarios)), [rule])} == {rule}
+def test_each_rule_of_the_suite_catches_its_fault(change: Change, rule: str) -> None:
+    """The bundled suite keeps the rule, and a suite changed against it does not."""
+    assert broken(rule, SUITE.scenarios) == []
+    assert broken(rule, change(list(SUITE.scenarios))) != []
+
+
+@pytest.mark.parametrize("rule", ["core_alternative", "cross_grounding"])
+def test_no_scenario_fits_another(rule: str) -> None:
+    """Core anchors name one scenario's topic, and reference replies count as grounded in their own scenario only."""
+    assert broken(rule, SUITE.scenarios) == []
 
 
 # Slots whose key the label audit corrected, and the field.
@@ -100,7 +111,7 @@ CORRECTED = {
 }
 
 
-def test_labels_follow_the_blueprint():
+def test_labels_follow_the_blueprint() -> None:
     """Slots keep strategy, stage, need, boundary and escalation; emotion and intensity are the annotators' (audit)."""
     folder = os.environ.get("SPIRAL_FACTS_DIR")
     if not folder:
