@@ -19,7 +19,7 @@ from pytest_spiral.gates import Sample
 from pytest_spiral.report.model.comparison import ShadowRow
 from pytest_spiral.stats import Clusters
 from pytest_spiral.tempaffect.card_metrics import mean
-from tests.html.reports import GOOD, demo_report
+from tests.html.reports import GOOD, demo_document
 
 LIMIT = 0.15
 Json = dict[str, Any]
@@ -114,7 +114,7 @@ def recorded(folder: Path, report: Json) -> Path:
 
 def public_report() -> Json:
     """A run of the public suite that names what it asked and with what."""
-    report = demo_report()
+    report = demo_document()
     report["run"]["config"]["models"] = [
         {"role": "evaluated", "spec": model, "model_id": model, "kind": "remote",
          "params": {"tempaffect": {"temperature": 0.0}}}

@@ -37,7 +37,7 @@ def test_published_files(visit: Callable[..., Visitor], tmp_path: Path, monkeypa
 
     visitor = visit(tmp_path / "both.html")
     page = visitor.open()
-    table = page.locator("table", has_text="Paired differences with 95 % intervals")
+    table = page.locator("table", has_text="Paired differences with 90 % intervals")
     assert "yes" in table.locator("tr", has=page.locator("th:text-is('score')")).inner_text()
     page.click("tbody a:has-text('mp05-1')")
     page.wait_for_selector(".sides")
