@@ -1,270 +1,91 @@
-"""Words, phrases and limits of the reply checks, loaded from `data/tempaffect/` and compiled once.
+"""Words, phrases, verbs and limits of the reply checks. Each list is declared once, in `data/tempaffect/`.
 
-Each file of `lexicons/` is one table here and each list one field; the type of the field compiles the list. A word list
-is a text of words, a phrase list holds regular expressions over normalised words joined by single spaces.
+A list is read by its name (`WORDS.negations`, `PHRASES.blame`) and compiled on first use. A word list is separated by
+white space; a phrase list holds regular expressions over normalised words joined by single spaces. A test compares
+the names that the code uses with the names in the files.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache, cached_property
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
 
-__all__ = ["Grammar", "Lexicon", "Limits", "Pattern", "VerbForm", "WordSet", "load_lexicon"]
+__all__ = ["LIMITS", "PHRASES", "VERBS", "WORDS", "Pattern", "VerbForm", "forbidden_phrases", "synonyms"]
 
 Pattern = re.Pattern[str]
+WordSet = frozenset[str]
 
 
-def _word_set(text: object) -> frozenset[str]:
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"expected words separated by white space, got {text!r}")
-    return frozenset(text.split())
+@cache
+def _entries() -> Mapping[str, tuple[Path, Any]]:
+    """Return every list of the lexicon files by name, with its file."""
+    paths = sorted((data_root() / "tempaffect" / "lexicons").glob("*.toml"))
+    return {name: (path, value) for path in paths for name, value in read_toml(path).items()}
 
 
-def _phrase_pattern(alternatives: object) -> Pattern:
-    if not isinstance(alternatives, list) or not alternatives:
-        raise ValueError(f"expected a list of phrases, got {alternatives!r}")
-    try:
-        # Whole words only; a phrase may end with the space that its last optional word left behind.
-        return re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?:(?<=\s)|(?!\S))", re.MULTILINE)
-    except (re.error, TypeError) as error:
-        raise ValueError(f"not a usable regular expression: {error}") from None
+def _entry(name: str, expected: type) -> tuple[Path, Any]:
+    if name not in _entries():
+        raise AttributeError(f"no list {name!r} in data/tempaffect/lexicons")
+    path, value = _entries()[name]
+    if not isinstance(value, expected) or not value:
+        raise DataError(f"{path}: {name}: expected a {expected.__name__} that is not empty, got {value!r}")
+    return path, value
 
 
-WordSet = Annotated[frozenset[str], BeforeValidator(_word_set)]
-Phrases = Annotated[Pattern, BeforeValidator(_phrase_pattern)]
-Count = Annotated[int, Field(ge=0)]
-PerMille = Annotated[int, Field(ge=0)]
+class _Words:
+    """Word lists by name."""
+
+    def __getattr__(self, name: str) -> WordSet:
+        words = frozenset(_entry(name, str)[1].split())
+        setattr(self, name, words)
+        return words
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Phrases:
+    """Phrase lists by name, each one expression that finds whole words."""
 
-
-class GroundingLimits(_Table):
-    """When a reply speaks of the user's matter."""
-
-    single_points: Count
-    strong_points: Count
-    core_pair_distance: Count
-    gap: Count
-    reversed_within: Count
-    fallback_near_stems: Count
-    target_points: Count
-    target_other_stems: Count
-    list_tokens: Count
-    list_function_share: PerMille
-    list_separators: Count
-    anchor_content: Count
-    anchor_share: PerMille
-    run_stems: Count
-    run_joins: Count
-    echo_gram: Count
-    echo_share: PerMille
-    echo_share_short: PerMille
-    echo_novel_stems: Count
-    echo_content: Count
-    echo_novel_share: PerMille
-    situation_stems: Count
-    language_tokens: Count
-    language_function_share: PerMille
-    foreign_letters: PerMille
-
-
-class ActionLimits(_Table):
-    """When a reply does something concrete."""
-
-    fragment_tokens: Count
-    direct_answer_targets: Count
-    target_window: Count
-    max_scanned_tokens: Count
-    redirect_reach: Count
-
-
-class ProhibitedLimits(_Table):
-    """When an act breaks the boundary."""
-
-    gap: Count
-    object_window: Count
-    name_reach: Count
-
-
-class DefensiveLimits(_Table):
-    """When apologies are a loop and a reply is distant."""
-
-    apologies_always: Count
-    apologies_idle: Count
-    apologies_idle_share: PerMille
-    distant_tokens: Count
-
-
-class ValidationLimits(_Table):
-    """When talk about feelings is too much."""
-
-    many: Count
-    few: Count
-    few_share: PerMille
-
-
-class PhraseLimits(_Table):
-    """Forbidden phrases: letters spaced out, lengths of the lists."""
-
-    spaced_run: Count
-    global_limit: Count
-    scenario_limit: Count
-
-
-class LengthLimits(_Table):
-    """A useful reply has from `useful_low` x the fewest to `useful_high` x the most words expected."""
-
-    useful_low: PerMille
-    useful_high: PerMille
-
-
-class Limits(_Table):
-    """All of `params.toml`."""
-
-    grounding: GroundingLimits
-    action: ActionLimits
-    prohibited: ProhibitedLimits
-    defensive: DefensiveLimits
-    validation: ValidationLimits
-    phrases: PhraseLimits
-    length: LengthLimits
-
-
-class Grammar(_Table):
-    """Words and phrases by which clauses are read."""
-
-    speakers: WordSet
-    subject_pronouns: WordSet
-    object_pronouns: WordSet
-    first_person: WordSet
-    second_person: WordSet
-    noun_substitutes: WordSet
-    be_forms: WordSet
-    firm_modals: WordSet
-    soft_modals: WordSet
-    auxiliaries: WordSet
-    linking_verbs: WordSet
-    need_verbs: WordSet
-    lead_ins: WordSet
-    adverbs: WordSet
-    clause_openers: WordSet
-    conditional_openers: WordSet
-    determiners: WordSet
-    prepositions: WordSet
-    finite_verbs: WordSet
-    negations: WordSet
-    negation_window: Count
-    hedges: WordSet
-    nothing_words: WordSet
-    time_words: WordSet
-    now_words: WordSet
-    fixed_times: WordSet
-    deadline_words: WordSet
-    error_words: WordSet
-    belief_verbs: WordSet
-    referral_verbs: WordSet
-    referrals: Phrases
-    permission_words: WordSet
-    travel_verbs: WordSet
-    informing_verbs: WordSet
-    office_verbs: WordSet
-    institution_nouns: WordSet
-    step_words: WordSet
-    purpose_clauses: Phrases
-    vague_offers: Phrases
-    idioms: Phrases
-    general_rules: Phrases
-    artifacts: Phrases
-    artifact_min_tokens: Count
-    question_openers: WordSet
-    soft_questions: Phrases
-    requests: Phrases
-
-    @cached_property
-    def helping_verbs(self) -> frozenset[str]:
-        """Forms of "be", modals and auxiliaries: words that only a verb of the same clause can follow."""
-        return self.be_forms | self.firm_modals | self.soft_modals | self.auxiliaries
-
-    @cached_property
-    def finite_words(self) -> frozenset[str]:
-        """Words that show a clause to have a verb of its own."""
-        return self.helping_verbs | self.subject_pronouns
-
-
-class Defensive(_Table):
-    """Ways of protecting oneself instead of serving the user."""
-
-    apologies: Phrases
-    apology_mentions: Phrases
-    machine_disclaimers: Phrases
-    inability: Phrases
-    disclaimers: Phrases
-    policies: Phrases
-    reasons: Phrases
-    blame: Phrases
-    impersonal_blame: Phrases
-    tone_policing: Phrases
-    moralizing: Phrases
-    minimizing: Phrases
-    comfort: Phrases
-
-
-class Validation(_Table):
-    """Talk about feelings."""
-
-    feelings: Phrases
-
-
-class Meta(_Table):
-    """Talk to or about the scorer."""
-
-    field_names: WordSet
-    phrases: Phrases
-
-
-class Forbidden(_Table):
-    """Stock phrases banned everywhere, unless a scenario brings its own list."""
-
-    fillers: WordSet
-    attribution: Phrases
-    phrases: tuple[ForbiddenPhrase, ...]
-
-
-class Boundary(_Table):
-    """Keeping or breaking a boundary."""
-
-    prohibitions: Phrases
-    protected_words: WordSet
-    name_words: WordSet
-    code_words: WordSet
-    honorifics: WordSet
-    refusals: Phrases
-    complicity: Phrases
-    agreements: Phrases
-    optional_words: WordSet
-    submissions: WordSet
-    hypothetical_words: WordSet
-    denial_words: WordSet
-    same_acts: tuple[WordSet, ...]
-
-    @cached_property
-    def synonyms(self) -> Mapping[str, frozenset[str]]:
-        """Verbs that do the same to a thing as the key, itself included."""
-        found: dict[str, frozenset[str]] = {}
-        for verbs in self.same_acts:
-            for verb in verbs:
-                found[verb] = found.get(verb, frozenset()) | verbs
+    def __getattr__(self, name: str) -> Pattern:
+        path, alternatives = _entry(name, list)
+        try:
+            # A phrase may end with the space that its last optional word left behind.
+            found = re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?:(?<=\s)|(?!\S))", re.MULTILINE)
+        except (re.error, TypeError) as error:
+            raise DataError(f"{path}: {name}: not a usable regular expression: {error}") from None
+        setattr(self, name, found)
         return found
+
+
+class _Numbers:
+    """One table of `params.toml`. Shares are in per mille; the rest are counts of tokens, stems, sentences or words."""
+
+    def __init__(self, table: str) -> None:
+        path = data_root() / "tempaffect" / "params.toml"
+        try:
+            numbers = TypeAdapter(dict[str, int]).validate_python(read_toml(path).get(table), strict=True)
+        except ValidationError as error:
+            raise DataError(f"{path}: {table}: {first_fault(error)}") from None
+        self.__dict__.update(numbers)
+
+    def __getattr__(self, name: str) -> int:
+        raise AttributeError(f"no limit {name!r} in data/tempaffect/params.toml")
+
+
+class _Limits:
+    """Tables of `params.toml` by name."""
+
+    def __getattr__(self, table: str) -> _Numbers:
+        numbers = _Numbers(table)
+        setattr(self, table, numbers)
+        return numbers
 
 
 class VerbForm(NamedTuple):
@@ -285,86 +106,70 @@ class VerbForm(NamedTuple):
     participle: bool
 
 
-class _VerbClass(_Table):
-    regular: WordSet
-    irregular: Mapping[str, tuple[str, str]]
+class _Verbs:
+    """Written forms of the verbs of `verbs.toml`, and every verb that a form may belong to."""
+
+    forms: Mapping[str, VerbForm]
+    lemmas: Mapping[str, WordSet]
+
+    def __getattr__(self, name: str) -> Mapping[str, Any]:
+        if name not in ("forms", "lemmas"):
+            raise AttributeError(name)
+        self.forms, self.lemmas = _conjugate()
+        return self.forms if name == "forms" else self.lemmas
 
 
-class Verbs(_Table):
-    """Verbs by how much they promise."""
-
-    doubling: WordSet
-    noun_like: WordSet
-    never: _VerbClass
-    strong: _VerbClass
-    light: _VerbClass
-    weak: _VerbClass
-    act_only: _VerbClass
-
-    @cached_property
-    def _conjugated(self) -> tuple[dict[str, VerbForm], dict[str, frozenset[str]]]:
-        forms: dict[str, VerbForm] = {}
-        lemmas: dict[str, frozenset[str]] = {}
-        # The first class to claim a form keeps it: an empty word stays empty even where it could also be an act.
-        for strength in ("never", "strong", "light", "weak", "act_only"):
-            verbs: _VerbClass = getattr(self, strength)
-            regular = {base: (_past(base, self.doubling),) * 2 for base in sorted(verbs.regular)}
-            for base, (past, participle) in {**regular, **verbs.irregular}.items():
-                written = (base, _third(base), _ing(base, self.doubling), past, participle)
-                for form in dict.fromkeys(written):
-                    lemmas[form] = lemmas.get(form, frozenset()) | {base}
-                    new = VerbForm(base, strength, *(form == other for other in written))
-                    known = forms.setdefault(form, new)
-                    if known.strength == strength and known.lemma != base:
-                        forms[form] = known._replace(
-                            base=known.base or new.base,
-                            past=known.past or new.past,
-                            participle=known.participle or new.participle,
-                        )
-        return forms, lemmas
-
-    @property
-    def forms(self) -> Mapping[str, VerbForm]:
-        """Written forms of all verbs."""
-        return self._conjugated[0]
-
-    @property
-    def lemmas(self) -> Mapping[str, frozenset[str]]:
-        """Every verb that a written form may belong to."""
-        return self._conjugated[1]
-
-
-class Lexicon(_Table):
-    """Everything that the checks read: one table per file."""
-
-    limits: Limits
-    grammar: Grammar
-    verbs: Verbs
-    defensive: Defensive
-    validation: Validation
-    meta: Meta
-    forbidden: Forbidden
-    boundary: Boundary
+WORDS = _Words()
+PHRASES = _Phrases()
+LIMITS = _Limits()
+VERBS = _Verbs()
 
 
 @cache
-def load_lexicon() -> Lexicon:
-    """Return the shipped words, phrases and limits.
-
-    Raises:
-        DataError: A file is damaged; the message names file and key.
-    """
-    folder = data_root() / "tempaffect"
-    paths = {name: folder / "lexicons" / f"{name}.toml" for name in Lexicon.model_fields if name != "limits"}
-    tables: dict[str, Any] = {name: read_toml(path) for name, path in paths.items()}
+def forbidden_phrases() -> tuple[ForbiddenPhrase, ...]:
+    """Return the phrases that are banned unless a scenario brings its own list."""
+    path, entries = _entry("forbidden_phrases", list)
     try:
-        lexicon = Lexicon.model_validate({"limits": read_toml(folder / "params.toml"), **tables})
+        phrases = TypeAdapter(tuple[ForbiddenPhrase, ...]).validate_python(entries)
     except ValidationError as error:
-        raise DataError(f"{folder}: {first_fault(error)}") from None
-    number, most = len(lexicon.forbidden.phrases), lexicon.limits.phrases.global_limit
-    if number > most:
-        raise DataError(f"{paths['forbidden']}: {number} phrases, expected at most {most}; remove some")
-    return lexicon
+        raise DataError(f"{path}: forbidden_phrases: {first_fault(error)}") from None
+    if len(phrases) > LIMITS.phrases.global_limit:
+        raise DataError(f"{path}: expected at most {LIMITS.phrases.global_limit} phrases, got {len(phrases)}")
+    return phrases
+
+
+@cache
+def synonyms(lemma: str) -> WordSet:
+    """Return the verbs that do the same to a thing as `lemma`."""
+    groups = [frozenset(group.split()) for group in _entry("same_acts", list)[1]]
+    return frozenset[str]().union(*(group for group in groups if lemma in group))
+
+
+def _conjugate() -> tuple[Mapping[str, VerbForm], Mapping[str, WordSet]]:
+    forms: dict[str, VerbForm] = {}
+    lemmas: dict[str, WordSet] = {}
+    # The first class to claim a form keeps it: an empty word stays empty even where it could also be an act.
+    for strength in ("never", "strong", "light", "weak", "act_only"):
+        for base, past, participle in _principal_parts(_entry(strength, dict)[1]):
+            written = (base, _third(base), _ing(base), past, participle)
+            for form in dict.fromkeys(written):
+                lemmas[form] = lemmas.get(form, frozenset()) | {base}
+                new = VerbForm(base, strength, *(form == other for other in written))
+                known = forms.setdefault(form, new)
+                if known.strength == strength and known.lemma != base:
+                    forms[form] = known._replace(
+                        base=known.base or new.base,
+                        past=known.past or new.past,
+                        participle=known.participle or new.participle,
+                    )
+    return forms, lemmas
+
+
+def _principal_parts(verbs: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for base in verbs["regular"].split():
+        yield base, _past(base), _past(base)
+    for base, (past, participle) in verbs["irregular"].items():
+        yield base, past, participle
 
 
 def _third(base: str) -> str:
@@ -373,16 +178,16 @@ def _third(base: str) -> str:
     return base[:-1] + "ies" if _ends_in_consonant_y(base) else base + "s"
 
 
-def _past(base: str, doubling: frozenset[str]) -> str:
-    if base in doubling:
+def _past(base: str) -> str:
+    if base in WORDS.doubling:
         return base + base[-1] + "ed"
     if base.endswith("e"):
         return base + "d"
     return base[:-1] + "ied" if _ends_in_consonant_y(base) else base + "ed"
 
 
-def _ing(base: str, doubling: frozenset[str]) -> str:
-    if base in doubling:
+def _ing(base: str) -> str:
+    if base in WORDS.doubling:
         return base + base[-1] + "ing"
     if base.endswith("ie"):
         return base[:-2] + "ying"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -13,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_spiral.tempaffect.checks import ReplyChecks, check_reply
-from pytest_spiral.tempaffect.lexicon import Lexicon, load_lexicon
+from pytest_spiral.tempaffect.lexicon import PHRASES
+from tests.tempaffect.test_checks_lexicon import entries
 from tests.tempaffect.test_checks_rules import BASE, GOOD, GUARDED
 
 HELD = "I can't open the parcel. I'm sending the owner a message about the rings and holding it until Friday."
@@ -74,12 +74,7 @@ def test_any_text_gets_a_verdict(text: str) -> None:
     assert check_reply(GUARDED, text) == check_reply(GUARDED, text)
 
 
-PHRASE_LISTS = [
-    pytest.param(phrases, id=f"{table}.{name}")
-    for table in Lexicon.model_fields
-    for name, phrases in vars(getattr(load_lexicon(), table)).items()
-    if isinstance(phrases, re.Pattern)
-]
+PHRASE_LISTS = sorted(name for name, value in entries().items() if isinstance(value, list))
 REPEATS = {parser.MAX_REPEAT, parser.MIN_REPEAT}
 
 
@@ -95,10 +90,10 @@ def repeats(parsed: Any, inside: bool = False) -> Iterator[bool]:
                     yield from repeats(branch, inside or unbounded)
 
 
-@pytest.mark.parametrize("phrases", PHRASE_LISTS)
-def test_no_phrase_repeats_a_repetition(phrases: re.Pattern[str]) -> None:
+@pytest.mark.parametrize("name", PHRASE_LISTS)
+def test_no_phrase_repeats_a_repetition(name: str) -> None:
     """An unbounded repetition inside another one would take exponential time on some reply."""
-    nested = [word for word in repeats(parser.parse(phrases.pattern)) if word]
+    nested = [word for word in repeats(parser.parse(getattr(PHRASES, name).pattern)) if word]
 
     assert nested == []
 

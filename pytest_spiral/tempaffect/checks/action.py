@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from pytest_spiral.tempaffect.checks.clauses import Clause, Kind
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, Clause, Kind
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule, matches
 from pytest_spiral.tempaffect.checks.sentences import Sentence
 from pytest_spiral.tempaffect.checks.stance import is_accusing, speaks_personally
 from pytest_spiral.tempaffect.checks.statements import Act, Candidate, Statement, is_time, read_statement
-from pytest_spiral.tempaffect.lexicon import load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
 from pytest_spiral.text import function_words
 
 __all__ = ["ACT_RULES", "VERBLESS_RULES", "concrete_acts", "read_statements"]
@@ -51,10 +51,9 @@ def concrete_acts(prepared: PreparedScenario, statements: Sequence[Statement], e
 
 
 def _is_direct_answer(each: Statement) -> bool:
-    lexicon = load_lexicon()
     fresh = not each.prepared.fresh_stems.isdisjoint(each.sentence.stems)
-    firm = not each.vague and not each.sentence.has(lexicon.grammar.negations)
-    telling = each.targets >= lexicon.limits.action.direct_answer_targets and each.timed
+    firm = not each.vague and not each.sentence.has(WORDS.negations)
+    telling = each.targets >= LIMITS.action.direct_answer_targets and each.timed
     return telling and fresh and firm and not is_accusing(each.sentence)
 
 
@@ -94,55 +93,54 @@ def _serves_purpose(c: Candidate) -> bool:
 
 def _is_believed(c: Candidate) -> bool:
     """Whether the act is part of what the speaker merely knows, hopes or feels."""
-    grammar = c.clause.grammar
     before = c.clause.tokens[max(0, c.clause.at - 12) : c.clause.at]
     return c.kind in (*_OBSERVED, Kind.INSTRUCTION, Kind.DONE) and any(
-        word in grammar.belief_verbs and not grammar.speakers.isdisjoint(before[max(0, at - 3) : at])
+        word in WORDS.belief_verbs and not WORDS.speakers.isdisjoint(before[max(0, at - 3) : at])
         for at, word in enumerate(before)
     )
 
 
 def _acts_on_nothing(c: Candidate) -> bool:
     after = c.clause.tokens[c.clause.at + 1 : c.clause.at + 2]
-    return c.kind in _DIRECTED and not c.clause.grammar.nothing_words.isdisjoint(after)
+    return c.kind in _DIRECTED and not WORDS.nothing_words.isdisjoint(after)
 
 
 def _nobody_acts(c: Candidate) -> bool:
     """Whether a reply nobody stands behind states how things generally are, or an office handles its own papers."""
-    clause, grammar = c.clause, c.clause.grammar
+    clause = c.clause
     if c.statement.personal:
         return False
     if clause.conditional:
         return True
-    if c.kind in (Kind.OTHERS, Kind.STATE, Kind.DONE) and clause.verb.lemma in grammar.office_verbs:
+    if c.kind in (Kind.OTHERS, Kind.STATE, Kind.DONE) and clause.verb.lemma in WORDS.office_verbs:
         return True
     if c.kind is Kind.FRAGMENT:
         # "Buses run late", "The template opened": whole sentences, unlike "Recall sent".
         if clause.verb.base and clause.at > 0 and clause.tokens[clause.at - 1].endswith("s"):
             return True
-        if clause.opener not in grammar.determiners or not clause.verb.past:
+        if clause.opener not in WORDS.determiners or not clause.verb.past:
             return False
     elif c.kind not in (Kind.OTHERS, Kind.STATE):
         return False
     end = clause.end
-    if end < len(clause.tokens) and clause.tokens[end] in grammar.deadline_words:
+    if end < len(clause.tokens) and clause.tokens[end] in WORDS.deadline_words:
         # "paused until the 19th"
-        end = min(len(clause.tokens), end + load_lexicon().limits.action.redirect_reach)
+        end = min(len(clause.tokens), end + LIMITS.action.redirect_reach)
     return not _is_arranged(clause.sentence, clause.start, end)
 
 
 def _is_arranged(sentence: Sentence, start: int, end: int) -> bool:
     """Whether the words are about this user or a fixed point in time."""
-    grammar, tokens = load_lexicon().grammar, sentence.tokens
+    tokens = sentence.tokens
     for at in range(start, end):
         token, number = tokens[at], tokens[at][0].isdigit()
-        if token in grammar.fixed_times or (number and ":" in token):
+        if token in WORDS.fixed_times or (number and ":" in token):
             return True
-        if token in grammar.second_person and not grammar.institution_nouns.intersection(tokens[at + 1 : at + 2]):
+        if token in WORDS.second_person and not WORDS.institution_nouns.intersection(tokens[at + 1 : at + 2]):
             return True
         if number and at > 0:
-            article = at >= 2 and tokens[at - 1] in grammar.determiners
-            if tokens[at - 2 if article else at - 1] in grammar.deadline_words:
+            article = at >= 2 and tokens[at - 1] in WORDS.determiners
+            if tokens[at - 2 if article else at - 1] in WORDS.deadline_words:
                 return True
     return False
 
@@ -164,10 +162,10 @@ def _light_and_aimless(c: Candidate) -> bool:
 
 def _refers_elsewhere(c: Candidate) -> bool:
     """Whether the user is sent off to a place that the scenario does not name."""
-    clause, grammar = c.clause, c.clause.grammar
-    if clause.verb.lemma not in grammar.referral_verbs and not clause.sentence.says(grammar.referrals):
+    clause = c.clause
+    if clause.verb.lemma not in WORDS.referral_verbs and not clause.sentence.says(PHRASES.referrals):
         return False
-    reach = load_lexicon().limits.action.redirect_reach
+    reach = LIMITS.action.redirect_reach
     within = set(clause.sentence.stems[clause.at + 1 : clause.at + 1 + reach])
     return not any(within.issuperset(target) for target in c.statement.prepared.targets)
 
@@ -188,9 +186,9 @@ def _without_object(c: Candidate) -> bool:
 
 def _has_object(clause: Clause) -> bool:
     """Whether something is acted on: a word after the verb that is no adverb, or an object before it."""
-    grammar, tokens, at = clause.grammar, clause.tokens, clause.at
+    tokens, at = clause.tokens, clause.at
     after = tokens[at + 1 : min(clause.end, at + 8)]
-    if any(token not in grammar.adverbs and token not in grammar.be_forms for token in after):
+    if any(token not in WORDS.adverbs and token not in WORDS.be_forms for token in after):
         return True
     if at + 1 < len(tokens) and clause.sentence.before[at + 1].strip() in (">", ":", "(", "-"):
         return True
@@ -222,22 +220,22 @@ def _off_the_matter(c: Candidate) -> bool:
 
 def _is_step(each: Statement) -> bool:
     """Whether a step without a verb continues a row of steps: "then clock again"."""
-    grammar, tokens = load_lexicon().grammar, each.sentence.tokens
-    return tokens[0] in grammar.step_words and len(tokens) > 1 and not each.sentence.has(grammar.finite_words)
+    tokens = each.sentence.tokens
+    return tokens[0] in WORDS.step_words and len(tokens) > 1 and not each.sentence.has(FINITE_WORDS)
 
 
 def _artifact(each: Statement) -> str:
     """Return the words by which a result is handed over, unless they are negated or tell of an error."""
-    grammar, sentence = load_lexicon().grammar, each.sentence
-    match = grammar.artifacts.search(sentence.joined)
-    if match is None or len(sentence.tokens) < grammar.artifact_min_tokens:
+    sentence = each.sentence
+    match = PHRASES.artifacts.search(sentence.joined)
+    if match is None or len(sentence.tokens) < LIMITS.action.artifact_tokens:
         return ""
     place = sentence.place(match.start())
     first, end = _phrase_around(sentence, place)
-    if not grammar.error_words.isdisjoint(sentence.tokens[first:end]):
+    if not WORDS.error_words.isdisjoint(sentence.tokens[first:end]):
         return ""
-    window = sentence.tokens[max(first, place - grammar.negation_window) : place]
-    return match.group() if grammar.negations.isdisjoint(window) else ""
+    window = sentence.tokens[max(first, place - LIMITS.action.negation_window) : place]
+    return match.group() if WORDS.negations.isdisjoint(window) else ""
 
 
 def _phrase_around(sentence: Sentence, at: int) -> tuple[int, int]:
@@ -252,11 +250,11 @@ def _phrase_around(sentence: Sentence, at: int) -> tuple[int, int]:
 
 def _is_arrangement(each: Statement) -> bool:
     """Whether a short sentence without a verb names a target and a new time or number: "Taxi in six minutes"."""
-    lexicon, sentence = load_lexicon(), each.sentence
-    grammar, tokens = lexicon.grammar, sentence.tokens
-    if len(tokens) > lexicon.limits.action.fragment_tokens or not each.targets:
+    sentence = each.sentence
+    tokens = sentence.tokens
+    if len(tokens) > LIMITS.action.fragment_tokens or not each.targets:
         return False
-    if sentence.has(grammar.error_words) or sentence.has(grammar.negations) or sentence.has(grammar.finite_words):
+    if sentence.has(WORDS.error_words) or sentence.has(WORDS.negations) or sentence.has(FINITE_WORDS):
         return False
     if any(clause.kind in (Kind.OTHERS, Kind.PAST) for clause in each.clauses):
         return False
@@ -268,7 +266,7 @@ def _is_arrangement(each: Statement) -> bool:
 
 
 def _is_base(token: str) -> bool:
-    verb = load_lexicon().verbs.forms.get(token)
+    verb = VERBS.forms.get(token)
     return verb is not None and verb.base
 
 
@@ -276,13 +274,13 @@ _FIRM_QUESTION = frozenset({"could", "would", "will", "whether", "likely", "poss
 
 
 def _is_concrete_question(each: Statement) -> bool:
-    grammar, sentence = load_lexicon().grammar, each.sentence
-    if not sentence.question or sentence.says(grammar.soft_questions):
+    sentence = each.sentence
+    if not sentence.question or sentence.says(PHRASES.soft_questions):
         return False
-    if sentence.has(grammar.hedges - _FIRM_QUESTION):
+    if sentence.has(WORDS.hedges - _FIRM_QUESTION):
         return False
     return any(
-        sentence.tokens[at] in grammar.question_openers
+        sentence.tokens[at] in WORDS.question_openers
         for at in range(len(sentence.tokens) - 3)
         if at == 0 or _begins_part(sentence, at)
     )
@@ -327,7 +325,7 @@ ACT_RULES: tuple[Rule[Candidate, str], ...] = (
          ("You can [open] the locker at your own risk.",)),
     Rule("an act without an object", _without_object, "", ("I will [send].",), ("The code I [send] now.",)),
     Rule("the verb only informs",
-         lambda c: c.kind in (Kind.OTHERS, Kind.STATE) and c.clause.verb.lemma in c.clause.grammar.informing_verbs, "",
+         lambda c: c.kind in (Kind.OTHERS, Kind.STATE) and c.clause.verb.lemma in WORDS.informing_verbs, "",
          ("The parcel [includes] a code for me today.",)),
     Rule("perhaps the mistake itself", _may_be_the_mistake, "", ("I [sent] the parcel code to a dead locker.",),
          ("I [sent] now the pickup code.",)),
@@ -347,13 +345,13 @@ VERBLESS_RULES: tuple[Rule[Statement, str], ...] = (
          ("Here is a song for you.",)),
     Rule("a path to follow", lambda s: any(">" in before for before in s.sentence.before), "artifact",
          ("Lockers > Extension.",)),
-    Rule("an apology", lambda s: s.sentence.says(load_lexicon().defensive.apologies), "",
+    Rule("an apology", lambda s: s.sentence.says(PHRASES.apologies), "",
          ("Sorry about locker 9, here is my hand.",)),
     Rule("a step", lambda s: s.sentence.joined if _is_step(s) else "", "imperative", ("Then the pickup code.",),
          ("Then it is the pickup code.",)),
-    Rule("uncertain", lambda s: s.sentence.question or s.sentence.has(load_lexicon().grammar.hedges), "",
+    Rule("uncertain", lambda s: s.sentence.question or s.sentence.has(WORDS.hedges), "",
          ("Maybe a pickup code.",)),
-    Rule("a request", lambda s: s.sentence.joined if s.sentence.says(load_lexicon().grammar.requests) else "",
+    Rule("a request", lambda s: s.sentence.joined if s.sentence.says(PHRASES.requests) else "",
          "need_request", ("I only need the pickup code.",)),
     Rule("a result", _artifact, "artifact", ("A new pickup code for the parcel is in your inbox.",),
          ("No pickup code is in your inbox.",)),

@@ -6,10 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from pytest_spiral.tempaffect.checks.clauses import BREAKS, Clause, Kind, clause_spans, describe
+from pytest_spiral.tempaffect.checks.clauses import (
+    BREAKS,
+    FINITE_WORDS,
+    HELPING_VERBS,
+    Clause,
+    Kind,
+    clause_spans,
+    describe,
+)
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
 from pytest_spiral.tempaffect.checks.sentences import Sentence
-from pytest_spiral.tempaffect.lexicon import load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
 
 __all__ = ["CLAUSE_RULES", "decide_clauses", "read_clauses"]
 
@@ -23,10 +31,9 @@ def read_clauses(sentence: Sentence) -> tuple[Clause, ...]:
 
 def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Kind] | None]]:
     """Yield the clause of every verb with the rule that decided how the verb is used."""
-    lexicon = load_lexicon()
     last: Clause | None = None
-    for at, span in enumerate(clause_spans(sentence, lexicon.limits.action.max_scanned_tokens)):
-        verb = lexicon.verbs.forms.get(sentence.tokens[at])
+    for at, span in enumerate(clause_spans(sentence, LIMITS.action.max_scanned_tokens)):
+        verb = VERBS.forms.get(sentence.tokens[at])
         if verb is None or sentence.quoted[at] or (verb.lemma == "do" and _supports(sentence, at)):
             continue
         clause = describe(sentence, at, span, verb, last)
@@ -62,7 +69,7 @@ def _forms(clause: Clause) -> tuple[Form, ...]:
 def _supports(sentence: Sentence, at: int) -> bool:
     """Whether "do" merely supports another verb ("I do apologize", "what I can do is")."""
     following = sentence.tokens[at + 1] if at + 1 < len(sentence.tokens) else ""
-    verb = load_lexicon().verbs.forms.get(following)
+    verb = VERBS.forms.get(following)
     return following in ("", "not", "is", "so") or (verb is not None and verb.base)
 
 
@@ -70,14 +77,14 @@ def _supports(sentence: Sentence, at: int) -> bool:
 
 
 def _speaker_is(c: Clause) -> bool:
-    if c.previous not in c.grammar.be_forms:
+    if c.previous not in WORDS.be_forms:
         return False
-    return c.earlier in c.grammar.speakers or c.earlier == "will" or (c.previous == "am" and not c.earlier)
+    return c.earlier in WORDS.speakers or c.earlier == "will" or (c.previous == "am" and not c.earlier)
 
 
 def _gerund_subject(c: Clause) -> bool:
     rest = c.tokens[c.at + 1 : _phrase_end(c)]
-    return not rest or any(word in c.grammar.finite_verbs or word in c.grammar.helping_verbs for word in rest)
+    return not rest or any(word in WORDS.finite_verbs or word in HELPING_VERBS for word in rest)
 
 
 def _phrase_end(c: Clause) -> int:
@@ -103,7 +110,7 @@ def _announces(c: Clause) -> bool:
 
 
 def _speaker_has(c: Clause) -> bool:
-    return _after_have(c) and (c.earlier in c.grammar.speakers or "i" in c.tokens[max(c.first, c.back - 2) : c.back])
+    return _after_have(c) and (c.earlier in WORDS.speakers or "i" in c.tokens[max(c.first, c.back - 2) : c.back])
 
 
 def _user_has(c: Clause) -> bool:
@@ -121,40 +128,37 @@ def _is_passive(c: Clause) -> bool:
     if c.previous == "being":
         # "the lock's being changed"
         short = c.back > c.first and c.sentence.raws[c.back - 1].endswith(("'s", "\u2019s"))
-        return short or c.earlier in c.grammar.be_forms
+        return short or c.earlier in WORDS.be_forms
     if c.previous == "be":
         return c.earlier in ("will", "shall")
     return c.previous in ("was", "were") and c.now and c.earlier != "you"
 
 
 def _is_state(c: Clause) -> bool:
-    return (c.previous in ("is", "are", "am") and c.earlier != "you") or c.previous in c.grammar.linking_verbs
+    return (c.previous in ("is", "are", "am") and c.earlier != "you") or c.previous in WORDS.linking_verbs
 
 
 def _has_finite_word(c: Clause, start: int, end: int) -> bool:
-    return not c.grammar.finite_words.isdisjoint(c.tokens[start:end])
+    return not FINITE_WORDS.isdisjoint(c.tokens[start:end])
 
 
 def _opening_fragment(c: Clause) -> bool:
-    return not _has_finite_word(c, c.at + 1, c.end) and c.opener not in c.grammar.conditional_openers
+    return not _has_finite_word(c, c.at + 1, c.end) and c.opener not in WORDS.conditional_openers
 
 
 def _takes_object(c: Clause) -> bool:
     """Whether an object follows, which a participle cannot take: "The officer got the whole story"."""
     after = c.tokens[c.at + 1 : c.at + 3]
-    return (
-        c.verb.past and len(after) == 2 and after[0] in c.grammar.determiners and after[1] not in c.grammar.time_words
-    )
+    return c.verb.past and len(after) == 2 and after[0] in WORDS.determiners and after[1] not in WORDS.time_words
 
 
 def _other_verb_governs(c: Clause) -> bool:
     """Whether an earlier word is the verb of the clause: "using the details printed on the letter"."""
-    verbs = load_lexicon().verbs
     for at in range(c.first, c.back):
-        verb = verbs.forms.get(c.tokens[at])
+        verb = VERBS.forms.get(c.tokens[at])
         if verb is None:
             continue
-        acting = at > c.first and (verb.base or verb.third) and verb.lemma not in verbs.noun_like
+        acting = at > c.first and (verb.base or verb.third) and verb.lemma not in WORDS.noun_like
         if verb.ing or acting:
             return True
     return False
@@ -168,7 +172,7 @@ _ENDED = (Kind.REPORT, Kind.DONE, Kind.PAST, Kind.STATE, Kind.FRAGMENT)
 
 
 def _has_speaker(c: Clause) -> bool:
-    return not c.grammar.speakers.isdisjoint(c.tokens[c.first : c.back])
+    return not WORDS.speakers.isdisjoint(c.tokens[c.first : c.back])
 
 
 def _you_alone(c: Clause) -> bool:
@@ -179,18 +183,17 @@ def _you_alone(c: Clause) -> bool:
 
 def _numbered_noun(c: Clause) -> bool:
     """Whether the verb is a noun with its number, subject of another verb: "stand 14 stays shut"."""
-    verbs = load_lexicon().verbs
-    if c.tokens[c.at] not in verbs.noun_like or c.at + 2 >= c.end or not c.next_word[:1].isdigit():
+    if c.tokens[c.at] not in WORDS.noun_like or c.at + 2 >= c.end or not c.next_word[:1].isdigit():
         return False
-    verb = verbs.forms.get(c.tokens[c.at + 2])
-    return c.tokens[c.at + 2] in c.grammar.be_forms or (verb is not None and verb.third)
+    verb = VERBS.forms.get(c.tokens[c.at + 2])
+    return c.tokens[c.at + 2] in WORDS.be_forms or (verb is not None and verb.third)
 
 
 def _plural_subject(c: Clause) -> bool:
     """Whether a plural and its verb stand before: "Neighbors see a van and draw conclusions"."""
     if c.start == c.at or c.last is not None or c.follows_break:
         return False
-    forms = load_lexicon().verbs.forms
+    forms = VERBS.forms
     return any(
         c.tokens[at - 1].endswith("s") and (verb := forms.get(c.tokens[at])) is not None and verb.base
         for at in range(1, c.start)
@@ -199,37 +202,36 @@ def _plural_subject(c: Clause) -> bool:
 
 def _orders(c: Clause) -> bool:
     """Whether a base form that opens its clause reads as an order rather than as a noun."""
-    grammar, after = c.grammar, c.next_word
+    after = c.next_word
     third = c.tokens[c.at + 2] if c.at + 2 < c.end else ""
-    if after in grammar.helping_verbs:
+    if after in HELPING_VERBS:
         return False
-    if c.tokens[c.at] in load_lexicon().verbs.noun_like:
+    if c.tokens[c.at] in WORDS.noun_like:
         return _noun_like_orders(c, after, third)
     # "Duplicate submissions are ignored"
-    return third not in grammar.be_forms or after in grammar.determiners or after in grammar.noun_substitutes
+    return third not in WORDS.be_forms or after in WORDS.determiners or after in WORDS.noun_substitutes
 
 
 def _noun_like_orders(c: Clause, after: str, third: str) -> bool:
-    grammar, verbs = c.grammar, load_lexicon().verbs
-    if c.at + 2 == c.end and after in verbs.noun_like and "!" in c.sentence.text:
+    if c.at + 2 == c.end and after in WORDS.noun_like and "!" in c.sentence.text:
         return False
     # "Box 6 would not have been lost"
-    bare = after not in grammar.determiners and after not in grammar.object_pronouns
-    if bare and not grammar.helping_verbs.isdisjoint(c.tokens[c.at + 1 : c.end]):
+    bare = after not in WORDS.determiners and after not in WORDS.object_pronouns
+    if bare and not HELPING_VERBS.isdisjoint(c.tokens[c.at + 1 : c.end]):
         return False
     comma = "," in c.sentence.before[c.at]
     if not after:
         # "..., file, ..." inside a chain of orders
         return c.at > 0 and comma
-    if after in ("of", "for", "from") or after in grammar.clause_openers:
+    if after in ("of", "for", "from") or after in WORDS.clause_openers:
         return False
-    if after in ("to", "in", "at", "by", "with", "on") and third and third not in grammar.determiners:
-        return comma or c.verb.strength == "light" or c.verb.lemma in grammar.travel_verbs
-    following = verbs.forms.get(after)
+    if after in ("to", "in", "at", "by", "with", "on") and third and third not in WORDS.determiners:
+        return comma or c.verb.strength == "light" or c.verb.lemma in WORDS.travel_verbs
+    following = VERBS.forms.get(after)
     if following is None:
         return True
     participle = (following.participle or following.third) and not following.base
-    return not participle and (not following.ing or after in verbs.noun_like)
+    return not participle and (not following.ing or after in WORDS.noun_like)
 
 
 def _joins_base(c: Clause, kinds: tuple[Kind, ...] = (Kind.PROMISE, Kind.INSTRUCTION, Kind.OTHERS)) -> bool:
@@ -242,9 +244,9 @@ _ING: tuple[Rule[Clause, Kind], ...] = (
     Rule("I am sending", _speaker_is, Kind.PROMISE, ("I am [sending] it.", "Will be [sending] it."),
          ("You are [sending] it.",)),
     Rule("you are sending",
-         lambda c: c.previous in c.grammar.be_forms and c.earlier in ("you", "") and c.previous != "be", Kind.NONE,
+         lambda c: c.previous in WORDS.be_forms and c.earlier in ("you", "") and c.previous != "be", Kind.NONE,
          ("You are [sending] it.", "Was [sending] it fair?"), ("They are [sending] it.",)),
-    Rule("they are sending", lambda c: c.previous in c.grammar.be_forms, Kind.PROGRESS,
+    Rule("they are sending", lambda c: c.previous in WORDS.be_forms, Kind.PROGRESS,
          ("The desk is [sending] it.",)),
     Rule("a noun in -ing", lambda c: not c.opens, Kind.NONE, ("The [sending] takes time.",), ("Now [sending] it.",)),
     Rule("sending as a subject", _gerund_subject, Kind.NONE, ("[Deleting] the folder was my doing.", "[Sending]."),
@@ -267,7 +269,7 @@ _PAST: tuple[Rule[Clause, Kind], ...] = (
     Rule("a passive without end",
          lambda c: c.verb.participle and c.previous in ("been", "being", "be", "is", "are", "am", "was", "were"),
          Kind.NONE, ("It might be [sent].", "It was [sent].", "You are [covered].")),
-    Rule("I sent", lambda c: c.verb.past and c.previous in c.grammar.speakers, Kind.PAST, ("I [sent] it.",),
+    Rule("I sent", lambda c: c.verb.past and c.previous in WORDS.speakers, Kind.PAST, ("I [sent] it.",),
          ("They [sent] it.",)),
     Rule("joined to a completed act",
          lambda c: c.opens and c.verb.participle and c.joined is not None and c.joined.kind in _ENDED, Kind.AS_BEFORE,
@@ -276,15 +278,15 @@ _PAST: tuple[Rule[Clause, Kind], ...] = (
          ("[Sent] this minute.",), ("[Sent] it was.",)),
     Rule("a past form opens the clause", lambda c: c.opens, Kind.NONE, ("If [sent] today.", "[Went] home.")),
     Rule("sent after a pronoun or article",
-         lambda c: not c.verb.participle or c.follows(c.grammar.noun_substitutes, c.grammar.determiners), Kind.NONE,
+         lambda c: not c.verb.participle or c.follows(WORDS.noun_substitutes, WORDS.determiners), Kind.NONE,
          ("They [sent] it.", "The [closed] door."), ("Recall [sent] today.",)),
-    Rule("sent after a preposition", lambda c: c.previous in c.grammar.prepositions and c.previous not in _PARTICLES,
+    Rule("sent after a preposition", lambda c: c.previous in WORDS.prepositions and c.previous not in _PARTICLES,
          Kind.NONE, ("A report on [closed] lines.",)),
     Rule("sent with an object", _takes_object, Kind.NONE, ("The officer [got] the whole story.",)),
     Rule("describes a noun", _other_verb_governs, Kind.NONE, ("Using the details [printed] on the letter.",),
          ("Details [printed] on the letter.",)),
     Rule("sent after a conjunction or modal",
-         lambda c: c.follows(c.grammar.clause_openers, c.grammar.firm_modals, c.grammar.soft_modals), Kind.NONE,
+         lambda c: c.follows(WORDS.clause_openers, WORDS.firm_modals, WORDS.soft_modals), Kind.NONE,
          ("The desk could [sent] it.",)),
     Rule("another verb is finite",
          lambda c: _has_finite_word(c, c.first, c.at) or _has_finite_word(c, c.at + 1, c.end), Kind.NONE,
@@ -293,28 +295,28 @@ _PAST: tuple[Rule[Clause, Kind], ...] = (
 )
 
 _BASE: tuple[Rule[Clause, Kind], ...] = (
-    Rule("I will send", lambda c: c.previous in c.grammar.firm_modals and c.earlier in c.grammar.speakers,
+    Rule("I will send", lambda c: c.previous in WORDS.firm_modals and c.earlier in WORDS.speakers,
          Kind.PROMISE, ("We will [send] it.",), ("We could [send] it.",)),
     Rule("you can send",
-         lambda c: c.earlier == "you" and (c.previous in c.grammar.firm_modals or c.previous in ("should", "must")),
+         lambda c: c.earlier == "you" and (c.previous in WORDS.firm_modals or c.previous in ("should", "must")),
          Kind.INSTRUCTION, ("You can [send] it.", "You should [send] it."), ("You could [send] it.",)),
-    Rule("they will send", lambda c: c.previous in c.grammar.firm_modals and c.earlier != "", Kind.OTHERS,
+    Rule("they will send", lambda c: c.previous in WORDS.firm_modals and c.earlier != "", Kind.OTHERS,
          ("The desk will [send] it.",), ("Will [send] it.",)),
-    Rule("send after a modal", lambda c: c.previous in c.grammar.firm_modals or c.previous in c.grammar.soft_modals,
+    Rule("send after a modal", lambda c: c.previous in WORDS.firm_modals or c.previous in WORDS.soft_modals,
          Kind.NONE, ("We could [send] it.", "Can [send] it.")),
     Rule("I am going to send", lambda c: (c.earlier, c.previous) == ("going", "to"), Kind.PROMISE,
          ("We are going to [send] it.",)),
     Rule("you need to send",
-         lambda c: c.previous == "to" and c.earlier in c.grammar.need_verbs and "you" in c.tokens[c.first : c.back],
+         lambda c: c.previous == "to" and c.earlier in WORDS.need_verbs and "you" in c.tokens[c.first : c.back],
          Kind.INSTRUCTION, ("You need to [send] it.",), ("We need to [send] it.",)),
     Rule("to send", lambda c: c.previous == "to", Kind.NONE, ("We need to [send] it.", "It is good to [send] it.")),
     Rule("let me send", lambda c: c.previous in ("me", "us") and c.earlier == "let", Kind.PROMISE,
          ("Let me [send] it.",), ("They let you [send] it.",)),
     Rule("what I will do is send", lambda c: (c.earlier, c.previous) == ("do", "is") and _has_speaker(c), Kind.PROMISE,
          ("What I will do is [send] it.",), ("What they do is [send] it.",)),
-    Rule("what I call", lambda c: c.previous in c.grammar.speakers and c.earlier == "what", Kind.NONE,
+    Rule("what I call", lambda c: c.previous in WORDS.speakers and c.earlier == "what", Kind.NONE,
          ("That is bad luck, or what I [call] it.",)),
-    Rule("I send", lambda c: c.previous in c.grammar.speakers, Kind.PROMISE, ("I [send] it on Friday.",),
+    Rule("I send", lambda c: c.previous in WORDS.speakers, Kind.PROMISE, ("I [send] it on Friday.",),
          ("They [send] it.",)),
     Rule("you send", lambda c: c.previous == "you" and _you_alone(c), Kind.INSTRUCTION,
          ("Then you [send] it.", "Both of you [send] it."), ("When you [send] it.",)),
@@ -335,11 +337,11 @@ _BASE: tuple[Rule[Clause, Kind], ...] = (
 _THIRD: tuple[Rule[Clause, Kind], ...] = (
     Rule("joined to another third person", lambda c: _joins_base(c, (Kind.OTHERS,)), Kind.OTHERS,
          ("The desk opens it and [sends] it.",), ("We open it and [sends] it.",)),
-    Rule("and sends you", lambda c: c.opens and c.at > c.start and c.next_word in c.grammar.object_pronouns,
+    Rule("and sends you", lambda c: c.opens and c.at > c.start and c.next_word in WORDS.object_pronouns,
          Kind.OTHERS, ("A clerk and [sends] you the code.",)),
     Rule("a plural noun",
          lambda c: c.opens or c.previous[:1].isdigit()
-         or c.follows(c.grammar.determiners, c.grammar.prepositions, c.grammar.be_forms), Kind.NONE,
+         or c.follows(WORDS.determiners, WORDS.prepositions, WORDS.be_forms), Kind.NONE,
          ("The [calls] were many.", "[Codes] open doors.", "A list of [codes].", "These are [codes]."),
          ("The desk [codes] it.",)),
     Rule("the desk sends", lambda c: True, Kind.OTHERS, ("The desk [sends] it.",)),

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pytest_spiral.tempaffect.checks.sentences import Sentence
-from pytest_spiral.tempaffect.lexicon import Grammar, VerbForm, load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS, WORDS, VerbForm
 
-__all__ = ["BREAKS", "Clause", "Kind", "clause_spans", "describe"]
+__all__ = ["BREAKS", "FINITE_WORDS", "HELPING_VERBS", "Clause", "Kind", "clause_spans", "describe"]
 
 BREAKS = frozenset(",:;()[]>!?.")
+HELPING_VERBS = WORDS.be_forms | WORDS.firm_modals | WORDS.soft_modals | WORDS.auxiliaries
+FINITE_WORDS = HELPING_VERBS | WORDS.subject_pronouns
+"""Words that show a clause to have a verb of its own."""
 
 
 class Kind(Enum):
@@ -51,7 +54,6 @@ class Clause:
     """
 
     sentence: Sentence
-    grammar: Grammar
     verb: VerbForm
     at: int
     start: int
@@ -105,32 +107,31 @@ class Clause:
     @property
     def now(self) -> bool:
         """Whether the clause speaks of the present moment."""
-        return not self.grammar.now_words.isdisjoint(self.words)
+        return not WORDS.now_words.isdisjoint(self.words)
 
 
 def describe(sentence: Sentence, at: int, span: tuple[int, int], verb: VerbForm, last: Clause | None) -> Clause:
     """Return the clause of the verb at `at`, undecided; `last`: the acting clause before it."""
-    grammar, tokens = load_lexicon().grammar, sentence.tokens
+    tokens = sentence.tokens
     start, end = span
     opener = tokens[start]
-    first = start + 1 if opener in grammar.clause_openers and start < at else start
-    back = _back_over(tokens, at - 1, first, grammar)
+    first = start + 1 if opener in WORDS.clause_openers and start < at else start
+    back = _back_over(tokens, at - 1, first)
     earlier = back - 1
-    while earlier >= first and (tokens[earlier] in grammar.adverbs or tokens[earlier] == "not"):
+    while earlier >= first and (tokens[earlier] in WORDS.adverbs or tokens[earlier] == "not"):
         earlier -= 1
-    negated = not grammar.negations.isdisjoint(tokens[max(start, at - grammar.negation_window) : at])
-    hedged = not grammar.hedges.isdisjoint(tokens[start:at])
-    conditional = first > start and opener in grammar.conditional_openers
+    negated = not WORDS.negations.isdisjoint(tokens[max(start, at - LIMITS.action.negation_window) : at])
+    hedged = not WORDS.hedges.isdisjoint(tokens[start:at])
+    conditional = first > start and opener in WORDS.conditional_openers
     joins = opener in _CONJUNCTIONS or "," in sentence.before[start]
     joined = last if joins else None
-    if joined and all(word in grammar.lead_ins or word in grammar.adverbs for word in tokens[start:at]):
+    if joined and all(word in WORDS.lead_ins or word in WORDS.adverbs for word in tokens[start:at]):
         # "I could look and send": what softens or negates the first verb reaches the second.
         negated = negated or (joined.negated and opener in ("or", "and"))
         hedged = hedged or joined.hedged
         conditional = conditional or joined.conditional
     return Clause(
         sentence=sentence,
-        grammar=grammar,
         verb=verb,
         at=at,
         start=start,
@@ -139,7 +140,7 @@ def describe(sentence: Sentence, at: int, span: tuple[int, int], verb: VerbForm,
         back=back,
         previous=tokens[back] if back >= first else "",
         earlier=tokens[earlier] if earlier >= first else "",
-        opens=all(word in grammar.lead_ins or word in grammar.adverbs for word in tokens[first : back + 1]),
+        opens=all(word in WORDS.lead_ins or word in WORDS.adverbs for word in tokens[first : back + 1]),
         last=last,
         joined=joined,
         negated=negated,
@@ -151,29 +152,29 @@ def describe(sentence: Sentence, at: int, span: tuple[int, int], verb: VerbForm,
 _CONJUNCTIONS = frozenset({"and", "or", "then", "but"})
 
 
-def _back_over(tokens: Sequence[str], back: int, first: int, grammar: Grammar) -> int:
-    while back >= first and (tokens[back] in grammar.adverbs or tokens[back] == "not" or tokens[back].endswith("ly")):
+def _back_over(tokens: Sequence[str], back: int, first: int) -> int:
+    while back >= first and (tokens[back] in WORDS.adverbs or tokens[back] == "not" or tokens[back].endswith("ly")):
         back -= 1
     return back
 
 
 def clause_spans(sentence: Sentence, limit: int) -> list[tuple[int, int]]:
     """Return, for each of the first `limit` tokens, where its clause starts and ends."""
-    grammar, tokens = load_lexicon().grammar, sentence.tokens[:limit]
+    tokens = sentence.tokens[:limit]
     starts = [0]
     for at in range(1, len(tokens)):
         before = sentence.before[at]
-        if not BREAKS.isdisjoint(before) or " -" in before or _opens_clause(tokens, at, grammar):
+        if not BREAKS.isdisjoint(before) or " -" in before or _opens_clause(tokens, at):
             starts.append(at)
     ends = [*starts[1:], len(tokens)]
     return [span for span in zip(starts, ends, strict=True) for _ in range(*span)]
 
 
-def _opens_clause(tokens: Sequence[str], at: int, grammar: Grammar) -> bool:
+def _opens_clause(tokens: Sequence[str], at: int) -> bool:
     """Whether a conjunction or relative opens a clause here; not in "that form", "as passed"."""
-    if tokens[at] not in grammar.clause_openers:
+    if tokens[at] not in WORDS.clause_openers:
         return False
     following = tokens[at + 1] if at + 1 < len(tokens) else ""
     return tokens[at] not in ("that", "as") or any(
-        following in words for words in (grammar.noun_substitutes, grammar.speakers, grammar.determiners)
+        following in words for words in (WORDS.noun_substitutes, WORDS.speakers, WORDS.determiners)
     )

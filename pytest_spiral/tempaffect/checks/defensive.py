@@ -9,7 +9,7 @@ from pytest_spiral.tempaffect.checks.rule import Rule, matches
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.checks.stance import is_personal, speaks_personally
 from pytest_spiral.tempaffect.checks.statements import Statement
-from pytest_spiral.tempaffect.lexicon import Pattern, load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
 
 __all__ = ["DISCLAIMER_RULES", "REBUKE_RULES", "Remark", "check_defensive", "count_validation", "is_overvalidated"]
 
@@ -41,12 +41,11 @@ def check_defensive(
         concrete: The reply holds a concrete act, which excuses two apologies and a mention of policy.
         spoilt: The reply gives in, repeats the user or talks to the scorer; none of these is distant.
     """
-    words = load_lexicon().defensive
     reasons = _apology_loop(reply, concrete)
     for sentence in reply.sentences:
         reasons += _reasons(DISCLAIMER_RULES, Remark(sentence, concrete, False, known))
-    if not concrete and not words.reasons.search(reply.joined):
-        policy = next(filter(None, (_quote(sentence, words.policies) for sentence in reply.sentences)), "")
+    if not concrete and not PHRASES.reasons.search(reply.joined):
+        policy = next(filter(None, (_quote(sentence, PHRASES.policies) for sentence in reply.sentences)), "")
         reasons += [f"cites a rule without a reason or a way forward: {policy}"] if policy else []
     for each in statements:
         impersonal = not each.acts and not is_personal(each.sentence)
@@ -61,7 +60,7 @@ def _reasons(rules: Sequence[Rule[Remark, None]], remark: Remark) -> list[str]:
 
 
 def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
-    limits = load_lexicon().limits.defensive
+    limits = LIMITS.defensive
     counts = [count for sentence in reply.sentences if (count := _apologies(sentence))]
     total = sum(counts)
     if total >= limits.apologies_always:
@@ -73,10 +72,9 @@ def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
 
 
 def _apologies(sentence: Sentence) -> int:
-    words = load_lexicon().defensive
-    if not sentence.says(words.apologies):
+    if not sentence.says(PHRASES.apologies):
         return 0
-    return len(words.apologies.findall(words.apology_mentions.sub(" ", sentence.unquoted)))
+    return len(PHRASES.apologies.findall(PHRASES.apology_mentions.sub(" ", sentence.unquoted)))
 
 
 def _quote(sentence: Sentence, phrases: Pattern) -> str:
@@ -92,34 +90,31 @@ def _quote_unless_negated(sentence: Sentence, phrases: Pattern) -> str:
     match = phrases.search(sentence.joined)
     place = sentence.place(match.start()) if match else 0
     window = sentence.tokens[max(0, place - _NEGATION_REACH) : place]
-    return _quote(sentence, phrases) if (load_lexicon().grammar.negations - {"no"}).isdisjoint(window) else ""
+    return _quote(sentence, phrases) if (WORDS.negations - {"no"}).isdisjoint(window) else ""
 
 
 def _machine(remark: Remark) -> str:
-    words = load_lexicon().defensive
-    disclaimer = _quote(remark.sentence, words.machine_disclaimers)
-    return disclaimer if disclaimer and remark.sentence.says(words.inability) else ""
+    disclaimer = _quote(remark.sentence, PHRASES.machine_disclaimers)
+    return disclaimer if disclaimer and remark.sentence.says(PHRASES.inability) else ""
 
 
 def _disclaimer(remark: Remark) -> str:
-    words = load_lexicon().defensive
-    disclaimer = _quote(remark.sentence, words.disclaimers)
-    return "" if disclaimer and remark.concrete and remark.sentence.says(words.reasons) else disclaimer
+    disclaimer = _quote(remark.sentence, PHRASES.disclaimers)
+    return "" if disclaimer and remark.concrete and remark.sentence.says(PHRASES.reasons) else disclaimer
 
 
 def _tone(remark: Remark) -> str:
-    lexicon = load_lexicon()
-    tone = _quote(remark.sentence, lexicon.defensive.tone_policing)
-    harmless = remark.known.issuperset(tone.split()) or remark.sentence.says(lexicon.validation.feelings)
+    tone = _quote(remark.sentence, PHRASES.tone_policing)
+    harmless = remark.known.issuperset(tone.split()) or remark.sentence.says(PHRASES.feelings)
     return tone if tone and not harmless else ""
 
 
 def _blame(remark: Remark) -> str:
-    return _quote_unless_negated(remark.sentence, load_lexicon().defensive.blame)
+    return _quote_unless_negated(remark.sentence, PHRASES.blame)
 
 
 def _hidden_blame(remark: Remark) -> str:
-    blame = load_lexicon().defensive.impersonal_blame
+    blame = PHRASES.impersonal_blame
     return _quote_unless_negated(remark.sentence, blame) if remark.impersonal else ""
 
 
@@ -143,9 +138,9 @@ REBUKE_RULES: tuple[Rule[Remark, None], ...] = (
     Rule("blames without saying who", _hidden_blame, None,
          ("A glance at the code on the card would have spared everybody this.",),
          ("I know that a glance at the card would have spared everybody this.",)),
-    Rule("moralizes", lambda r: _idle(r, load_lexicon().defensive.moralizing), None,
+    Rule("moralizes", lambda r: _idle(r, PHRASES.moralizing), None,
          ("Honesty is what parcels are about.",)),
-    Rule("makes light of it", lambda r: _idle(r, load_lexicon().defensive.minimizing), None,
+    Rule("makes light of it", lambda r: _idle(r, PHRASES.minimizing), None,
          ("It's only a parcel, and at least the locker is dry!",)),
 )
 # fmt: on
@@ -153,26 +148,25 @@ REBUKE_RULES: tuple[Rule[Remark, None], ...] = (
 
 def _is_distant(reply: PreparedReply, statements: Sequence[Statement]) -> bool:
     """Whether no sentence has anybody who acts, owns, feels, asks or speaks for the user's good."""
-    lexicon = load_lexicon()
     sentences = [each.sentence for each in statements]
-    short = sum(len(sentence.tokens) for sentence in sentences) < lexicon.limits.defensive.distant_tokens
+    short = sum(len(sentence.tokens) for sentence in sentences) < LIMITS.defensive.distant_tokens
     if short or speaks_personally(reply.sentences):
         return False
     # A question that closes the reply is put to the user; one on the way is mostly rhetoric.
     if sentences[-1].question:
         return False
-    kind = (lexicon.validation.feelings, lexicon.defensive.apologies, lexicon.defensive.comfort)
+    kind = (PHRASES.feelings, PHRASES.apologies, PHRASES.comfort)
     return not any(sentence.says(phrases) for sentence in sentences for phrases in kind)
 
 
 def count_validation(statements: Sequence[Statement]) -> int:
     """Return the number of sentences about feelings that hold no act."""
-    feelings = load_lexicon().validation.feelings
+    feelings = PHRASES.feelings
     return sum(not each.acts and each.sentence.says(feelings) for each in statements)
 
 
 def is_overvalidated(validating: int, sentences: int) -> bool:
     """Whether so many of the sentences are about feelings that the reply is mostly validation."""
-    limits = load_lexicon().limits.validation
+    limits = LIMITS.validation
     mostly = validating * 1000 >= limits.few_share * sentences
     return validating >= limits.many or (validating >= limits.few and mostly)

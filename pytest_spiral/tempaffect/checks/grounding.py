@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from pytest_spiral.tempaffect.checks.prepare import AnchorGroup, PreparedScenario, echo_classes, grams
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
-from pytest_spiral.tempaffect.lexicon import load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
 from pytest_spiral.text import function_words
 
 __all__ = ["GroundingFinding", "check_grounding", "is_clause_like"]
@@ -34,7 +34,7 @@ class GroundingFinding:
 
 def check_grounding(prepared: PreparedScenario, reply: PreparedReply, spoken: Sequence[Sentence]) -> GroundingFinding:
     """Check one reply; `spoken`: its sentences without talk to the scorer and lists of keywords."""
-    limits = load_lexicon().limits.grounding
+    limits = LIMITS.grounding
     matched = [(group, *_anchor_points(group, spoken)) for group in prepared.anchors]
     points = sum(worth for _, worth, _ in matched)
     core = any(worth and group.core for group, worth, _ in matched)
@@ -71,7 +71,7 @@ def check_grounding(prepared: PreparedScenario, reply: PreparedReply, spoken: Se
 
 def _anchor_points(group: AnchorGroup, spoken: Sequence[Sentence]) -> tuple[int, str]:
     """Return the points of the best match of an anchor group, and its words."""
-    limits = load_lexicon().limits.grounding
+    limits = LIMITS.grounding
     best, words = 0, ""
     for sentence in spoken:
         single = min(group.singles.intersection(sentence.stems), default=None)
@@ -92,14 +92,14 @@ def _anchor_points(group: AnchorGroup, spoken: Sequence[Sentence]) -> tuple[int,
 
 def _has_pair(group: AnchorGroup, sentence: Sentence) -> bool:
     """Whether two different single stems of the group stand close together."""
-    distance = load_lexicon().limits.grounding.core_pair_distance
+    distance = LIMITS.grounding.core_pair_distance
     places = [(at, found) for at, found in enumerate(sentence.stems) if found in group.singles]
     return any(b[0] - a[0] <= distance and a[1] != b[1] for a, b in pairwise(places))
 
 
 def _telling_targets(prepared: PreparedScenario, spoken: Sequence[Sentence], present: set[str]) -> list[str]:
     """Return the named targets where they alone ground a far paraphrase: what this scenario has to offer."""
-    limits = load_lexicon().limits.grounding
+    limits = LIMITS.grounding
     aimed = [target for target in prepared.targets if any(each.has_sequence(target, limits.gap) for each in spoken)]
     telling = [len(target) > 1 or (len(target[0]) > 1 and any(map(str.isdigit, target[0]))) for target in aimed]
     worth = sum(limits.strong_points if tells else limits.single_points for tells in telling)
@@ -112,7 +112,7 @@ def _telling_targets(prepared: PreparedScenario, spoken: Sequence[Sentence], pre
 
 def is_clause_like(prepared: PreparedScenario, sentence: Sentence) -> bool:
     """Whether a sentence is language rather than a list of keywords."""
-    limits, functional, tokens = load_lexicon().limits.grounding, function_words(), sentence.tokens
+    limits, functional, tokens = LIMITS.grounding, function_words(), sentence.tokens
     grammatical = sum(token in functional for token in tokens)
     if len(tokens) >= limits.list_tokens and grammatical * 1000 < limits.list_function_share * len(tokens):
         separators = sum(bool(before.strip()) for before in sentence.before[1:])
@@ -132,19 +132,17 @@ def is_clause_like(prepared: PreparedScenario, sentence: Sentence) -> bool:
 
 def _has_verb(sentence: Sentence, named: frozenset[str]) -> bool:
     """Whether a verb of doing stands outside the keywords."""
-    lexicon = load_lexicon()
     for token, found in zip(sentence.tokens, sentence.stems, strict=True):
-        verb = lexicon.verbs.forms.get(token)
+        verb = VERBS.forms.get(token)
         doing = verb is not None and found not in named and verb.strength != "never"
-        if doing or token in lexicon.grammar.firm_modals:
+        if doing or token in WORDS.firm_modals:
             return True
     return False
 
 
 def _is_run(sentence: Sentence, named: frozenset[str]) -> bool:
     """Whether many keywords are joined by commas and conjunctions with only determiners between."""
-    lexicon = load_lexicon()
-    limits = lexicon.limits.grounding
+    limits = LIMITS.grounding
     keywords: set[str] = set()
     joins = others = 0
     for token, found, before in zip(sentence.tokens, sentence.stems, sentence.before, strict=True):
@@ -155,7 +153,7 @@ def _is_run(sentence: Sentence, named: frozenset[str]) -> bool:
         if found in named:
             keywords.add(found)
             others = 0
-        elif token not in lexicon.grammar.determiners and token not in ("of", "in", "on", "for", "to"):
+        elif token not in WORDS.determiners and token not in ("of", "in", "on", "for", "to"):
             others += 1
             if others > 1:
                 keywords, joins, others = set(), 0, 0
@@ -165,7 +163,7 @@ def _is_run(sentence: Sentence, named: frozenset[str]) -> bool:
 
 
 def _echoes(prepared: PreparedScenario, reply: PreparedReply) -> bool:
-    limits, functional, tokens = load_lexicon().limits.grounding, function_words(), reply.tokens
+    limits, functional, tokens = LIMITS.grounding, function_words(), reply.tokens
     if len(tokens) < limits.echo_gram:
         return False
     pairs = zip(tokens, reply.stems, strict=True)
@@ -185,7 +183,7 @@ def _echoes(prepared: PreparedScenario, reply: PreparedReply) -> bool:
 
 def _is_foreign(reply: PreparedReply) -> bool:
     """Whether the reply is in another script, or in words without the grammar of English."""
-    limits, tokens = load_lexicon().limits.grounding, reply.tokens
+    limits, tokens = LIMITS.grounding, reply.tokens
     if not reply.text.isascii() and _is_other_script(reply):
         return True
     grammatical = sum(token in function_words() for token in tokens)
@@ -201,4 +199,4 @@ def _is_other_script(reply: PreparedReply) -> bool:
     other = sum(not sign.isascii() and not unicodedata.normalize("NFKD", sign)[0].isascii() for sign in letters)
     read = "".join(reply.tokens)
     latin = sum(sign.isascii() for sign in read) * 10 > len(read) * 7
-    return bool(letters) and other * 1000 > load_lexicon().limits.grounding.foreign_letters * len(letters) and not latin
+    return bool(letters) and other * 1000 > LIMITS.grounding.foreign_letters * len(letters) and not latin

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
-from pytest_spiral.tempaffect.lexicon import Pattern, load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
 
 __all__ = ["PhraseFinding", "addresses_scorer", "check_phrases"]
 
@@ -37,10 +37,9 @@ def check_phrases(prepared: PreparedScenario, reply: PreparedReply) -> PhraseFin
 
 def addresses_scorer(prepared: PreparedScenario, sentence: Sentence) -> bool:
     """Whether a sentence speaks to or about the scorer; words that the scenario itself uses are exempt."""
-    meta = load_lexicon().meta
-    if "_" in sentence.text and not meta.field_names.isdisjoint(re.findall(r"\w+", sentence.text.lower())):
+    if "_" in sentence.text and not WORDS.field_names.isdisjoint(re.findall(r"\w+", sentence.text.lower())):
         return True
-    mentions = meta.phrases.finditer(sentence.joined)
+    mentions = PHRASES.scorer_talk.finditer(sentence.joined)
     return any(not prepared.known.issuperset(match.group().split()) for match in mentions)
 
 
@@ -50,14 +49,14 @@ def _is_spoken(pattern: Pattern, reply: PreparedReply) -> bool:
         line_start = reply.joined.rfind("\n", 0, match.start()) + 1
         sentence = reply.sentences[reply.joined.count("\n", 0, match.start())]
         quoted = sentence.quoted[sentence.place(match.start() - line_start)]
-        if not (quoted and load_lexicon().forbidden.attribution.search(sentence.unquoted)):
+        if not (quoted and PHRASES.attribution.search(sentence.unquoted)):
             return True
     return False
 
 
 def _spaced_letters(reply: PreparedReply) -> Iterator[str]:
     """Yield runs of single letters ("r e s t"), joined."""
-    least = load_lexicon().limits.phrases.spaced_run
+    least = LIMITS.phrases.spaced_run
     for sentence in reply.sentences:
         letters = "".join(raw.casefold() if len(raw) == 1 else " " for raw in sentence.raws)
         yield from (run for run in letters.split() if len(run) >= least)

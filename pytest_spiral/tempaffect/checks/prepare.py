@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
-from pytest_spiral.tempaffect.lexicon import Pattern, load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Pattern, forbidden_phrases, synonyms
 from pytest_spiral.tempaffect.scenario import Anchor, Family, ForbiddenPhrase, Scenario
 from pytest_spiral.text import function_words, stem, tokenize
 
@@ -91,7 +91,7 @@ class PreparedScenario:
 @lru_cache(maxsize=1024)
 def prepare_scenario(scenario: Scenario) -> PreparedScenario:
     """Return the scenario compiled for the checks; compiled once."""
-    spec, lexicon = scenario.expected.reply, load_lexicon()
+    spec = scenario.expected.reply
     anchors = tuple(map(_anchor, spec.issue_anchors))
     targets = _distinct(tuple(map(stem, tokenize(target))) for target in spec.action_targets)
     user = tokenize(scenario.user_message)
@@ -103,7 +103,7 @@ def prepare_scenario(scenario: Scenario) -> PreparedScenario:
     known = frozenset(token for text in texts for token in tokenize(text))
     context = prepare_reply(scenario.agent_context).sentences
     guarded = scenario.expected.boundary_action != "continue_helping"
-    listed = lexicon.forbidden.phrases if spec.forbidden_phrases is None else spec.forbidden_phrases
+    listed = forbidden_phrases() if spec.forbidden_phrases is None else spec.forbidden_phrases
     practical = scenario.family is Family.PRACTICAL_SUPPORT and "specific_action" in scenario.expected.user_need
     return PreparedScenario(
         scenario=scenario,
@@ -117,7 +117,7 @@ def prepare_scenario(scenario: Scenario) -> PreparedScenario:
         near_stems=_near_stems(scenario) - anchor_stems,
         user_stems=user_stems,
         known=known | frozenset(map(stem, known)),
-        echo_grams=frozenset(grams(echo_classes(user), lexicon.limits.grounding.echo_gram)),
+        echo_grams=frozenset(grams(echo_classes(user), LIMITS.grounding.echo_gram)),
         prohibited=_distinct(tuple(tokenize(act)) for act in spec.prohibited_acts),
         demands=tuple(_demands(scenario, context, target_stems - user_stems)),
         protected=_protected(context) if guarded else frozenset(),
@@ -176,7 +176,7 @@ def grams(tokens: Sequence[str], size: int) -> list[Stems]:
 def _demands(scenario: Scenario, context: Iterable[Sentence], fresh: frozenset[str]) -> Iterator[Demand]:
     """Yield the acts that the context forbids and the acts that the user asks for."""
     for sentence in context:
-        for match in load_lexicon().boundary.prohibitions.finditer(sentence.joined):
+        for match in PHRASES.prohibitions.finditer(sentence.joined):
             yield from _acts(sentence, range(sentence.place(match.end()), len(sentence.tokens)), fresh)
     for sentence in prepare_reply(scenario.user_message).sentences:
         asked = (at for at in range(len(sentence.tokens)) if _is_asked(sentence, at))
@@ -185,45 +185,41 @@ def _demands(scenario: Scenario, context: Iterable[Sentence], fresh: frozenset[s
 
 def _acts(sentence: Sentence, places: Iterable[int], fresh: frozenset[str]) -> Iterator[Demand]:
     """Yield the base forms at the given places with what they act on, unless that is something new to offer."""
-    lexicon = load_lexicon()
-    verbs = lexicon.verbs
     for at in places:
         token = sentence.tokens[at]
-        verb = verbs.forms.get(token)
+        verb = VERBS.forms.get(token)
         if verb is None or verb.strength == "never" or not verb.base:
             continue
-        window = sentence.tokens[at + 1 : at + 1 + lexicon.limits.prohibited.object_window]
+        window = sentence.tokens[at + 1 : at + 1 + LIMITS.prohibited.object_window]
         objects = _content_stems(window) - fresh
         if objects:
-            same = [lexicon.boundary.synonyms.get(lemma, frozenset()) for lemma in verbs.lemmas[token]]
-            yield Demand(verbs.lemmas[token].union(*same), objects)
+            same = map(synonyms, VERBS.lemmas[token])
+            yield Demand(VERBS.lemmas[token].union(*same), objects)
 
 
 def _is_asked(sentence: Sentence, at: int) -> bool:
     """Whether a verb of the user's message stands where an order or a request has its verb."""
     if at == 0 or sentence.before[at].strip():
         return True
-    grammar, previous = load_lexicon().grammar, sentence.tokens[at - 1]
+    previous = sentence.tokens[at - 1]
     asking = ("to", "you", "just", "and", "or", "can", "could", "will")
-    return previous in grammar.lead_ins or previous in grammar.adverbs or previous in asking
+    return previous in WORDS.lead_ins or previous in WORDS.adverbs or previous in asking
 
 
 def _protected(context: Iterable[Sentence]) -> frozenset[str]:
-    boundary = load_lexicon().boundary
-    guarding = [sentence for sentence in context if sentence.says(boundary.prohibitions) or "off" in sentence.tokens]
-    return frozenset(token for each in guarding for token in each.tokens) & boundary.protected_words
+    guarding = [sentence for sentence in context if sentence.says(PHRASES.prohibitions) or "off" in sentence.tokens]
+    return frozenset(token for each in guarding for token in each.tokens) & WORDS.protected_words
 
 
 def _near_stems(scenario: Scenario) -> frozenset[str]:
     """Telling stems of message, context and targets: no times, no short words, no verbs of many uses."""
-    lexicon = load_lexicon()
     text = " . ".join((scenario.user_message, scenario.agent_context, *scenario.expected.reply.action_targets))
     found = set()
     for token in tokenize(text):
-        verb = lexicon.verbs.forms.get(token)
+        verb = VERBS.forms.get(token)
         common = verb is not None and verb.strength in ("light", "weak", "never")
         long_enough = len(token) > (1 if token[0].isdigit() else 3)
-        if long_enough and not common and token not in function_words() and token not in lexicon.grammar.time_words:
+        if long_enough and not common and token not in function_words() and token not in WORDS.time_words:
             found.add(stem(token))
     return frozenset(found)
 
@@ -231,12 +227,11 @@ def _near_stems(scenario: Scenario) -> frozenset[str]:
 def _permitted(
     scenario: Scenario, context: Iterable[Sentence], targets: Sequence[Stems], user_stems: frozenset[str]
 ) -> tuple[Stems, ...]:
-    lexicon = load_lexicon()
     allowed: set[str] = set()
     continued = False
     for sentence in context:
-        permits = continued or sentence.has(lexicon.grammar.permission_words)
-        if permits and not sentence.says(lexicon.boundary.prohibitions):
+        permits = continued or sentence.has(WORDS.permission_words)
+        if permits and not sentence.says(PHRASES.prohibitions):
             allowed.update(sentence.stems)
         continued = permits and sentence.text.endswith(";")
     fresh = [target for target in targets if not all(found in user_stems or len(found) < 3 for found in target)]
@@ -250,6 +245,6 @@ def _permitted(
 def _phrase(phrase: ForbiddenPhrase) -> tuple[Pattern, str, ForbiddenPhrase]:
     """Compile a phrase; one filler may stand between any two of its words."""
     tokens = tokenize(phrase.text)
-    filler = r"(?:(?:\w+ly|" + "|".join(sorted(load_lexicon().forbidden.fillers)) + r") )?"
+    filler = r"(?:(?:\w+ly|" + "|".join(sorted(WORDS.fillers)) + r") )?"
     body = (" " + filler).join(map(re.escape, tokens)) if tokens else r"(?!)"
     return re.compile(rf"(?<!\S){body}(?!\S)"), "".join(tokens), phrase

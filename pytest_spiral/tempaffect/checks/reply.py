@@ -9,7 +9,7 @@ from pytest_spiral.tempaffect.checks.grounding import check_grounding, is_clause
 from pytest_spiral.tempaffect.checks.phrases import addresses_scorer, check_phrases
 from pytest_spiral.tempaffect.checks.prepare import prepare_scenario
 from pytest_spiral.tempaffect.checks.sentences import prepare_reply
-from pytest_spiral.tempaffect.lexicon import load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS
 from pytest_spiral.tempaffect.records import ReplyChecks
 from pytest_spiral.tempaffect.scenario import Scenario
 
@@ -34,8 +34,8 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
     phrases = check_phrases(prepared, read)
 
     low, high = scenario.expected.reply.word_range
-    length = load_lexicon().limits.length
-    bearable = length.useful_low * low <= read.words * 1000 <= length.useful_high * high
+    limits = LIMITS.length
+    bearable = limits.useful_low * low <= read.words * 1000 <= limits.useful_high * high
     helps = grounding.passed and bool(acts) and not defensive and bearable
     spoils = phrases.dismissive or overvalidated or boundary.broken or not boundary.held or meta_leak
     told_by = tuple(f"{form}: {words}" for form, words in acts)

@@ -9,7 +9,7 @@ from pytest_spiral.tempaffect.checks.clause_rules import read_clauses
 from pytest_spiral.tempaffect.checks.clauses import Clause, Kind
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario
 from pytest_spiral.tempaffect.checks.sentences import Sentence
-from pytest_spiral.tempaffect.lexicon import load_lexicon
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS
 
 __all__ = ["Act", "Candidate", "Statement", "is_time", "read_statement"]
 
@@ -47,22 +47,22 @@ class Statement:
     @cached_property
     def general(self) -> bool:
         """Whether the sentence is about everybody rather than about this user."""
-        return self.sentence.says(load_lexicon().grammar.general_rules)
+        return self.sentence.says(PHRASES.general_rules)
 
     @cached_property
     def idioms(self) -> set[int]:
         """Positions of idioms."""
-        return self.sentence.places(load_lexicon().grammar.idioms)
+        return self.sentence.places(PHRASES.idioms)
 
     @cached_property
     def purposes(self) -> set[int]:
         """Positions of purposes ("so that you can")."""
-        return self.sentence.places(load_lexicon().grammar.purpose_clauses)
+        return self.sentence.places(PHRASES.purpose_clauses)
 
     @cached_property
     def vague_offers(self) -> set[int]:
         """Positions of offers without commitment."""
-        return self.sentence.places(load_lexicon().grammar.vague_offers)
+        return self.sentence.places(PHRASES.vague_offers)
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,17 @@ class Candidate:
     @cached_property
     def wrong(self) -> bool:
         """Whether the clause tells of something that went wrong."""
-        return not self.clause.grammar.error_words.isdisjoint(self.clause.words)
+        return not WORDS.error_words.isdisjoint(self.clause.words)
 
 
 def is_time(token: str) -> bool:
     """Whether a token is a number or a word of time."""
-    return token[0].isdigit() or token in load_lexicon().grammar.time_words
+    return token[0].isdigit() or token in WORDS.time_words
 
 
 def read_statement(prepared: PreparedScenario, sentence: Sentence, personal: bool) -> Statement:
     """Return the sentence as the scenario reads it, its acts undecided."""
-    lexicon = load_lexicon()
-    window = lexicon.limits.action.target_window
+    window = LIMITS.action.target_window
     return Statement(
         prepared=prepared,
         sentence=sentence,
@@ -121,5 +120,5 @@ def read_statement(prepared: PreparedScenario, sentence: Sentence, personal: boo
         clauses=read_clauses(sentence),
         targets=sum(sentence.has_near(target, len(target) + window) for target in prepared.targets),
         timed=any(map(is_time, sentence.tokens)),
-        vague=sentence.says(lexicon.grammar.vague_offers),
+        vague=sentence.says(PHRASES.vague_offers),
     )
