@@ -201,9 +201,9 @@ def _card_context(
     model = plan.model(name)
     return CardContext(
         suite_hash=content.suite.suite_hash,
-        pinned_suite_hash=pinned.get("suite_hash"),
+        pinned_suite_hash=pinned.suite_hash,
         scorer_fingerprint=measured.preflight.fingerprint,
-        pinned_scorer_fingerprint=pinned.get("scorer_fingerprint"),
+        pinned_scorer_fingerprint=pinned.scorer_fingerprint,
         preflight_faults=measured.preflight.faults,
         baselines=floors,
         expected={scenario.id: scenario.family.value for scenario in content.suite.scenarios},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -112,8 +112,7 @@ class Params(_Table):
 def load_params() -> Params:
     """The shipped parameters. Raises `DataError` naming the key when the file is damaged."""
     path = data_root() / "tempaffect" / "scoring.toml"
-    raw: dict[str, Any] = read_toml(path)
     try:
-        return Params.model_validate(raw)
+        return Params.model_validate(read_toml(path))
     except ValidationError as error:
         raise DataError(f"{path}: {first_fault(error)}") from None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError
 from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemResult, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import whole_characters
 
-__all__ = ["ITEM_RESULT", "item_from_json", "item_of", "item_result"]
+__all__ = ["ITEM_RESULT", "item_of", "item_result"]
 
 ITEM_RESULT = TypeAdapter(ItemResult)
 """Reads and writes a result as JSON values."""
@@ -75,15 +74,3 @@ def item_of(result: ItemResult, scenarios: Mapping[str, Scenario]) -> Item:
         output=result.output,
         score=score,
     )
-
-
-def item_from_json(row: Mapping[str, Any], scenarios: Mapping[str, Scenario]) -> Item:
-    """An item of a report of version 1. Raises `DataError` for anything else."""
-    reason = row.get("reason")
-    values = {name: value for name, value in row.items() if name != "detail"}
-    try:
-        if reason is not None:
-            values["reason"] = {"code": reason, "detail": row.get("detail", "")}
-        return item_of(ITEM_RESULT.validate_python(values), scenarios)
-    except ValidationError as error:
-        raise DataError(f"item {row.get('id')}: {first_fault(error, 'item')}") from None

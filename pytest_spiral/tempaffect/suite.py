@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.hashing import canonical, digest
+from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.prompting import prompt_texts
 from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = [
-    "CANARY",
-    "NAME",
-    "VERSION",
-    "Suite",
-    "canonical",
-    "digest",
-    "load_suite",
-    "lock",
-    "lock_file",
-    "read_scenarios",
-]
+__all__ = ["CANARY", "VERSION", "Lock", "Suite", "digest", "load_suite", "lock", "lock_file", "read_scenarios"]
 
-NAME = "tempaffect"
 VERSION = "1.0.0"
 CANARY = "tempaffect-canary-7c1e0a52-93d4-4b8f-a6d1-5e2f8c40b917"
 
@@ -44,7 +30,13 @@ _SETS = {"any", "action_targets", "action_forms", "prohibited_acts", "traits", "
 
 @dataclass(frozen=True, eq=False)
 class Suite:
-    """Scenarios sorted by id, with the hash of everything that can change a score. One is equal to itself alone."""
+    """Scenarios and the hashes of everything that can change a score. A suite equals only itself.
+
+    Attributes:
+        scenarios: Sorted by id.
+        suite_hash: Hash of the components.
+        components: Hashes by component: scenarios, lexicons, params, output_schema and the prompts.
+    """
 
     scenarios: tuple[Scenario, ...]
     suite_hash: str
@@ -68,9 +60,10 @@ class Suite:
 
 
 def load_suite(paths: Iterable[Path] | None = None) -> Suite:
-    """The bundled suite, or the scenarios of `paths`.
+    """A suite from scenario files; the bundled one without any.
 
-    Raises `DataError` naming file, index and key of the first fault.
+    Raises:
+        DataError: Names file, index and key of the first fault.
     """
     if paths is None:
         return _bundled()
@@ -86,7 +79,8 @@ def _bundled() -> Suite:
 def read_scenarios(path: Path) -> list[Scenario]:
     """All scenarios of one file: a JSON list of scenario objects, or one object.
 
-    Raises `DataError` naming file, index and key.
+    Raises:
+        DataError: Names file, index and key of the first fault.
     """
     raw = read_json(path)
     entries = raw if isinstance(raw, list) else [raw]
@@ -125,45 +119,52 @@ def _suite(scenarios: Sequence[Scenario]) -> Suite:
         "prompts.schema_assisted": digest(list(prompt_texts())),
         "prompts.raw_json": digest(list(prompt_texts())),
     }
-    manifest = {"name": NAME, "version": VERSION, "n": len(ordered), **components}
+    manifest = {"name": "tempaffect", "version": VERSION, "n": len(ordered), **components}
     return Suite(tuple(ordered), digest(manifest), components)
 
 
-def _lexicons() -> dict[str, Any]:
+def _lexicons() -> dict[str, JsonValue]:
     root = data_root()
     files = [*(root / "tempaffect" / "lexicons").glob("*.toml"), *(root / "text").glob("*.toml")]
     return {path.relative_to(root).as_posix(): _pairs(read_toml(path)) for path in sorted(files)}
 
 
-def _pairs(value: Any) -> Any:
+def _pairs(value: JsonValue) -> JsonValue:
     """Tables as sorted lists of pairs: their keys may be letters of any script, which canonical keys may not."""
     if isinstance(value, dict):
         return [[key, _pairs(item)] for key, item in sorted(value.items())]
     return [_pairs(item) for item in value] if isinstance(value, list) else value
 
 
-def _canonical_scenario(scenario: Scenario) -> dict[str, Any]:
-    return dict(_sorted_sets(scenario.model_dump(mode="json", by_alias=True)))
+def _canonical_scenario(scenario: Scenario) -> JsonValue:
+    return _sorted_sets(scenario.model_dump(mode="json", by_alias=True))
 
 
-def _sorted_sets(value: Any, key: str = "") -> Any:
+def _sorted_sets(value: JsonValue, key: str = "") -> JsonValue:
     if isinstance(value, dict):
         return {name: _sorted_sets(item, name) for name, item in value.items()}
     if isinstance(value, list):
         items = [_sorted_sets(item) for item in value]
-        return sorted(items) if key in _SETS else items
+        return sorted(items, key=str) if key in _SETS else items
     return value
 
 
+class Lock(BaseModel):
+    """`suite.lock.json`: hashes of the bundled suite and its scorer as published; None where none are pinned."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    suite_hash: str | None = None
+    components: dict[str, str] = {}
+    scorer_fingerprint: str | None = None
+
+
 def lock_file() -> Path:
-    """The file that pins the bundled suite: suite hash, component hashes, scorer fingerprint."""
+    """The file that pins the bundled suite."""
     return data_root() / "tempaffect" / "suite.lock.json"
 
 
-def lock() -> Mapping[str, Any]:
-    """The pinned hashes; empty where none are pinned yet."""
+def lock() -> Lock:
+    """The pinned hashes."""
     path = lock_file()
-    if not path.is_file():
-        return {}
-    pinned: dict[str, Any] = json.loads(read_text(path))
-    return pinned
+    return Lock.model_validate_json(read_text(path)) if path.is_file() else Lock()

@@ -40,11 +40,11 @@ def test_the_files_scenarios_are_asked_and_nothing_else(own, anywhere):
     schema = json.loads((data_root() / "report.schema.json").read_text())
     assert [error.message for error in Draft202012Validator(schema).iter_errors(report)] == []
     hashes = report["integrity"]["tempaffect"]
-    assert hashes["suite_hash"] != lock()["suite_hash"]
+    assert hashes["suite_hash"] != lock().suite_hash
     assert {k: v for k, v in hashes["components"].items() if k != "scenarios"} == {
-        k: v for k, v in lock()["components"].items() if k != "scenarios"
+        k: v for k, v in lock().components.items() if k != "scenarios"
     }
-    assert hashes["scorer_fingerprint"] == lock()["scorer_fingerprint"]
+    assert hashes["scorer_fingerprint"] == lock().scorer_fingerprint
     card = report["tempaffect"]["cards"][0]
     assert (card["missing"]["of"], card["useful_bounded_response_rate"]) == (2, 1.0)
     assert [blocker[:3] for blocker in card["integrity"]["publication_blockers"]] == ["B02", "B05", "B11"]

@@ -40,8 +40,8 @@ def test_the_preflight_is_clean_and_pinned() -> None:
     found = preflight(SUITE)
 
     assert found.faults == ()
-    assert found.fingerprint == lock()["scorer_fingerprint"]
-    assert SUITE.suite_hash == lock()["suite_hash"]
+    assert found.fingerprint == lock().scorer_fingerprint
+    assert SUITE.suite_hash == lock().suite_hash
     assert preflight.__wrapped__(SUITE) == found
 
 

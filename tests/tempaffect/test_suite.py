@@ -9,8 +9,9 @@ import pytest
 
 from pytest_spiral import resources
 from pytest_spiral.errors import DataError
+from pytest_spiral.hashing import canonical, digest
 from pytest_spiral.tempaffect import suite as suite_module
-from pytest_spiral.tempaffect.suite import canonical, digest, load_suite, read_scenarios
+from pytest_spiral.tempaffect.suite import load_suite, read_scenarios
 
 SCENARIO = {
     "id": "own-1",
