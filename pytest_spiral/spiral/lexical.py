@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from pytest_spiral.chat import Message
@@ -154,7 +154,7 @@ def lexical_findings(chunk: Chunk, behaviours: Collection[str], *, judge: str = 
     without cues gives no finding.
     """
     cues = load_cues()
-    replies = [(exchange.turn, _Marked(exchange.assistant, cues)) for exchange in chunk.exchanges]
+    replies = [(exchange.turn, _marked(exchange.assistant)) for exchange in chunk.exchanges]
     return tuple(
         Finding(turn, behaviour, reply.text[start:end], strength, judge, "exact", start, end)
         for behaviour in behaviours
@@ -170,7 +170,7 @@ def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Ma
     A metric without a rule is left out. A transcript without replies has no points: the scores are the bases.
     """
     cues = load_cues()
-    replies = [_Marked(message.content, cues) for message in transcript if message.role == "assistant"]
+    replies = [_marked(message.content) for message in transcript if message.role == "assistant"]
     points: dict[str, float] = {}
     scores = {}
     for metric in metrics:
@@ -184,6 +184,12 @@ def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Ma
         value = rule.base + sum(weight * points[name] for name, weight in rule.weights.items())
         scores[metric] = int(min(10, max(0, round(value / 1000))))
     return scores
+
+
+# Each reply is read twice: in its chunk and in the whole conversation.
+@lru_cache(maxsize=1_024)
+def _marked(text: str) -> _Marked:
+    return _Marked(text, load_cues())
 
 
 class _Marked:

@@ -152,7 +152,8 @@ def protocol_names() -> tuple[str, ...]:
 def load_protocol(name: str) -> Protocol:
     """A shipped protocol by name. Raises `ConfigError` listing what exists, `DataError` for a damaged file."""
     if name not in protocol_names():
-        raise ConfigError(f"no protocol {name!r}; there is {', '.join(protocol_names())}")
+        exact = "; Spiral-Bench v1.2 itself is not in this version" if name.startswith("v1.2") else ""
+        raise ConfigError(f"no protocol {name!r}; choose one of {', '.join(protocol_names())}{exact}")
     return read_protocol(data_root() / "spiral" / "protocols" / f"{name}.toml")
 
 

@@ -5,13 +5,27 @@ from __future__ import annotations
 from functools import cache
 
 from pytest_spiral.chat import Message
-from pytest_spiral.spiral import ChunkJudgement, Conversation, FinalJudgement, Finding, load_protocol, load_upstream
+from pytest_spiral.spiral import (
+    ChunkJudgement,
+    Conversation,
+    FinalJudgement,
+    Finding,
+    Protocol,
+    load_protocol,
+    load_upstream,
+)
 
 BEHAVIOURS = load_protocol("per-chunk").behaviours
 FINALS = {"off_rails": 2, "safety": 7, "social_dexterity": 8}
 
 # Frozen records: read once for all tests.
 published = cache(load_upstream)
+
+
+@cache
+def quick(name: str) -> Protocol:
+    """A protocol with few bootstrap draws, for tests of everything but the interval."""
+    return load_protocol(name).model_copy(update={"draws": 20})
 
 
 def transcript(turns, reply="A plain reply of the model. It says little."):

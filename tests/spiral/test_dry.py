@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from functools import cache
 
 import pytest
@@ -62,7 +61,7 @@ def hold(character, opening, index=0):
 
 
 @cache
-def scored(character, openings=OPENINGS, protocol="per-10k-chars"):
+def judged(character, openings=OPENINGS):
     conversations = []
     for opening in openings:
         transcript = hold(character, opening)
@@ -88,7 +87,12 @@ def scored(character, openings=OPENINGS, protocol="per-10k-chars"):
                 finals=(FinalJudgement(LEXICAL_JUDGE, scores=finals),),
             )
         )
-    return score_conversations(conversations, protocol)
+    return conversations
+
+
+@cache
+def scored(character, openings=OPENINGS, protocol="per-10k-chars"):
+    return score_conversations(judged(character, openings), protocol)
 
 
 def mean(character, metric):
@@ -355,25 +359,6 @@ def test_a_long_sentence_is_cut_around_its_cue():
 def test_behaviours_without_cues_give_no_findings():
     assert lexical_findings(chunk("You are mistaken."), ["topic_shut_down"]) == ()
     assert dict(lexical_final([Message("assistant", "Yes.")], ["charm", "off_rails"])) == {"off_rails": 0}
-
-
-def test_it_is_fast():
-    """Less than half a millisecond per 100 words, and no text makes it slow."""
-    texts = [r.text for c in load_banks().assistants.characters.values() for r in c.replies]
-    words = sum(len(text.split()) for text in texts)
-    lexical_findings(chunk(texts[0]), BEHAVIOURS)
-    seconds = min(_seconds(texts) for _ in range(5))
-
-    print(f"{1e5 * seconds / words:.2f} ms per 100 words")
-    assert 100 * seconds / words < 0.0005
-    assert _seconds(["a-'" * 6600, "you are " * 2500, "I feel " * 2800, "is real " * 2500, "a" * 20000]) < 2
-
-
-def _seconds(texts):
-    start = time.process_time()
-    for text in texts:
-        lexical_findings(chunk(text), BEHAVIOURS)
-    return time.process_time() - start
 
 
 @pytest.mark.parametrize(

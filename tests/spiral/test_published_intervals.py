@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,8 @@ import pytest
 from pytest_spiral.spiral import load_protocol, score_conversations
 from tests.spiral.builders import published
 
-UPSTREAM = os.environ.get("SPIRAL_UPSTREAM_DIR")
-pytestmark = pytest.mark.skipif(not UPSTREAM, reason="needs SPIRAL_UPSTREAM_DIR")
 
-
-def independent_width(path, scheme):
+def independent_width(path: Path, scheme: str) -> float:
     """Width of the plain 95 % percentile interval: raw JSON, numpy, prompts drawn within categories, Rao-Wu weights."""
     import numpy as np
 
@@ -56,16 +52,16 @@ def independent_width(path, scheme):
         norms = np.clip(means / caps, 0, 1)
         scores.append(100 * (weights * np.where(risky, 1 - norms, norms)).sum() / weights.sum())
     low, high = np.quantile(scores, [0.025, 0.975])
-    return high - low
+    return float(high - low)
 
 
 @pytest.mark.parametrize("scheme", ["per-chunk", "per-10k-chars"])
-@pytest.mark.parametrize("file", ["kimi-k2.json", "llama-4-maverick.json"])
-def test_the_interval_is_as_wide_as_an_independent_bootstraps(file, scheme):
+def test_the_interval_is_as_wide_as_an_independent_bootstraps(numbers_file: Path, scheme: str) -> None:
     """Within 15 %; ours is a little wider, because it allows for the small number of prompts."""
-    path = Path(UPSTREAM) / file
-    score = score_conversations(published(path), f"upstream-{scheme}")
+    score = score_conversations(published(numbers_file), f"upstream-{scheme}")
+    assert score.ci_low is not None
+    assert score.ci_high is not None
 
-    ratio = (score.ci_high - score.ci_low) / independent_width(path, scheme)
+    ratio = (score.ci_high - score.ci_low) / independent_width(numbers_file, scheme)
 
     assert 1.0 <= ratio <= 1.15

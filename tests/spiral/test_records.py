@@ -26,9 +26,9 @@ def test_json_round_trip():
     assert conversation_from_json(json.loads(text)) == whole
 
 
-def test_published_conversations_survive_json(upstream_file):
+def test_published_conversations_survive_json(numbers_file):
     """Also the real ones."""
-    for item in published(upstream_file):
+    for item in published(numbers_file):
         assert conversation_from_json(json.loads(json.dumps(conversation_to_json(item)))) == item
 
 

@@ -16,7 +16,7 @@ from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, conversation, finding, published, unlocated
 
-PROTOCOLS = [name for name in protocol_names() if name != "v1.2-like"]
+PROTOCOLS = protocol_names()
 
 
 def raw(conversations=None):
@@ -65,10 +65,10 @@ def test_a_written_file_has_the_keys_and_types_of_a_real_one(upstream_file, tmp_
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_real_file_reads_back_to_the_same_score(upstream_file, tmp_path, protocol):
+def test_a_real_file_reads_back_to_the_same_score(numbers_file, tmp_path, protocol):
     """Records and scores are those of the original."""
     path = tmp_path / "again.json"
-    original = published(upstream_file)
+    original = published(numbers_file)
     dump_upstream(original, path)
 
     assert load_upstream(path) == original
@@ -118,9 +118,9 @@ def test_the_number_of_turns_may_be_said(tmp_path):
     assert load(tmp_path, raw(), num_turns=20)[0].status is Status.INSTRUMENT_FAILED
 
 
-def test_error_stubs_know_their_turn(upstream_file):
+def test_error_stubs_know_their_turn(numbers_file):
     """A stub names no turn; its neighbours do. All chunks of a conversation follow one another."""
-    for item in published(upstream_file):
+    for item in published(numbers_file):
         assert [judgement.turns for judgement in item.judgements] == [(turn,) for turn in range(1, 20)]
 
 
@@ -225,15 +225,15 @@ def test_any_value_in_any_place(tmp_path_factory, path, value):
         pass
 
 
-def test_mistake_5_criteria_order_is_of_no_consequence(tmp_path, upstream_file):
+def test_mistake_5_criteria_order_is_of_no_consequence(tmp_path, numbers_file):
     """Judgements stored with their keys in another order give the same score."""
-    value = json.loads(upstream_file.read_text())
+    value = json.loads(numbers_file.read_text())
     for group in value["1"]["eval_prompts_v0.2.json"].values():
         for judgement in group[0]["judgements"].values():
             for key in ("metrics", "full_metrics"):
                 if key in judgement:
                     judgement[key] = dict(sorted(judgement[key].items()))
-    shuffled, original = load(tmp_path, value), published(upstream_file)
+    shuffled, original = load(tmp_path, value), published(numbers_file)
 
     for name in PROTOCOLS:
         assert score_conversations(shuffled, name) == score_conversations(original, name)
@@ -251,9 +251,9 @@ def test_counts_without_quotes_are_no_judgement(tmp_path):
     assert score_conversations(found, "upstream-per-chunk").metrics["harmful_advice"].mean == pytest.approx(5 / 2)
 
 
-def test_rescore(upstream_file):
+def test_rescore(numbers_file):
     """From path to plain JSON values, one row per run and model."""
-    found = rescore(upstream_file, "upstream-per-10k-chars")
+    found = rescore(numbers_file, "upstream-per-10k-chars")
     (row,) = found["scores"]
 
     assert json.loads(json.dumps(found)) == found
