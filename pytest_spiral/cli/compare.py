@@ -25,13 +25,12 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the comparison as text, Markdown or JSON."""
     comparison = compare_paths(options.baseline, options.candidate, options.protocol)
-    values = comparison.model_dump(mode="json")
     if options.html is not None:
         paths = find_reports([options.baseline, options.candidate])
         reports = [open_report(path, comparison.protocol or DEFAULT_PROTOCOL) for path in paths]
-        write_page(options.html, compare_page(reports, values))
+        write_page(options.html, compare_page(reports, comparison))
     if options.json:
-        print_json(values)
+        print_json(comparison.model_dump(mode="json"))
     elif options.markdown:
         print(comparison_markdown(comparison), end="")
     else:

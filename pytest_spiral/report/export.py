@@ -89,10 +89,7 @@ FORMATS = (*_TEXTS, "parquet")
 
 
 def export(report: Report, name: str, folder: Path) -> list[Path]:
-    """Write a report in one of `FORMATS` into a directory, which is created where it does not exist.
-
-    Returns:
-        The files written.
+    """Write a report in one of `FORMATS` into a directory; the files written.
 
     Raises:
         ConfigError: The format needs a package that is not installed.

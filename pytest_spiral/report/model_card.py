@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.model import Card, Report, Score
+from pytest_spiral.report.lookup import card_value
+from pytest_spiral.report.model import Report
 
 __all__ = ["model_card"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """One card or score. metrics: name, value and 95 % interval of each."""
+class _Result(NamedTuple):
+    """A card or a score; each metric with its name, value and 95 % interval."""
 
     dataset: str
     blockers: Sequence[str]
-    metrics: Sequence[tuple[str, float, str]]
+    metrics: Sequence[tuple[str, float | None, float | None, float | None]]
 
 
 def model_card(report: Report, model: str) -> str:
@@ -28,55 +28,36 @@ def model_card(report: Report, model: str) -> str:
     Raises:
         ConfigError: The report has no such model.
     """
-    results = [_card(card) for card in report.tempaffect.cards if card.model == model]
-    results += [_score(score) for score in report.spiral.scores if score.model == model]
+    results = list(_results(report, model))
     if not results:
         raise ConfigError(f"{model}: no such model in this report")
-    published = [result for result in results if not result.blockers]
-    return (_front_matter(model, published) if published else "") + "\n".join(_prose(report, results)) + "\n"
-
-
-def _prose(report: Report, results: Sequence[_Result]) -> Iterator[str]:
-    yield f"Evaluated with pytest-spiral {report.run.versions['pytest-spiral']}, run {plain(report.run.id)}."
-    for result in results:
-        if result.blockers:
-            yield f"- {result.dataset}: not publishable ({plain('; '.join(result.blockers))})"
-        else:
-            yield from (f"- {result.dataset}, {name}: {value:.3f} ({text})" for name, value, text in result.metrics)
-
-
-def _card(card: Card) -> _Result:
-    values = {"score": card.score, "useful_bounded_response_rate": card.useful_bounded_response_rate}
-    metrics = [
-        (name, value, _interval(card.intervals[name].low, card.intervals[name].high))
-        for name, value in values.items()
-        if value is not None
-    ]
-    return _Result(f"TempAffect 1 ({card.prompting_mode})", card.integrity.publication_blockers, metrics)
-
-
-def _score(score: Score) -> _Result:
-    metrics = []
-    if score.score is not None and score.ci_low is not None and score.ci_high is not None:
-        metrics.append(("score", score.score, _interval(score.ci_low, score.ci_high)))
-    return _Result(f"Spiral-Bench ({score.protocol})", score.blockers, metrics)
-
-
-def _interval(low: float, high: float) -> str:
-    return f"95 % interval {low:.3f} to {high:.3f}"
-
-
-def _front_matter(model: str, results: Sequence[_Result]) -> str:
-    entry = {
-        "name": model,
-        "results": [
-            {
-                "task": {"type": "text-generation"},
-                "dataset": {"name": result.dataset, "type": "pytest-spiral"},
-                "metrics": [{"type": name, "value": value, "name": text} for name, value, text in result.metrics],
-            }
-            for result in results
-        ],
-    }
+    lines = [f"Evaluated with pytest-spiral {report.run.versions['pytest-spiral']}, run {plain(report.run.id)}."]
+    entries = []
+    for dataset, blockers, metrics in results:
+        if blockers:
+            lines.append(f"- {dataset}: not publishable ({plain('; '.join(blockers))})")
+            continue
+        rows = [
+            {"type": name, "value": value, "name": f"95 % interval {low:.3f} to {high:.3f}"}
+            for name, value, low, high in metrics
+            if value is not None and low is not None and high is not None
+        ]
+        lines += [f"- {dataset}, {row['type']}: {row['value']:.3f} ({row['name']})" for row in rows]
+        dataset_entry = {"name": dataset, "type": "pytest-spiral"}
+        entries.append({"task": {"type": "text-generation"}, "dataset": dataset_entry, "metrics": rows})
     # JSON is YAML, and needs no quoting of what a model may be called.
-    return f"---\nmodel-index: {json.dumps([entry], ensure_ascii=True)}\n---\n"
+    index = json.dumps([{"name": model, "results": entries}], ensure_ascii=True)
+    return (f"---\nmodel-index: {index}\n---\n" if entries else "") + "\n".join(lines) + "\n"
+
+
+def _results(report: Report, model: str) -> Iterator[_Result]:
+    for card in report.tempaffect.cards:
+        if card.model == model:
+            paths = [path for path in ("score", "useful_bounded_response_rate") if path in card.intervals]
+            bounds = [(path, card_value(card, path), card.intervals[path]) for path in paths]
+            metrics = [(path, value, interval.low, interval.high) for path, value, interval in bounds]
+            yield _Result(f"TempAffect 1 ({card.prompting_mode})", card.integrity.publication_blockers, metrics)
+    for score in report.spiral.scores:
+        if score.model == model:
+            metric = ("score", score.score, score.ci_low, score.ci_high)
+            yield _Result(f"Spiral-Bench ({score.protocol})", score.blockers, [metric])

@@ -15,14 +15,7 @@ __all__ = ["write_site"]
 
 
 def write_site(reports: Sequence[Report], folder: Path) -> list[Path]:
-    """Write a leaderboard over reports.
-
-    Returns:
-        The files written, the leaderboard first.
-
-    Raises:
-        StoreError: The directory cannot be written.
-    """
+    """Write a leaderboard over reports; the files written, the leaderboard first. Raises `StoreError`."""
     pages: dict[str, str] = {}
     entries = []
     for report in reports:

@@ -30,14 +30,8 @@ TABLES: Mapping[str, Sequence[str]] = {
         *("cost_usd", "retries", "failures"),
     ),
 }
-"""Tables and their columns.
-
-Attributes:
-    variant: Prompting mode or protocol.
-    unit: Scenario or conversation.
-    group: Family or category.
-    repeat: Epoch or conversation index, from 0.
-"""
+"""Tables and their columns. variant: prompting mode or protocol. unit: scenario or conversation. group: family or
+category. repeat: epoch or conversation index, from 0."""
 
 
 def tables(report: Report) -> dict[str, list[Row]]:

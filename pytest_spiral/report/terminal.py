@@ -39,12 +39,7 @@ _BEHAVIOURS = (
 
 
 def summary_lines(report: Report, run_dir: str) -> list[Line]:
-    """The summary of a report, each line with its tone.
-
-    Args:
-        report: What to summarise.
-        run_dir: Where the report was written, as people should read it.
-    """
+    """The summary of a report, each line with its tone. run_dir: where the report was written."""
     lines: list[Line] = []
     cards, scores = report.tempaffect.cards, report.spiral.scores
     for model in evaluated_models(report):

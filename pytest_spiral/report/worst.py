@@ -22,10 +22,8 @@ class Worst:
     """One bad finding or broken boundary.
 
     Attributes:
-        model: The model that said it.
         where: Conversation and turn (from 1), or scenario and prompting mode.
         what: The behaviour or the broken rule.
-        quote: The model's words.
         link: Address of the quote within the page.
         harm: What findings are ordered by, higher is worse.
     """

@@ -14,7 +14,7 @@ from tests.html.browser import find_browser
 from tests.html.reports import demo
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,12 @@ class Visitor:
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.errors.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.errors.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (self.errors.append("dialog"), dialog.dismiss()))
+        self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.errors.append("dialog")
+        dialog.dismiss()
 
     def open(self, address: str = "") -> Page:
         """Load the page anew at an address, and wait until it is drawn."""

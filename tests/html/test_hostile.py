@@ -99,10 +99,11 @@ def test_nothing_runs_and_nothing_breaks_out(visit: Callable[..., Visitor], host
     path.write_text(report_page(hostile))
     visitor = visit(path)
     page = visitor.open()
-    records = {"item": hostile.tempaffect.items[0], "conversation": hostile.spiral.conversations[0]}
+    item, conversation = hostile.tempaffect.items[0], hostile.spiral.conversations[0]
     views = ("overview", "tempaffect", "items", "spiral", "conversations", "findings", "compare", "run")
     links: dict[str, dict[str, str] | None] = dict.fromkeys(views)
-    links |= {view: {"model": record.model, "id": record.id} for view, record in records.items()}
+    links["item"] = {"model": item.model, "id": item.id}
+    links["conversation"] = {"model": conversation.model, "id": conversation.id}
     for view, query in links.items():
         if query:
             page.evaluate(

@@ -136,10 +136,10 @@ def test_the_console_script_writes_pages(
     ("arguments", "says"),
     [
         (["report", "nothing.json"], "nothing.json: cannot be read"),
-        (["report", "list.json"], "neither a report of ours nor"),
+        (["report", "list.json"], "expected an object, got list"),
         (["report", "old.json"], "old.json: "),
-        (["report", "empty"], "empty: neither a run folder nor a folder of runs"),
-        (["leaderboard", "empty", "-o", "site"], "empty: neither a run folder nor a folder of runs"),
+        (["report", "empty"], "empty: no report.json in it"),
+        (["leaderboard", "empty", "-o", "site"], "empty: no report.json in it"),
     ],
 )
 def test_wrong_input_is_one_sentence(

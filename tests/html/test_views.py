@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_spiral.report.html.build import compare_page, report_page
 from pytest_spiral.report.html.view import view_of
+from pytest_spiral.report.model.comparison import MetricDifference, ModelComparison, RunComparison, RunName
 from pytest_spiral.report.worst import worst_findings
 from tests.html.conftest import Visitor
 from tests.html.reports import (
@@ -331,20 +332,46 @@ def test_the_keyboard_is_enough(window: Visitor) -> None:
     assert page.inner_text("h1") == "Conversations"
 
 
+def comparison() -> RunComparison:
+    """Run `later` compared with run `demo`."""
+    metric = MetricDifference(
+        baseline=2.25,
+        candidate=1.0,
+        difference=-1.25,
+        low=-2.0,
+        high=-0.5,
+        mde=1.1,
+        method="paired",
+        differs=True,
+    )
+    row = ModelComparison(
+        suite="spiral",
+        mode=None,
+        baseline=GOOD,
+        candidate=GOOD,
+        unit="prompt",
+        paired=9,
+        only_baseline=(),
+        only_candidate=("bt-99",),
+        metrics={"score": metric},
+    )
+    baseline, candidate = (RunName(path=f"{name}.json", run=name) for name in ("demo", "later"))
+    return RunComparison(
+        baseline=baseline,
+        candidate=candidate,
+        protocol="per-10k-chars",
+        notes=("not checked: turns",),
+        comparisons=(row,),
+    )
+
+
 def test_two_runs_stand_side_by_side(visit: Visit, tmp_path: Path) -> None:
     """The same prompt of two runs; differences in circumstances are named; links keep the run."""
     later = demo_document()
     later["run"]["id"] = "later"
     later["integrity"]["spiral"]["rubric_hash"] = "d" * 64
-    metric = {"baseline": 2.25, "candidate": 1.0, "difference": -1.25, "low": -2.0, "high": -0.5}
-    row = {"suite": "spiral", "mode": None, "baseline": GOOD, "candidate": GOOD, "paired": 9, "unit": "prompt"}
-    row |= {
-        "metrics": {"score": {**metric, "differs": True, "mde": 1.1, "p": None}},
-        "only_baseline": [],
-        "only_candidate": ["bt-99"],
-    }
     path = tmp_path / "compare.html"
-    path.write_text(compare_page([demo(), typed(later)], {"notes": ["not checked: turns"], "comparisons": [row]}))
+    path.write_text(compare_page([demo(), typed(later)], comparison()))
     visitor = visit(path)
     page = visitor.open()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
 from pytest_spiral.report.html.markup import html_page
 from pytest_spiral.report.html.view import view_of
 from pytest_spiral.report.model import Report
+from pytest_spiral.report.model.comparison import RunComparison
 
 __all__ = ["compare_page", "leaderboard_page", "report_page"]
 
@@ -20,11 +21,12 @@ def report_page(report: Report, home: str | None = None) -> str:
     return html_page(f"pytest-spiral {report.run.id}", data, view.packs)
 
 
-def compare_page(reports: Sequence[Report], comparison: Mapping[str, object] | None = None) -> str:
-    """Several runs in one page, side by side on the same prompts. comparison: their paired differences as JSON."""
+def compare_page(reports: Sequence[Report], comparison: RunComparison | None = None) -> str:
+    """Several runs in one page, side by side on the same prompts. comparison: their paired differences."""
     views = [view_of(report, prefix=f"r{number}") for number, report in enumerate(reports)]
+    differences = None if comparison is None else comparison.model_dump(mode="json")
     title = " and ".join(report.run.id for report in reports)
-    data = {"kind": "compare", "title": title, "reports": [view.shown for view in views], "comparison": comparison}
+    data = {"kind": "compare", "title": title, "reports": [view.shown for view in views], "comparison": differences}
     return html_page(
         f"pytest-spiral {title}", data, {name: pack for view in views for name, pack in view.packs.items()}
     )

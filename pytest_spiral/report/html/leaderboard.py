@@ -6,7 +6,7 @@ persona, rubric, judges, simulated user and number of turns are. Everything else
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_spiral.hashing import digest
@@ -38,14 +38,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A metric of a table.
-
-    Attributes:
-        digits: Decimal places.
-        main: Whether ranks are by this metric.
-        low: Least possible value.
-        high: Greatest possible value, None where there is none.
-    """
+    """A metric of a table, from `low` to `high`. digits: decimal places. main: whether ranks are by this metric."""
 
     key: str
     name: str
@@ -91,10 +84,8 @@ _SCORE = Column("score", "score", digits=1, main=True, high=100.0)
 def leaderboard(entries: Sequence[Entry]) -> list[Group]:
     """Groups of comparable results over many reports, ranked."""
     groups: dict[tuple[str, Circumstances], Group] = {}
-    for entry in entries:
-        for group in _groups(entry):
-            same = groups.setdefault((group.title, group.same), replace(group, rows=[]))
-            same.rows.extend(group.rows)
+    for group in (group for entry in entries for group in _groups(entry)):
+        groups.setdefault((group.title, group.same), replace(group, rows=[])).rows.extend(group.rows)
     for group in groups.values():
         _rank(group)
     return [groups[key] for key in sorted(groups)]
@@ -105,10 +96,8 @@ def _groups(entry: Entry) -> Iterator[Group]:
     for card in entry.report.tempaffect.cards:
         values = {column.key: _card_value(card, column.key) for column in _CARD_COLUMNS}
         row = _row(entry, card.model, values, card.integrity.publication_blockers)
-        same = (
-            ("suite hash", card.integrity.suite_hash),
-            ("scorer fingerprint", card.integrity.scorer_fingerprint),
-        )
+        hashes = card.integrity.suite_hash, card.integrity.scorer_fingerprint
+        same = tuple(zip(("suite hash", "scorer fingerprint"), hashes, strict=True))
         yield Group(f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}", same, _CARD_COLUMNS, [row])
     for score in entry.report.spiral.scores:
         metrics = {name: Value(metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
@@ -148,33 +137,24 @@ def _circumstances(report: Report, score: Score) -> Circumstances:
         for conversation in report.spiral.conversations
         if conversation.model == score.model and conversation.status is Status.MEASURED
     ]
-    hashes = {**_hashes(report), "protocol_hash": score.protocol_hash}
+    integrity = report.integrity.spiral
+    hashes = {name: str(value or "none") for name, value in integrity or () if name.endswith("_hash")}
+    hashes["protocol_hash"] = score.protocol_hash
     if "prompts_hash" not in hashes:
         # An imported file names no prompt file: its opening messages say which prompts they were.
-        hashes["prompts_hash"] = digest(sorted({(row.prompt_id, _opening(row)) for row in measured}))
-    judges = sorted(score.judges.per_judge)
-    users = sorted({row.origin.user_model for row in measured})
+        openings = {(row.prompt_id, row.transcript[0].content if row.transcript else "") for row in measured}
+        hashes["prompts_hash"] = digest(sorted(openings))
     turns = report.run.config.num_turns or max(map(_replies, measured), default=0)
     return (
         *((name.replace("_", " "), hashes[name]) for name in sorted(hashes)),
-        ("judges", _names(judges)),
-        ("simulated user", _names(users)),
+        ("judges", _names(score.judges.per_judge)),
+        ("simulated user", _names({row.origin.user_model for row in measured})),
         ("turns", str(turns)),
     )
 
 
-def _hashes(report: Report) -> dict[str, str]:
-    integrity = report.integrity.spiral
-    values = integrity.model_dump() if integrity else {}
-    return {name: str(value or "none") for name, value in values.items() if name.endswith("_hash")}
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(name or "not named" for name in names) or "not named"
-
-
-def _opening(conversation: ConversationRecord) -> str:
-    return next((message.content for message in conversation.transcript), "")
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(name or "not named" for name in sorted(names)) or "not named"
 
 
 def _replies(conversation: ConversationRecord) -> int:

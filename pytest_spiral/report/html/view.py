@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pytest_spiral.report.html.marks import find_marks
-from pytest_spiral.report.html.turn_means import turn_means
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
 from pytest_spiral.report.worst import worst_findings
+from pytest_spiral.spiral.turn_means import turn_means
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import ItemResult
 from pytest_spiral.tempaffect.results import ITEM_RESULT
@@ -90,7 +90,7 @@ def _spiral(suite: Spiral, packs: dict[str, Payload], prefix: str, seed: int) ->
         packs[name] = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
         rows.append({**_row(conversation, behaviours, judges), "pack": name})
     # Benign twins are part of no score.
-    own = [conversation for conversation in conversations if not conversation.twin_of]
+    own = [conversation.conversation() for conversation in conversations if not conversation.twin_of]
     means = {
         model: asdict(turn_means([row for row in own if row.model == model], behaviours, seed))
         for model in _unique(conversation.model for conversation in conversations)

@@ -1,4 +1,4 @@
-"""Mean strength of behaviours at each turn with a confidence band. Descriptive.
+"""Mean strength of behaviours at each turn with a confidence band: a description, part of no score.
 
 The unit is the prompt: conversations on one prompt are averaged first, and the band resamples prompts.
 """
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_spiral.report.model import ConversationRecord
+from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 
 __all__ = ["TurnMeans", "turn_means"]
@@ -35,10 +35,16 @@ class TurnMeans:
     behaviours: Mapping[str, Sequence[tuple[float, float, float] | None]]
 
 
-def turn_means(conversations: Sequence[ConversationRecord], behaviours: Sequence[str], seed: int) -> TurnMeans:
+def turn_means(conversations: Sequence[Conversation], behaviours: Sequence[str], seed: int) -> TurnMeans:
     """Mean strength of located findings by behaviour and turn, averaged over judges.
 
-    Bounds are those of a pointwise 95 % percentile bootstrap over prompts.
+    Args:
+        conversations: Of one model.
+        behaviours: Which to describe.
+        seed: Of the bootstrap.
+
+    Returns:
+        The means with the bounds of a pointwise 95 % percentile bootstrap over prompts.
     """
     by_prompt: dict[str, list[Mapping[int, _Means]]] = {}
     for conversation in conversations:
@@ -55,7 +61,7 @@ def turn_means(conversations: Sequence[ConversationRecord], behaviours: Sequence
     )
 
 
-def _by_turn(conversation: ConversationRecord) -> dict[int, _Means]:
+def _by_turn(conversation: Conversation) -> dict[int, _Means]:
     """Means over the judges of each judged turn."""
     measured = (judgement for judgement in conversation.judgements if judgement.status is Status.MEASURED)
     judges = Counter(turn for judgement in measured for turn in judgement.turns)

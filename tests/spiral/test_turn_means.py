@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from dataclasses import replace
 
-from pytest_spiral.report.html.turn_means import TurnMeans, turn_means
-from pytest_spiral.report.model import ConversationRecord
-from tests.html.reports import BAD, conversations_of, demo_document
-
-UNLOCATED: dict[str, str | None] = {"evidence": "unlocated", "start": None, "end": None}
-
-
-@cache
-def template() -> dict[str, Any]:
-    return conversations_of(demo_document(), BAD)[0]
+from pytest_spiral.chat import Message
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, Finding
+from pytest_spiral.spiral.turn_means import TurnMeans, turn_means
 
 
 def conversation(
@@ -24,25 +15,29 @@ def conversation(
     strengths: Sequence[int],
     judges: Sequence[str] = ("j",),
     judged: int | None = None,
-    **changes: str | None,
-) -> ConversationRecord:
-    """A conversation with one harmful finding per turn of the given strength, 0 for none. changes: of findings."""
-    finding, judgement = template()["findings"][0], {**template()["judgements"][0], "findings": []}
+    located: bool = True,
+) -> Conversation:
+    """A conversation in which the first judge reports harm of the given strength in each turn, 0 for none.
+
+    judged: turns that were judged, all by default.
+    """
+    finding = Finding(0, "harm", "real", 1, judges[0])
+    if located:
+        finding = replace(finding, evidence="exact", start=0, end=4)
     turns = len(strengths) if judged is None else judged
-    document = {
-        **template(),
-        "prompt_id": prompt,
-        "judgements": [{**judgement, "judge": judge, "turns": [turn]} for judge in judges for turn in range(turns)],
-        "findings": [
-            {**finding, "turn": turn, "behaviour": "harm", "strength": strength, **changes}
-            for turn, strength in enumerate(strengths)
-            if strength
-        ],
-    }
-    return ConversationRecord.model_validate_json(json.dumps(document))
+    judgements = [
+        ChunkJudgement(
+            *(turn, (turn,), judge),
+            findings=(replace(finding, turn=turn, strength=strength),) if strength and judge == judges[0] else (),
+        )
+        for judge in judges
+        for turn, strength in enumerate(strengths[:turns])
+    ]
+    transcript = [Message("user", "hello"), Message("assistant", "real")] * len(strengths)
+    return Conversation(prompt, "category", transcript=tuple(transcript), judgements=tuple(judgements))
 
 
-def means(*conversations: ConversationRecord) -> TurnMeans:
+def means(*conversations: Conversation) -> TurnMeans:
     return turn_means(conversations, ["harm"], 1)
 
 
@@ -56,7 +51,7 @@ def test_conversations_on_one_prompt_are_one_unit() -> None:
 
 def test_judges_are_averaged_and_unlocated_findings_left_out() -> None:
     """Two judges, one of whom reported it: half the strength."""
-    found = means(conversation("a", [2], judges=("j", "k")), conversation("b", [2], **UNLOCATED))
+    found = means(conversation("a", [2], judges=("j", "k")), conversation("b", [2], located=False))
 
     assert found.behaviours["harm"][0] is not None
     assert found.behaviours["harm"][0][0] == 0.5
