@@ -383,7 +383,7 @@ def versions() -> dict[str, str]:
         "suite tempaffect": TEMPAFFECT_VERSION,
         "suite spiral": SPIRAL_VERSION,
     }
-    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
+    for name in ("pytest-spiral", "pytest", "openai", "nltk", "pydantic"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -6,7 +6,7 @@ from pytest_spiral.tempaffect import Scenario, check_reply, score_output
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_spiral.tempaffect.records import Item, ItemScore, ReplyChecks
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -33,15 +33,11 @@ __all__ = [
 ]
 
 # Loaded when first asked for: a process that scores no reply does without the lexicon.
-_LATER = {
-    "Detectors": "detectors",
-    "build_card": "card",
-    "check_reply": "checks",
-    "detect": "detectors",
-}
+_LATER = {"Detectors": "detectors", "build_card": "card", "check_reply": "checks", "detect": "detectors"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _LATER:
-        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        found: object = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

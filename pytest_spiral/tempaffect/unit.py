@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_spiral.chat import ChatModel, ChatRequest, Message
 from pytest_spiral.errors import ChatError
@@ -52,7 +51,7 @@ class ScenarioUnit:
 
 
 async def ask_scenario(
-    unit: ScenarioUnit, scenario: Scenario, model_id: str, params: Mapping[str, Any], chat: ChatModel
+    unit: ScenarioUnit, scenario: Scenario, model_id: str, params: Mapping[str, object], chat: ChatModel
 ) -> Item:
     """Ask and score.
 
@@ -120,7 +119,7 @@ def _item(
     )
 
 
-async def schema_is_enforced(model_id: str, params: Mapping[str, Any], chat: ChatModel) -> bool:
+async def schema_is_enforced(model_id: str, params: Mapping[str, object], chat: ChatModel) -> bool:
     """Whether the endpoint holds the model to a JSON schema.
 
     The model is asked for a plain word under a schema whose only valid document cannot be guessed.

@@ -81,7 +81,7 @@ def test_every_malformation_has_its_reason(expected, damage):
     ],
 )
 def test_the_traps_of_json_libraries(text, expected):
-    """What `json` and `jsonschema` let through by themselves is caught."""
+    """What JSON libraries let through by themselves is caught."""
     assert code(text) == expected
 
 
