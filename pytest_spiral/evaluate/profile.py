@@ -1,7 +1,7 @@
 """The lexical profile: how a model writes. Length, diversity, readability, repetition, openings.
 
-A description, no score: nothing here is good or bad by itself, and no gate acts on it. NLTK does the tokenising and
-needs none of its downloads for it. Numbers are made for English prose.
+A description, not a score: no gate acts on it. The measures are made for English prose. NLTK finds the sentences and
+needs none of its downloads for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import islice
 from math import inf
 from statistics import mean, median
 from sys import intern
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,10 +35,12 @@ from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.records import CardMode
 from pytest_spiral.text import clean
 
+if TYPE_CHECKING:
+    from nltk.tokenize.punkt import PunktSentenceTokenizer
+
 __all__ = [
     "count_syllables",
     "flesch_kincaid_grade",
-    "load",
     "mtld",
     "spiral_profile",
     "tempaffect_profile",
@@ -46,8 +48,7 @@ __all__ = [
 ]
 
 # Letters and digits, with apostrophes and hyphens inside a word.
-_WORD = r"[^\W_]+(?:['-][^\W_]+)*"
-_ASCII_WORD = re.compile(_WORD, re.ASCII)
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _VOWELS = re.compile("[aeiouy]+")
 # Words whose syllables are remembered: people use the same few thousand.
 _VOCABULARY = 2**15
@@ -72,25 +73,13 @@ def _params() -> _Params:
 
 
 @cache
-def _word_tokenizer() -> Any:
-    from nltk.tokenize import RegexpTokenizer
-
-    return RegexpTokenizer(_WORD)
-
-
-@cache
-def _sentence_tokenizer() -> Any:
+def _sentence_tokenizer() -> PunktSentenceTokenizer:
+    # Loaded when first needed: it takes a third of a second.
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     known = PunktParameters()
     known.abbrev_types = set(_params().abbreviations)
     return PunktSentenceTokenizer(known)
-
-
-def load() -> None:
-    """Import the tokenizers, which takes a third of a second, while the run waits for something else anyway."""
-    _word_tokenizer()
-    _sentence_tokenizer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +94,9 @@ class _Reply:
     def of(cls, text: str) -> _Reply:
         cleaned = clean(text)
         # Interned: a long run holds the same few thousand words a million times.
-        words = tuple(intern(word.lower()) for word in _tokens(cleaned))
-        spoken = [s for s in _sentence_tokenizer().tokenize(cleaned) if re.search(r"[^\W_]", s)]
+        words = tuple(intern(word.lower()) for word in _WORD.findall(cleaned))
+        spoken = [s for s in _sentence_tokenizer().tokenize(cleaned) if _WORD.search(s)]
         return cls(words, len(spoken), sum(map(count_syllables, words)))
-
-
-def _tokens(cleaned: str) -> list[str]:
-    # Plain English is most of what is read, and the two differ in no ASCII text but for the time they take.
-    found: list[str] = (_ASCII_WORD.findall if cleaned.isascii() else _word_tokenizer().tokenize)(cleaned)
-    return found
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -138,21 +121,31 @@ def count_syllables(word: str) -> int:
 
 
 def flesch_kincaid_grade(words: int, sentences: int, syllables: int) -> float:
-    """US school grade of a text: 0.39 words per sentence + 11.8 syllables per word - 15.59 (Kincaid and others 1975).
+    """US school grade: 0.39 words per sentence + 11.8 syllables per word - 15.59. All arguments are positive counts.
 
-    Counts of words, not of tokens: punctuation makes no text harder. Raises ZeroDivisionError for an empty text.
+    Source:
+        Kincaid and others (1975). Words, not tokens: punctuation makes no text harder.
     """
     return 0.39 * words / sentences + 11.8 * syllables / words - 15.59
 
 
 def mtld(words: Sequence[str], ratio: float = 0.72) -> float:
-    """Measure of textual lexical diversity: mean length of runs whose type-token ratio stays above `ratio`.
+    """Measure of textual lexical diversity: mean length of runs whose type-token ratio stays above a limit.
 
-    McCarthy and Jarvis (2010), mean of both directions, the last run counted in part. At least 1; inf where no word
-    is ever repeated. Raises ValueError for no words.
+    Mean of both directions, the last run counted in part. At least 1; infinite where no word is ever repeated.
+
+    Args:
+        words: In order.
+        ratio: The limit, in 0..1.
+
+    Raises:
+        ValueError: Without words.
+
+    Source:
+        McCarthy and Jarvis (2010), MTLD, vocd-D, and HD-D.
     """
     if not words:
-        raise ValueError("a diversity needs words")
+        raise ValueError("lexical diversity needs at least one word")
     return mean((_one_way(words, ratio), _one_way(words[::-1], ratio)))
 
 
