@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_spiral.evaluate import profile
 from pytest_spiral.plugin.scheduler import FixedShares, Share
 from pytest_spiral.run.remote_workers import baggage
 
@@ -35,14 +34,13 @@ class XdistLead:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionstart(self) -> Generator[None]:
-        """While the workers start, reach the models and load what the report needs. No item is handed out before."""
+        """While the workers start, reach the models. No item is handed out before."""
         yield
         try:
             self._role.reach()
         except pytest.UsageError:
             self._session().pytest_sessionfinish()
             raise
-        profile.load()
 
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Know how many workers there will be."""
