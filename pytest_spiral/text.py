@@ -1,18 +1,17 @@
-"""Reading English text the same way everywhere: normalising, tokenising, stemming, splitting, counting words.
+"""Read English text the same way everywhere: normalise, tokenise, stem, split, count words.
 
-Pure functions over strings, shared by both suites. Tables (spellings, contractions, numbers, look-alike letters) are
-data in `data/text/`, read once. Nothing here knows what a scenario or a conversation is.
+Pure functions over strings, shared by both suites. Spellings, contractions, numbers and look-alike letters are data in
+`data/text/`. Nothing here knows what a scenario or a conversation is.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_toml
 
 __all__ = [
@@ -23,36 +22,12 @@ __all__ = [
     "normalize",
     "sentences",
     "stem",
-    "stems",
     "tokenize",
     "whole_characters",
     "words",
 ]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def whole_characters(text: str) -> str:
-    """`text` with the replacement character for halves of surrogate pairs, which have no UTF-8 form."""
-    return _SURROGATES.sub("\ufffd", text)
-
-
-class Word(NamedTuple):
-    """One normalised token with where it came from.
-
-    norm: the token after all normalisation. raw: how it stood in the cleaned text ("" for the later parts of an opened
-    contraction). before: what stood between it and the token before.
-    """
-
-    norm: str
-    raw: str
-    before: str
-
-
-class _Stemmer(Protocol):
-    def stem(self, token: str) -> str: ...
-
-
 # A number keeps its inner separators (07:30, 41,800); any other token is letters and digits with inner apostrophes.
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+[^\W_]*|[^\W_]+(?:'[^\W_]+)*")
 _COUNTED = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
@@ -61,21 +36,43 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'])(?:mr|mrs|ms|dr|st|prof|no|vs|approx|ca|dept|ext|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
 )
 _CLOCK = re.compile(r"0(\d:\d\d)(?!\d)")
+_HOUR = re.compile(r"[0-9][0-9:]{0,4}")
+_THOUSANDS = re.compile(r"[^,]*(?:,\d{3}(?!\d))+")
 _GLUE_LENGTH, _GLUE_DIVISOR = 30, 6  # a word longer than any English one is several glued together
 _PASSES = 6  # mappings feed each other at most this often before the text stands still
+
+# "`" is a quote that people type; control characters other than line breaks separate words.
+_ASCII = {**{code: " " for code in range(32) if code != 10}, 127: " ", 96: "'", 13: "\n"}
+_DROPPED_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cs", "Co", "Cn"})
+_HALVES_OF_DAY = frozenset({"am", "pm"})
+
+
+class Word(NamedTuple):
+    """One normalised token, how it stands in the cleaned text, and what stands between it and the token before.
+
+    The later parts of an opened contraction ("can't") have no written form of their own: `raw` is "".
+    """
+
+    norm: str
+    raw: str
+    before: str
 
 
 class _Tables(NamedTuple):
     punctuation: Mapping[int, str]
     letters: Mapping[int, str]
-    whole: Mapping[str, str]
-    suffixes: tuple[tuple[str, str], ...]
+    contractions: Mapping[str, str]
+    suffixes: Mapping[str, str]
     is_after: frozenset[str]
-    spelling: re.Pattern[str]
-    spellings: Mapping[str, str]
-    small: Mapping[str, int]
-    tens: Mapping[str, int]
-    scales: Mapping[str, int]
+    prefixes: Mapping[str, str]
+    prefix: re.Pattern[str]
+    units: dict[str, int]
+    tens: dict[str, int]
+    scales: dict[str, int]
+
+    def is_numeric(self, token: str) -> bool:
+        """Whether a token may be part of a spelled-out or split number."""
+        return any(token in words for words in (self.units, self.tens, self.scales, _HALVES_OF_DAY))
 
 
 def _table(name: str) -> dict[str, Any]:
@@ -84,244 +81,209 @@ def _table(name: str) -> dict[str, Any]:
 
 @cache
 def _tables() -> _Tables:
-    look, short, count, spell = _table("confusables"), _table("contractions"), _table("numbers"), _table("spelling")
-    try:
-        prefixes: dict[str, str] = spell["prefixes"]
-        longest_first = sorted(prefixes, key=len, reverse=True)
-        return _Tables(
-            punctuation={ord(sign): plain for sign, plain in look["punctuation"].items()},
-            letters={ord(sign): plain for sign, plain in look["letters"].items()},
-            whole=short["whole"],
-            suffixes=tuple(short["suffixes"].items()),
-            is_after=frozenset(short["is_after"]["words"].split()),
-            spelling=re.compile("|".join(map(re.escape, longest_first))),
-            spellings=prefixes,
-            small=count["units"],
-            tens=count["tens"],
-            scales=count["scales"],
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{data_root() / 'text'}: a table lacks {error}; reinstall the package") from None
+    signs, short, numbers = _table("confusables"), _table("contractions"), _table("numbers")
+    prefixes: dict[str, str] = _table("spelling")["prefixes"]
+    return _Tables(
+        punctuation=str.maketrans(signs["punctuation"]),
+        letters=str.maketrans(signs["letters"]),
+        contractions=short["whole"],
+        suffixes=short["suffixes"],
+        is_after=frozenset(short["is_after"]["words"].split()),
+        prefixes=prefixes,
+        prefix=re.compile("|".join(sorted(prefixes, key=len, reverse=True))),
+        **numbers,
+    )
 
 
 @cache
 def function_words() -> frozenset[str]:
-    """Words of grammar rather than content, normalised."""
+    """Return the words that carry grammar rather than content, normalised."""
     return frozenset(_table("function_words")["words"].split())
 
 
+def whole_characters(text: str) -> str:
+    """Replace halves of surrogate pairs, which have no UTF-8 form, by the replacement character."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
 def clean(text: str) -> str:
-    """Characters put in order, letter case kept: NFKC, invisible and stray combining characters dropped, quotes and
-    dashes plain, look-alike letters Latin inside words that also hold Latin letters.
+    """Put the characters in order, keeping letter case.
+
+    NFKC; invisible and stray combining characters dropped; quotes and dashes plain; look-alike letters Latin inside
+    words that also hold Latin letters.
 
     >>> clean("re\\u200bfund \\uff46ree \\u201cnow\\u201d")
-    're fund free "now"'.replace(' f', 'f', 1)
+    'refund free "now"'
     """
     if text.isascii():
         return text.translate(_ASCII)
-    tables = _tables()
-    for _ in range(_PASSES):
-        before = text
-        text = unicodedata.normalize("NFKC", text.translate(tables.punctuation))
-        text = "".join(character for character in text if character.isascii() or _kept(character))
-        text = text.translate(tables.punctuation).translate(_ASCII)
-        if text == before:
-            break
+    signs = _tables().punctuation
+    text = _settle(text, lambda text: _visible(text.translate(signs)).translate(signs).translate(_ASCII))
     return text if text.isascii() else _TOKEN.sub(_latinized, text)
 
 
-# "`" is a quote people type; other control characters than line breaks separate words.
-_ASCII = {**{code: " " for code in range(32) if code not in (10,)}, 127: " ", 96: "'", 13: "\n"}
-_DROPPED = frozenset({"Cf", "Mn", "Me", "Cs", "Co", "Cn"})
+def _settle(text: str, step: Callable[[str], str]) -> str:
+    """Repeat a step until the text stands still."""
+    for _ in range(_PASSES):
+        before, text = text, step(text)
+        if text == before:
+            break
+    return text
+
+
+def _visible(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text)
+    return "".join([character for character in text if character.isascii() or _is_kept(character)])
 
 
 @lru_cache(maxsize=4096)
-def _kept(character: str) -> bool:
-    return unicodedata.category(character) not in _DROPPED
+def _is_kept(character: str) -> bool:
+    return unicodedata.category(character) not in _DROPPED_CATEGORIES
 
 
 def _latinized(match: re.Match[str]) -> str:
     token = match.group()
-    if token.isascii() or not any("a" <= character <= "z" or "A" <= character <= "Z" for character in token):
+    if token.isascii() or not re.search("[A-Za-z]", token):
         return token
     return token.translate(_tables().letters)
 
 
 def words(text: str, *, cleaned: bool = False) -> list[Word]:
-    """Normalised tokens of a text, in order. `cleaned`: the text has already been through `clean`.
+    """Return the normalised tokens of a text, in order.
+
+    Args:
+        cleaned: The text has already been through `clean`.
 
     >>> [word.norm for word in words("I can't re-send 41,800 in twenty-two minutes, mum's colour")]
     ['i', 'can', 'not', 're', 'send', '41800', 'in', '22', 'minutes', 'mother', 'color']
     """
-    return _words_of_clean(text if cleaned else clean(text))
-
-
-def _words_of_clean(text: str) -> list[Word]:
+    text = text if cleaned else clean(text)
     found: list[Word] = []
     numeric = False
     position = 0
     for match in _TOKEN.finditer(text):
-        before = text[position : match.start()]
+        before, raw = text[position : match.start()], match.group()
         position = match.end()
-        raw = match.group()
-        parts, number = _word(raw)
+        parts, number = _normal_forms(raw)
         numeric = numeric or number
-        if len(parts) == 1:
-            found.append(Word(parts[0], raw, before))
-        else:
-            for index, part in enumerate(parts):
-                found.append(Word(part, raw if index == 0 else "", before if index == 0 else " "))
-    return _numbers(found) if numeric else found
+        for part in parts:
+            found.append(Word(part, raw, before))
+            before, raw = " ", ""
+    return _join_numbers(found) if numeric else found
 
 
 @lru_cache(maxsize=65536)
-def _word(raw: str) -> tuple[tuple[str, ...], bool]:
-    """Normal forms of one written token, and whether it may be part of a spelled-out or split number."""
+def _normal_forms(raw: str) -> tuple[tuple[str, ...], bool]:
+    """Return the normal forms of one written token, and whether it may be part of a number."""
     tables = _tables()
     token = _fold(raw)
-    opened = tables.whole.get(token)
-    if opened is None and "'" in token:
-        opened = _opened(token, tables)
+    opened = tables.contractions.get(token) or (_open_contraction(token, tables) if "'" in token else token)
     parts: list[str] = []
     number = False
-    for piece in (opened or token).split():
+    for piece in opened.split():
         if piece[0].isdigit():
-            piece = _digits(piece)
+            piece = _plain_number(piece)
         else:
-            piece = tables.whole.get(piece, piece)
-            piece = tables.spelling.sub(_respelled, piece, count=1) if tables.spelling.match(piece) else piece
-        number = number or piece in tables.small or piece in tables.tens or piece in tables.scales or piece in _HALVES
+            piece = tables.contractions.get(piece, piece)
+            prefix = tables.prefix.match(piece)
+            piece = tables.prefixes[prefix.group()] + piece[prefix.end() :] if prefix else piece
+        number = number or tables.is_numeric(piece)
         parts.extend(piece.split())
     return tuple(parts), number
-
-
-_HALVES = frozenset({"am", "pm"})
-
-
-def _respelled(match: re.Match[str]) -> str:
-    return _tables().spellings[match.group()]
 
 
 def _fold(token: str) -> str:
     if token.isascii():
         return token.lower()
-    for _ in range(_PASSES):
-        before = token
-        token = unicodedata.normalize("NFKC", token.casefold())
-        token = "".join(character for character in token if character.isascii() or _kept(character))
-        token = token if token.isascii() else _TOKEN.sub(_latinized, token)
-        if token == before:
-            break
-    return token
+    return _settle(token, lambda text: _TOKEN.sub(_latinized, _visible(text.casefold())))
 
 
-def _opened(token: str, tables: _Tables) -> str:
-    for suffix, words_ in tables.suffixes:
+def _open_contraction(token: str, tables: _Tables) -> str:
+    for suffix, opened in tables.suffixes.items():
         if token.endswith(suffix) and len(token) > len(suffix):
-            return token[: -len(suffix)] + words_
+            return token[: -len(suffix)] + opened
     if token.endswith("'s"):
         head = token[:-2]
         return head + " is" if head in tables.is_after else head
     return token.replace("'", "")
 
 
-def _digits(piece: str) -> str:
+def _plain_number(piece: str) -> str:
+    """Return a number without separators of thousands, a time of day without leading zero."""
     if ":" in piece:
         return _CLOCK.sub(r"\1", piece) if piece.startswith("0") else piece
-    head, comma, tail = piece.partition(",")
-    while comma and tail[:3].isdigit() and len(tail) >= 3 and not tail[3:4].isdigit():
-        head, piece = head + tail[:3], head + tail
-        if tail[3:4] != ",":
-            return head + tail[3:]
-        tail = tail[4:]
-    return piece
+    match = _THOUSANDS.match(piece)
+    return match.group().replace(",", "") + piece[match.end() :] if match else piece
 
 
-def _numbers(found: list[Word]) -> list[Word]:
-    """Runs of number words as digits, "3 am" as "3am"."""
-    tables = _tables()
-    out: list[Word] = []
+def _join_numbers(found: Sequence[Word]) -> list[Word]:
+    """Turn runs of number words into digits, "3 am" into "3am"."""
+    joined: list[Word] = []
     index = 0
     while index < len(found):
-        value, size = _run(found, index, tables)
+        word = found[index]
+        value, size = _spelled_number(found, index)
         if size:
-            out.append(Word(str(value), found[index].raw, found[index].before))
-            index += size
-        elif found[index].norm in _HALVES and out and _is_hour(out[-1].norm) and found[index].before.isspace():
-            out[-1] = Word(out[-1].norm + found[index].norm, out[-1].raw + found[index].raw, out[-1].before)
-            index += 1
+            joined.append(Word(str(value), word.raw, word.before))
+        elif word.norm in _HALVES_OF_DAY and joined and _HOUR.fullmatch(joined[-1].norm) and word.before.isspace():
+            hour = joined[-1]
+            joined[-1] = Word(hour.norm + word.norm, hour.raw + word.raw, hour.before)
         else:
-            out.append(found[index])
-            index += 1
-    return out
+            joined.append(word)
+        index += max(size, 1)
+    return joined
 
 
-def _is_hour(token: str) -> bool:
-    return token.isascii() and token[0].isdigit() and token.replace(":", "").isdigit() and len(token) <= 5
-
-
-def _run(found: list[Word], start: int, tables: _Tables) -> tuple[int, int]:
-    """Value and length of the number that begins at `start`; length 0 where none does."""
-    total, current, size, scaled, last = 0, 0, 0, False, 0
-    index = start
-    while index < len(found):
+def _spelled_number(found: Sequence[Word], start: int) -> tuple[int, int]:
+    """Return value and length in tokens of the number that begins at `start`; length 0 where none does."""
+    tables = _tables()
+    total, current, size, scaled, last = 0, 0, 0, False, 0  # `last`: value of the token before, -1 for zero and digits
+    for index in range(start, len(found)):
         norm, before = found[index].norm, found[index].before
         if size and before.strip(" -"):
             break
-        if norm in tables.small and (
-            not size or (last >= 20 and last % 10 == 0 and (tables.small[norm] < 10 or last >= 100))
+        if norm in tables.units and (
+            not size or (last >= 20 and last % 10 == 0 and (tables.units[norm] < 10 or last >= 100))
         ):
-            current += tables.small[norm]
-            last = tables.small[norm] or -1
+            current += tables.units[norm]
+            last = tables.units[norm] or -1
         elif norm in tables.tens and (not size or last >= 100):
             current += tables.tens[norm]
             last = tables.tens[norm]
         elif norm in tables.scales and (not size or 0 < current < tables.scales[norm]):
-            scale = tables.scales[norm]
-            current = max(current, 1) * scale
-            if scale >= 1000:
+            last = tables.scales[norm]
+            current = max(current, 1) * last
+            if last >= 1000:
                 total, current = total + current, 0
-            scaled, last = True, scale
-        elif not size and norm.isascii() and norm.isdigit() and len(norm) < 5 and _scale_follows(found, index, tables):
-            current = int(norm)
-            last = -1
-        elif norm == "and" and scaled and index + 1 < len(found) and not found[index + 1].before.strip(" -"):
-            following = found[index + 1].norm
-            if last < 100 or not (following in tables.small or following in tables.tens):
-                break
-            index += 1
-            size += 1
-            continue
-        else:
+            scaled = True
+        elif not size and norm.isascii() and norm.isdigit() and len(norm) < 5 and _next(found, index) in tables.scales:
+            current, last = int(norm), -1
+        elif not (norm == "and" and scaled and last >= 100 and _next(found, index) in tables.units | tables.tens):
             break
-        index += 1
         size += 1
     return total + current, size
 
 
-def _scale_follows(found: list[Word], index: int, tables: _Tables) -> bool:
-    return index + 1 < len(found) and found[index + 1].norm in tables.scales and not found[index + 1].before.strip(" -")
+def _next(found: Sequence[Word], index: int) -> str:
+    """Return the token after `index` if only a space or hyphen stands between."""
+    following = found[index + 1 : index + 2]
+    return following[0].norm if following and not following[0].before.strip(" -") else ""
 
 
 def normalize(text: str) -> str:
-    """The text after normalisation N, punctuation kept, white space single. Idempotent.
+    """Return the text with every token normalised, punctuation kept, white space single. Idempotent.
 
     >>> normalize("We can't re-colour TWO labels\\u2026")
     'we can not re-color 2 labels...'
     """
     cleaned = clean(text)
-    found = _words_of_clean(cleaned)
-    out: list[str] = []
-    for word in found:
-        out.append(word.before)
-        out.append(word.norm)
-    matches = list(_TOKEN.finditer(cleaned))
-    out.append(cleaned[matches[-1].end() :] if matches else cleaned)
-    return " ".join("".join(out).split())
+    end = max((match.end() for match in _TOKEN.finditer(cleaned)), default=0)
+    tokens = "".join(word.before + word.norm for word in words(cleaned, cleaned=True))
+    return " ".join((tokens + cleaned[end:]).split())
 
 
 def tokenize(text: str) -> list[str]:
-    """Normalised tokens of a text.
+    """Return the normalised tokens of a text.
 
     >>> tokenize("She's paid: 1,710 on the 3rd")
     ['she', 'is', 'paid', '1710', 'on', 'the', '3rd']
@@ -330,27 +292,22 @@ def tokenize(text: str) -> list[str]:
 
 
 @cache
-def _stemmer() -> _Stemmer:
+def _stemmer() -> Callable[[str], str]:
     # Imported on first use: half a second that only scoring needs.
     from nltk.stem.snowball import SnowballStemmer
 
-    stemmer: _Stemmer = SnowballStemmer("english")
-    return stemmer
+    stem_token: Callable[[str], str] = SnowballStemmer("english").stem
+    return stem_token
 
 
 @lru_cache(maxsize=65536)
 def stem(token: str) -> str:
-    """Snowball English stem of one normalised token."""
-    return _stemmer().stem(token) if token.isascii() and not token[:1].isdigit() else token
-
-
-def stems(tokens: Iterable[str]) -> tuple[str, ...]:
-    """Stems of normalised tokens, in order."""
-    return tuple(map(stem, tokens))
+    """Return the Snowball English stem of one normalised token."""
+    return _stemmer()(token) if token.isascii() and not token[:1].isdigit() else token
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences of a cleaned text: ended by . ? ! before white space, by a line break or by a semicolon.
+    """Split a cleaned text into sentences: at . ? ! before white space, at line breaks and at semicolons.
 
     >>> sentences("Ask Mr. Low. He decides; I page him now!")
     ['Ask Mr. Low.', 'He decides;', 'I page him now!']
@@ -358,26 +315,18 @@ def sentences(text: str) -> list[str]:
     found: list[str] = []
     start = 0
     for match in _END.finditer(text):
-        if match.group() == "." and _ABBREVIATION.search(text[start : match.end()]):
-            continue
-        piece = text[start : match.end()].strip()
-        if piece:
-            found.append(piece)
-        start = match.end()
-    rest = text[start:].strip()
-    if rest:
-        found.append(rest)
-    return found
+        if match.group() != "." or not _ABBREVIATION.search(text[start : match.end()]):
+            found.append(text[start : match.end()].strip())
+            start = match.end()
+    return [sentence for sentence in (*found, text[start:].strip()) if sentence]
 
 
 def count_words(text: str) -> int:
-    """Words in a reply (section 2.5): runs of letters and digits with inner apostrophes and hyphens; no emoji.
+    """Count the words of a reply: runs of letters and digits with inner apostrophes and hyphens; no emoji.
 
     A run longer than 30 characters counts once per 6 characters, so that gluing words together gains nothing.
     """
     if not text.isascii():
         text = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
-    total = 0
-    for token in _COUNTED.findall(text):
-        total += 1 if len(token) <= _GLUE_LENGTH else -(-len(token) // _GLUE_DIVISOR)
-    return total
+    lengths = map(len, _COUNTED.findall(text))
+    return sum(1 if length <= _GLUE_LENGTH else -(-length // _GLUE_DIVISOR) for length in lengths)

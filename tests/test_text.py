@@ -112,7 +112,7 @@ def test_sentences(text: str, expected: list[str]) -> None:
     ],
 )
 def test_word_count(text: str, expected: int) -> None:
-    """Words of section 2.5: glue is counted by length, emoji not at all."""
+    """Glued words are counted by length, emoji not at all."""
     assert count_words(text) == expected
 
 
