@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from pytest_spiral.evaluate.inputs import JudgeCalibration, SpiralContext
 from pytest_spiral.report.model.judges import (
     Agreement,
     BehaviourStanding,
     CalibrationReport,
-    Estimate,
+    JudgeHealth,
     JudgeReport,
     JudgesHealth,
     JudgesReport,
-    KindCount,
     RetestResult,
     Retests,
     Suspected,
@@ -23,7 +21,7 @@ from pytest_spiral.spiral.aggregate import point_score
 from pytest_spiral.spiral.agreement import agreement, firmness, only, without
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.spiral.calibration_run import corrected
-from pytest_spiral.spiral.judge_health import JudgeHealth, judge_health, overlaps
+from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.suspicion import suspicions
@@ -50,7 +48,11 @@ def judges_report(
         per_judge={judge: _judge(judge, judges, health, conversations, context) for judge, health in healths.items()},
         health=JudgesHealth(
             faults=tuple(_faults(healths, sum(suspected), calibration)),
-            no_verdict=tuple(reason for judge, health in healths.items() for reason in health.void(judge)),
+            no_verdict=tuple(
+                f"judgements of {judge} mean nothing: see its faults"
+                for judge, health in healths.items()
+                if leaves_no_verdict(health)
+            ),
             warnings=tuple(overlaps(actors)),
             suspected=Suspected(turns=sum(suspected), conversations=sum(map(bool, suspected))),
         ),
@@ -59,21 +61,20 @@ def judges_report(
 
 
 def _faults(healths: dict[str, JudgeHealth], suspected: int, calibration: JudgeCalibration | None) -> list[str]:
-    faults = [fault for judge, health in healths.items() for fault in health.faults(judge)]
+    found = [fault for judge, health in healths.items() for fault in faults(judge, health)]
     if suspected:
-        faults.append(f"J05 {suspected} replies may address the judge or the simulated user; read them")
+        found.append(f"J05 {suspected} replies may address the judge or the simulated user; read them")
     if calibration is not None and (below := list(calibration.run.below)):
-        faults.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
+        found.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
     if calibration is not None and calibration.drift is not None and calibration.drift.drifted:
-        faults.append(f"J07 the judges have drifted on {', '.join(calibration.drift.drifted)}")
-    return faults
+        found.append(f"J07 the judges have drifted on {', '.join(calibration.drift.drifted)}")
+    return found
 
 
 def _agreement(
     conversations: Sequence[Conversation], judges: Sequence[str], context: SpiralContext
 ) -> dict[str, Agreement]:
-    found = agreement(conversations, judges, context.protocol.behaviours, f"{context.seed}-agreement")
-    return {behaviour: Agreement.model_validate(result) for behaviour, result in found.items()}
+    return agreement(conversations, judges, context.protocol.behaviours, f"{context.seed}-agreement")
 
 
 def _judge(
@@ -84,14 +85,13 @@ def _judge(
     context: SpiralContext,
 ) -> JudgeReport:
     def retest(how: str) -> RetestResult | None:
-        found = firmness(conversations, judge, how, context.protocol.behaviours, f"{context.seed}-retest")
-        return None if found is None else RetestResult.model_validate(found)
+        return firmness(conversations, judge, how, context.protocol.behaviours, f"{context.seed}-retest")
 
     def score(part: Sequence[Conversation], protocol: Protocol) -> float | None:
         return point_score(part, protocol) if len(judges) > 1 else None
 
     return JudgeReport(
-        **asdict(health),
+        **dict(health),
         score_alone=score(only(conversations, judge), context.protocol),
         score_without=score(without(conversations, judge), context.protocol),
         retest=Retests(again=retest("again"), reordered=retest("reordered")),
@@ -103,13 +103,12 @@ def _calibration(conversations: Sequence[Conversation], calibration: JudgeCalibr
     behaviours = {}
     for name, measured in run.record.behaviours.items():
         verdict, reason = standing(run.record, name)
-        strength, agreed = run.strength[name], run.agreement[name]
         behaviours[name] = BehaviourStanding(
-            **asdict(measured),
-            strength=None if strength is None else Estimate.model_validate(strength),
+            **dict(measured),
+            strength=run.strength[name],
             standing=verdict,
             reason=reason,
-            raters_agreement=None if agreed is None else Agreement.model_validate(agreed),
+            raters_agreement=run.agreement[name],
             turn_rate=corrected(conversations, run.record, name),
         )
     return CalibrationReport(
@@ -118,7 +117,7 @@ def _calibration(conversations: Sequence[Conversation], calibration: JudgeCalibr
         unread=run.unread,
         raters=run.raters,
         disagreements=len(run.disagreements),
-        kinds={kind: KindCount(turns=n, false_alarms=alarms) for kind, (n, alarms) in run.kinds.items()},
+        kinds=run.kinds,
         behaviours=behaviours,
         drift=calibration.drift,
     )

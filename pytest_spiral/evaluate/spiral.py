@@ -11,9 +11,8 @@ from pytest_spiral.chat import Message
 from pytest_spiral.evaluate.inputs import EVALUATED, SpiralContext
 from pytest_spiral.evaluate.judges import judges_report
 from pytest_spiral.gates import Scale
-from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score, Variance
+from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score
 from pytest_spiral.report.model.spiral import (
-    Flag,
     SimulatorFlags,
     SimulatorHealth,
     SuspiciousPassage,
@@ -26,7 +25,7 @@ from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.simulator import RuleSet, load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
 from pytest_spiral.spiral.suspicion import suspicions
-from pytest_spiral.stats import variance_json
+from pytest_spiral.stats import variance_summary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 __all__ = ["conversation_record", "score_of", "spiral_metric_scales"]
@@ -49,12 +48,11 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
     judges = judges_report(conversations, [(EVALUATED, model), *others], context)
     simulator = _simulator(conversations)
     blockers = [*_blockers(model, score, own, context), *_simulator_blockers(simulator), *judges.health.faults]
-    variance = variance_json(conversation_scores(own, context.protocol), "--convos-per-prompt")
     # Judges that failed leave no composite, however good it looks.
     void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
     return Score(
         **{**dict(score), "model": model, **void},
-        variance=None if variance is None else Variance.model_validate(variance),
+        variance=variance_summary(conversation_scores(own, context.protocol), "--convos-per-prompt"),
         judges=judges,
         over_correction=over_correction(conversations, context.seed),
         simulator_health=simulator,
@@ -141,7 +139,7 @@ def conversation_record(conversation: Conversation) -> ConversationRecord:
         **{name: getattr(conversation, name) for name in Conversation.__dataclass_fields__},
         findings=conversation.findings,
         final_judgement=dict(merge_finals(conversation.finals)) or None,
-        simulator=SimulatorFlags(flags=tuple(map(Flag.model_validate, _health(conversation).flags))),
+        simulator=SimulatorFlags(flags=_health(conversation).flags),
         suspicions=tuple(
             SuspiciousPassage(turn=turn, kind=passage.kind, start=passage.start, end=passage.end)
             for turn, reply in enumerate(conversation.replies)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytest_spiral.report.model import Drift
-from pytest_spiral.spiral.calibration import Estimate, standing
+from pytest_spiral.report.model.judges import Estimate
+from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.spiral.calibration_run import CalibrationRun
 from pytest_spiral.stats import Interval
 
@@ -20,7 +21,7 @@ def calibration_lines(run: CalibrationRun, drift: Drift | None) -> list[str]:
         lines.append(f"{run.unread} turns without a readable judgement, counted as wrong")
     lines += ["", f"{'behaviour':<34}{'n':>6}{'  sensitivity':<22}{'  specificity':<22}{'  kappa':<22}  may decide"]
     lines += calibration_table(run)
-    alarms = ", ".join(f"{kind} {n} of {of}" for kind, (of, n) in run.kinds.items())
+    alarms = ", ".join(f"{kind} {count.false_alarms} of {count.turns}" for kind, count in run.kinds.items())
     lines += ["", f"turns with a finding that the labels do not have: {alarms}"] if alarms else []
     lines += _rater_lines(run)
     if drift is None:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.lookup import card_value
-from pytest_spiral.report.model import Card, GateRow, Report, Score, Variance
+from pytest_spiral.report.model import Card, GateRow, Report, Score
 from pytest_spiral.report.terminal import gate_reason
 from pytest_spiral.report.worst import worst_findings
+from pytest_spiral.stats import VarianceSummary
 
 __all__ = ["escape", "summary_markdown", "table_row"]
 
@@ -129,7 +130,7 @@ def _score_cells(score: Score) -> tuple[str, ...]:
     return escape(score.model), score.protocol, value, harm, missing
 
 
-def _advice(variance: Variance | None) -> list[str]:
+def _advice(variance: VarianceSummary | None) -> list[str]:
     return [f"precision: {variance.advice}"] if variance else []
 
 

@@ -6,48 +6,19 @@ located finding. Turns of a conversation hang together, so intervals resample co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from pytest_spiral.report.model.judges import Agreement, RetestResult
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
-from pytest_spiral.stats import Clusters, Interval, agreement_interval, krippendorff_alpha
+from pytest_spiral.stats import Clusters, agreement_interval, krippendorff_alpha
 from pytest_spiral.status import Status
 
-__all__ = ["Agreement", "Firmness", "Rated", "agreement", "agreement_on", "firmness", "only", "strengths", "without"]
+__all__ = ["Rated", "agreement", "agreement_on", "firmness", "only", "strengths", "without"]
 
 # Draws of an interval: enough for two digits, and a run has nine behaviours and up to 12,000 turns.
 _DRAWS = 200
 Rated = Sequence[Sequence[float | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Agreement of several judges or raters on one behaviour: Krippendorff's alpha on presence (nominal) and strength
-    (ordinal), -1..1, None where one value only occurs; with 95 % intervals. turns: rated by at least two.
-    prevalence: share of turns in which each saw it."""
-
-    turns: int
-    presence: float | None
-    presence_interval: Interval | None
-    strength: float | None
-    strength_interval: Interval | None
-    prevalence: Mapping[str, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Firmness:
-    """How often a judge changed its mind on chunks that it judged twice, in one way of asking.
-
-    cells: behaviours of those chunks. flips: cells in which a behaviour appeared or went; rate: of the cells, 0..1,
-    with its 95 % interval. unread: chunks of which one of the two judgements could not be read.
-    """
-
-    chunks: int
-    cells: int
-    flips: int
-    rate: float | None
-    interval: Interval | None
-    unread: int
 
 
 def strengths(judgement: ChunkJudgement) -> dict[tuple[int, str], int]:
@@ -113,7 +84,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def firmness(
     conversations: Sequence[Conversation], judge: str, how: str, behaviours: Sequence[str], seed: str
-) -> Firmness | None:
+) -> RetestResult | None:
     """How firm a judge is when asked `how`; None where it was not asked."""
     pairs: list[tuple[str, list[bool]]] = []
     unread = 0
@@ -133,7 +104,7 @@ def firmness(
         return None
     clusters = Clusters.group("conversation", pairs)
     cells = [flip for _, flips in pairs for flip in flips]
-    return Firmness(
+    return RetestResult(
         chunks=len(pairs),
         cells=len(cells),
         flips=sum(cells),

@@ -6,68 +6,26 @@ below the bar in `data/spiral/calibration_bar.toml` it is inconclusive, whatever
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.gates import Standing
+from pytest_spiral.report.model.judges import BehaviourCalibration
 from pytest_spiral.resources import data_root, read_toml
 
 __all__ = [
-    "BehaviourCalibration",
     "Calibration",
-    "Estimate",
     "Standing",
-    "calibration_from_json",
-    "calibration_to_json",
     "standing",
 ]
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 PerMille = Annotated[int, Field(ge=0, le=1000)]
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """An estimate with its two-sided 95 % interval: rates in 0..1, agreement in -1..1."""
-
-    __pydantic_config__ = _STRICT
-
-    value: float
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not -1 <= self.low <= self.value <= self.high <= 1:
-            raise ValueError("low <= value <= high must hold, within -1..1")
-
-
-@dataclass(frozen=True, slots=True)
-class BehaviourCalibration:
-    """One judge (or ensemble) on one behaviour, against labelled material.
-
-    n: labelled conversations, the units of the intervals. positives, negatives: labelled turns with and without it.
-    sensitivity, specificity: share of positives found, of negatives left alone; None where there are none of them.
-    kappa: chance-corrected agreement with the labels; None where only one class occurs.
-    """
-
-    __pydantic_config__ = _STRICT
-
-    n: int
-    positives: int
-    negatives: int
-    sensitivity: Estimate | None
-    specificity: Estimate | None
-    kappa: Estimate | None
-
-    def __post_init__(self) -> None:
-        if min(self.n, self.positives, self.negatives) < 0:
-            raise ValueError("n, positives, negatives: must not be negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +83,3 @@ def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing,
     if wanted is not None and found.sensitivity is not None and found.sensitivity.value * 1000 < wanted:
         faults.append(f"sensitivity {found.sensitivity.value:.2f}, wanted {wanted / 1000:.2f}")
     return ("below_bar", "; ".join(faults)) if faults else ("calibrated", "")
-
-
-@cache
-def _adapter() -> TypeAdapter[Calibration]:
-    return TypeAdapter(Calibration)
-
-
-def calibration_to_json(calibration: Calibration) -> dict[str, Any]:
-    """The record as JSON values."""
-    return {**asdict(calibration), "judges": list(calibration.judges)}
-
-
-def calibration_from_json(value: Any) -> Calibration:
-    """Read what `calibration_to_json` wrote. Raises `DataError` naming the key."""
-    try:
-        return _adapter().validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        raise DataError(first_fault(error, "calibration")) from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DataError(f"calibration: not JSON: {error}") from None

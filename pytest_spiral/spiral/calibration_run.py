@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from pytest_spiral.errors import DataError
-from pytest_spiral.report.model.judges import Drift, TurnRate
-from pytest_spiral.spiral.agreement import Agreement, strengths
+from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.report.model.judges import Agreement, BehaviourCalibration, Drift, Estimate, KindCount, TurnRate
+from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.calibration import (
-    BehaviourCalibration,
     Calibration,
-    Estimate,
-    calibration_from_json,
-    calibration_to_json,
     standing,
 )
 from pytest_spiral.spiral.consensus import merge_chunks
@@ -68,7 +65,7 @@ class CalibrationRun:
     disagreements: Mapping[str, Mapping[str, Mapping[str, int]]]
     author: Mapping[str, Mapping[str, Meant]]
     unread: int
-    kinds: Mapping[str, tuple[int, int]]
+    kinds: Mapping[str, KindCount]
     predictions: Predictions
 
     @property
@@ -79,23 +76,7 @@ class CalibrationRun:
 
     def to_json(self) -> dict[str, Any]:
         """The run as JSON values; `calibration_run_from_json` reads them back."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "record": calibration_to_json(self.record),
-            "turns": self.turns,
-            "strength": {name: None if found is None else asdict(found) for name, found in self.strength.items()},
-            "raters": dict(self.raters),
-            "agreement": {name: None if found is None else asdict(found) for name, found in self.agreement.items()},
-            "disagreements": {
-                turn: {r: dict(found) for r, found in given.items()} for turn, given in self.disagreements.items()
-            },
-            "author": {
-                author: {name: asdict(found) for name, found in given.items()} for author, given in self.author.items()
-            },
-            "unread": self.unread,
-            "kinds": {kind: {"turns": n, "false_alarms": alarms} for kind, (n, alarms) in self.kinds.items()},
-            "predictions": {turn: None if found is None else dict(found) for turn, found in self.predictions.items()},
-        }
+        return {"schema_version": SCHEMA_VERSION, **_adapter().dump_python(self, mode="json")}
 
 
 def calibrated(
@@ -191,8 +172,8 @@ def _estimate(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Estim
         return None
     interval = _interval(pairs, statistic)
     if interval is None:
-        return Estimate(value, -1.0, 1.0)
-    return Estimate(value, min(interval.low, value), max(interval.high, value))
+        return Estimate(value=value, low=-1.0, high=1.0)
+    return Estimate(value=value, low=min(interval.low, value), high=max(interval.high, value))
 
 
 def _interval(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Interval | None:
@@ -205,9 +186,7 @@ def _interval(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Inter
     return agreement_interval(pairs, statistic, "calibration", resamples=draws)
 
 
-def _kinds(
-    turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: Sequence[str]
-) -> dict[str, tuple[int, int]]:
+def _kinds(turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: Sequence[str]) -> dict[str, KindCount]:
     counts: Counter[str] = Counter()
     alarms: Counter[str] = Counter()
     for turn in turns:
@@ -216,7 +195,11 @@ def _kinds(
         for kind in turn.about:
             counts[kind] += 1
             alarms[kind] += wrong
-    return {kind: (counts[kind], alarms[kind]) for kind in sorted(counts) if kind not in behaviours}
+    return {
+        kind: KindCount(turns=counts[kind], false_alarms=alarms[kind])
+        for kind in sorted(counts)
+        if kind not in behaviours
+    }
 
 
 def corrected(conversations: Sequence[Conversation], record: Calibration, behaviour: str) -> TurnRate | None:
@@ -281,29 +264,23 @@ def drift(before: CalibrationRun, now: CalibrationRun) -> Drift:
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def _adapter() -> TypeAdapter[CalibrationRun]:
+    return TypeAdapter(CalibrationRun)
 
 
 def calibration_run_from_json(value: Any, where: str) -> CalibrationRun:
-    """Read what `to_json` wrote. Raises `DataError` naming `where` and the key."""
-    try:
-        if value["schema_version"] != SCHEMA_VERSION:
-            raise DataError(
-                f"{where}: schema_version: {SCHEMA_VERSION} is wanted; delete the file, nothing compares with it"
-            )
-        return CalibrationRun(
-            record=calibration_from_json(value["record"]),
-            turns=int(value["turns"]),
-            strength={name: None if row is None else Estimate(**row) for name, row in value["strength"].items()},
-            raters=dict(value["raters"]),
-            agreement=_adapter(Mapping[str, Agreement | None]).validate_python(value["agreement"]),
-            disagreements=dict(value["disagreements"]),
-            author=_adapter(Mapping[str, Mapping[str, Meant]]).validate_python(value["author"]),
-            unread=int(value["unread"]),
-            kinds={kind: (row["turns"], row["false_alarms"]) for kind, row in value["kinds"].items()},
-            predictions=dict(value["predictions"]),
+    """Read what `to_json` wrote.
+
+    Raises:
+        DataError: The value is not a calibration of this version; the message names `where` and the key.
+    """
+    if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION:
+        raise DataError(
+            f"{where}: schema_version: expected a calibration of version {SCHEMA_VERSION}; delete the file, "
+            "the next calibration is then the first"
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise DataError(f"{where}: no calibration of this version ({type(error).__name__} {said})") from None
+    rest = {name: item for name, item in value.items() if name != "schema_version"}
+    try:
+        return _adapter().validate_json(json.dumps(rest))
+    except ValidationError as error:
+        raise DataError(f"{where}: {first_fault(error, 'calibration')}") from None

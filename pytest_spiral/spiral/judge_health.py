@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from pytest_spiral.report.model.judges import JudgedTurns, JudgeHealth
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.protocol import Protocol
@@ -24,7 +24,7 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.status import ReasonCode, Status
 
-__all__ = ["JudgeHealth", "Ledger", "family_of", "judge_health", "load_judge_limits", "overlaps"]
+__all__ = ["family_of", "faults", "judge_health", "leaves_no_verdict", "load_judge_limits", "overlaps"]
 
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 # Why a reply is no judgement: the judge declined, or answered what cannot be read. Anything else is the endpoint's.
@@ -73,63 +73,28 @@ def load_judge_limits(path: Path | None = None) -> _Judges:
     return read_table(_Judges, path, read_toml(path))
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """How often a judge judged the turns it was to judge. unexpected: turns that were not to be judged."""
+def faults(judge: str, health: JudgeHealth) -> Iterator[str]:
+    """Why no score with this judge should be published."""
+    limits = load_judge_limits().limits
+    if health.silent:
+        yield f"J01 the judge {judge} found nothing in any of {health.chunks} chunks"
+    if _is_unlocated_beyond(health, limits.unlocated_at_most):
+        yield f"J02 the judge {judge} quotes words that nobody said in {health.unlocated} of {health.findings} findings"
+    if health.constant:
+        yield f"J03 the judge {judge} gave all {health.finals} conversations the same closing scores"
+    odd = health.ledger.more_than_once + health.ledger.unexpected
+    if odd:
+        yield f"J04 the judge {judge} judged {odd} turns twice or without being asked"
 
-    turns: int
-    once: int
-    never: int
-    more_than_once: int
-    unexpected: int
+
+def leaves_no_verdict(health: JudgeHealth) -> bool:
+    """Whether numbers from this judge mean nothing."""
+    return health.silent or _is_unlocated_beyond(health, load_judge_limits().limits.unlocated_no_verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeHealth:
-    """One judge over all conversations of a model.
-
-    chunks: judgements there are. refused, unreadable, unanswered: those that are none, by why. empty: readable and
-    without any finding, which is a measurement. findings: of readable ones; unlocated: whose words the reply does not
-    hold; of_user: those among them that are the user's words; echoes: located words that repeat the user.
-    finals: readable closing judgements. silent, constant: see `judges.toml`.
-    """
-
-    chunks: int
-    refused: int
-    unreadable: int
-    unanswered: int
-    empty: int
-    findings: int
-    unlocated: int
-    of_user: int
-    echoes: int
-    finals: int
-    silent: bool
-    constant: bool
-    ledger: Ledger
-
-    def faults(self, judge: str) -> Iterator[str]:
-        """Why no score with this judge should be published."""
-        limits = load_judge_limits().limits
-        if self.silent:
-            yield f"J01 the judge {judge} found nothing in any of {self.chunks} chunks"
-        if self._unlocated_beyond(limits.unlocated_at_most):
-            yield f"J02 the judge {judge} quotes words that nobody said in {self.unlocated} of {self.findings} findings"
-        if self.constant:
-            yield f"J03 the judge {judge} gave all {self.finals} conversations the same closing scores"
-        if self.ledger.more_than_once or self.ledger.unexpected:
-            odd = self.ledger.more_than_once + self.ledger.unexpected
-            yield f"J04 the judge {judge} judged {odd} turns twice or without being asked"
-
-    def void(self, judge: str) -> Iterator[str]:
-        """Why there is no verdict with this judge."""
-        limits = load_judge_limits().limits
-        if self.silent or self._unlocated_beyond(limits.unlocated_no_verdict):
-            yield f"the judge {judge} is none: see its faults"
-
-    def _unlocated_beyond(self, limit: int) -> bool:
-        enough = self.findings >= load_judge_limits().limits.findings_at_least
-        return enough and 1000 * self.unlocated > limit * self.findings
+def _is_unlocated_beyond(health: JudgeHealth, limit: int) -> bool:
+    enough = health.findings >= load_judge_limits().limits.findings_at_least
+    return enough and 1000 * health.unlocated > limit * health.findings
 
 
 def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> JudgeHealth:
@@ -167,7 +132,7 @@ def _kind(judgement: ChunkJudgement) -> str:
     return "refused" if code in _REFUSED else "unreadable" if code in _UNREADABLE else "unanswered"
 
 
-def _ledger(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> Ledger:
+def _ledger(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> JudgedTurns:
     counts: Counter[str] = Counter()
     for talk in conversations:
         if talk.status is not Status.MEASURED:
@@ -179,7 +144,7 @@ def _ledger(judge: str, conversations: Sequence[Conversation], protocol: Protoco
         counts["never"] += sum(not judged[turn] for turn in wanted)
         counts["more_than_once"] += sum(judged[turn] > 1 for turn in wanted)
         counts["unexpected"] += len(set(judged) - wanted)
-    return Ledger(**{name: counts[name] for name in Ledger.__dataclass_fields__})
+    return JudgedTurns(**{name: counts[name] for name in JudgedTurns.model_fields})
 
 
 def family_of(model: str) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pytest_spiral.spiral.agreement import Agreement, agreement_on
+from pytest_spiral.report.model.judges import Agreement
+from pytest_spiral.spiral.agreement import agreement_on
 from pytest_spiral.spiral.labels import LabelledSet
 from pytest_spiral.stats import Clusters
 

@@ -19,13 +19,13 @@ from pydantic import Field
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
+from pytest_spiral.report.model.spiral import Flag
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.content import load_persona
 from pytest_spiral.spiral.cues import compile_cues
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 
 __all__ = [
-    "Flag",
     "Limits",
     "SimulatorHealth",
     "SimulatorMonitor",
@@ -146,18 +146,6 @@ def load_limits(path: Path | None = None) -> Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
-    """A remark on one generated user message. turn: its number among the user messages, the opening being 0.
-
-    rule: one of `Rule`. detail: what was seen, for people.
-    """
-
-    turn: int
-    rule: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class SimulatorHealth:
     """What can be said about the seeker of one conversation.
 
@@ -253,7 +241,7 @@ class SimulatorMonitor:
         self._style(message.text, words, found)
         self._cues(message.plain, found)
         within, across = self._repetition(message, found)
-        self._flags += [Flag(self._turn, rule, detail) for rule, detail in found.items()]
+        self._flags += [Flag(turn=self._turn, rule=rule, detail=detail) for rule, detail in found.items()]
         if self._collapse is None:
             reason = self._collapsed(words, within, across, found)
             self._collapse = f"message {self._turn}: {reason}" if reason else None

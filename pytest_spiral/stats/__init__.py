@@ -26,7 +26,13 @@ from pytest_spiral.stats.resampling import (
     rao_wu_resamples,
     sign_flip,
 )
-from pytest_spiral.stats.variance import Components, design_effect, variance_components, variance_json
+from pytest_spiral.stats.variance import (
+    Components,
+    VarianceSummary,
+    design_effect,
+    variance_components,
+    variance_summary,
+)
 
 __all__ = [
     "ClusterUnit",
@@ -35,6 +41,7 @@ __all__ = [
     "Interval",
     "Pairing",
     "Tally",
+    "VarianceSummary",
     "adjusted_interval",
     "agreement_interval",
     "bca",
@@ -58,7 +65,7 @@ __all__ = [
     "sign_flip",
     "standard_error",
     "variance_components",
-    "variance_json",
+    "variance_summary",
     "weighted_kappa",
     "wilson",
 ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import fsum, sqrt
-from typing import Any
 
-from pytest_spiral.stats.clusters import Clusters
+from pydantic import ConfigDict
+
+from pytest_spiral.stats.clusters import Clusters, ClusterUnit
 from pytest_spiral.stats.power import minimum_detectable_difference
 
-__all__ = ["Components", "NextStep", "VarianceSummary", "design_effect", "variance_components", "variance_json"]
+__all__ = ["Components", "NextStep", "VarianceSummary", "design_effect", "variance_components", "variance_summary"]
 
 Nested = Clusters[Sequence[Sequence[float]]]
 """Units holding repetitions holding one value per judge."""
@@ -130,6 +131,8 @@ def _judge_component(repetitions: Sequence[Sequence[float]]) -> tuple[float | No
 class NextStep:
     """One way to double the measurements: the standard error afterwards, and that as a share of the present one."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     what: str
     se: float
     share: float
@@ -150,7 +153,9 @@ class VarianceSummary:
         advice: The same in one sentence.
     """
 
-    unit: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    unit: ClusterUnit
     n: int
     repetitions: float
     judges: float
@@ -163,12 +168,12 @@ class VarianceSummary:
     se: float
     rerun_se: float | None
     rerun_mde: float | None
-    next: list[NextStep]
+    next: tuple[NextStep, ...]
     advice: str
 
 
-def variance_json(clusters: Nested, repeat_option: str) -> dict[str, Any] | None:
-    """`VarianceSummary` as JSON values; None below two units. repeat_option: the option that repeats a unit."""
+def variance_summary(clusters: Nested, repeat_option: str) -> VarianceSummary | None:
+    """The summary of nested values; None below two units. repeat_option: the option that repeats a unit."""
     found = variance_components(clusters)
     if found is None:
         return None
@@ -176,7 +181,7 @@ def variance_json(clusters: Nested, repeat_option: str) -> dict[str, Any] | None
     total = found.between + (found.rerun or 0.0)
     rerun_se = found.rerun_se
     steps = _next_steps(found, clusters.unit, repeat_option)
-    summary = VarianceSummary(
+    return VarianceSummary(
         unit=clusters.unit,
         n=found.n,
         repetitions=found.k,
@@ -190,10 +195,9 @@ def variance_json(clusters: Nested, repeat_option: str) -> dict[str, Any] | None
         se=found.se(),
         rerun_se=rerun_se,
         rerun_mde=None if rerun_se is None else minimum_detectable_difference(rerun_se * 2**0.5),
-        next=steps,
+        next=tuple(steps),
         advice=_advice(found, steps, clusters.unit, repeat_option),
     )
-    return asdict(summary)
 
 
 def _next_steps(found: Components, unit: str, repeat_option: str) -> list[NextStep]:

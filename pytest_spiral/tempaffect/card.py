@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from pytest_spiral.report.model import Card, FamilyScores, Variance
+from pytest_spiral.report.model import Card, FamilyScores
 from pytest_spiral.report.model.tempaffect import CardIntegrity, Detector, MissingItems
-from pytest_spiral.stats import variance_json
+from pytest_spiral.stats import VarianceSummary, variance_summary
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.tempaffect.card_metrics import (
     OUTPUT_METRICS,
@@ -158,12 +158,11 @@ def _balanced_accuracies(scores: Sequence[ItemScore]) -> dict[str, float | None]
     }
 
 
-def _variance(metric: str, metrics: CardMetrics) -> Variance | None:
+def _variance(metric: str, metrics: CardMetrics) -> VarianceSummary | None:
     """Where the variance of a metric comes from, and what would reduce it."""
     column = OUTPUT_METRICS[metric]
     rows = {name: [[column(output.score)] for output in row] for name, row in metrics.rows.items()}
-    found = variance_json(scenario_clusters(rows), "--epochs")
-    return None if found is None else Variance.model_validate(found)
+    return variance_summary(scenario_clusters(rows), "--epochs")
 
 
 def _missing(metrics: CardMetrics, context: CardContext) -> MissingItems:

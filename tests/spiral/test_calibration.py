@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from pytest_spiral.errors import DataError
-from pytest_spiral.spiral.calibration import (
-    BehaviourCalibration,
-    Calibration,
-    Estimate,
-    calibration_from_json,
-    calibration_to_json,
-    standing,
-)
+from pytest_spiral.report.model.judges import BehaviourCalibration, Estimate
+from pytest_spiral.spiral.calibration import Calibration, standing
 
 
-def record(kappa=(0.8, 0.65), sensitivity=0.9, behaviour="harmful_advice"):
+def record(
+    kappa: tuple[float, float] | None = (0.8, 0.65), sensitivity: float | None = 0.9, behaviour: str = "harmful_advice"
+) -> Calibration:
     found = BehaviourCalibration(
         n=40,
         positives=30,
         negatives=60,
-        sensitivity=None if sensitivity is None else Estimate(sensitivity, sensitivity - 0.1, 1.0),
-        specificity=Estimate(0.95, 0.9, 1.0),
-        kappa=None if kappa is None else Estimate(kappa[0], kappa[1], 0.95),
+        sensitivity=None if sensitivity is None else Estimate(value=sensitivity, low=sensitivity - 0.1, high=1.0),
+        specificity=Estimate(value=0.95, low=0.9, high=1.0),
+        kappa=None if kappa is None else Estimate(value=kappa[0], low=kappa[1], high=0.95),
     )
     return Calibration(("judge",), "0" * 64, "labels", {behaviour: found})
 
@@ -43,7 +36,7 @@ def record(kappa=(0.8, 0.65), sensitivity=0.9, behaviour="harmful_advice"):
         (record(sensitivity=None), "harmful_advice", "uncalibrated", "both classes"),
     ],
 )
-def test_the_bar(calibration, behaviour, expected, says):
+def test_the_bar(calibration: Calibration | None, behaviour: str, expected: str, says: str) -> None:
     """Agreement .70 with lower bound .60; sensitivity .85 only where missing it harms."""
     found, why = standing(calibration, behaviour)
 
@@ -51,26 +44,7 @@ def test_the_bar(calibration, behaviour, expected, says):
     assert says in why
 
 
-def test_json_keeps_the_record():
-    """Written and read again it is the same."""
-    assert calibration_from_json(json.loads(json.dumps(calibration_to_json(record())))) == record()
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"extra": 1}, "extra"),
-        ({"behaviours": {"pushback": {"n": -1}}}, "behaviours.pushback"),
-        ({"judges": None}, "judges"),
-    ],
-)
-def test_damaged_records_name_the_key(change, says):
-    """What is wrong in a file is said by key."""
-    with pytest.raises(DataError, match=says):
-        calibration_from_json({**calibration_to_json(record()), **change})
-
-
-def test_bounds_must_enclose_the_estimate():
+def test_bounds_must_enclose_the_estimate() -> None:
     """An interval that leaves its estimate out is no interval."""
     with pytest.raises(ValueError, match="low <= value <= high"):
-        Estimate(0.5, 0.6, 0.7)
+        Estimate(value=0.5, low=0.6, high=0.7)

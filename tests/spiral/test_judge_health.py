@@ -15,7 +15,14 @@ from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, dump_upstream, load_protocol, load_upstream
 from pytest_spiral.spiral.agreement import agreement, firmness
 from pytest_spiral.spiral.evidence import SourceText
-from pytest_spiral.spiral.judge_health import family_of, judge_health, load_judge_limits, overlaps
+from pytest_spiral.spiral.judge_health import (
+    family_of,
+    faults,
+    judge_health,
+    leaves_no_verdict,
+    load_judge_limits,
+    overlaps,
+)
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.records import Retest
@@ -37,8 +44,8 @@ def test_an_honest_judge_has_no_faults():
     """Findings here and there, some chunks empty: health is fine, and empty verdicts are measurements."""
     health = judge_health("j", bench(lambda prompt: [finding(0, "pushback", 2)], prompts=10), PROTOCOL)
 
-    assert list(health.void("j")) == []
-    assert not any(fault for fault in health.faults("j") if not fault.startswith("J03"))
+    assert not leaves_no_verdict(health)
+    assert not any(fault for fault in faults("j", health) if not fault.startswith("J03"))
     assert (health.chunks, health.empty, health.ledger.once, health.ledger.turns) == (30, 20, 30, 30)
 
 
@@ -107,7 +114,7 @@ def test_the_ledger_counts_turns_judged_twice_or_never():
 
     assert judge_health("j", [twice], PROTOCOL).ledger.more_than_once == 1
     assert judge_health("j", [never], PROTOCOL).ledger.never == 1
-    assert any(fault.startswith("J04") for fault in judge_health("j", [twice], PROTOCOL).faults("j"))
+    assert any(fault.startswith("J04") for fault in faults("j", judge_health("j", [twice], PROTOCOL)))
 
 
 def test_a_constant_final_judge_is_named():
@@ -124,7 +131,7 @@ def test_published_judges_are_healthy(upstream_file):
     talks = published(upstream_file)
     health = judge_health("", talks, load_protocol("per-10k-chars"))
 
-    assert list(health.faults("")) == []
+    assert list(faults("", health)) == []
     assert (health.ledger.turns, health.ledger.once, health.ledger.never) == (600, 570, 30)
     assert (health.unanswered, health.empty, health.of_user) == {
         "kimi-k2": (2, 80, 0),

@@ -224,7 +224,7 @@ def test_a_perfect_judge_may_decide_and_a_silent_one_may_not():
     assert perfect().record.behaviours["harmful_advice"].kappa.value == 1
     assert set(silent().below) == set(BEHAVIOURS)
     assert silent().record.behaviours["harmful_advice"].sensitivity.value == 0
-    assert all(alarms == 0 for _, alarms in perfect().kinds.values())
+    assert all(count.false_alarms == 0 for count in perfect().kinds.values())
 
 
 def test_unread_turns_count_as_wrong():
@@ -282,7 +282,9 @@ def test_a_kept_calibration_that_cannot_be_read_stops_before_any_call(tmp_path, 
     monkeypatch.setattr(LexicalJudge, "chunk", None)
 
     assert main(["calibrate", "--judge-model", "dry/lexical"]) == 4
-    assert f"{kept.name}: schema_version: 2 is wanted; delete the file" in capsys.readouterr().err
+    assert (
+        f"{kept.name}: schema_version: expected a calibration of version 2; delete the file" in capsys.readouterr().err
+    )
     assert kept.read_text() == '{"schema_version": 1}'
 
 
@@ -358,11 +360,13 @@ def test_a_run_survives_the_trip_through_json():
     assert again == silent()
     with pytest.raises(DataError, match="file: schema_version"):
         calibration_run_from_json({"schema_version": 9}, "file")
-    with pytest.raises(DataError, match="file: no calibration"):
+    with pytest.raises(DataError, match="file: schema_version"):
         calibration_run_from_json([], "file")
     broken = {**silent().to_json(), "agreement": {"pushback": 0.9}}
-    with pytest.raises(DataError, match=r"file: no calibration.*pushback"):
+    with pytest.raises(DataError, match=r"file: agreement\.pushback"):
         calibration_run_from_json(broken, "file")
+    with pytest.raises(DataError, match=r"file: record\.judges"):
+        calibration_run_from_json({**silent().to_json(), "record": {"judges": None}}, "file")
 
 
 def test_drift():

@@ -16,7 +16,7 @@ from pytest_spiral.stats import (
     minimum_detectable_difference,
     standard_error,
     variance_components,
-    variance_json,
+    variance_summary,
 )
 
 T = TypeVar("T")
@@ -103,15 +103,15 @@ def test_one_repetition_cannot_tell_noise_from_units() -> None:
 
 def test_the_summary_ranks_what_to_do_next() -> None:
     """More units never help less than more repetitions; the standard errors of other and of the same units differ."""
-    found = variance_json(simulated(30, 5, between=1.0, rerun=0.5), "--epochs")
+    found = variance_summary(simulated(30, 5, between=1.0, rerun=0.5), "--epochs")
 
     assert found is not None
-    assert [step["what"] for step in found["next"]] == ["twice the prompts", "twice --epochs"]
-    assert found["next"][0]["se"] == pytest.approx(found["se"] / sqrt(2))
-    assert found["rerun_se"] < found["se"]
-    assert found["rerun_mde"] == pytest.approx(minimum_detectable_difference(found["rerun_se"] * sqrt(2)))
-    assert 0 < found["icc"] < 1
-    assert found["advice"].startswith("twice the prompts would bring the standard error from")
+    assert [step.what for step in found.next] == ["twice the prompts", "twice --epochs"]
+    assert found.next[0].se == pytest.approx(found.se / sqrt(2))
+    assert found.rerun_se < found.se
+    assert found.rerun_mde == pytest.approx(minimum_detectable_difference(found.rerun_se * sqrt(2)))
+    assert 0 < found.icc < 1
+    assert found.advice.startswith("twice the prompts would bring the standard error from")
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_the_summary_ranks_what_to_do_next() -> None:
 )
 def test_the_summary_admits_what_it_cannot_know(n: int, between: float, advice: str | None) -> None:
     """One unit has no summary; one repetition hides the noise; equal units ask for a harder suite."""
-    found = variance_json(simulated(n, 1, between=between, rerun=0.0), "--epochs")
+    found = variance_summary(simulated(n, 1, between=between, rerun=0.0), "--epochs")
 
-    assert (found is None) if advice is None else (found is not None and advice in found["advice"])
+    assert (found is None) if advice is None else (found is not None and advice in found.advice)
 
 
 def test_the_detectable_difference_is_found_four_times_in_five() -> None:

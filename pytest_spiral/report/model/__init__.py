@@ -8,30 +8,21 @@ from pydantic import model_validator
 
 from pytest_spiral.report.model.base import Record
 from pytest_spiral.report.model.gate import BaselineValue, GateRow, Verdict
-from pytest_spiral.report.model.judges import Agreement, CalibrationReport, Drift, Estimate, JudgeReport, JudgesReport
-from pytest_spiral.report.model.profile import Profiles, SpiralProfile, TempAffectProfile
-from pytest_spiral.report.model.run import Integrity, ModelConfig, RequestLimit, RoleUsage, Run, RunConfig, Usage
-from pytest_spiral.report.model.spiral import ConversationRecord, MetricScore, ProtocolScore, Score, Spiral
-from pytest_spiral.report.model.tempaffect import Card, FamilyScores, ModeDelta, TempAffect
-from pytest_spiral.report.model.variance import Variance
+from pytest_spiral.report.model.judges import Drift
+from pytest_spiral.report.model.profile import Profiles
+from pytest_spiral.report.model.run import Integrity, RequestLimit, RoleUsage, Run, RunConfig, Usage
+from pytest_spiral.report.model.spiral import ConversationRecord, ProtocolScore, Score, Spiral
+from pytest_spiral.report.model.tempaffect import Card, FamilyScores, TempAffect
 
 __all__ = [
     "SCHEMA_VERSION",
-    "Agreement",
     "BaselineValue",
-    "CalibrationReport",
     "Card",
     "ConversationRecord",
     "Drift",
-    "Estimate",
     "FamilyScores",
     "GateRow",
     "Integrity",
-    "JudgeReport",
-    "JudgesReport",
-    "MetricScore",
-    "ModeDelta",
-    "ModelConfig",
     "Profiles",
     "ProtocolScore",
     "Report",
@@ -41,11 +32,8 @@ __all__ = [
     "RunConfig",
     "Score",
     "Spiral",
-    "SpiralProfile",
     "TempAffect",
-    "TempAffectProfile",
     "Usage",
-    "Variance",
     "Verdict",
 ]
 

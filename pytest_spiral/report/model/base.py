@@ -8,8 +8,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from pytest_spiral.text import whole_characters
 
-__all__ = ["Count", "Hash", "OpenRecord", "Rate", "Record", "Text"]
-
 Count = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

@@ -9,8 +9,6 @@ from pytest_spiral.report.model.base import Count, Record
 from pytest_spiral.stats import ClusterUnit
 from pytest_spiral.tempaffect.records import CardMode
 
-__all__ = ["BaselineValue", "GateRow", "Verdict"]
-
 Verdict = Literal["pass", "fail", "inconclusive", "incomplete", "measured"]
 """`measured`: no gate was given, and no more is missing than the limit allows."""
 

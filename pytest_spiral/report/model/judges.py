@@ -5,46 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pytest_spiral.gates.records import Standing
 from pytest_spiral.report.model.base import Count, Rate, Record
-
-__all__ = [
-    "Agreement",
-    "BehaviourStanding",
-    "CalibrationReport",
-    "Drift",
-    "Estimate",
-    "Interval",
-    "JudgeReport",
-    "JudgedTurns",
-    "JudgesHealth",
-    "JudgesReport",
-    "KindCount",
-    "RetestResult",
-    "Retests",
-    "Suspected",
-    "TurnRate",
-]
-
-Correlation = Annotated[float, Field(ge=-1, le=1)]
-
-
-class Interval(Record):
-    """A confidence interval and its method."""
-
-    low: float
-    high: float
-    method: str
+from pytest_spiral.stats import Interval
 
 
 class Estimate(Record):
     """An estimate with its two-sided 95 % interval: rates in 0..1, agreement in -1..1."""
 
-    value: Correlation
-    low: Correlation
-    high: Correlation
+    value: float
+    low: Annotated[float, Field(ge=-1)]
+    high: Annotated[float, Field(le=1)]
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Estimate:
+        if not self.low <= self.value <= self.high:
+            raise ValueError("low <= value <= high must hold")
+        return self
 
 
 class Agreement(Record):
@@ -95,8 +74,8 @@ class JudgedTurns(Record):
     """Judged turns that were not to be judged."""
 
 
-class JudgeReport(Record):
-    """One judge over all conversations of a model."""
+class JudgeHealth(Record):
+    """What one judge did over all conversations of a model."""
 
     chunks: Count
     """Judgements of chunks."""
@@ -119,6 +98,11 @@ class JudgeReport(Record):
     constant: bool
     """The same final scores for many conversations."""
     ledger: JudgedTurns
+
+
+class JudgeReport(JudgeHealth):
+    """One judge, with what the score is without the others and without it."""
+
     score_alone: float | None
     """The composite by this judge alone; null for a single judge."""
     score_without: float | None
@@ -153,7 +137,7 @@ class TurnRate(Record):
     high: Rate | None
 
 
-class BehaviourStanding(Record):
+class BehaviourCalibration(Record):
     """The judges on one behaviour, against labelled turns."""
 
     n: Count
@@ -163,7 +147,12 @@ class BehaviourStanding(Record):
     sensitivity: Estimate | None
     specificity: Estimate | None
     kappa: Estimate | None
-    """Cohen's kappa on presence."""
+    """Cohen's kappa on presence; null where only one class occurs."""
+
+
+class BehaviourStanding(BehaviourCalibration):
+    """The same with what follows from it in this run."""
+
     strength: Estimate | None
     """Quadratic-weighted kappa on strengths 0..3."""
     standing: Standing

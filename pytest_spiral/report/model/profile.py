@@ -5,19 +5,6 @@ from __future__ import annotations
 from pytest_spiral.report.model.base import Count, Rate, Record, Text
 from pytest_spiral.tempaffect.records import CardMode
 
-__all__ = [
-    "LexicalProfile",
-    "Opening",
-    "Openings",
-    "Profiles",
-    "Repetition",
-    "SpiralProfile",
-    "TempAffectProfile",
-    "TextStatistics",
-    "TurnProfile",
-    "WordCounts",
-]
-
 
 class WordCounts(Record):
     """Words per reply; null without replies."""

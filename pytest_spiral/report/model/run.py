@@ -10,19 +10,6 @@ from pydantic import Field, JsonValue
 from pytest_spiral.chat import Role
 from pytest_spiral.report.model.base import Count, Hash, OpenRecord, Rate, Record
 
-__all__ = [
-    "Integrity",
-    "LimitChange",
-    "ModelConfig",
-    "RequestLimit",
-    "RoleUsage",
-    "Run",
-    "RunConfig",
-    "SpiralIntegrity",
-    "TempAffectIntegrity",
-    "Usage",
-]
-
 
 class LimitChange(Record):
     """A change of the limit on requests in flight at one endpoint."""

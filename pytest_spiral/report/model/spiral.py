@@ -10,28 +10,9 @@ from pydantic import Field
 from pytest_spiral.chat import Message
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
 from pytest_spiral.report.model.judges import JudgesReport
-from pytest_spiral.report.model.variance import Variance
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, Retest
+from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.status import Reason, ReasonCode, Status
-
-__all__ = [
-    "CategoryScore",
-    "ConversationRecord",
-    "Flag",
-    "Measurement",
-    "MetricScore",
-    "Missing",
-    "OverCorrection",
-    "ProtocolScore",
-    "Score",
-    "SimulatorFlags",
-    "SimulatorHealth",
-    "Spiral",
-    "SuspiciousPassage",
-    "Tails",
-    "Trajectory",
-]
-
 
 Measurement = Literal["conversation", "chunk", "final"]
 
@@ -199,7 +180,7 @@ class SimulatorHealth(Record):
 class Score(ProtocolScore):
     """The score of one model, with everything a reader must know before using it."""
 
-    variance: Variance | None
+    variance: VarianceSummary | None
     judges: JudgesReport
     over_correction: OverCorrection | None
     """Null where no twin was run."""

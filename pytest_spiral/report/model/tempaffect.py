@@ -8,22 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
-from pytest_spiral.report.model.variance import Variance
+from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.tempaffect.records import CardMode, ItemResult
 from pytest_spiral.tempaffect.scenario import Scenario
-
-__all__ = [
-    "Card",
-    "CardIntegrity",
-    "DeltaMetric",
-    "Detector",
-    "FamilyScores",
-    "MetricInterval",
-    "MissingItems",
-    "ModeDelta",
-    "TempAffect",
-]
 
 Rates = Mapping[str, Rate | None]
 
@@ -115,7 +103,7 @@ class Card(Record):
     balanced_accuracy: Rates
     recoverable_format_rate: Rate | None
     """Invalid outputs from which a lenient reader could have taken an answer."""
-    variance: Mapping[str, Variance | None]
+    variance: Mapping[str, VarianceSummary | None]
     baselines: Mapping[str, Mapping[str, float]]
     """Metrics of strategies that do not read the message."""
     counts: Mapping[Status, Count]
