@@ -22,13 +22,6 @@ _POWER = 0.8416
 def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: Sample | None = None) -> Decision:
     """Decide a gate on a metric, or a relative gate on its paired difference to a baseline.
 
-    Args:
-        gate: The gate.
-        sample: Measurements of this run.
-        policy: What is compared with the threshold.
-        draws: Bootstrap resamples.
-        baseline: Measurements of the baseline, for relative gates only.
-
     Raises:
         ValueError: For a relative gate without a baseline, or the other way round.
     """
@@ -56,14 +49,9 @@ def nothing_measured(unit: ClusterUnit) -> Decision:
 
 
 def conclude(gate: Gate, measured: Measured, worst: Measured | None, best: Measured | None, policy: Policy) -> Decision:
-    """The decision on an estimate.
+    """The decision on an estimate from what was measured.
 
-    Args:
-        gate: The gate.
-        measured: What was measured, missing measurements left out.
-        worst: The same with everything missing at its worst; None where that is undefined, which is inconclusive.
-        best: The same with everything missing at its best.
-        policy: What is compared with the threshold.
+    worst, best: the same with everything missing at its worst and best; None where that is undefined.
     """
     worst_case, best_case = (None if case is None else outcome_of(gate, case, policy) for case in (worst, best))
     outcome: Outcome = "inconclusive"

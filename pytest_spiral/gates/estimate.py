@@ -14,6 +14,8 @@ __all__ = ["TWO_SIDED", "Z_ONE_SIDED", "Draws", "End", "Measured", "Sample", "me
 End = Literal["low", "high"]
 Draws = Callable[[int], Sequence[Sequence[int]]]
 """Bootstrap index lists for a number of units."""
+Units = Clusters[Any]
+Statistic = Callable[[Sequence[Any]], float]
 # One-sided 95 % bounds are the ends of a two-sided 90 % interval.
 TWO_SIDED = 0.90
 Z_ONE_SIDED = 1.6449
@@ -32,12 +34,12 @@ class Sample:
         fill: The units with everything missing placed at one end of the scale; None where the metric has no such ends.
     """
 
-    units: Clusters[Any]
-    statistic: Callable[[Sequence[Any]], float]
+    units: Units
+    statistic: Statistic
     scale: tuple[float, float] | None
     missing: int
     wanted: int
-    fill: Callable[[End], Clusters[Any]] | None
+    fill: Callable[[End], Units] | None
 
     @property
     def binary(self) -> bool:
@@ -48,7 +50,7 @@ class Sample:
         """The metric; None where nothing was measured."""
         return self.statistic(self.units.values) if self.units.values else None
 
-    def filled(self, end: End | None) -> Clusters[Any] | None:
+    def filled(self, end: End | None) -> Units | None:
         """The units, with everything missing at `end` if one is given; None where that is undefined."""
         if end is None or not self.missing:
             return self.units
@@ -57,13 +59,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A metric, or a difference of two, with its confidence bounds.
+    """A metric, or a difference of candidate and baseline, with its one-sided 95 % bounds.
 
     Attributes:
-        value: The estimate; of a difference candidate minus baseline.
-        low: Lower one-sided 95 % bound.
-        high: Upper one-sided 95 % bound.
-        method: How the bounds were computed.
         se: Standard error.
         n: Independent units.
         candidate: Of a difference, the candidate's value on the common units.
@@ -81,13 +79,7 @@ class Measured:
 
 
 def measure(sample: Sample, end: End | None, draws: Draws) -> Measured | None:
-    """A metric with its bounds; None without units.
-
-    Args:
-        sample: The measurements.
-        end: Where missing measurements are placed; None leaves them out.
-        draws: Bootstrap resamples.
-    """
+    """A metric with its bounds; None without units. end: where missing measurements go, None leaves them out."""
     units = sample.filled(end)
     if units is None or not units.values:
         return None
@@ -98,12 +90,7 @@ def measure(sample: Sample, end: End | None, draws: Draws) -> Measured | None:
 def measure_difference(candidate: Sample, baseline: Sample, end: End | None, draws: Draws) -> Measured | None:
     """The metric of the candidate minus that of the baseline, paired by unit; None without common units.
 
-    Args:
-        candidate: Measurements of the one run.
-        baseline: Measurements of the other, of the same metric.
-        end: Where the candidate's missing measurements are placed, the baseline's at the other end; None leaves them
-            out.
-        draws: Bootstrap resamples.
+    end: where the candidate's missing measurements are placed, the baseline's at the other end; None leaves them out.
     """
     mine = candidate.filled(end)
     theirs = baseline.filled(None if end is None else "high" if end == "low" else "low")
@@ -115,8 +102,8 @@ def measure_difference(candidate: Sample, baseline: Sample, end: End | None, dra
     first, second = (candidate.statistic([both[side] for both in pairs.values]) for side in (0, 1))
     if candidate.scale is None:
 
-        def difference(units: Sequence[tuple[Any, Any]]) -> float:
-            return candidate.statistic([a for a, _ in units]) - candidate.statistic([b for _, b in units])
+        def difference(both: Sequence[Any]) -> float:
+            return candidate.statistic([a for a, _ in both]) - candidate.statistic([b for _, b in both])
 
         value = difference(pairs.values)
         interval, se = _bounds(pairs, difference, None, draws)
@@ -130,10 +117,7 @@ def measure_difference(candidate: Sample, baseline: Sample, end: End | None, dra
 
 
 def _bounds(
-    units: Clusters[Any],
-    statistic: Callable[[Sequence[Any]], float],
-    scale: tuple[float, float] | None,
-    draws: Draws,
+    units: Units, statistic: Statistic, scale: tuple[float, float] | None, draws: Draws
 ) -> tuple[Interval, float]:
     """One-sided 95 % bounds and the standard error: of a bounded mean, or by bootstrap for any other statistic."""
     if scale is None:

@@ -58,11 +58,7 @@ class Gate:
 
 
 def parse_gate(expr: str) -> Gate:
-    """Parse one gate.
-
-    Raises:
-        ConfigError: Naming the column, counted from 1.
-    """
+    """Parse one gate. Raises `ConfigError` naming the column, counted from 1."""
     return _Parser(expr).gate()
 
 
@@ -186,13 +182,13 @@ def check_metric(
     metrics: Mapping[str, Scale],
     baseline: bool = True,
 ) -> None:
-    """Reject a gate that can never be decided.
+    """Reject a gate that can never be decided in a run.
 
     Args:
         gate: The gate.
-        suites: Suites of this run.
-        qualifiers: Prompting modes of this run.
-        metrics: Metrics of the gate's suite, with their scales.
+        suites: Of the run.
+        qualifiers: Prompting modes of the run.
+        metrics: Of the gate's suite, with their scales.
         baseline: Whether the run has one.
 
     Raises:

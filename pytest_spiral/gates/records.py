@@ -67,20 +67,14 @@ class Decision:
     """The outcome of a gate on one card or score.
 
     Attributes:
-        outcome: What may be concluded.
-        reason: Why.
         value: The metric; for a relative gate candidate minus baseline. None where nothing was measured.
-        low: Lower one-sided 95 % bound of `value`.
-        high: Upper one-sided 95 % bound of `value`.
-        method: How the bounds were computed.
+        low, high: One-sided 95 % bounds of `value`, computed by `method`.
         worst_case: Outcome with everything missing at its worst; None where that is unknown.
         best_case: Outcome with everything missing at its best.
         mde: How far beyond the threshold the true value must lie for the gate to pass in four of five such runs; None
             where it never would.
-        n: Independent units.
-        unit: What the units are.
-        candidate: For a relative gate the value of this run on the units that both runs have.
-        baseline: For a relative gate the value of the baseline on the same units.
+        n: Independent units, of the kind `unit`.
+        candidate, baseline: For a relative gate the two values on the common units.
         judge: For a gate on a judged behaviour what is known about the judge.
     """
 

@@ -110,15 +110,7 @@ def agreement_interval(
 ) -> Interval | None:
     """Percentile bootstrap interval of an agreement coefficient, whole units resampled.
 
-    Args:
-        clusters: The sample.
-        statistic: The coefficient; resamples in which it is None are left out.
-        seed: Determines the resamples.
-        confidence: Two-sided, in 0..1.
-        resamples: How many to draw.
-
-    Returns:
-        The interval; None where the coefficient is undefined in more than half of the resamples.
+    Resamples in which the coefficient is undefined are left out; if they are more than half, the result is None.
 
     Source:
         Efron 1979, Annals of Statistics 7:1.

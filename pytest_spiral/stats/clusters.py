@@ -69,13 +69,7 @@ class Clusters(Generic[T_co]):
 
 
 class Pairing(NamedTuple, Generic[T]):
-    """Two samples matched by unit.
-
-    Attributes:
-        pairs: The common units, with both values.
-        only_first: Ids of the units that only the first sample has.
-        only_second: Ids of the units that only the second sample has.
-    """
+    """Two samples matched by unit: the common units with both values, and the ids that only one sample has."""
 
     pairs: Clusters[tuple[T, T]]
     only_first: tuple[str, ...]
@@ -83,11 +77,7 @@ class Pairing(NamedTuple, Generic[T]):
 
 
 def pair(first: Clusters[T], second: Clusters[T]) -> Pairing[T]:
-    """Match two samples by the ids of their units.
-
-    Raises:
-        ValueError: For different kinds of units.
-    """
+    """Match two samples by the ids of their units. Raises ValueError for different kinds of units."""
     if first.unit != second.unit:
         raise ValueError(f"a {first.unit} cannot be paired with a {second.unit}")
     mine, theirs = (dict(zip(sample.ids, sample.values, strict=True)) for sample in (first, second))
@@ -101,16 +91,7 @@ def pair(first: Clusters[T], second: Clusters[T]) -> Pairing[T]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many of n independent units have a property.
-
-    Attributes:
-        hits: Units with the property, in 0..n.
-        n: All units.
-        unit: What the units are.
-
-    Raises:
-        ValueError: For hits outside 0..n or an unknown unit.
-    """
+    """How many of n independent units have a property. Raises ValueError for hits outside 0..n."""
 
     hits: int
     n: int
@@ -123,11 +104,7 @@ class Tally:
 
     @staticmethod
     def of(clusters: Clusters[bool] | Clusters[float]) -> Tally:
-        """Count the units whose value is True or 1.
-
-        Raises:
-            ValueError: For a value that is neither 0 nor 1.
-        """
+        """Count the units whose value is 1. Raises ValueError for a value that is neither 0 nor 1."""
         values: Sequence[float] = clusters.values
         if any(value not in (0, 1) for value in values):
             raise ValueError("a tally counts yes and no; a mean of several epochs or conversations is neither")

@@ -161,16 +161,13 @@ def corrected_rate(
     + theta^2 q1 (1 - q1) / m1] / (q0 + q1 - 1)^2.
 
     Args:
-        judged: Units that the judge reports, of n; their rate is p.
+        judged: Units that the judge reports, of n; their rate is p. No tally may be empty.
         sensitivity: Units with the property that the judge reported, of m1; q1.
         specificity: Units without it that the judge did not report, of m0; q0.
         confidence: Two-sided, in 0..1.
 
     Returns:
         theta and its interval; None below q0 + q1 = 1.2.
-
-    Raises:
-        ValueError: Where one of the three counts no unit.
 
     Source:
         Rogan and Gladen 1978, Am. J. Epidemiology 107:71; the variance as in arXiv 2511.21140.

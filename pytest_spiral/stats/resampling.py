@@ -59,10 +59,7 @@ def rao_wu_resamples(sizes: Sequence[int], resamples: int, seed: str) -> Iterato
     """Index lists of a stratified bootstrap for small strata; indices run on from stratum to stratum.
 
     From each stratum n - 1 of its n units are drawn with replacement. The caller must weight each by n / (n - 1), which
-    makes the variance of the resampled totals unbiased.
-
-    Raises:
-        ValueError: For a stratum of fewer than two units.
+    makes the variance of the resampled totals unbiased. Strata need at least two units.
 
     Source:
         Rao and Wu 1988, JASA 83:231.
@@ -116,15 +113,12 @@ def bca(
     """Bias-corrected and accelerated bootstrap interval of a statistic, whole units resampled.
 
     Args:
-        clusters: The sample.
+        clusters: The sample, which must not be empty.
         statistic: From the units' values to the estimate.
         draws: Index lists from `percentile_resamples`; sharing them between statistics pairs their resamples.
         confidence: Two-sided, in 0..1; percentiles are taken at the `expanded` level.
         scale: Ends of the scale of a mean. With it equal units get the exact bound of a bounded mean; without it, or
-            where the bootstrap distribution is degenerate, the result is the percentile interval. `method` says which.
-
-    Raises:
-        ValueError: For no units.
+            where the bootstrap distribution is degenerate, the result is the percentile interval.
 
     Source:
         Efron 1987, JASA 82:171.
@@ -201,16 +195,7 @@ def bounded_mean(
     1 - sum U_(i) (z_(i+1) - z_(i)), z the ordered values and z_(n+1) = 1; the lower one mirrored. For values at the two
     ends only it is the exact bound of Clopper and Pearson, for equal values c it is c alpha^(1/n). It has no general
     proof, but no counterexample is known, while a bootstrap passes a model whose rare failures the sample happens not
-    to contain. The draws depend on n alone.
-
-    Args:
-        clusters: The sample; none gives the whole scale.
-        scale: Least and greatest possible value.
-        confidence: Two-sided, in 0..1.
-        resamples: Number of order statistics drawn.
-
-    Raises:
-        ValueError: For a value outside the scale.
+    to contain. The draws depend on n alone. No units give the whole scale; a value outside it raises ValueError.
 
     Source:
         Gaffke 2005, Mathematical Methods of Statistics 14:451; Learned-Miller and Thomas 2019, arXiv 1905.06208.
