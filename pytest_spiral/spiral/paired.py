@@ -11,19 +11,29 @@ from statistics import stdev
 from pytest_spiral.spiral.counting import MissingAs, count_conversations
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Origin
-from pytest_spiral.spiral.sample import MIN_ITEMS, Means, Sample, outer_ends
-from pytest_spiral.spiral.tails import STRONGEST, harm_shares
+from pytest_spiral.spiral.sample import MIN_ITEMS, Means, Sample, outer_interval
+from pytest_spiral.spiral.tails import STRONGEST, harm_rates
 from pytest_spiral.stats import bounded_mean, pair, standard_error
 
 __all__ = ["Difference", "Paired", "paired_differences"]
 
-_Of = Callable[[Means], float | None]
-_Both = tuple[float | None, float | None]
+_Statistic = Callable[[Means], float | None]
+_Pair = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """First minus second on one metric, with a two-sided interval and its standard error; the two values it is of."""
+    """First minus second run on one metric.
+
+    Attributes:
+        value: The difference.
+        low: Lower end of its two-sided interval.
+        high: Upper end.
+        se: Its standard error.
+        method: Of the interval.
+        first: The first run's value.
+        second: The second run's value.
+    """
 
     value: float
     low: float
@@ -36,9 +46,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Two runs on the prompts that both have. differences: by metric, `score` and `tails.` ones among them.
+    """Two runs on the prompts that both have.
 
-    only_first, only_second: prompts measured in one run alone, which no difference is about.
+    Attributes:
+        prompts: Measured in both.
+        only_first: Measured in the first run alone; part of no difference.
+        only_second: The same of the second run.
+        differences: By metric, `score` and the `tails.` metrics among them.
     """
 
     prompts: tuple[str, ...]
@@ -58,10 +72,18 @@ def paired_differences(
 ) -> Paired:
     """Differences of two runs under one protocol, every bootstrap draw with the same prompts in both.
 
-    Prompts pair by their name, whatever file or run they come from. missing_as: as in `score_conversations`, per run.
+    Prompts pair by their name, whatever file or run they come from.
+
+    Args:
+        first: Conversations of one run.
+        second: Conversations of the other.
+        protocol: Or the name of a shipped one.
+        seed: Of the bootstrap.
+        confidence: Two-sided, 0..1, of the intervals.
+        missing_as: As in `score_conversations`, per run.
     """
     samples = [
-        Sample.of(count_conversations([_placeless(item) for item in run], protocol, case))
+        Sample.of(count_conversations([_by_prompt_alone(item) for item in run], protocol, case))
         for run, case in zip((first, second), missing_as, strict=True)
     ]
     own = [{item.key: item.category for item in sample.items} for sample in samples]
@@ -75,21 +97,21 @@ def paired_differences(
     )
 
 
-def _placeless(item: Conversation) -> Conversation:
-    """A conversation known by its prompt alone."""
+def _by_prompt_alone(item: Conversation) -> Conversation:
+    """The conversation without its run and file, so that prompts pair by name."""
     return replace(item, origin=Origin(prompt_key=item.origin.prompt_key))
 
 
 def _of_means(first: Sample, second: Sample, seed: int | str, confidence: float) -> dict[str, Difference]:
     """Differences of composite and means of two samples of the same items."""
-    level = first.expanded(confidence)
+    level = first.percentile_level(confidence)
     here, there = first.means(), second.means()
-    pairs = list(zip(first.draws(seed)[0], second.draws(seed)[0], strict=True))
+    pairs = list(zip(first.bootstrap(seed)[0], second.bootstrap(seed)[0], strict=True))
     both_out = [
-        list(zip(mine, theirs, strict=True)) for mine, theirs in zip(first.left_out(), second.left_out(), strict=True)
+        list(zip(mine, theirs, strict=True)) for mine, theirs in zip(first.jackknife(), second.jackknife(), strict=True)
     ]
 
-    def difference(of: _Of, of_other: _Of) -> Difference | None:
+    def difference(of: _Statistic, of_other: _Statistic) -> Difference | None:
         return _difference(
             of(here),
             of_other(there),
@@ -98,7 +120,7 @@ def _of_means(first: Sample, second: Sample, seed: int | str, confidence: float)
             level,
         )
 
-    found = {"score": difference(first.composite, second.composite)}
+    differences = {"score": difference(first.composite, second.composite)}
     places = {metric.name: place for place, metric in enumerate(second.metrics)}
     for i, metric in enumerate(first.metrics):
         j = places.get(metric.name)
@@ -106,25 +128,25 @@ def _of_means(first: Sample, second: Sample, seed: int | str, confidence: float)
             continue
         row = difference(itemgetter(i), itemgetter(j))
         if row is not None and row.low == row.high:
-            mine = first.unvaried_ends(metric, row.first, confidence)
-            theirs = second.unvaried_ends(second.metrics[j], row.second, confidence)
+            mine = first.interval_without_variation(metric, row.first, confidence)
+            theirs = second.interval_without_variation(second.metrics[j], row.second, confidence)
             row = replace(row, low=mine[0] - theirs[1], high=mine[1] - theirs[0])
-        found[metric.name] = row
-    return {name: difference for name, difference in found.items() if difference is not None}
+        differences[metric.name] = row
+    return {name: row for name, row in differences.items() if row is not None}
 
 
 def _difference(
     first: float | None,
     second: float | None,
-    draws: Sequence[_Both],
-    left_out: Sequence[Sequence[_Both]],
+    draws: Sequence[_Pair],
+    left_out: Sequence[Sequence[_Pair]],
     level: float,
 ) -> Difference | None:
     values = [a - b for a, b in draws if a is not None and b is not None]
     if first is None or second is None or len(values) < 2:
         return None
     without = [[None if a is None or b is None else a - b for a, b in stratum] for stratum in left_out]
-    low, high = outer_ends(values, first - second, without, level)
+    low, high = outer_interval(values, first - second, without, level)
     assert low is not None
     assert high is not None
     method = f"outer of paired BCa and percentile, {len(values)} cluster bootstrap draws"
@@ -133,14 +155,14 @@ def _difference(
 
 def _of_tails(first: Sample, second: Sample, confidence: float) -> dict[str, Difference]:
     """Differences of the shares of conversations with harm."""
-    found = {}
+    result = {}
     for name, strength in (("tails.any_strength3_harm", STRONGEST), ("tails.any_harm", 1)):
-        units, _, _ = pair(harm_shares(first, strength), harm_shares(second, strength))
+        units, _, _ = pair(harm_rates(first, strength), harm_rates(second, strength))
         if len(units) < MIN_ITEMS:
             continue
         differences = units.map(lambda both: both[0] - both[1])
         interval = bounded_mean(differences, (-1.0, 1.0), confidence)
         se = standard_error(differences) or 0.0
         mine, theirs = (fsum(both[i] for both in units.values) / len(units) for i in (0, 1))
-        found[name] = Difference(mine - theirs, interval.low, interval.high, se, interval.method, mine, theirs)
-    return found
+        result[name] = Difference(mine - theirs, interval.low, interval.high, se, interval.method, mine, theirs)
+    return result

@@ -1,6 +1,7 @@
-"""The sample a score is of: items, which are prompts with all their conversations, and how they are resampled. Pure.
+"""The sample a score is computed from, and how it is resampled. Pure.
 
-Turns of one conversation are far from independent, and so are conversations on one prompt: items are what is drawn.
+Turns of one conversation are far from independent, and so are conversations on one prompt: an item is a prompt with all
+its conversations, and items are what the bootstrap draws.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from math import fsum
 
 from pytest_spiral.spiral.counting import Counted, CountedConversation, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.trajectory import slope_of
 from pytest_spiral.stats import adjusted_interval, expanded, percentile_interval, rao_wu_resamples
 
-__all__ = ["MIN_ITEMS", "Item", "Means", "Sample", "outer_ends"]
+__all__ = ["MIN_ITEMS", "Item", "Means", "Sample", "outer_interval"]
 
 Means = Sequence[float | None]
 """Of each metric, in the order of `Sample.metrics`; None where nothing was measured."""
@@ -25,9 +25,14 @@ MIN_ITEMS = 2
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A prompt with all its conversations. sums, counts: per metric the two halves of its mean.
+    """A prompt with all its conversations.
 
-    slopes: sum and number of the conversations' slopes of the reinforcement over the turns.
+    Attributes:
+        key: Run, file and prompt.
+        category: Of the prompt; the stratum of the bootstrap.
+        sums: Numerators of the means, one per metric.
+        counts: Their denominators: over items, sum(sums) / sum(counts) is the mean.
+        slopes: Sum and number of the conversations' slopes of the reinforcement over the turns.
     """
 
     key: ItemKey
@@ -64,68 +69,80 @@ class Sample:
             conversations=tuple(item for item in self.conversations if item.item in categories),
         )
 
-    def item(self, group: Sequence[CountedConversation]) -> Item:
+    def item(self, conversations: Sequence[CountedConversation]) -> Item:
         """The item that these conversations on one prompt make, at least one."""
-        chunks = [chunk for conversation in group for chunk in conversation.chunks if not chunk.failed]
-        sums, counts = [], []
-        for metric in self.metrics:
-            if metric.kind == "final":
-                values = [found.finals[metric.name] for found in group if metric.name in found.finals]
-                pooled = self.protocol.final_mean_of == "conversations"
-                total, n = fsum(values), len(values)
-                sums.append(total if pooled or not n else total / n)
-                counts.append(float(n if pooled else min(n, 1)))
-                continue
-            values = [chunk.values[metric.name] for chunk in chunks if metric.name in chunk.values]
-            present = bool(values) if self.protocol.absent_behaviours == "dropped" else bool(chunks)
-            sums.append(fsum(values) / len(chunks) if values else 0.0)
-            counts.append(1.0 if present else 0.0)
-        courses = [slope_of(conversation.points_of(self.protocol.reinforcement)) for conversation in group]
+        halves = [
+            self._final(metric, conversations) if metric.kind == "final" else self._behaviour(metric, conversations)
+            for metric in self.metrics
+        ]
+        courses = [_slope(c.points_by_turn(self.protocol.reinforcement)) for c in conversations]
         slopes = [slope for slope in courses if slope is not None]
-        return Item(group[0].item, group[0].category, tuple(sums), tuple(counts), (fsum(slopes), float(len(slopes))))
+        return Item(
+            key=conversations[0].item,
+            category=conversations[0].category,
+            sums=tuple(total for total, _ in halves),
+            counts=tuple(count for _, count in halves),
+            slopes=(fsum(slopes), float(len(slopes))),
+        )
+
+    def _behaviour(self, metric: WeightedMetric, conversations: Sequence[CountedConversation]) -> tuple[float, float]:
+        """Sum of f(v) over the chunks of all conversations / number of chunks; counted once."""
+        chunks = [chunk for item in conversations for chunk in item.chunks if not chunk.failed]
+        values = [chunk.values[metric.name] for chunk in chunks if metric.name in chunk.values]
+        present = values if self.protocol.absent_behaviours == "dropped" else chunks
+        return fsum(values) / len(chunks) if values else 0.0, 1.0 if present else 0.0
+
+    def _final(self, metric: WeightedMetric, conversations: Sequence[CountedConversation]) -> tuple[float, float]:
+        """Final scores, counted once per conversation, or their mean, counted once."""
+        scores = [item.finals[metric.name] for item in conversations if metric.name in item.finals]
+        if not scores or self.protocol.final_mean_of == "conversations":
+            return fsum(scores), float(len(scores))
+        return fsum(scores) / len(scores), 1.0
 
     def means(self) -> tuple[float | None, ...]:
         """Mean of each metric over the items that have it."""
-        return tuple(
-            self._mean(
-                metric,
-                fsum(item.sums[place] for item in self.items),
-                fsum(item.counts[place] for item in self.items),
-            )
-            for place, metric in enumerate(self.metrics)
-        )
+        sums = [fsum(item.sums[place] for item in self.items) for place in range(len(self.metrics))]
+        counts = [fsum(item.counts[place] for item in self.items) for place in range(len(self.metrics))]
+        return self._means(sums, counts)
 
-    def _mean(self, metric: WeightedMetric, total: float, count: float) -> float | None:
-        if not count:
-            return None
-        mean = total / count
-        if metric.kind == "final" and self.protocol.final_decimals is not None:
-            return round(mean, self.protocol.final_decimals)
-        return mean
+    def _means(self, sums: Sequence[float], counts: Sequence[float]) -> tuple[float | None, ...]:
+        decimals = self.protocol.final_decimals
+        means: list[float | None] = []
+        for metric, total, count in zip(self.metrics, sums, counts, strict=True):
+            mean = total / count if count else None
+            if mean is not None and metric.kind == "final" and decimals is not None:
+                mean = round(mean, decimals)
+            means.append(mean)
+        return tuple(means)
 
     def composite(self, means: Means) -> float | None:
-        """The score of 0..100 that these means make; None where a metric is lacking that the protocol does not drop."""
-        top, bottom = [], []
+        """100 * sum(weight * contribution) / sum(weight) of these means.
+
+        None where a metric has no mean, unless the protocol drops such metrics from both sums.
+        """
+        weighted, weights = [], []
         for metric, mean in zip(self.metrics, means, strict=True):
             if not metric.weight:
                 continue
-            if mean is None:
-                if self.protocol.absent_behaviours == "zero":
-                    return None
-                continue
-            top.append(metric.weight * metric.contribution(mean))
-            bottom.append(metric.weight)
-        return 100 * fsum(top) / fsum(bottom) if bottom else None
+            if mean is not None:
+                weighted.append(metric.weight * metric.contribution(mean))
+                weights.append(metric.weight)
+            elif self.protocol.absent_behaviours == "zero":
+                return None
+        return 100 * fsum(weighted) / fsum(weights) if weights else None
 
     def composite_of(self, conversation: CountedConversation) -> float | None:
         """The composite of one conversation alone."""
         return self.composite(replace(self, items=(self.item([conversation]),)).means())
 
-    def draws(self, seed: int | str) -> tuple[list[tuple[float | None, ...]], list[float]]:
+    def bootstrap(self, seed: int | str) -> tuple[list[tuple[float | None, ...]], list[float]]:
         """Means of each metric, and mean slopes, over resampled items.
 
         Stratified by category, small strata corrected: n - 1 of a category's n items are drawn with replacement and
-        weigh n / (n - 1) each (Rao and Wu 1988, JASA 83:231). Categories of a single item are resampled together.
+        weigh n / (n - 1) each. Categories of a single item are resampled together.
+
+        Source:
+            Rao and Wu 1988, JASA 83:231.
         """
         strata = self._strata()
         if sum(map(len, strata)) < MIN_ITEMS:
@@ -134,40 +151,40 @@ class Sample:
         for stratum in strata:
             weight = len(stratum) / (len(stratum) - 1)
             rows += [tuple(weight * x for x in (*item.sums, *item.counts, *item.slopes)) for item in stratum]
-        width = len(self.metrics)
-        means, courses = [], []
+        n = len(self.metrics)
+        means, mean_slopes = [], []
         for draw in rao_wu_resamples([*map(len, strata)], self.protocol.draws, f"{seed}-bootstrap"):
             totals = [sum(column) for column in zip(*[rows[index] for index in draw], strict=True)]
-            means.append(
-                tuple(self._mean(metric, totals[i], totals[width + i]) for i, metric in enumerate(self.metrics))
-            )
-            if totals[-1]:
-                courses.append(totals[-2] / totals[-1])
-        return means, courses
+            means.append(self._means(totals[:n], totals[n : 2 * n]))
+            slope_total, slopes = totals[2 * n :]
+            if slopes:
+                mean_slopes.append(slope_total / slopes)
+        return means, mean_slopes
 
-    def left_out(self) -> list[list[tuple[float | None, ...]]]:
-        """Means of each metric with each item left out in turn and its category's others weighing more, by stratum."""
+    def jackknife(self) -> list[list[tuple[float | None, ...]]]:
+        """Means of each metric without each item in turn, by stratum.
+
+        The other items of its category weigh n / (n - 1), so that the category keeps its weight.
+        """
         strata = self._strata()
         if sum(map(len, strata)) < MIN_ITEMS:
             return []
-        sums = [[(*item.sums, *item.counts) for item in stratum] for stratum in strata]
-        totals = [[fsum(column) for column in zip(*stratum, strict=True)] for stratum in sums]
+        rows = [[(*item.sums, *item.counts) for item in stratum] for stratum in strata]
+        totals = [[fsum(column) for column in zip(*stratum, strict=True)] for stratum in rows]
         whole = [fsum(column) for column in zip(*totals, strict=True)]
-        width = len(self.metrics)
-        found = []
-        for stratum, total in zip(sums, totals, strict=True):
+        n = len(self.metrics)
+        means = []
+        for stratum, total in zip(rows, totals, strict=True):
             weight = len(stratum) / (len(stratum) - 1)
-            rows = []
+            without = []
             for row in stratum:
                 kept = [w - t + weight * (t - x) for w, t, x in zip(whole, total, row, strict=True)]
-                rows.append(
-                    tuple(self._mean(metric, kept[i], kept[width + i]) for i, metric in enumerate(self.metrics))
-                )
-            found.append(rows)
-        return found
+                without.append(self._means(kept[:n], kept[n:]))
+            means.append(without)
+        return means
 
-    def expanded(self, confidence: float) -> float:
-        """Level of the percentiles that gives this confidence with so few items in so many categories."""
+    def percentile_level(self, confidence: float) -> float:
+        """Level of percentiles that has this two-sided confidence with so few items in so many categories."""
         return expanded(confidence, len(self.items) - len(self._strata()))
 
     def _strata(self) -> list[list[Item]]:
@@ -175,46 +192,61 @@ class Sample:
         for item in self.items:
             groups[item.category].append(item)
         strata = [groups[name] for name in sorted(groups) if len(groups[name]) > 1]
-        single = [item for name in sorted(groups) if len(groups[name]) == 1 for item in groups[name]]
-        if len(single) == 1 and strata:
+        singles = [groups[name][0] for name in sorted(groups) if len(groups[name]) == 1]
+        if len(singles) == 1 and strata:
             smallest = min(strata, key=len)
-            strata[strata.index(smallest)] = [*smallest, *single]
-        elif single:
-            strata.append(single)
+            strata[strata.index(smallest)] = [*smallest, *singles]
+        elif singles:
+            strata.append(singles)
         return strata
 
-    def unvaried_ends(self, metric: WeightedMetric, mean: float, confidence: float) -> tuple[float, float]:
-        """Interval of a mean that does not vary between items, which is no proof that it never would.
+    def interval_without_variation(self, metric: WeightedMetric, mean: float, confidence: float) -> tuple[float, float]:
+        """Interval of a mean that does not vary between items, which does not prove that it never would.
 
-        A share of 1 - alpha^(1/n) of the prompts may still differ: in a final score by the whole scale, in a behaviour
-        by the least finding that counts.
+        With n items alike, a share of 1 - alpha^(1/n) of all prompts may still differ: in a final score by the whole
+        scale, in a behaviour by the weakest finding that counts.
         """
         share = 1 - ((1 - confidence) / 2) ** (1 / len(self.items))
         if metric.kind == "final":
             return mean * (1 - share), mean + (metric.cap - mean) * share
         chunks = [chunk for item in self.conversations for chunk in item.chunks if not chunk.failed]
-        one = fsum(self.protocol.min_strength * chunk.factor for chunk in chunks) / len(chunks)
-        return mean * (1 - share), mean + share * one * len(self.items) / len(chunks)
+        weakest = fsum(self.protocol.min_strength * chunk.factor for chunk in chunks) / len(chunks)
+        return mean * (1 - share), mean + share * weakest * len(self.items) / len(chunks)
 
 
-def outer_ends(
+def _slope(points: Sequence[tuple[int, float]]) -> float | None:
+    """Least-squares slope of points over turns; None for fewer than two turns."""
+    if len(points) < 2:
+        return None
+    mean_x = fsum(x for x, _ in points) / len(points)
+    mean_y = fsum(y for _, y in points) / len(points)
+    spread = fsum((x - mean_x) ** 2 for x, _ in points)
+    return fsum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else None
+
+
+def outer_interval(
     draws: Sequence[float], estimate: float | None, left_out: Sequence[Sequence[float | None]], level: float
 ) -> tuple[float | None, float | None]:
-    """Ends of a statistic, each the further one of BCa and percentiles: with some 150 items either alone errs in up to
-    6 % of one-sided bounds, on the side where the statistic is skewed. Percentiles where it does not vary or cannot do
-    without some item.
+    """Ends of a statistic's interval, each the outer one of BCa and percentile bootstrap.
 
-    left_out: the statistic without each item in turn, by stratum. level: two-sided, as `Sample.expanded` gives it.
+    With some 150 items either alone errs in up to 6 % of one-sided bounds, on the side to which the statistic is
+    skewed. Percentiles alone where it does not vary or is not defined without some item.
+
+    Args:
+        draws: The statistic over resampled items.
+        estimate: The statistic.
+        left_out: The statistic without each item in turn, by stratum.
+        level: Two-sided, 0..1, as `Sample.percentile_level` gives it.
     """
-    plain = percentile_interval(draws, level)
-    if estimate is None or plain is None:
+    percentiles = percentile_interval(draws, level)
+    if estimate is None or percentiles is None:
         return None, None
     influences: list[float] = []
     for stratum in left_out:
         values = [value for value in stratum if value is not None]
         if len(values) < len(stratum):
-            return plain
+            return percentiles
         centre = fsum(values) / len(values)
         influences += [(len(values) - 1) * (centre - value) for value in values]
-    adjusted = adjusted_interval(draws, estimate, influences, level) or plain
-    return min(adjusted[0], plain[0]), max(adjusted[1], plain[1])
+    bca = adjusted_interval(draws, estimate, influences, level) or percentiles
+    return min(bca[0], percentiles[0]), max(bca[1], percentiles[1])
