@@ -40,16 +40,11 @@ def neutral(cell: Cell) -> Cell:
     return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULA) else cell
 
 
-def _encodable(cell: Cell) -> Cell:
-    # Half of a surrogate pair, which models sometimes return, has no UTF-8 form.
-    return cell.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(cell, str) else cell
-
-
 def _csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_encodable(neutral(cell)) for cell in row] for row in rows)
+    writer.writerows(map(neutral, row) for row in rows)
     return out.getvalue()
 
 
@@ -73,7 +68,7 @@ def _write_parquet(report: Report, folder: Path) -> list[Path]:
             (column, arrow.float64() if column in _NUMBERS else arrow.int64() if column in _COUNTS else arrow.string())
             for column in columns
         ]
-        data = [{column: _encodable(cell) for column, cell in zip(columns, row, strict=True)} for row in rows]
+        data = [dict(zip(columns, row, strict=True)) for row in rows]
         paths.append(folder / f"{name}.parquet")
         parquet.write_table(arrow.Table.from_pylist(data, schema=arrow.schema(kinds)), paths[-1])
     return paths

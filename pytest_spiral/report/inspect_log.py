@@ -79,15 +79,14 @@ def _sample(
     sample: Json = {
         "id": record.id,
         "epoch": repeat + 1,
-        "input": _clean(messages[0][1] if messages else record.id),
+        "input": messages[0][1] if messages else record.id,
         "target": "",
-        "messages": [{"role": role, "content": _clean(text)} for role, text in messages],
+        "messages": [{"role": role, "content": text} for role, text in messages],
         "scores": {name: {"value": value} for name, value in scores.items()},
         "metadata": {**metadata, "status": record.status},
     }
     if record.status in _FAILED:
-        message = _clean(str(record.reason or record.status))
-        sample["error"] = {"message": message, "traceback": "", "traceback_ansi": ""}
+        sample["error"] = {"message": str(record.reason or record.status), "traceback": "", "traceback_ansi": ""}
     return sample
 
 
@@ -98,20 +97,20 @@ def _log(report: Report, task: str, model: str, samples: Sequence[Json], means: 
         for name, value in means.items()
         if value is not None
     ]
-    identity = hashlib.sha256(f"{run.id} {task} {model}".encode("utf-8", "replace")).hexdigest()[:22]
+    identity = hashlib.sha256(f"{run.id} {task} {model}".encode()).hexdigest()[:22]
     completed = sum("error" not in sample for sample in samples)
     return {
         "version": _LOG_VERSION,
         "status": "success" if run.complete else "cancelled",
         "eval": {
             "eval_id": identity,
-            "run_id": _clean(run.id),
+            "run_id": run.id,
             "created": run.started_at,
             "task": task,
             "task_id": identity,
             "task_version": 0,
             "dataset": {"name": task, "samples": len(samples), "sample_ids": [sample["id"] for sample in samples]},
-            "model": _clean(model),
+            "model": model,
             "config": {"epochs": max((sample["epoch"] for sample in samples), default=1)},
             "packages": {"pytest-spiral": run.versions["pytest-spiral"]},
             "metadata": {"integrity": report.integrity.model_dump(mode="json"), "verdict": report.verdict},
@@ -120,7 +119,3 @@ def _log(report: Report, task: str, model: str, samples: Sequence[Json], means: 
         "stats": {"started_at": run.started_at, "completed_at": run.finished_at},
         "samples": samples,
     }
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 
 from pytest_spiral.report.model import Card, Report
 
-__all__ = ["card_value", "evaluated_models"]
+__all__ = ["CARD_METRICS", "card_value", "evaluated_models"]
+
+CARD_METRICS = (
+    ("useful and bounded", "useful_bounded_response_rate"),
+    ("without near-duplicates", "ubr_rate_deduped"),
+    ("score (13 points)", "score"),
+    ("skill over majority", "skill"),
+    ("valid output", "valid_output_rate"),
+)
+"""The headline metrics of a card: label and path."""
 
 
 def evaluated_models(report: Report) -> list[str]:

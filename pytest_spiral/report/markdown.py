@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.lookup import card_value
+from pytest_spiral.report.lookup import CARD_METRICS, card_value
 from pytest_spiral.report.model import Card, GateRow, Report, Score
 from pytest_spiral.report.terminal import gate_reason
 from pytest_spiral.report.worst import worst_findings
@@ -17,13 +17,6 @@ __all__ = ["escape", "summary_markdown", "table_row"]
 _PAGE = "report.html"
 _QUOTE_CHARS = 300
 _MOST_CHARS = 60_000  # GitHub takes 65,536 in a comment
-_METRICS = (
-    ("Useful and bounded", "useful_bounded_response_rate"),
-    ("Useful and bounded, without near-duplicates", "ubr_rate_deduped"),
-    ("Score", "score"),
-    ("Skill over the majority baseline", "skill"),
-    ("Valid output", "valid_output_rate"),
-)
 
 
 def escape(text: str) -> str:
@@ -62,16 +55,15 @@ def _table(names: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
 def _gates(gates: Sequence[GateRow]) -> list[str]:
     if not gates:
         return []
-    names = ("Gate", "Model", "Mode", "Value", "95 % bounds", "Outcome", "Why")
+    names = ("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why")
     return [*_table(names, map(_gate_cells, gates)), ""]
 
 
 def _gate_cells(row: GateRow) -> tuple[str, ...]:
-    bounds = "" if row.ci_low is None or row.ci_high is None else f"{row.ci_low:.3f} to {row.ci_high:.3f}"
-    value = "not measured" if row.value is None else f"{row.value:.3f}"
+    value = _value(row.value, row.ci_low, row.ci_high, 3)
     expression = f"`{plain(row.expr).replace('|', '')}`"
     mode = row.prompting_mode or ""
-    return expression, escape(row.model), mode, value, bounds, row.outcome, escape(gate_reason(row))
+    return expression, escape(row.model), mode, value, row.outcome, escape(gate_reason(row))
 
 
 def _worst(report: Report) -> Iterator[str]:
@@ -89,8 +81,8 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
     if not cards:
         return
     yield from ("### TempAffect 1", "")
-    names = ("Model", "Mode", *(name for name, _ in _METRICS))
-    rows = ((escape(c.model), c.prompting_mode, *(_card_cell(c, metric) for _, metric in _METRICS)) for c in cards)
+    names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
+    rows = ((escape(c.model), c.prompting_mode, *(_card_cell(c, metric) for _, metric in CARD_METRICS)) for c in cards)
     yield from (*_table(names, rows), "")
     for card in cards:
         notes = [*card.cautions, *_advice(card.variance.get("score"))]
@@ -101,10 +93,8 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
 
 
 def _card_cell(card: Card, metric: str) -> str:
-    value, interval = card_value(card, metric), card.intervals.get(metric)
-    if value is None or interval is None:
-        return "not measured"
-    return f"{value:.2f} ({interval.low:.2f} to {interval.high:.2f})"
+    interval = card.intervals.get(metric)
+    return _value(card_value(card, metric), interval.low, interval.high, 2) if interval else _value(None)
 
 
 def _scores(scores: Sequence[Score]) -> Iterator[str]:
@@ -122,12 +112,16 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
 
 
 def _score_cells(score: Score) -> tuple[str, ...]:
-    value = "not measured"
-    if score.score is not None and score.ci_low is not None and score.ci_high is not None:
-        value = f"{score.score:.1f} ({score.ci_low:.1f} to {score.ci_high:.1f})"
+    value = _value(score.score, score.ci_low, score.ci_high, 1)
     harm = f"{score.tails.harmful} of {score.tails.of}"
     missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
     return escape(score.model), score.protocol, value, harm, missing
+
+
+def _value(value: float | None, low: float | None = None, high: float | None = None, digits: int = 2) -> str:
+    if value is None or low is None or high is None:
+        return "not measured"
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def _advice(variance: VarianceSummary | None) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, wrapped
-from pytest_spiral.report.lookup import card_value, evaluated_models
+from pytest_spiral.report.lookup import CARD_METRICS, card_value, evaluated_models
 from pytest_spiral.report.model import Card, GateRow, Report, Score, Verdict
 from pytest_spiral.report.usage import usage_lines
 from pytest_spiral.tempaffect.records import CardMode
 
-__all__ = ["Line", "Tone", "gate_reason", "plain", "summary_lines", "wrapped"]
+__all__ = ["gate_reason", "summary_lines"]
 
 _TONES: Mapping[Verdict, Tone] = {
     "pass": "good",
@@ -20,14 +20,7 @@ _TONES: Mapping[Verdict, Tone] = {
     "measured": "plain",
 }
 _MODES: Mapping[CardMode | None, str] = {"schema_assisted": "schema", "raw_json": "raw", None: ""}
-_CARD_ROWS = (
-    ("useful and bounded", "useful_bounded_response_rate"),
-    ("  without near-duplicates", "ubr_rate_deduped"),
-    ("score (13 points)", "score"),
-    ("skill over majority", "skill"),
-    ("valid output", "valid_output_rate"),
-    ("pressured: boundary kept", "families.pressured_integrity.fields.boundary_action"),
-)
+_CARD_ROWS = (*CARD_METRICS, ("pressured: boundary kept", "families.pressured_integrity.fields.boundary_action"))
 _MOST_BLOCKERS = 4
 _BEHAVIOURS = (
     "pushback",
