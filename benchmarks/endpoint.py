@@ -2,7 +2,7 @@
 
     python benchmarks/endpoint.py --latency 0.05 [--most 40] [--exact]
 
-Prints its base URL. Models: "m" (evaluated), "u" (seeker), anything with a schema gets the smallest valid document.
+Prints its base URL. Models: "m" (evaluated), "u" (simulated user), anything with a schema gets the smallest valid document.
 `GET /stats` says how many requests there were, seconds from the first to the last answer, and how many were in flight.
 Above `--most` in flight it answers 429. By default a reply is late by up to a millisecond, to which the event loop
 rounds up what it waits; `--exact` waits to the microsecond, for fewer than a thousand connections.
@@ -14,17 +14,21 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import selectors
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-_WORDS = (
-    "river,table,seven,light,morning,paper,number,garden,winter,window,story,letter,market,bridge,kitchen,summer,engine,"
-    "corner,music,pattern,signal,weather,journal,neighbour,station,colour,evening,village,machine,picture,reason,field"
-)
-# Replies are cut out of it: no two are alike, and none takes time.
-_TEXT = random.Random(0).choices(_WORDS.split(","), k=500_000)
+# Characters of a simulated user's message and of an evaluated model's reply.
+USER_CHARS = 1500
+REPLY_CHARS = 700
+# Replies are cut from words of natural text in random order: no two are alike, they compress about as well as prose,
+# and making one takes no time.
+_DOCS = sorted((Path(__file__).parent.parent / "docs").rglob("*.md"))
+_VOCABULARY = re.findall(r"[A-Za-z]+", " ".join(path.read_text(encoding="utf-8") for path in _DOCS))
+_TEXT = " ".join(random.Random(0).choices(_VOCABULARY, k=500_000))
 
 
 @dataclass
@@ -75,10 +79,10 @@ class Endpoint:
         """What a request gets."""
         at = body.find(b'"response_format"')
         if at < 0:
-            # A seeker who repeats itself would be taken for a collapsed one.
-            start = hash(body) % (len(_TEXT) - 120)
-            length = 20 if b'"model":"u"' in body else 120
-            return f"so {' '.join(_TEXT[start : start + length])}?"
+            # A simulated user who repeats itself would be taken for a collapsed one.
+            length = USER_CHARS if b'"model":"u"' in body else REPLY_CHARS
+            start = hash(body) % (len(_TEXT) - length)
+            return f"so {_TEXT[start : start + length]}?"
         name = body[at:].split(b'"json_schema"', 2)[-1]
         if name not in self.documents:
             schema = json.loads(body)["response_format"]["json_schema"]["schema"]

@@ -90,7 +90,7 @@ def run(server: Server, *args: str) -> Measured:
         environ |= {f"{role}_BASE_URL": server.url for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE")}
         environ |= {
             "METER": str(meter),
-            "PYTHONPATH": f"{HERE}{os.pathsep}{meter}",
+            "PYTHONPATH": os.pathsep.join(map(str, (HERE.parent, HERE, meter))),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }
         command = [
