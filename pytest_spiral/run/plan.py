@@ -253,13 +253,8 @@ def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
 
 
 def _identity(model: ModelPlan) -> dict[str, Any]:
-    return {
-        "spec": model.spec,
-        "model_id": model.model_id,
-        "params": model.params,
-        # A local server's port differs from run to run.
-        "base_url": model.endpoint.base_url if model.endpoint and model.kind == "remote" else None,
-    }
+    # Without the address: the same model behind another host or port is still the same measurement.
+    return {"spec": model.spec, "model_id": model.model_id, "params": model.params}
 
 
 def _others(settings: Settings, environ: Mapping[str, str], user_toml: Path | None) -> dict[str, Any]:
