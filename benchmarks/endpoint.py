@@ -2,7 +2,8 @@
 
     python benchmarks/endpoint.py --latency 0.05 [--most 40] [--exact]
 
-Prints its base URL. Models: "m" (evaluated), "u" (simulated user), anything with a schema gets the smallest valid document.
+Prints its base URL. Models: "m" (evaluated) and "u" (simulated user); a request with a schema gets the smallest valid
+document.
 `GET /stats` says how many requests there were, seconds from the first to the last answer, and how many were in flight.
 Above `--most` in flight it answers 429. By default a reply is late by up to a millisecond, to which the event loop
 rounds up what it waits; `--exact` waits to the microsecond, for fewer than a thousand connections.

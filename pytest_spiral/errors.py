@@ -1,10 +1,10 @@
 """Every error this package raises on purpose, as one tree.
 
 SpiralError
-├── UserError                 the caller can mend it: exit code 4, one sentence with the remedy, no traceback
+├── UserError                 the caller can fix it: exit code 4, one sentence with the remedy, no traceback
 │   ├── ConfigError           an option, ini key, environment variable or spiral.toml entry
 │   ├── DataError             a scenario, prompt, rubric or lexicon file (names file, index, key)
-│   └── StoreError            the run folder or its database cannot be used
+│   └── StoreError            the run directory or its database cannot be used
 └── ChatError                 one model call failed for good (an instrument failure, never a score)
 """
 
@@ -33,7 +33,7 @@ class SpiralError(Exception):
 
 
 class UserError(SpiralError):
-    """Something the caller can mend. The message says what, where and how."""
+    """Something the caller can fix. The message says what is wrong, where, and what to do."""
 
 
 class ConfigError(UserError):
@@ -45,17 +45,21 @@ class DataError(UserError):
 
 
 class StoreError(UserError):
-    """The run folder or its database cannot be used."""
+    """The run directory or its database cannot be used."""
 
 
 def first_fault(error: ValidationError, whole: str = "file") -> str:
-    """What a model found first in a value, as `key: what is wrong`. whole: what a fault without a key is in."""
-    fault = error.errors()[0]
-    key = ".".join(str(part) for part in fault["loc"]) or whole
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "extra_forbidden":
+    """The first problem that pydantic found, as `key: what is wrong`.
+
+    Args:
+        whole: What to name where the problem is not in a single key.
+    """
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"]) or whole
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
         message = "unknown key; remove it or check its spelling"
-    elif fault["type"] == "missing":
+    elif problem["type"] == "missing":
         message = "missing key"
     return f"{key}: {message}"
 

@@ -1,4 +1,4 @@
-"""Canonical JSON and its hash: what says that two runs used the very same suite, protocol or prompts."""
+"""Canonical JSON and its hash, which shows whether two runs used the same suite, protocol or prompts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["canonical", "digest"]
 
 
 def canonical(value: Any) -> bytes:
-    """Canonical JSON: NFC strings, sorted ASCII keys, no floats; equals RFC 8785 on this subset.
+    """Canonical JSON: NFC strings, sorted ASCII keys, no floats; equals RFC 8785 (JCS) on this subset.
 
-    Raises `DataError` for a float or a key that is not ASCII.
+    Raises:
+        DataError: The value has a float, or a key that is not ASCII.
     """
     text = json.dumps(_normalised(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "surrogatepass")

@@ -1,6 +1,6 @@
-"""Finding and reading the files this package ships: `data/` and `scenarios/`.
+"""Finding and reading the files that the package ships, `data/` and `scenarios/`, and files of the user.
 
-From a wheel they lie in `pytest_spiral/_data/`; from a checkout or an unpacked sdist beside our `pyproject.toml`.
+A wheel has them in `pytest_spiral/_data/`; a checkout or an unpacked sdist has them next to `pyproject.toml`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_spiral.errors import DataError
 
-# A thousand conversations are half of it.
+# About twice a file with a thousand conversations.
 MAX_FILE_BYTES = 256 * 2**20
 
 __all__ = ["data_root", "read_json", "read_text", "read_toml", "scenarios_root"]
@@ -36,19 +36,19 @@ def _root() -> Path:
 
 
 def data_root() -> Path:
-    """Folder with prompts, lexicons, thresholds and model parameters."""
+    """Directory with prompts, lexicons, thresholds and model parameters."""
     return _root() / "data"
 
 
 def scenarios_root() -> Path:
-    """Folder with the bundled scenario files and the two test modules that run them."""
+    """Directory with the bundled scenario files and the two test modules that run them."""
     return _root() / "scenarios"
 
 
 def read_text(path: Path) -> str:
     """Content of a UTF-8 file of at most 256 MiB. Raises `DataError` naming the file when it cannot be read."""
     if path.exists() and not path.is_file():
-        raise DataError(f"{path}: not a file; name one")
+        raise DataError(f"{path}: not a file; give the path of a file")
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise DataError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; split it")

@@ -1,7 +1,7 @@
-"""JSON read strictly: no key twice, no constants that JSON lacks, no endless numbers or brackets. Pure.
+"""Strict reading of JSON: no duplicate keys, no NaN or infinity, bounded numbers and nesting. Pure.
 
-`json` alone keeps the last of two keys, takes NaN, and gives up on depth and digits where the version of Python and the
-caller's stack decide.
+`json` alone keeps the last of two equal keys and accepts NaN, and which depth or number of digits it rejects depends on
+the version of Python and on the caller's stack.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)
 
 
 class JsonFault(ValueError):
-    """What `json` would take and the rules do not. found: the key, constant, number or limit it is about."""
+    """Text that `json` would accept and the rules do not.
+
+    Attributes:
+        found: The key, constant, number or limit that it is about.
+    """
 
     def __init__(
         self, kind: Literal["too_deep", "duplicate_key", "constant", "fraction", "digits"], found: str, message: str
@@ -29,9 +33,12 @@ class JsonFault(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StrictJson:
-    """Rules of reading. max_nesting: brackets in one another. max_digits: of a whole number, its sign among them.
+    """Rules of reading.
 
-    None: as many as Python takes. fractions: whether numbers with a point or an exponent are allowed.
+    Attributes:
+        max_nesting: Most brackets within one another; None for as many as Python accepts.
+        max_digits: Most characters of an integer, its sign included; None for as many as Python accepts.
+        fractions: Whether numbers with a point or an exponent are allowed.
     """
 
     max_nesting: int | None = None
@@ -39,12 +46,12 @@ class StrictJson:
     fractions: bool = True
 
     def loads(self, text: str) -> Any:
-        """The value of a text. Raises `JsonFault`, and whatever `json.loads` raises."""
+        """The value of a text. Raises `JsonFault` and what `json.loads` raises."""
         self._check_nesting(text)
         return json.loads(text, **self._hooks())
 
     def raw_decode(self, text: str) -> tuple[Any, int]:
-        """The value that a text begins with, and where it ends. Raises `JsonFault` and `json.JSONDecodeError`."""
+        """The value at the beginning of a text, and its end. Raises `JsonFault` and `json.JSONDecodeError`."""
         self._check_nesting(text)
         return json.JSONDecoder(**self._hooks()).raw_decode(text)
 

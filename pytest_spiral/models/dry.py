@@ -1,4 +1,4 @@
-"""Built-in models behind the same protocol as real ones: no network, no randomness."""
+"""Built-in models behind the same protocol as real ones, without network and randomness."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _EVALUATED: Mapping[SuiteName, Sequence[str]] = {"tempaffect": tuple(DRY_MODELS)
 
 
 def known_suites(spec: str, role: Role, suites: Sequence[SuiteName]) -> tuple[SuiteName, ...]:
-    """Those of `suites` in which a built-in model can play a role. Raises `ConfigError` listing the known names."""
+    """Those of `suites` in which a built-in model can take a role. Raises `ConfigError` with the known names."""
     if role != "evaluated":
         known = SEEKER if role == "user" else LEXICAL_JUDGE
         if spec != known:
-            raise ConfigError(f"--{role}-model {spec}: no built-in model of that name; there is {known}")
+            raise ConfigError(f"--{role}-model {spec}: unknown built-in model; known is {known}")
         return tuple(suites)
     found = tuple(suite for suite in suites if spec.removeprefix(PREFIX) in _EVALUATED[suite])
     if not found:
         lists = "; ".join(f"{suite} knows {', '.join(PREFIX + name for name in _EVALUATED[suite])}" for suite in suites)
-        raise ConfigError(f"--model {spec}: no built-in model of that name; {lists}")
+        raise ConfigError(f"--model {spec}: unknown built-in model; {lists}")
     return found
 
 
 class DryScenarioModel:
-    """Answers a scenario the way the named stand-in does."""
+    """Answers a scenario as the named stand-in does."""
 
     def __init__(self, spec: str, suite: Suite) -> None:
         self._spec = spec
@@ -51,7 +51,7 @@ class DryScenarioModel:
 
 
 class DryAssistant:
-    """Plays the evaluated model in a conversation, in the named character."""
+    """The evaluated model of a conversation, in the named character."""
 
     def __init__(self, spec: str) -> None:
         self._spec = spec
@@ -67,14 +67,14 @@ class DryAssistant:
 
 
 class DrySeeker:
-    """Plays the seeker. categories: category by prompt id."""
+    """The simulated user; `categories` has the category of each prompt id."""
 
     def __init__(self, categories: Mapping[str, str]) -> None:
         self._categories = categories
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         prompt_id, index = _conversation(request)
-        # Its own messages carry the role of the assistant; the first of them is the opening.
+        # To its own model the simulated user is the assistant. Its first message is the opening.
         turn = sum(message.role == "assistant" for message in request.messages) - 1
         text = seeker_message(prompt_id, self._categories.get(prompt_id, ""), index, turn)
         return ChatReply(text=text, model=SEEKER)

@@ -1,6 +1,6 @@
 """Where a role's model is reached: base URL, key, deadlines and retry limits.
 
-Keys enter here and leave only as an HTTP header: no repr, message, log line or pickle shows one.
+An API key leaves this module only as an HTTP header: no repr, message, log line or pickle shows one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pytest_spiral.models.environment import ENV_PREFIXES
 __all__ = ["Endpoint", "RetryPolicy", "Secret", "clean", "env_name", "normalise_base_url"]
 
 _REDACTED = "[redacted]"
-# Vendors mask most of a key when they echo it ("sk-ab***yz"); what is left is still part of a key.
+# Vendors mask most of a key when they echo it ("sk-ab***yz"), but the rest is still part of a key.
 _KEY_SHAPED = re.compile(r"\b(?:sk|pk|rk|gsk|xai|key)[-_][A-Za-z0-9_*\-.]{6,}|\bBearer\s+[^\s\"',;]{6,}", re.IGNORECASE)
 _MAX_MESSAGE = 300
-# Long enough to be no accident in prose, short enough to find a key the server cut off.
+# Characters: long enough not to occur in prose by accident, short enough to recognise a key that the server cut off.
 _FRAGMENT = 8
 
 
@@ -81,7 +81,7 @@ class Secret:
 
 
 def _blot(text: str, key: str) -> str:
-    """Replace every run of `text` made of fragments of `key`."""
+    """Replace every part of `text` that consists of fragments of `key`."""
     covered = bytearray(len(text))
     for start in range(len(key) - _FRAGMENT + 1):
         fragment = key[start : start + _FRAGMENT]
@@ -102,7 +102,7 @@ def _blot(text: str, key: str) -> str:
 
 def clean(text: str, secret: Secret, *, limit: int = _MAX_MESSAGE) -> str:
     """One line fit for a terminal: no control or invisible characters, no keys, at most `limit` characters."""
-    # Bounded first: the text may be a whole error page.
+    # Cut first, because the text may be a whole error page.
     text = text[: 20 * limit]
     text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
     text = secret.redact(" ".join(text.split()))
@@ -128,7 +128,7 @@ def normalise_base_url(url: str) -> str:
     if parts.scheme.lower() not in ("http", "https") or not host or any(c.isspace() for c in text):
         # Not echoed whole: a mistyped URL may hold a key.
         raise ConfigError(
-            f"base URL {text.split('@')[-1].split('?')[0][:80]!r} is no http(s) address; "
+            f"base URL {text.split('@')[-1].split('?')[0][:80]!r} is not an http(s) address; "
             "write it like https://api.example.com/v1"
         )
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
@@ -143,12 +143,14 @@ def normalise_base_url(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how patiently one call is tried.
+    """How often one call is tried, and how long to wait in between.
 
-    max_attempts: HTTP requests at most, rate-limited ones not counted.
-    max_rate_limited: requests answered 429 at most; limits are per minute, so these need more patience.
-    max_bad_responses: requests answered with something that is no completion at most.
-    first_wait, max_wait: seconds; the wait is drawn evenly from 0 to first_wait doubled per attempt, capped.
+    Attributes:
+        max_attempts: Most HTTP requests, rate-limited ones not counted.
+        max_rate_limited: Most requests answered 429. Limits are per minute, so these need more patience.
+        max_bad_responses: Most requests answered with something that is not a completion.
+        first_wait: Seconds. A wait is drawn evenly from 0 to this, doubled with every attempt.
+        max_wait: Seconds that a drawn wait takes at most.
     """
 
     max_attempts: int = 6
@@ -162,9 +164,10 @@ class RetryPolicy:
 class Endpoint:
     """One role's endpoint.
 
-    timeout: seconds for a whole call, retries and waits included, queueing for a slot of ours excluded.
-    attempt_timeout: seconds for one HTTP request.
-    max_body: bytes of a response that are read at most.
+    Attributes:
+        timeout: Seconds for a whole call, retries and waits included, queueing for our own limits excluded.
+        attempt_timeout: Seconds for one HTTP request.
+        max_body: Most bytes of an answer that are read. A reply of 100,000 tokens takes about a tenth of it.
     """
 
     role: Role

