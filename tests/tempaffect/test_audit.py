@@ -7,11 +7,13 @@ import json
 import random
 from collections import Counter
 from statistics import median
+from typing import Any
 
 import pytest
 
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.stats import Clusters, krippendorff_alpha
+from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.suite import load_suite
 
 SUITE = load_suite()
@@ -24,11 +26,12 @@ OTHERS = 0.67
 INTENSITY_EXCEPTIONS = {"rm-07": (4, 5)}
 
 
-def rows(name):
+def rows(name: str) -> list[dict[str, Any]]:
+    """A JSONL file of the audit."""
     return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]
 
 
-def digest(scenario):
+def digest(scenario: Scenario) -> str:
     """Of what an annotator sees."""
     seen = (scenario.agent_role, scenario.agent_context, scenario.user_message)
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
@@ -37,28 +40,31 @@ def digest(scenario):
 REWRITES = rows("rewrites.jsonl")
 # Round -> scenario -> digest of the text shown, and round -> scenario -> labels.
 SHOWN = {int(number): texts for number, texts in read_json(FOLDER / "shown.json")["rounds"].items()}
-LABELS: dict[int, dict[str, list[dict]]] = {number: {} for number in SHOWN}
+Labels = dict[str, list[dict[str, Any]]]
+LABELS: dict[int, Labels] = {number: {} for number in SHOWN}
 for label in rows("labels.jsonl"):
     LABELS[label["round"]].setdefault(label["id"], []).append(label)
 # Round 3, and round 4 for what was rewritten after it.
 PRESENT = {name: LABELS[3 if SHOWN[4].get(name, text) == text else 4][name] for name, text in SHOWN[3].items()}
 
 
-def last_round(name):
+def last_round(name: str) -> int:
+    """Number of the last round in which the scenario was labelled."""
     return max(number for number in SHOWN if name in SHOWN[number])
 
 
-def agreement(found, field):
+def agreement(found: Labels, field: str) -> list[float]:
     """Alpha to three places, and on how many texts all agree."""
     values = sorted({row[field] for labels in found.values() for row in labels})
     ratings = [[float(values.index(row[field])) for row in labels] for labels in found.values()]
     clusters = Clusters("scenario", tuple(found), tuple((r,) for r in ratings))
     alpha = krippendorff_alpha(clusters, "ordinal" if field == "intensity" else "nominal")
+    assert alpha is not None
     return [round(alpha, 3), sum(len(set(r)) == 1 for r in ratings)]
 
 
 @pytest.mark.parametrize("number", LABELS)
-def test_each_round_has_three_annotators_of_its_own(number):
+def test_each_round_has_three_annotators_of_its_own(number: int) -> None:
     """Nobody labels in two rounds, and all three label what was shown."""
     annotators = set(range(3 * number - 2, 3 * number + 1))
 
@@ -69,7 +75,7 @@ def test_each_round_has_three_annotators_of_its_own(number):
 
 
 @pytest.mark.parametrize("field", FIGURES["present"])
-def test_agreement_is_what_the_datasheet_says(field):
+def test_agreement_is_what_the_datasheet_says(field: str) -> None:
     """Every printed alpha recomputed; that of the present texts over its target."""
     for number, found in LABELS.items():
         assert FIGURES["rounds"][str(number)][field] == agreement(found, field), number
@@ -81,14 +87,14 @@ def test_agreement_is_what_the_datasheet_says(field):
     assert alpha >= TARGETS.get(field, OTHERS)
 
 
-def test_every_text_is_the_one_labelled_last():
+def test_every_text_is_the_one_labelled_last() -> None:
     """No text has changed since its last round, by a recorded rewrite or any other way."""
     changed = {name for name in SUITE.by_id if SHOWN[last_round(name)][name] != digest(SUITE[name])}
 
     assert changed == set()
 
 
-def test_every_rewrite_shows_between_rounds():
+def test_every_rewrite_shows_between_rounds() -> None:
     """A text on record as rewritten is another one than the first annotators saw."""
     seen_fields = {"agent_role", "agent_context", "user_message"}
     rewritten = {row["id"] for row in REWRITES if seen_fields & set(row["text"])}
@@ -99,7 +105,7 @@ def test_every_rewrite_shows_between_rounds():
 @pytest.mark.parametrize(
     "field", ["boundary_action", "should_escalate", "user_need", "support_stage", "response_strategy"]
 )
-def test_all_annotators_of_the_last_round_give_the_key(field):
+def test_all_annotators_of_the_last_round_give_the_key(field: str) -> None:
     """Three of three, on every text, without exception."""
     for name in SUITE.by_id:
         key = getattr(SUITE[name].expected, field)
@@ -107,7 +113,7 @@ def test_all_annotators_of_the_last_round_give_the_key(field):
         assert given == (set(key) if isinstance(key, tuple) else {key}), name
 
 
-def test_the_emotions_of_the_key_are_those_of_most_annotators():
+def test_the_emotions_of_the_key_are_those_of_most_annotators() -> None:
     """At least two of three, in round 2 or 3 for a text unchanged since round 2, else in its last round."""
     for name in SUITE.by_id:
         unchanged = SHOWN[2][name] == digest(SUITE[name])
@@ -120,7 +126,7 @@ def test_the_emotions_of_the_key_are_those_of_most_annotators():
         assert set(SUITE[name].expected.detected_emotion) == most, name
 
 
-def test_the_intensity_of_the_key_follows_its_rule():
+def test_the_intensity_of_the_key_follows_its_rule() -> None:
     """In the last round: what all three say; else the earlier range if it holds their median, else the median."""
     earlier = {
         row["id"]: row["key"]["intensity"]["before"]
@@ -140,11 +146,11 @@ def test_the_intensity_of_the_key_follows_its_rule():
     assert departing == INTENSITY_EXCEPTIONS
 
 
-def test_fifteen_drawn_at_random():
+def test_fifteen_drawn_at_random() -> None:
     """Boundary and escalation, answered blind in round 3, and in round 4 what was rewritten since."""
     drawn = random.Random(FIGURES["draw"]["seed"]).sample(sorted(SUITE.by_id), 15)
 
-    def misses(found):
+    def misses(found: Labels) -> list[list[str]]:
         return [
             [
                 name
@@ -161,7 +167,7 @@ def test_fifteen_drawn_at_random():
     assert misses(PRESENT) == [[], [], []]
 
 
-def test_every_scenario_has_one_mark_of_the_second_editor():
+def test_every_scenario_has_one_mark_of_the_second_editor() -> None:
     """What was done with a mark agrees with the mends after it: adopted to the letter, changed otherwise, or left."""
     marks = rows("marks.jsonl")
     mends = {row["id"]: row["text"] for row in REWRITES if row["round"] == 3}
@@ -176,7 +182,7 @@ def test_every_scenario_has_one_mark_of_the_second_editor():
         assert mark["done"] == (done if text else "left"), mark["id"]
 
 
-def test_the_last_rewrite_of_a_text_is_the_text():
+def test_the_last_rewrite_of_a_text_is_the_text() -> None:
     """The record of mends ends where the suite stands."""
     last = {(row["id"], field): text["after"] for row in REWRITES for field, text in row["text"].items()}
 
@@ -185,7 +191,7 @@ def test_the_last_rewrite_of_a_text_is_the_text():
         assert getattr(SUITE[name], field) == text, (name, field)
 
 
-def test_the_last_change_of_a_key_is_the_key():
+def test_the_last_change_of_a_key_is_the_key() -> None:
     """So does the record of keys."""
     last = {(row["id"], field): key["after"] for row in REWRITES for field, key in row["key"].items()}
 

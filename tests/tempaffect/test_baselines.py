@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 from pytest_spiral.tempaffect.checks import check_reply
-from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES, Family
+from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES, Family, Scenario
 from pytest_spiral.tempaffect.self_check import baselines
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
 
 SUITE = load_suite()
 N = len(SUITE.scenarios)
-FIELDS = {
+FIELDS: dict[str, tuple[tuple[object, ...], float, float, float]] = {
     # field: (values, ceiling of the commonest answer, of the commonest answer per family, of a random answer)
     "detected_emotion": (EMOTIONS, 0.30, 0.32, 0.12),
     "intensity": ((1, 2, 3, 4, 5), 0.45, 0.52, 0.37),
@@ -27,7 +29,7 @@ FIELDS = {
 }
 
 
-def accepted(scenario, field):
+def accepted(scenario: Scenario, field: str) -> set[Any]:
     """All answers that the key takes."""
     value = getattr(scenario.expected, field)
     if field == "intensity":
@@ -35,13 +37,13 @@ def accepted(scenario, field):
     return set(value) if isinstance(value, tuple) else {value}
 
 
-def hits_of_the_commonest(scenarios, field):
+def hits_of_the_commonest(scenarios: Iterable[Scenario], field: str) -> int:
     """How many scenarios the best constant answer gets right."""
     return max(Counter(value for s in scenarios for value in accepted(s, field)).values())
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_no_label_can_be_guessed(field):
+def test_no_label_can_be_guessed(field: str) -> None:
     """Always the commonest answer, always the family's commonest, any answer at random: each within its ceiling."""
     values, majority, family_aware, at_random = FIELDS[field]
     families = [[s for s in SUITE.scenarios if s.family is family] for family in Family]
@@ -51,7 +53,7 @@ def test_no_label_can_be_guessed(field):
     assert sum(len(accepted(s, field)) for s in SUITE.scenarios) / N / len(values) <= at_random + 1e-9
 
 
-def test_whole_scores_of_models_that_do_not_read():
+def test_whole_scores_of_models_that_do_not_read() -> None:
     """Constant, random, shuffled and echoing models: nothing useful, and scores that skill is measured against."""
     rows = baselines(SUITE, ("constant_majority", "random_valid", "shuffled_replies", "echo"))
     useful = {name: row["useful_bounded_response_rate"] for name, row in rows.items()}
@@ -61,7 +63,7 @@ def test_whole_scores_of_models_that_do_not_read():
     assert rows["majority_constant"]["score"] <= 0.50
 
 
-def test_the_best_constant_reply_is_useless():
+def test_the_best_constant_reply_is_useless() -> None:
     """Always the commonest labels and one authored reply, the best of the 75: useful for its own scenario at most."""
     constant = json.loads(dry_output("constant_majority", SUITE, SUITE.scenarios[0]))
     reachable = [

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
+from pytest_spiral.status import ReasonCode
 from pytest_spiral.tempaffect.contract import Invalid, output_schema, parse_output, recoverable
 from pytest_spiral.tempaffect.records import Answer
 from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES
 from pytest_spiral.tempaffect.stand_ins import MALFORMATIONS
 
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "detected_emotion": "anger",
     "intensity": 3,
     "user_need": "specific_action",
@@ -26,18 +30,19 @@ FIELDS = {
 VALID = json.dumps(FIELDS)
 
 
-def code(text, finish="stop"):
+def code(text: str, finish: str = "stop") -> ReasonCode:
+    """Why an output is invalid."""
     found = parse_output(text, finish)
     assert isinstance(found, Invalid), found
     return found.reason.code
 
 
-def test_a_valid_answer_is_read():
+def test_a_valid_answer_is_read() -> None:
     """All eight fields arrive, white space of JSON around them allowed."""
     assert parse_output(f" \n\t{VALID}\r\n") == Answer(**FIELDS)
 
 
-def test_schema_and_scenario_share_their_values():
+def test_schema_and_scenario_share_their_values() -> None:
     """The enums shown to the model are those of the key."""
     properties = output_schema()["properties"]
 
@@ -50,7 +55,7 @@ def test_schema_and_scenario_share_their_values():
 
 
 @pytest.mark.parametrize(("expected", "damage"), MALFORMATIONS.items())
-def test_every_malformation_has_its_reason(expected, damage):
+def test_every_malformation_has_its_reason(expected: str, damage: Callable[[str], str]) -> None:
     """Each kind of damage is rejected under its own code."""
     assert code(damage(VALID)) == expected
 
@@ -80,7 +85,7 @@ def test_every_malformation_has_its_reason(expected, damage):
         ("   ", "empty_output"),
     ],
 )
-def test_the_traps_of_json_libraries(text, expected):
+def test_the_traps_of_json_libraries(text: str, expected: str) -> None:
     """What JSON libraries let through by themselves is caught."""
     assert code(text) == expected
 
@@ -94,30 +99,30 @@ def test_the_traps_of_json_libraries(text, expected):
         ("tool_calls", "tool_call"),
     ],
 )
-def test_cut_and_refused_outputs_are_invalid(finish, expected):
+def test_cut_and_refused_outputs_are_invalid(finish: str, expected: str) -> None:
     """How generation ended counts, even where the text looks whole."""
     assert code(VALID, finish) == expected
 
 
-def test_a_reasoning_block_is_not_an_answer_even_inside_the_reply():
+def test_a_reasoning_block_is_not_an_answer_even_inside_the_reply() -> None:
     """Reasoning markup in the content is a broken contract wherever it stands."""
     assert code(VALID.replace("The form", "<think>hm</think> The form")) == "think_block"
 
 
 @pytest.mark.parametrize("kind", ["code_fence", "leading_text", "trailing_text"])
-def test_a_lenient_reader_would_have_recovered(kind):
+def test_a_lenient_reader_would_have_recovered(kind: str) -> None:
     """Wrapping is recoverable, and reported as such only."""
-    assert recoverable(MALFORMATIONS[kind](VALID))
+    assert recoverable(MALFORMATIONS[ReasonCode(kind)](VALID))
 
 
 @pytest.mark.parametrize("kind", ["missing_key", "bad_enum", "float_number", "truncated", "single_quotes"])
-def test_wrong_content_is_not_recoverable(kind):
+def test_wrong_content_is_not_recoverable(kind: str) -> None:
     """No lenient reading makes a wrong answer right."""
-    assert not recoverable(MALFORMATIONS[kind](VALID))
+    assert not recoverable(MALFORMATIONS[ReasonCode(kind)](VALID))
 
 
 @given(st.text(max_size=300))
-def test_any_text_gets_an_answer_or_a_reason(text):
+def test_any_text_gets_an_answer_or_a_reason(text: str) -> None:
     """The parser never raises."""
     assert isinstance(parse_output(text), Answer | Invalid)
 
@@ -129,9 +134,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*FIELDS, "extra"]), JSON, max_size=9))
-def test_strict_is_never_laxer_than_the_schema(document):
+def test_strict_is_never_laxer_than_the_schema(document: dict[str, object]) -> None:
     """What the strict reader accepts, the published schema accepts."""
-    from jsonschema import Draft202012Validator
-
     if isinstance(parse_output(json.dumps({**FIELDS, **document})), Answer):
         assert Draft202012Validator(dict(output_schema())).is_valid({**FIELDS, **document})

@@ -15,15 +15,15 @@ from pytest_spiral.tempaffect.suite import load_suite
 scenarios = load_suite().scenarios
 seen = [
     json.dumps(asdict(check_reply(asked, replied.reference_reply)), sort_keys=True)
-    for asked in scenarios
-    for replied in (*scenarios[:8], asked)
+    for asked in scenarios[::3]
+    for replied in (*scenarios[:3], asked)
 ]
 print(hashlib.sha256(chr(10).join(seen).encode()).hexdigest())
 """
 
 
-def test_checks_do_not_depend_on_the_hash_seed():
-    """Three processes with different seeds agree to the last byte."""
+def test_checks_do_not_depend_on_the_hash_seed() -> None:
+    """Two processes with different seeds agree to the last byte."""
     found = {
         subprocess.run(
             [sys.executable, "-c", SCRIPT],
@@ -32,7 +32,7 @@ def test_checks_do_not_depend_on_the_hash_seed():
             text=True,
             check=True,
         ).stdout
-        for seed in ("0", "1", "4242")
+        for seed in ("0", "4242")
     }
 
     assert len(found) == 1

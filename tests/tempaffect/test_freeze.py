@@ -6,14 +6,18 @@ import json
 import random
 import shutil
 import tomllib
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_spiral import resources
 from pytest_spiral.errors import DataError
 from pytest_spiral.tempaffect import params as params_module
-from pytest_spiral.tempaffect import suite as suite_module
+from pytest_spiral.tempaffect.contract import output_schema
+from pytest_spiral.tempaffect.prompting import prompt_texts
 from pytest_spiral.tempaffect.suite import load_suite
 
 SUITE = load_suite()
@@ -61,9 +65,9 @@ def flipped(name: str, raw: bytes) -> list[bytes]:
 
 
 @contextmanager
-def fresh_caches():
+def fresh_caches() -> Iterator[None]:
     """Read the prompts and the schema again, then forget what was read."""
-    cached = (suite_module.prompt_texts, suite_module.output_schema, params_module.load_params)
+    cached = (prompt_texts, output_schema, params_module.load_params)
     for function in cached:
         function.cache_clear()
     try:
@@ -74,14 +78,14 @@ def fresh_caches():
 
 
 @pytest.fixture
-def copy_of_the_data(tmp_path, monkeypatch):
+def copy_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "data", tmp_path / "data")
     monkeypatch.setattr(resources, "_root", lambda: tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("component", SHARED)
-def test_any_byte_of_a_shared_component_moves_the_hash(component, tmp_path, copy_of_the_data):
+def test_any_byte_of_a_shared_component_moves_the_hash(component: str, tmp_path: Path, copy_of_the_data: Path) -> None:
     """Flip one byte anywhere: another hash under the component's name, or a file that is refused."""
     one = tmp_path / "one.json"
     one.write_text(json.dumps([json.loads(SCENARIOS[0].read_text(encoding="utf-8"))[0]]), encoding="utf-8")
@@ -109,7 +113,7 @@ def test_any_byte_of_a_shared_component_moves_the_hash(component, tmp_path, copy
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_any_byte_of_a_scenario_file_moves_the_hash(path, tmp_path):
+def test_any_byte_of_a_scenario_file_moves_the_hash(path: Path, tmp_path: Path) -> None:
     """So do the scenario files, whatever the field."""
     copy_path = tmp_path / path.name
     copy_path.write_bytes(path.read_bytes())
@@ -129,7 +133,7 @@ def test_any_byte_of_a_scenario_file_moves_the_hash(path, tmp_path):
     assert moved > 0
 
 
-def test_every_field_of_a_scenario_is_in_the_hash(tmp_path):
+def test_every_field_of_a_scenario_is_in_the_hash(tmp_path: Path) -> None:
     """One letter more, one number more, one truth reversed, leaf by leaf over a whole scenario."""
     scenario = json.loads(SCENARIOS[0].read_text(encoding="utf-8"))[0]
     path = tmp_path / "one.json"
@@ -139,7 +143,7 @@ def test_every_field_of_a_scenario_is_in_the_hash(tmp_path):
 
     for place in leaves(scenario):
         changed = json.loads(json.dumps(scenario))
-        target = changed
+        target: Any = changed
         for key in place[:-1]:
             target = target[key]
         value = target[place[-1]]
@@ -156,7 +160,7 @@ def test_every_field_of_a_scenario_is_in_the_hash(tmp_path):
     assert tried >= 20
 
 
-def leaves(value, place=()):
+def leaves(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Paths of all strings, numbers and truth values."""
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
@@ -165,7 +169,7 @@ def leaves(value, place=()):
         yield place
 
 
-def test_the_order_of_files_and_scenarios_is_no_content(tmp_path):
+def test_the_order_of_files_and_scenarios_is_no_content(tmp_path: Path) -> None:
     """The bundled suite in other files, other names and another order is the same suite."""
     scenarios = [entry for path in SCENARIOS for entry in json.loads(path.read_text(encoding="utf-8"))]
     random.Random(1).shuffle(scenarios)

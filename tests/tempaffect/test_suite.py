@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_spiral import resources
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import canonical, digest
-from pytest_spiral.tempaffect import suite as suite_module
 from pytest_spiral.tempaffect.suite import load_suite, read_scenarios
 
-SCENARIO = {
+Write = Callable[..., Path]
+SCENARIO: dict[str, Any] = {
     "id": "own-1",
     "family": "repair_after_mistake",
     "agent_role": "print shop assistant",
@@ -39,13 +40,16 @@ SCENARIO = {
 }
 
 
-def changed(**changes):
+def changed(**changes: object) -> dict[str, Any]:
+    """The scenario with other values."""
     return {**json.loads(json.dumps(SCENARIO)), **changes}
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write(content, name="own.json"):
+def write(tmp_path: Path) -> Write:
+    """Write a scenario file."""
+
+    def write(content: object, name: str = "own.json") -> Path:
         path = tmp_path / name
         path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return path
@@ -53,15 +57,16 @@ def write(tmp_path):
     return write
 
 
-def test_a_file_holds_one_scenario_or_a_list(write):
+def test_a_file_holds_one_scenario_or_a_list(write: Write) -> None:
     """Both shapes are read."""
     assert [s.id for s in read_scenarios(write(SCENARIO))] == ["own-1"]
     assert [s.id for s in read_scenarios(write([SCENARIO, changed(id="own-2")]))] == ["own-1", "own-2"]
 
 
-def nested(path, value):
+def nested(path: Sequence[str | int], value: object) -> dict[str, Any]:
+    """The scenario with one value replaced."""
     scenario = changed()
-    target = scenario
+    target: Any = scenario
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
@@ -88,7 +93,7 @@ def nested(path, value):
         ("text", "0: object"),
     ],
 )
-def test_faults_name_file_index_and_key(write, scenario, message):
+def test_faults_name_file_index_and_key(write: Write, scenario: object, message: str) -> None:
     """The error says where to look and what to do."""
     path = write([changed(id="fine"), scenario])
 
@@ -99,7 +104,7 @@ def test_faults_name_file_index_and_key(write, scenario, message):
     assert message.removeprefix("0: ") in str(raised.value)
 
 
-def test_broken_json_names_line_and_column(write):
+def test_broken_json_names_line_and_column(write: Write) -> None:
     """So does a file that is no JSON at all."""
     path = write('[\n {"id": }\n]')
 
@@ -108,7 +113,7 @@ def test_broken_json_names_line_and_column(write):
 
 
 @pytest.mark.parametrize(("content", "message"), [(b"\xff\xfe", "not UTF-8"), (b"[" * 100_000, "not usable JSON")])
-def test_hostile_files_are_refused(tmp_path, content, message):
+def test_hostile_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     """Neither wrong encodings nor deep nesting end in a traceback."""
     path = tmp_path / "own.json"
     path.write_bytes(content)
@@ -117,7 +122,7 @@ def test_hostile_files_are_refused(tmp_path, content, message):
         read_scenarios(path)
 
 
-def test_ids_are_unique_over_all_files(write):
+def test_ids_are_unique_over_all_files(write: Write) -> None:
     """Two files with the same id are no suite."""
     first, second = write(SCENARIO, "a.json"), write(SCENARIO, "b.json")
 
@@ -125,10 +130,10 @@ def test_ids_are_unique_over_all_files(write):
         load_suite([first, second])
 
 
-def test_the_order_of_files_and_sets_is_no_content(write):
+def test_the_order_of_files_and_sets_is_no_content(write: Write) -> None:
     """Shuffling scenarios, or alternatives within an anchor, leaves the hash alone."""
     other = changed(id="own-2")
-    shuffled = json.loads(json.dumps(SCENARIO))
+    shuffled: Any = json.loads(json.dumps(SCENARIO))
     shuffled["expected"]["reply"]["issue_anchors"][0]["any"].reverse()
 
     expected = load_suite([write([SCENARIO, other], "a.json")]).suite_hash
@@ -137,65 +142,7 @@ def test_the_order_of_files_and_sets_is_no_content(write):
     assert actual == expected
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (["user_message"], "The banner says GRAND OPENING. We open in two hours."),
-        (["expected", "intensity"], [3, 5]),
-        (["expected", "reply", "word_range"], [10, 61]),
-        (["expected", "reply", "issue_anchors", 0, "any"], ["banner"]),
-        (["reference_reply"], "Reprinting now."),
-    ],
-)
-def test_every_byte_of_a_scenario_counts(write, path, value):
-    """One changed field is another suite."""
-    expected = load_suite([write(SCENARIO, "a.json")])
-    actual = load_suite([write(nested(path, value), "b.json")])
-
-    assert actual.suite_hash != expected.suite_hash
-    assert actual.components["scenarios"] != expected.components["scenarios"]
-    assert actual.components["lexicons"] == expected.components["lexicons"]
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "component"),
-    [
-        ("data/tempaffect/output_schema.json", '"anger"', '"angst"', "output_schema"),
-        ("data/tempaffect/prompts/system.txt", "exactly one", "exactly 1", "prompts.raw_json"),
-        ("data/tempaffect/prompts/scenario.txt", "MESSAGE", "message", "prompts.schema_assisted"),
-        ("data/tempaffect/scoring.toml", "boundary_action = 2", "boundary_action = 3", "params"),
-        ("data/tempaffect/params.toml", " = 2\n", " = 4\n", "params"),
-        ("data/tempaffect/lexicons/verbs.toml", "refund", "refound", "lexicons"),
-        ("data/tempaffect/lexicons/forbidden.toml", "rest assured", "rest insured", "lexicons"),
-        ("data/text/contractions.toml", "cannot", "can nut", "lexicons"),
-    ],
-)
-def test_one_changed_word_in_any_component_moves_the_hash(tmp_path, monkeypatch, write, file, old, new, component):
-    """Whatever can change a score is in the hash, under its own name."""
-    path = write(SCENARIO)
-    before = load_suite([path])
-    root = resources.data_root().parent
-    for folder in ("data", "scenarios"):
-        shutil.copytree(root / folder, tmp_path / folder)
-    text = (tmp_path / file).read_text(encoding="utf-8")
-    assert old in text
-    (tmp_path / file).write_text(text.replace(old, new, 1), encoding="utf-8")
-    monkeypatch.setattr(resources, "_root", lambda: tmp_path)
-    cached = (suite_module.prompt_texts, suite_module.output_schema)
-    for function in cached:
-        function.cache_clear()
-
-    try:
-        after = load_suite([path])
-    finally:
-        for function in cached:
-            function.cache_clear()
-
-    assert after.components[component] != before.components[component]
-    assert after.suite_hash != before.suite_hash
-
-
-def test_canonical_form():
+def test_canonical_form() -> None:
     """Sorted keys, NFC, no floats: the bytes of RFC 8785 on this subset."""
     assert canonical({"b": [1, True, None], "a": "e\u0301"}) == '{"a":"é","b":[1,true,null]}'.encode()
     with pytest.raises(DataError, match="float"):
