@@ -48,6 +48,8 @@ def test_gates_and_comparisons_with_an_earlier_run(earlier, capsys):
     assert (found["paired"], found["mode"], found["only_baseline"]) == (75, "raw", [])
     row = found["metrics"]["useful_bounded_response_rate"]
     assert row["differs"]
+    (gate,) = earlier.report("worse")["gates"]
+    assert (row["difference"], row["low"], row["high"]) == (gate["value"], gate["ci_low"], gate["ci_high"])
     assert row["test"] == "exact McNemar"
     assert row["p"] < 0.001 < row["mde"] < 0.3
     assert row["difference"] == pytest.approx(row["candidate"] - row["baseline"])
