@@ -40,6 +40,7 @@ class RecordedRun:
         expected: Family by TempAffect scenario id, "" where a report holds only the id.
         items: TempAffect items by model and mode.
         conversations: Conversations by model.
+        seed: Of its resampling.
     """
 
     path: str
@@ -48,6 +49,7 @@ class RecordedRun:
     expected: Mapping[str, str]
     items: Mapping[tuple[str, Mode], Sequence[Item]]
     conversations: Mapping[str, Sequence[Conversation]]
+    seed: int = 1
 
     def models(self, suite: str) -> tuple[str, ...]:
         """Models measured in a suite, sorted."""
@@ -75,11 +77,12 @@ def recorded_run(recording: Recording, path: Path) -> RecordedRun:
         conversations.setdefault(unit.model, []).append(conversation)
     return RecordedRun(
         path=str(path),
-        id=report.run.id if report else ", ".join(sorted({one.origin.run_id for one in recording.held})),
+        id=report.run.id if report else ", ".join(sorted({one.origin.run_id for one in recording.all_conversations})),
         identity=identity_of(recording),
         expected={} if report is None else _expected(report),
         items={} if report is None else _items(report, recording.path),
         conversations=conversations,
+        seed=report.run.seed if report else 1,
     )
 
 
@@ -110,8 +113,8 @@ def identity_of(recording: Recording) -> dict[str, Identity]:
             "suite_hash": hashes.suite_hash,
             "scorer_fingerprint": hashes.scorer_fingerprint,
         }
-    if recording.held:
-        identity["spiral"] = {**_identity_of_conversations(recording.held), **_identity_of_report(report)}
+    if recording.all_conversations:
+        identity["spiral"] = {**_identity_of_conversations(recording.all_conversations), **_identity_of_report(report)}
     return identity
 
 

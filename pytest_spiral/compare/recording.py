@@ -24,7 +24,7 @@ from pytest_spiral.tempaffect.unit import Output, ScenarioUnit
 
 __all__ = ["Recording", "load_recording"]
 
-MODES: Mapping[str, Mode] = {name: mode for mode, name in CARD_MODES.items()}
+_MODES: Mapping[str, Mode] = {name: mode for mode, name in CARD_MODES.items()}
 _FINISH = {code: finish for finish, code in FINISH_REASONS.items()}
 
 
@@ -35,13 +35,13 @@ class Recording:
     Attributes:
         path: The file.
         hash: Its SHA-256, hexadecimal.
-        held: Conversations in the order of the file.
+        all_conversations: In the order of the file.
         report: The report; None for a result file in upstream's format.
     """
 
     path: Path
     hash: str
-    held: tuple[Conversation, ...]
+    all_conversations: tuple[Conversation, ...]
     report: Report | None = None
 
     @cached_property
@@ -51,7 +51,7 @@ class Recording:
         for item in self.report.tempaffect.items if self.report else ():
             text = item.output if item.status in (Status.MEASURED, Status.MODEL_FAILED) else None
             finish = "stop" if item.reason is None else _FINISH.get(item.reason.code, "stop")
-            unit = ScenarioUnit(item.model, MODES[item.prompting_mode], item.id, item.epoch)
+            unit = ScenarioUnit(item.model, _MODES[item.prompting_mode], item.id, item.epoch)
             outputs[unit] = Output(text, finish, item.reason)
         return outputs
 
@@ -63,10 +63,10 @@ class Recording:
             DataError: For a file that holds several runs of the same prompts.
         """
         try:
-            found = {ConversationUnit(one.model, one.prompt_id, one.index): one for one in self.held}
+            found = {ConversationUnit(one.model, one.prompt_id, one.index): one for one in self.all_conversations}
         except ValueError as error:
             raise DataError(f"{self.path}: {str(error)[:200]}") from None
-        if len(found) < len(self.held):
+        if len(found) < len(self.all_conversations):
             raise DataError(
                 f"{self.path}: several runs of the same prompts; use `pytest-spiral rescore`, which keeps them apart"
             )
@@ -76,7 +76,7 @@ class Recording:
     def groups(self) -> Mapping[tuple[str, str], Sequence[Conversation]]:
         """Conversations by run id and model."""
         groups: dict[tuple[str, str], list[Conversation]] = {}
-        for conversation in self.held:
+        for conversation in self.all_conversations:
             groups.setdefault((conversation.origin.run_id, conversation.model), []).append(conversation)
         return groups
 
@@ -91,8 +91,8 @@ class Recording:
         return {model: tuple(suite for suite, names in by_suite.items() if model in names) for model in models}
 
     @property
-    def own_scenarios(self) -> bool:
-        """Whether TempAffect's scenarios were custom ones."""
+    def custom_scenarios(self) -> bool:
+        """Whether TempAffect's scenarios were the user's own."""
         return self.report is not None and bool(self.report.run.config.tempaffect_scenarios)
 
 
@@ -106,9 +106,9 @@ def load_recording(path: Path) -> Recording:
         path = (path if path.is_dir() else path.parent) / "report.json"
     report = load_report(path) if is_report(path) else None
     if report is None:
-        held = load_upstream(path)
+        conversations = load_upstream(path)
     else:
-        held = tuple(record.conversation() for record in report.spiral.conversations)
-    if not held and not (report and report.tempaffect.items):
+        conversations = tuple(record.conversation() for record in report.spiral.conversations)
+    if not conversations and not (report and report.tempaffect.items):
         raise DataError(f"{path}: nothing is recorded in it")
-    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), held, report)
+    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), conversations, report)

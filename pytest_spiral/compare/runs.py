@@ -17,14 +17,13 @@ DEFAULT_PROTOCOL = "per-10k-chars"
 _SUITES = ("tempaffect", "spiral")
 
 
-def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None, seed: int = 1) -> RunComparison:
+def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) -> RunComparison:
     """Compare two run directories, reports or result files in upstream's format.
 
     Args:
         baseline: The run to compare with.
         candidate: The run to judge; differences are candidate minus baseline.
         protocol: Name of the protocol under which both are scored again; by default the one of the reports.
-        seed: Of the resampling.
 
     Raises:
         DataError: For a file that cannot be read, and naming everything in which the runs differ.
@@ -44,9 +43,9 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None, 
             _check(suite, runs, rescored=protocol is not None, notes=notes)
             if suite == "spiral":
                 used = _protocol(protocol, runs)
-                comparisons += _spiral(runs, used, notes, seed)
+                comparisons += _spiral(runs, used, notes)
             else:
-                comparisons += _tempaffect(runs, notes, seed)
+                comparisons += _tempaffect(runs, notes)
     return RunComparison(
         baseline=RunName(path=str(baseline), run=runs[0].id),
         candidate=RunName(path=str(candidate), run=runs[1].id),
@@ -77,20 +76,18 @@ def _protocol(name: str | None, runs: tuple[RecordedRun, RecordedRun]) -> Protoc
     raise DataError("both runs were scored by a protocol that this version does not have; name one with --protocol")
 
 
-def _spiral(
-    runs: tuple[RecordedRun, RecordedRun], protocol: Protocol, notes: list[str], seed: int
-) -> Iterator[ModelComparison]:
+def _spiral(runs: tuple[RecordedRun, RecordedRun], protocol: Protocol, notes: list[str]) -> Iterator[ModelComparison]:
     for names in _paired_models(runs, "spiral", notes):
         conversations = runs[0].conversations[names[0]], runs[1].conversations[names[1]]
-        yield compare_conversations(names, conversations, protocol, seed)
+        yield compare_conversations(names, conversations, protocol, runs[1].seed)
 
 
-def _tempaffect(runs: tuple[RecordedRun, RecordedRun], notes: list[str], seed: int) -> Iterator[ModelComparison]:
+def _tempaffect(runs: tuple[RecordedRun, RecordedRun], notes: list[str]) -> Iterator[ModelComparison]:
     for names in _paired_models(runs, "tempaffect", notes):
         for mode in ("schema", "raw"):
             items = tuple(run.items.get((name, mode), ()) for run, name in zip(runs, names, strict=True))
             if all(items):
-                yield compare_items(names, mode, (items[0], items[1]), runs[0].expected, seed)
+                yield compare_items(names, mode, (items[0], items[1]), runs[1].expected, runs[1].seed)
             elif any(items):
                 notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run only")
 

@@ -56,13 +56,12 @@ def caution_above() -> float:
         raise DataError(f"{path}: {first_fault(error)}") from None
 
 
-def compare_shadow(public: Path, shadow: Path, seed: int = 1) -> ShadowComparison:
+def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
     """Compare the same models on the public suite and on a private form without common scenarios.
 
     Args:
         public: A run of the public suite.
         shadow: A run of the private form.
-        seed: Of the resampling.
 
     Raises:
         DataError: For files that cannot be read, runs of the same or overlapping scenarios, models that are in one run
@@ -72,7 +71,7 @@ def compare_shadow(public: Path, shadow: Path, seed: int = 1) -> ShadowCompariso
     recordings = [load_recording(path) for path in (public, shadow)]
     forms = [_form(recording) for recording in recordings]
     runs = [recorded_run(recording, path) for recording, path in zip(recordings, (public, shadow), strict=True)]
-    if not recordings[1].own_scenarios:
+    if not recordings[1].custom_scenarios:
         raise DataError(f"{shadow}: asked the bundled scenarios; name the run with --tempaffect-scenarios second")
     if forms[0].suite_hash == forms[1].suite_hash:
         raise DataError(f"{public} and {shadow} are runs of the same scenarios")
@@ -88,7 +87,7 @@ def compare_shadow(public: Path, shadow: Path, seed: int = 1) -> ShadowCompariso
         for mode in get_args(Mode):
             samples = [_sample(run, model, mode) for run in runs]
             if samples[0] and samples[1]:
-                rows.append(compare_rates(model, mode, samples[0], samples[1], seed))
+                rows.append(compare_rates(model, mode, samples[0], samples[1], runs[0].seed))
             elif any(samples):
                 notes.append(f"{mode} mode of {model} is in one run only")
     return ShadowComparison(
@@ -131,15 +130,7 @@ def _sample(run: RecordedRun, model: str, mode: Mode) -> Sample | None:
 
 
 def compare_rates(model: str, mode: Mode, public: Sample, shadow: Sample, seed: int) -> ShadowRow:
-    """Compare the rates of a model on two independent samples of scenarios, public minus private.
-
-    Args:
-        model: Name of the model.
-        mode: Prompting mode of both.
-        public: Measurements on the public suite.
-        shadow: Measurements on the private form.
-        seed: Of the resampling.
-    """
+    """Compare the rates of a model on two independent samples of scenarios, public minus private."""
     forms = [
         FormRate(rate=form.value(), n=len(form.units), missing=form.missing, wanted=form.wanted)
         for form in (public, shadow)

@@ -239,9 +239,9 @@ def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
     """Raise `UserError` where models cannot answer the scenarios of this run, or a recording is of others."""
     own = content.settings.tempaffect_scenarios
     recording = content.recording
-    if recording is not None and recording.outputs and recording.own_scenarios != (own is not None):
+    if recording is not None and recording.outputs and recording.custom_scenarios != (own is not None):
         raise ConfigError(
-            f"{recording.path}: recorded on scenarios of one's own; name their file with --tempaffect-scenarios"
+            f"{recording.path}: recorded on custom scenarios; name their file with --tempaffect-scenarios"
             if own is None
             else f"{recording.path}: recorded on the bundled scenarios; leave --tempaffect-scenarios out"
         )
