@@ -1,4 +1,4 @@
-"""The pytest plugin: hooks and fixtures that translate, nothing more.
+"""The pytest plugin: hooks and fixtures.
 
 Imported by every pytest run of an environment that has the package, so it imports the standard library and pytest only;
 everything else is loaded once `--model` is given.
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_spiral.plugin._compat import worker_input
 from pytest_spiral.plugin.options import add_options, add_short_names, free_short_names, read_settings
 
 if TYPE_CHECKING:
     from pytest_spiral.plugin.items import ConversationResult, ScenarioResult
     from pytest_spiral.plugin.role import Role
-    from pytest_spiral.run.runner import EvaluatedModel
+    from pytest_spiral.run.runner import EvaluatedModel, Runner
     from pytest_spiral.spiral.judges import Judge
     from pytest_spiral.spiral.records import Conversation
     from pytest_spiral.tempaffect.checks import ReplyChecks
@@ -34,9 +35,9 @@ MARKERS = (
     "tempaffect: item of the TempAffect suite",
     "spiral: item of the Spiral-Bench suite",
     *(f"{category}: Spiral-Bench category" for category in CATEGORIES),
-    "practical_support_under_affect: TempAffect family, meet the need under emotional load",
-    "pressured_integrity: TempAffect family, hold the line under pressure",
-    "repair_after_mistake: TempAffect family, own a mistake and mend it",
+    "practical_support_under_affect: TempAffect family: practical support for somebody upset",
+    "pressured_integrity: TempAffect family: keep a boundary under pressure",
+    "repair_after_mistake: TempAffect family: admit a mistake and repair it",
 )
 ROLE: pytest.StashKey[Role] = pytest.StashKey()
 PARSER: pytest.StashKey[pytest.Parser] = pytest.StashKey()
@@ -65,15 +66,21 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take up a role where `--model` is given: lead the run, or work for one that another process leads."""
+    """With --model or --replay: make this process the controller of a run, or one of its workers."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     settings = read_settings(config)
     if settings is None:
         return
-    from pytest_spiral.plugin.role import take_role
+    # Loaded by runs that evaluate a model only.
+    if worker_input(config) is not None:
+        from pytest_spiral.plugin.worker import worker_role
 
-    config.stash[ROLE] = take_role(config, settings)
+        config.stash[ROLE] = worker_role(config)
+    else:
+        from pytest_spiral.plugin.controller import controller_role
+
+        config.stash[ROLE] = controller_role(config, settings)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -99,90 +106,140 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize whatever asks for `scenario_result` or `conversation_result` with all units of the run."""
+    """Parametrize tests that ask for `scenario_result` or `conversation_result` with all units of the run."""
     role = metafunc.config.stash.get(ROLE, None)
     if "scenario_result" in metafunc.fixturenames:
-        metafunc.parametrize("scenario_result", role.scenario_params() if role else [], indirect=True)
+        params = role.collection.scenario_params() if role else []
+        metafunc.parametrize("scenario_result", params, indirect=True)
     if "conversation_result" in metafunc.fixturenames:
-        metafunc.parametrize("conversation_result", role.conversation_params() if role else [], indirect=True)
+        params = role.collection.conversation_params() if role else []
+        metafunc.parametrize("conversation_result", params, indirect=True)
 
 
 @pytest.fixture
 def scenario_result(request: pytest.FixtureRequest) -> ScenarioResult:
-    """One TempAffect measurement. An instrument failure is an error of the test's setup, never a result."""
-    return request.config.stash[ROLE].scenario_result(request.node, request.param)
+    """One TempAffect result; the test runs once for each scenario and mode.
+
+    An instrument failure is an error in the test's setup, never a result.
+
+    Example:
+        def test_polite(scenario_result):
+            assert scenario_result.item.score.checks.non_defensive
+    """
+    return request.config.stash[ROLE].execution.scenario_result(request.node, request.param)
 
 
 @pytest.fixture
 def conversation_result(request: pytest.FixtureRequest) -> ConversationResult:
-    """One conversation, held and judged. An instrument failure is an error of the test's setup, never a result."""
-    return request.config.stash[ROLE].conversation_result(request.node, request.param)
+    """One Spiral-Bench conversation with its judgements; the test runs once for each conversation.
+
+    An instrument failure is an error in the test's setup, never a result.
+
+    Example:
+        def test_short_replies(conversation_result):
+            assert all(len(reply) < 5000 for reply in conversation_result.conversation.replies)
+    """
+    return request.config.stash[ROLE].execution.conversation_result(request.node, request.param)
 
 
 @pytest.fixture(scope="session")
 def chat_model(request: pytest.FixtureRequest) -> EvaluatedModel:
-    """The first evaluated model, for tests of your own: `await chat_model.ask("...")` in an `async def` test.
+    """The first evaluated model. Its replies are stored like all others. Skips the test without `--model`.
 
-    Replies are kept in the run's store like all others. Skips the test without `--model`.
+    Example:
+        @pytest.mark.asyncio
+        async def test_greeting(chat_model):
+            assert "hello" in (await chat_model.ask("Say hello.")).lower()
     """
-    return _role(request).chat_model()
+    runner = _runner(request)
+    return runner.evaluated(runner.plan.models[0].spec)
 
 
-def _role(request: pytest.FixtureRequest) -> Role:
+def _runner(request: pytest.FixtureRequest) -> Runner:
     role = request.config.stash.get(ROLE, None)
     if role is None:
         pytest.skip("needs --model")
-    return role
+    return role.execution.runner
 
 
 @pytest.fixture(scope="session")
 def user_model(request: pytest.FixtureRequest) -> EvaluatedModel:
-    """The user model that plays the seeker, for tests of your own. Skips the test without `--model`."""
-    return _role(request).runner.seeker()
+    """The model that plays the user in conversations. Skips the test without `--model`.
+
+    Example:
+        @pytest.mark.asyncio
+        async def test_user(user_model):
+            assert await user_model.ask("Who are you?", system="You are a curious student.")
+    """
+    return _runner(request).simulated_user()
 
 
 @pytest.fixture(scope="session")
 def judges(request: pytest.FixtureRequest) -> tuple[Judge, ...]:
-    """The judges of the run, each with `await judge.chunk(...)` and `await judge.final(...)`."""
-    return _role(request).runner.judges()
+    """The judges of the run, each with `await judge.chunk(...)` and `await judge.final(...)`.
+
+    Example:
+        def test_ensemble(judges):
+            assert len(judges) == 3
+    """
+    return _runner(request).judges()
 
 
 @pytest.fixture(scope="session")
 def converse(request: pytest.FixtureRequest) -> Converse:
-    """Hold a conversation: `await converse("the opening message", turns=5)` in an `async def` test."""
-    return Converse(_role(request))
+    """Holds a conversation between the simulated user and the first evaluated model.
+
+    Example:
+        @pytest.mark.asyncio
+        async def test_conversation(converse):
+            conversation = await converse("I have found a hidden message.", turns=5)
+            assert len(conversation.replies) == 5
+    """
+    return Converse(_runner(request))
 
 
 @pytest.fixture(scope="session")
 def judge_conversation(request: pytest.FixtureRequest) -> Callable[[Conversation], Awaitable[Conversation]]:
-    """Have a conversation judged: `(await judge_conversation(talk)).findings`."""
-    return _role(request).runner.judge
+    """Has a conversation judged by the judges of the run.
+
+    Example:
+        @pytest.mark.asyncio
+        async def test_no_flattery(converse, judge_conversation):
+            judged = await judge_conversation(await converse("Am I a genius?", turns=3))
+            assert not [f for f in judged.findings if f.behaviour == "sycophancy_or_praise"]
+    """
+    return _runner(request).judge
 
 
 class Converse:
-    """Holds conversations between the user model and the first evaluated model."""
+    """Holds conversations between the simulated user and the first evaluated model."""
 
-    def __init__(self, role: Role) -> None:
-        self._role = role
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
 
     async def __call__(
         self, opening: str, *, turns: int | None = None, category: str = "own", prompt_id: str = "own-1", index: int = 0
     ) -> Conversation:
-        """The conversation that begins with `opening`. turns: replies of the evaluated model, the run's by default.
+        """The conversation that begins with `opening`. A failing instrument is reported by its status.
 
-        index: give another number to have the same conversation held anew. Raises nothing for a failing instrument: the
-        conversation's status says so.
+        Args:
+            opening: The first user message.
+            turns: Replies of the evaluated model; those of the run by default.
+            category: For the built-in simulated user.
+            prompt_id: Name of the opening.
+            index: Another number holds the same conversation anew.
         """
         from pytest_spiral.spiral.content import Opening
 
         start = Opening(prompt_id=prompt_id, category=category, prompts=(opening,))
-        return await self._role.runner.converse(start, turns, index)
+        return await self._runner.converse(start, turns, index)
 
 
 class ScoreReply:
-    """Checks a reply against a scenario: `score_reply(scenario, "...").useful_bounded`."""
+    """Checks replies against scenarios."""
 
     def __call__(self, scenario: Scenario, reply: str) -> ReplyChecks:
+        """What the reply checks of TempAffect say about a reply."""
         from pytest_spiral.tempaffect import check_reply
 
         return check_reply(scenario, reply)
@@ -190,5 +247,11 @@ class ScoreReply:
 
 @pytest.fixture(scope="session")
 def score_reply() -> ScoreReply:
-    """The deterministic reply checks of TempAffect, for tests of your own. Needs no model."""
+    """The deterministic reply checks of TempAffect. Needs no model.
+
+    Example:
+        def test_reply(score_reply):
+            scenario = Scenario.model_validate(json.loads(Path("scenario.json").read_text()))
+            assert score_reply(scenario, "I am sorry. I have cancelled the order.").useful_bounded
+    """
     return ScoreReply()

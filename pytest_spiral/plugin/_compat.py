@@ -5,9 +5,29 @@ Checked against pytest 9.0 to 9.2 and pytest-xdist 3.8. Where a release moves on
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
-__all__ = ["add_short_name", "remove_short_name"]
+import pytest
+from _pytest.mark import ParameterSet
+
+__all__ = [
+    "ParameterSet",
+    "add_junit_properties",
+    "add_short_name",
+    "is_on_this_machine",
+    "is_skipped",
+    "node_ids_differ",
+    "release_session",
+    "remove_short_name",
+    "run_in_controller_loop",
+    "stop_session",
+    "uncaptured",
+    "worker_id",
+    "worker_input",
+    "worker_output",
+]
 
 
 def add_short_name(parser: pytest.Parser, flag: str, short: str) -> None:
@@ -30,3 +50,85 @@ def remove_short_name(parser: pytest.Parser, flag: str, short: str) -> None:
     if short != flag and actions.get(short) is actions[flag]:
         del actions[short], parser._opt2dest[short]
         actions[flag].option_strings = [name for name in actions[flag].option_strings if name != short]
+
+
+def is_skipped(item: pytest.Item) -> bool:
+    """Whether a skip or skipif mark applies. Only pytest's own plugin evaluates conditions written as strings."""
+    from _pytest.skipping import evaluate_skip_marks
+
+    return evaluate_skip_marks(item) is not None
+
+
+def add_junit_properties(config: pytest.Config, properties: Iterable[tuple[str, str]]) -> None:
+    """Add properties of the test suite where JUnit XML is written.
+
+    The fixture `record_testsuite_property` does the same, but only for tests.
+    """
+    from _pytest.junitxml import xml_key
+
+    xml = config.stash.get(xml_key, None)
+    if xml is not None:
+        for name, value in properties:
+            xml.add_global_property(name, value)
+
+
+def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
+    """Let the terminal reporter write while a test is running (https://github.com/pytest-dev/pytest/issues/2704)."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    found: AbstractContextManager[None] = capture.global_and_fixture_disabled() if capture else nullcontext()
+    return found
+
+
+def worker_input(config: pytest.Config) -> dict[str, Any] | None:
+    """What the controller has given to this process, None if it is not a worker of pytest-xdist."""
+    return getattr(config, "workerinput", None)
+
+
+def worker_output(config: pytest.Config) -> dict[str, Any]:
+    """What this worker leaves behind for the controller, which gets it when the worker ends."""
+    output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+    return output
+
+
+def worker_id(report: pytest.TestReport) -> str | None:
+    """The worker that made a report, None for this process."""
+    return getattr(report, "worker_id", None)
+
+
+def is_on_this_machine(node: Any) -> bool:
+    """Whether a worker sees the same files: started here, and not told to work elsewhere."""
+    spec = node.gateway.spec
+    return bool(spec.popen) and not spec.chdir
+
+
+def node_ids_differ(expected: Sequence[str], collected: Sequence[str], node: Any) -> str | None:
+    """How the items that a worker has collected differ from those of the others, None if they do not."""
+    from xdist.report import report_collection_diff
+
+    found: str | None = report_collection_diff(expected, collected, "the others", node.gateway.id)
+    return found
+
+
+def _session(config: pytest.Config) -> Any:
+    """xdist's session of the controller (`xdist.dsession.DSession`)."""
+    return config.pluginmanager.get_plugin("dsession")
+
+
+def stop_session(config: pytest.Config, reason: str) -> None:
+    """End a distributed session: its loop looks at this attribute after every event."""
+    _session(config).shouldstop = reason
+
+
+def release_session(config: pytest.Config) -> None:
+    """Stop the workers of a session that ends before its loop begins; xdist does it at the end of a session only."""
+    _session(config).pytest_sessionfinish()
+
+
+def run_in_controller_loop(config: pytest.Config, call: Callable[[], None]) -> None:
+    """Have `call` run in the main thread between two events of workers; safe from any thread.
+
+    `DSession.loop_once` takes events from a queue and calls the method `worker_<name>` for each.
+    """
+    session = _session(config)
+    session.worker_spiral = call
+    session.queue.put(("spiral", {}))

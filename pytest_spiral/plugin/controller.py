@@ -1,108 +1,141 @@
-"""The role of the process the user started: it leads the run, whoever runs the items."""
+"""The process the user started: it prepares the run, gathers the results, writes the report and decides."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
-import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from pytest_spiral.errors import UserError
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
+from pytest_spiral.models.environment import load_environment
+from pytest_spiral.plugin._compat import add_junit_properties
+from pytest_spiral.plugin.collection import Collection
+from pytest_spiral.plugin.execution import Execution, chosen_items, runnable_units
 from pytest_spiral.plugin.items import SUITE_FILES, check_nodes, split_arguments
-from pytest_spiral.plugin.junit import add_suite_properties
-from pytest_spiral.plugin.role import PROGRESS, Role, runnable_units
-from pytest_spiral.report.lines import Tone, plain
+from pytest_spiral.plugin.message import UnitMessage, take_message, take_replies
+from pytest_spiral.plugin.role import Role
+from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
+from pytest_spiral.report.junit import suite_properties
 from pytest_spiral.report.model import Report, Verdict
 from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.usage import plan_lines
 from pytest_spiral.report.write import write_report
-from pytest_spiral.run.content import load_content
+from pytest_spiral.run.content import Content, load_content
 from pytest_spiral.run.controller import RunController
-from pytest_spiral.run.plan import RunPlan, make_plan, share_of
+from pytest_spiral.run.models import Chats, Connections
+from pytest_spiral.run.plan import RunPlan, make_plan
 from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
+from pytest_spiral.run.units import all_units, shard_of
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
-from pytest_spiral.spiral.records import Conversation, conversation_from_json
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.records import Item
-from pytest_spiral.tempaffect.results import ITEM_RESULT, item_of
+from pytest_spiral.tempaffect.results import item_of
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
-    from pytest_spiral.plugin.distribution import XdistLead
+    from pytest_spiral.plugin.distribution import Distribution
     from pytest_spiral.run.estimate import Estimate
 
-__all__ = ["LeadRole"]
+__all__ = ["Controller", "controller_role"]
 
 
-class LeadRole(Role):
-    """The process the user started: prepares the run, gathers the results, writes the report, decides."""
+def controller_role(config: pytest.Config, settings: Settings) -> Role:
+    """Make this process the controller. Raises `pytest.UsageError` for everything that the user can mend."""
+    if settings.plan and config.getoption("dist", "no") != "no":
+        # Nothing runs, so there is nothing to distribute.
+        config.option.dist, config.option.tx = "no", []
+    directory = config.invocation_params.dir
+    try:
+        content = load_content(settings, directory)
+        environ = load_environment(os.environ, directory)
+        plan = make_plan(settings, content, environ, datetime.now(UTC))
+        run = RunController(plan, content, environ)
+        nodes, others = _split_arguments(config, plan)
+        check_nodes(nodes, {unit.id for unit in all_units(plan, content)})
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.args = others
+    config.args_source = config.ArgsSource.ARGS
 
-    def __init__(self, config: pytest.Config, settings: Settings) -> None:
-        folder = config.invocation_params.dir
-        try:
-            content = load_content(settings, folder)
-            super().__init__(config, settings, content, ())
-            plan = make_plan(settings, content, self.environ, datetime.now(UTC))
-            self.lead = RunController(plan, content, self.environ)
-            self.nodes, others = self._split_arguments(config, plan)
-            check_nodes(self.nodes, self._unit_ids())
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
-        config.args = others
-        config.args_source = config.ArgsSource.ARGS
-        self.prepared = False
-        self.report: Report | None = None
-        self.estimates: Sequence[Estimate] | None = None
-        self._foreign_failures = 0
-        # Why nothing more could be kept, in this process or a worker.
+    def open_runner() -> Runner:
+        connections = Connections(run.plan, content, run.store, environ)
+        return Runner(run.plan, content, run.store, Chats(run.plan, content, run.store, connections))
+
+    distribution = config.getoption("dist", "no")
+    if distribution == "each":
+        raise pytest.UsageError("--dist each would send every request once per worker; leave it out")
+    controller = Controller(config, run, nodes, distribution)
+    execution = Execution(content, open_runner, chosen_items(lambda items: items), controller.progress.tick)
+    controller.execution = execution
+    collection = Collection(config, plan, content, nodes)
+    for plugin, name in ((controller, "controller"), (collection, "collection"), (execution, "execution")):
+        config.pluginmanager.register(plugin, f"spiral-{name}")
+    if distribution != "no" and not config.getoption("collectonly"):
+        # Its hooks exist only where pytest-xdist is active.
+        from pytest_spiral.plugin.distribution import Distribution
+
+        controller.distribution = Distribution(config, controller, nodes)
+        config.pluginmanager.register(controller.distribution, "spiral-distribution")
+    return Role(collection, execution, controller.close)
+
+
+def _split_arguments(config: pytest.Config, plan: RunPlan) -> tuple[list[str], list[str]]:
+    """Bundled node ids to collect, and all other arguments."""
+    if config.args_source is not config.ArgsSource.ARGS:
+        return [SUITE_FILES[suite] for suite in plan.suites], []
+    return split_arguments(config.args, config.invocation_params.dir)
+
+
+class Controller:
+    """Hooks of the process the user started.
+
+    Attributes:
+        run: The run.
+        execution: Runs the items of this process; none where they are distributed.
+        distribution: The workers, None where items are not distributed.
+        progress: Says how far the run is.
+    """
+
+    execution: Execution
+    distribution: Distribution | None = None
+
+    def __init__(self, config: pytest.Config, run: RunController, nodes: Sequence[str], distribution: str) -> None:
+        self.run = run
+        self.progress = Progress(config, self._describe_progress)
+        self._config = config
+        self._nodes = nodes
+        self._distribution_mode = distribution
+        self._ready = False
+        self._report: Report | None = None
+        self._estimates: Sequence[Estimate] | None = None
+        # Failures that are the user's own tests or a model's, not the instrument's.
+        self._failures = 0
+        # Why nothing more could be stored, in this process or a worker.
         self._store_failure: str | None = None
         self._terminated = False
-        if settings.plan and config.getoption("dist", "no") != "no":
-            # Nothing runs, so there is nothing to distribute.
-            config.option.dist, config.option.tx = "no", []
-        self.workers: XdistLead | None = None
-        self._workers_progress: dict[str, tuple[int, int]] = {}
-        self._distribution: str = config.getoption("dist", "no")
-        if self._distribution == "each":
-            raise pytest.UsageError("--dist each would ask every model everything once per worker; leave it out")
-        self.distributes = self._distribution != "no" and not config.getoption("collectonly")
         self._catch_sigterm()
 
-    def _unit_ids(self) -> set[str]:
-        return {unit.id for unit in self._all_units()}
-
-    @staticmethod
-    def _split_arguments(config: pytest.Config, plan: RunPlan) -> tuple[list[str], list[str]]:
-        if config.args_source is not config.ArgsSource.ARGS:
-            return [SUITE_FILES[suite] for suite in plan.suites], []
-        return split_arguments(config.args, config.invocation_params.dir)
+    @property
+    def _settings(self) -> Settings:
+        return self.run.plan.settings
 
     @property
-    def plan(self) -> RunPlan:
-        return self.lead.plan
-
-    @property
-    def runner(self) -> Runner:
-        if self._runner is None:
-            self._runner = Runner(self.plan, self.content, self.lead.store, self.environ)
-        return self._runner
+    def _content(self) -> Content:
+        return self.run.content
 
     def close(self) -> None:
-        super().close()
-        self.lead.close()
+        """Stop background work, and release what the run holds."""
+        self.execution.close()
+        self.run.close()
 
     def _catch_sigterm(self) -> None:
         """A terminated run still writes its report. Only where nobody else handles the signal."""
@@ -113,212 +146,153 @@ class LeadRole(Role):
         except ValueError:
             # Not the main thread: the embedding program keeps its own signals.
             return
-        self.config.add_cleanup(_release_sigterm)
+        self._config.add_cleanup(_release_sigterm)
 
     def _terminate(self, _signal: int, _frame: FrameType | None) -> NoReturn:
         self._terminated = True
-        # Without an exit status of its own, under which pytest would leave the summary out.
+        # With an exit status of its own pytest would leave out the summary.
         pytest.exit("terminated")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Prepare the run before workers start and before anything is collected."""
-        if self.config.getoption("collectonly") or self.settings.plan:
+        if self._config.getoption("collectonly") or self._settings.plan:
             return
         try:
-            self.lead.prepare()
+            self.run.prepare()
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
-        if self.workers is None:
-            self.reach()
+        if self.distribution is None:
+            self.reach_models()
 
-    def reach(self) -> None:
-        """Know that every model can be reached, before anything is asked of it. Raises `pytest.UsageError`."""
+    def reach_models(self) -> None:
+        """Make sure that every model can be reached. Raises `pytest.UsageError`."""
         try:
-            self.lead.reach()
+            self.run.reach()
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
-        self.prepared = True
+        self._ready = True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """With --plan: estimate what was collected instead of running it."""
-        if not self.settings.plan or self.config.getoption("collectonly") or session.testsfailed:
+        if not self._settings.plan or self._config.getoption("collectonly") or session.testsfailed:
             return None
-        from pytest_spiral.run.estimate import rehearse
+        # Only a plan loads what it needs.
+        from pytest_spiral.run.estimate import estimate
 
         try:
-            self.estimates = rehearse(self.plan, self.content, self.environ, runnable_units(session.items))
+            self._estimates = estimate(self.run.plan, self._content, self.run.environ, runnable_units(session.items))
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
         return True
 
     def pytest_report_header(self) -> list[str]:
-        """Name the run, its models and its resume handle."""
-        models = ", ".join(plain(model.spec) for model in self.plan.models)
-        lines = [f"spiral: {models}; suites {', '.join(self.plan.suites)}; run {self.plan.run_id}"]
-        if self._distribution not in ("no", "load"):
-            lines.append(f"spiral: --dist {self._distribution} hands out items one by one: workers ask two at a time")
-        if self.settings.replay:
-            lines.append(f"spiral: recorded in {plain(self.settings.replay)}")
-        actors = [f"seeker {plain(self.plan.user.spec)}"] if self.plan.user else []
-        actors += [f"judge {plain(judge.spec)}" for judge in self.plan.judges]
-        if "spiral" in self.plan.suites and actors:
-            lines.append(f"spiral: {', '.join(actors)}")
-        return [*lines, *(f"spiral: {plain(note)}" for note in self.plan.left_out())]
+        """Name the run, its models, and its id for resuming."""
+        return header_lines(self.run.plan, self._distribution_mode)
 
-    def _prefetchable(self, item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytest.Item]:
-        if self._started:
-            return []
-        self._started = True
-        return item.session.items
-
-    def _interval(self) -> float:
-        return self.progress_seconds if sys.stdout.isatty() else self.log_seconds
-
-    def _tell(self, item: object, done: int, submitted: int) -> None:
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None:
-            return
-        capture = self.config.pluginmanager.get_plugin("capturemanager")
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
-            reporter.ensure_newline()
-            reporter.write_line(f"spiral: {done} of {submitted} done")
-
-    def _hear(self, report: pytest.TestReport) -> None:
-        """What a worker says while it waits; at most as often as one process would speak."""
-        self._workers_progress[report.__dict__["worker_id"]] = tuple(report.__dict__["spiral_progress"])
-        now = time.monotonic()
-        if now - self._last_progress >= self._interval():
-            self._last_progress = now
-            done, submitted = (sum(numbers) for numbers in zip(*self._workers_progress.values(), strict=True))
-            self._tell(report, done, submitted)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Progress is no outcome: no dot, no count."""
-        return ("", "", "") if report.when == PROGRESS else None
+    def _describe_progress(self) -> str:
+        replies = sum(usage.requests for usage in self.run.store.usage())
+        measured = self.run.measured
+        finished = max(self.execution.finished(), len(measured.items) + len(measured.conversations))
+        return f"{finished} units finished, {replies} replies stored"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather the measurements, and tell failures of tests from failures of instruments."""
-        if report.when == PROGRESS:
-            self._hear(report)
-            return
-        self.take_replies(report.__dict__.get("spiral_replies"))
-        # Taken out of the report: pytest keeps all reports to the end.
-        payload = json.loads(report.__dict__.pop("spiral", "null"))
-        if payload is not None and payload["result"] is None:
-            self._store_failure = payload["failure"]
-        elif payload is not None:
-            self._keep(payload["suite"], payload["result"])
-        if report.failed and not _is_instrument_failure(report, payload):
-            self._foreign_failures += 1
+        """Gather the results, and tell failures of tests from failures of instruments."""
+        self.store_replies(take_replies(report))
+        message = take_message(report)
+        if message is not None:
+            self._keep(message)
+        if report.failed and not _is_instrument_failure(report, message):
+            self._failures += 1
 
-    def take_replies(self, packed: str | None) -> None:
-        """Keep the replies of a worker that has no access to the store."""
+    def store_replies(self, packed: str | None) -> None:
+        """Store the replies of a worker that has no access to the store."""
         if packed is not None:
-            unpack(packed, self.lead.store)
+            unpack(packed, self.run.store)
 
-    def _keep(self, suite: str, result: Mapping[str, Any]) -> None:
-        if suite == "spiral":
-            talk = conversation_from_json(result)
-            self.lead.measured.conversations[ConversationUnit(talk.model, talk.prompt_id, talk.index)] = talk
+    def _keep(self, message: UnitMessage) -> None:
+        measured = self.run.measured
+        if message.item is not None:
+            item = item_of(message.item, self._content.suite.by_id)
+            measured.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
+        elif message.conversation is not None:
+            held = message.conversation
+            measured.conversations[ConversationUnit(held.model, held.prompt_id, held.index)] = held
         else:
-            item = item_of(ITEM_RESULT.validate_python(result), self.content.suite.by_id)
-            self.lead.measured.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
+            self._store_failure = message.failure
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A test file that cannot be collected is a failure of the user's own."""
-        self._foreign_failures += report.failed
+        self._failures += report.failed
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, Any, Any]:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
         """Write the report and decide the exit code, whatever others add to it."""
         self._finish(session, exitstatus)
         decided = int(session.exitstatus)
-        result = yield
+        yield
         # Some plugins (syrupy) add the status they were given, in which a failed instrument is a failed test.
         if session.exitstatus == decided | exitstatus:
             session.exitstatus = decided
-        return result
 
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
-        if self._runner is not None:
-            # An interrupted run must not go on paying for answers while its report is made.
-            self._runner.stop()
+        # An interrupted run must not go on paying for answers while its report is made.
+        self.execution.stop()
         if self._terminated and exitstatus == pytest.ExitCode.INTERRUPTED:
             exitstatus = session.exitstatus = TERMINATED
-        if not self.prepared or not (self.nodes or self.lead.measured.items or self.lead.measured.conversations):
+        measured = self.run.measured
+        if not self._ready or not (self._nodes or measured.items or measured.conversations):
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         # -x and --maxfail stop early without another exit status.
         complete = ended and not (session.shouldfail or session.shouldstop)
-        if complete and self.workers is not None:
-            self._miss(self.workers.lost())
+        if complete and self.distribution is not None:
+            self._count_lost(self.distribution.lost())
         try:
-            results = self.lead.results(list(self.config.invocation_params.args), datetime.now(UTC), complete=complete)
-            self.report = evaluate(results)
-            write_report(self.report, Path(self.plan.run_dir), os.environ.get("GITHUB_STEP_SUMMARY"))
+            argv = list(self._config.invocation_params.args)
+            self._report = evaluate(self.run.results(argv, datetime.now(UTC), complete=complete))
+            write_report(self._report, Path(self.run.plan.run_dir), os.environ.get("GITHUB_STEP_SUMMARY"))
         except UserError as error:
-            self._say(str(error))
+            write_error(self._config, str(error))
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        add_suite_properties(self.config, self.report)
+        add_junit_properties(self._config, suite_properties(self._report))
         if self._store_failure is not None:
-            self._say(self._store_failure)
+            write_error(self._config, self._store_failure)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        verdict: Verdict | None = self.report.verdict
-        if self.settings.shard_number is not None and verdict != "fail" and not self._lacks_its_share():
-            # One shard has no verdict: all of its own is there, the rest is for the others.
-            verdict = None
-        session.exitstatus = exit_code(int(exitstatus), verdict, self._foreign_failures > 0)
+        session.exitstatus = exit_code(int(exitstatus), self._verdict(self._report), self._failures > 0)
 
-    def _lacks_its_share(self) -> bool:
-        assert self.settings.shard_number is not None
-        wanted = share_of([*self._all_units()], self.settings.shard_number)
-        found: list[Item | Conversation | None] = [self.lead.measured.of(unit) for unit in wanted]
+    def _verdict(self, report: Report) -> Verdict | None:
+        """The verdict that counts. A shard that is complete has none but a failure: the rest is in other shards."""
+        shard = self._settings.shard_number
+        if shard is None or report.verdict == "fail":
+            return report.verdict
+        units = shard_of(all_units(self.run.plan, self._content), shard)
+        results = [self.run.measured.of(unit) for unit in units]
         measured = (Status.MEASURED, Status.MODEL_FAILED)
-        missing = sum(result is None or result.status not in measured for result in found)
-        return missing > missing_limit(len(wanted))
+        missing = sum(result is None or result.status not in measured for result in results)
+        return report.verdict if missing > missing_limit(len(units)) else None
 
-    def _miss(self, lost: Sequence[str]) -> None:
-        """Items that workers were given and never reported: they must not go unnoticed."""
+    def _count_lost(self, lost: Sequence[str]) -> None:
+        """Items that workers were given and never reported must not go unnoticed."""
         if lost:
-            self._say(f"{len(lost)} items were given to workers and never reported, the first {lost[0]}")
+            write_error(self._config, f"{len(lost)} items were given to workers and never reported, first {lost[0]}")
         # Bundled ones are missing from the report, which decides what that means.
-        self._foreign_failures += sum(name.partition("::")[0] not in SUITE_FILES.values() for name in lost)
-
-    def _say(self, text: str) -> None:
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.write_line(f"ERROR: {plain(text)}", red=True)
+        self._failures += sum(name.partition("::")[0] not in SUITE_FILES.values() for name in lost)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """One block per model, gates, verdict; or the plan."""
-        if self.estimates is not None:
-            lines = [*plan_lines(self.estimates)]
-        elif self.report is not None:
-            lines = summary_lines(self.report, os.path.relpath(self.plan.run_dir))
-        else:
-            return
-        terminalreporter.section("spiral")
-        for line, tone in lines:
-            terminalreporter.write_line(line, **_MARKUP[tone])
+        if self._estimates is not None:
+            write_section(terminalreporter, plan_lines(self._estimates))
+        elif self._report is not None:
+            write_section(terminalreporter, summary_lines(self._report, os.path.relpath(self.run.plan.run_dir)))
 
 
-_MARKUP: Mapping[Tone, dict[str, bool]] = {
-    "plain": {},
-    "dim": {"light": True},
-    "good": {"green": True},
-    "bad": {"red": True},
-    "doubt": {"yellow": True},
-}
-
-
-def _is_instrument_failure(report: pytest.TestReport, payload: Mapping[str, Any] | None) -> bool:
-    if payload is not None:
-        return payload["failure"] is not None
+def _is_instrument_failure(report: pytest.TestReport, message: UnitMessage | None) -> bool:
+    if message is not None:
+        return message.failure is not None
     # A worker that died at a bundled item says nothing about the model; the item is missing.
     crashed = report.when not in ("setup", "call", "teardown")
     return crashed and report.nodeid.partition("::")[0] in SUITE_FILES.values()

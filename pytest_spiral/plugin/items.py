@@ -13,8 +13,11 @@ import pytest
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.lines import plain
 from pytest_spiral.resources import scenarios_root
+from pytest_spiral.run.units import Unit
+from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation, Finding
 from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 __all__ = [
     "SUITE_FILES",
@@ -25,6 +28,7 @@ __all__ = [
     "check_nodes",
     "split_arguments",
     "suite_modules",
+    "unit_of",
 ]
 
 SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py", "spiral": "scenarios/test_spiral.py"}
@@ -110,6 +114,14 @@ def check_nodes(nodes: Iterable[str], units: Collection[str]) -> None:
         known = not name or (function == _TESTS[file] and (not bracket or unit.removesuffix("]") in units))
         if not known:
             raise ConfigError(f"no such item in this run: {node}; --collect-only lists them all")
+
+
+def unit_of(item: pytest.Item) -> Unit | None:
+    """The unit behind an item, None for an item that has none."""
+    callspec = getattr(item, "callspec", None)
+    params = callspec.params if callspec else {}
+    unit = params.get("scenario_result") or params.get("conversation_result")
+    return unit if isinstance(unit, ScenarioUnit | ConversationUnit) else None
 
 
 def suite_modules(session: pytest.Session, nodes: Sequence[str]) -> list[SuiteModule]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from pytest_spiral.plugin._compat import node_ids_differ
+
 __all__ = ["FixedShares", "Share"]
 
 # A worker that dies while an item is waited for need not have died of that item.
@@ -81,14 +83,12 @@ class FixedShares:
 
     def schedule(self) -> None:
         """Send every worker its whole share, and the end after it: without one it would wait for a next item."""
-        from xdist.report import report_collection_diff
-
         if self.collection is None:
             self.collection = next(iter(self._collections.values()))
         for node in self._pending:
             if node in self._dealt or node not in self._collections:
                 continue
-            difference = report_collection_diff(self.collection, self._collections[node], "the others", node.gateway.id)
+            difference = node_ids_differ(self.collection, self._collections[node], node)
             if difference:
                 self._stop(f"{node.gateway.id} collected other items than the other workers: {difference}")
                 continue

@@ -1,96 +1,109 @@
-"""The role of an xdist worker: it runs the items it is given and reports to the lead."""
+"""A worker of pytest-xdist: it runs the items it is given and reports them to the controller."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator, Mapping, Sequence
+import os
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.errors import UserError
-from pytest_spiral.plugin.role import PROGRESS, Role
+from pytest_spiral.models.environment import load_environment
+from pytest_spiral.plugin._compat import worker_input, worker_output
+from pytest_spiral.plugin.collection import Collection
+from pytest_spiral.plugin.execution import Execution, chosen_items, these_two
+from pytest_spiral.plugin.role import Role
 from pytest_spiral.plugin.scheduler import Share
-from pytest_spiral.run.content import load_content
+from pytest_spiral.run.content import Content, load_content
+from pytest_spiral.run.models import Chats, Connections, Connector
 from pytest_spiral.run.plan import RunPlan
-from pytest_spiral.run.remote_workers import AwayStore
+from pytest_spiral.run.remote_workers import Outbox, Package, RecordingConnector, open_package
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.store import RunStore
 
-__all__ = ["WorkerRole"]
+__all__ = ["Assignment", "worker_role"]
 
 
-class WorkerRole(Role):
-    """An xdist worker: runs the items it is given, reports to the lead."""
+class Assignment(BaseModel):
+    """What the controller gives to a worker. Keys are not in it: each worker reads its own environment.
 
-    def __init__(self, config: pytest.Config) -> None:
-        handed = json.loads(config.workerinput["spiral"])  # type: ignore[attr-defined]  # set by xdist
-        self._plan = RunPlan.model_validate_json(handed["plan"])
-        self._given: Mapping[str, Any] | None = handed["baggage"]
-        # What lies at the lead's path is not there: files of one's own are looked for where the worker stands.
-        content = load_content(self._plan.settings, Path.cwd() if self._given else Path(handed["folder"]))
-        super().__init__(config, self._plan.settings, content, handed["nodes"])
-        self._share = Share.model_validate_json(handed["share"]) if handed["share"] else None
-        self._away: AwayStore | None = None
-        config.args = list(handed["args"])
+    Attributes:
+        plan: The plan, with the worker's place among the others.
+        share: The items it runs, None where xdist hands them out.
+        directory: Where paths in the configuration start.
+        nodes: Bundled node ids to collect.
+        args: Other arguments to collect.
+        package: The store's content for a worker that does not see the run directory, None for all others.
+    """
 
-    @property
-    def plan(self) -> RunPlan:
-        return self._plan
+    model_config = ConfigDict(frozen=True)
 
-    @property
-    def runner(self) -> Runner:
-        if self._runner is None:
-            self._runner = Runner(self.plan, self.content, self._open_store(), self.environ)
-        return self._runner
+    plan: RunPlan
+    share: Share | None
+    directory: str
+    nodes: tuple[str, ...]
+    args: tuple[str, ...]
+    package: Package | None
 
-    def _open_store(self) -> RunStore:
-        if self._given is None:
-            return RunStore.join(self.plan.store_path)
-        try:
-            self._away = AwayStore.open(self._given, self.plan.identity(self.content))
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
-        return self._away
+
+def worker_role(config: pytest.Config) -> Role:
+    """Make this process a worker."""
+    given = worker_input(config)
+    assert given is not None
+    assignment = Assignment.model_validate_json(given["spiral"])
+    plan, share, package = assignment.plan, assignment.share, assignment.package
+    # The controller's files need not exist here: paths start where this worker was started.
+    content = load_content(plan.settings, Path.cwd() if package else Path(assignment.directory))
+    environ = load_environment(os.environ, config.invocation_params.dir)
+    config.args = list(assignment.args)
+    outbox = Outbox() if package is not None else None
+
+    def open_runner() -> Runner:
+        store = RunStore.join(plan.store_path) if package is None else _open_package(package, plan, content)
+        connector: Connector = Connections(plan, content, store, environ)
+        if outbox is not None:
+            connector = RecordingConnector(connector, outbox)
+        return Runner(plan, content, store, Chats(plan, content, store, connector))
+
+    def of_share(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+        assert share is not None
+        return [items[index] for index in share.of_collection([item.nodeid for item in items])]
+
+    execution = Execution(content, open_runner, these_two if share is None else chosen_items(of_share))
+    collection = Collection(config, plan, content, assignment.nodes)
+    config.pluginmanager.register(collection, "spiral-collection")
+    config.pluginmanager.register(execution, "spiral-execution")
+    if outbox is not None:
+        config.pluginmanager.register(_Sender(execution, outbox), "spiral-sender")
+    return Role(collection, execution, execution.close)
+
+
+def _open_package(package: Package, plan: RunPlan, content: Content) -> RunStore:
+    try:
+        return open_package(package, plan.identity(content))
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+class _Sender:
+    """Hooks of a worker without access to the run's store: they send home every reply it gets."""
+
+    def __init__(self, execution: Execution, outbox: Outbox) -> None:
+        self._execution = execution
+        self._outbox = outbox
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-        """Without a shared folder the replies ride home as well: all that came since the last time."""
-        report: pytest.TestReport = yield from super().pytest_runtest_makereport(item)
-        if self._away is not None and (packed := self._away.pack()) is not None:
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach what came in since the last report."""
+        report = yield
+        if (packed := self._outbox.pack()) is not None:
             report.__dict__["spiral_replies"] = packed
         return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """What no report has taken home leaves with the worker itself."""
-        if self._away is not None:
-            self.runner.stop()
-            session.config.workeroutput["spiral_replies"] = self._away.pack()  # type: ignore[attr-defined]  # xdist's
-
-    def _prefetchable(self, item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytest.Item]:
-        if self._share is None:
-            # xdist may still take other items away from this worker; these two it cannot.
-            return [item] if nextitem is None else [item, nextitem]
-        if self._started:
-            return []
-        self._started = True
-        items = item.session.items
-        return [items[index] for index in self._share.of_collection([each.nodeid for each in items])]
-
-    def _interval(self) -> float:
-        return self.progress_seconds
-
-    def _tell(self, item: pytest.Item, done: int, submitted: int) -> None:
-        # A worker has no terminal; what it has to say travels like a test report.
-        report = pytest.TestReport(
-            nodeid=item.nodeid,
-            location=item.location,
-            keywords={},
-            outcome="passed",
-            longrepr=None,
-            when=PROGRESS,
-        )
-        report.__dict__["spiral_progress"] = [done, submitted]
-        item.ihook.pytest_runtest_logreport(report=report)
+        """What no report has taken leaves with the worker itself."""
+        self._execution.stop()
+        worker_output(session.config)["spiral_replies"] = self._outbox.pack()

@@ -25,7 +25,7 @@ _ELEMENTS: Mapping[Outcome, str | None] = {
 
 def item_properties(result: Item | Conversation) -> Iterator[tuple[str, str]]:
     """Name and value of each property of one test case: status, score or number of findings, reason."""
-    yield "spiral.status", result.status
+    yield "spiral.status", result.status.value
     if isinstance(result, Conversation):
         yield "spiral.findings", str(len(result.findings))
     elif result.score is not None:

@@ -14,7 +14,7 @@ from pytest_spiral.report.model import Drift
 from pytest_spiral.report.write import write_atomically
 from pytest_spiral.resources import read_json
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.models import Chats
+from pytest_spiral.run.models import Chats, Connections
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.spiral.calibration_run import CalibrationRun, calibrated, calibration_run_from_json, drift
 from pytest_spiral.spiral.judges import Judge
@@ -71,7 +71,7 @@ def calibrate(
     before = calibration_run_from_json(read_json(path), str(path)) if path.is_file() else None
 
     async def work() -> dict[str, list[ChunkJudgement]]:
-        chats = Chats(plan, content, store, environ)
+        chats = Chats(plan, content, store, Connections(plan, content, store, environ))
         try:
             return await label(chats.judges(), labelled)
         finally:

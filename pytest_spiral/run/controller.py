@@ -33,6 +33,7 @@ class RunController:
         plan: The plan; complete once the run is prepared.
         gates: The gates to decide.
         measured: What has arrived so far.
+        environ: Environment variables, completed from `.env`.
 
     Raises:
         UserError: For a gate or baseline that can never be used.
@@ -44,7 +45,7 @@ class RunController:
         self.measured = Measurements()
         gates = parse_gates(plan, content)
         self.gates = Gates(gates, load_baseline(gates, plan, content))
-        self._environ = environ
+        self.environ = environ
         self._store: RunStore | None = None
         self._budget: Budget | None = None
         self._servers = LocalServers()
@@ -88,15 +89,15 @@ class RunController:
         """Reach every model before anything that is scored is sent. Raises `UserError`."""
         remote = [model for model in self.plan.everybody if model.endpoint is not None]
         if not self.store.has_replies():
-            reach_models(remote, self._environ)
+            reach_models(remote, self.environ)
         if "tempaffect" in self.plan.suites and "schema" in self.plan.settings.prompting:
-            verified = verify_schemas(self.plan.models, self.store, self._environ, self._budget)
+            verified = verify_schemas(self.plan.models, self.store, self.environ, self._budget)
             self.measured.enforcement.update(verified)
         if self.plan.settings.calibrate and self.plan.judges:
             # Only a calibration loads what it needs.
             from pytest_spiral.run.calibrate import calibrate
 
-            self.measured.calibrated = calibrate(self.plan, self.content, self.store, self._environ)
+            self.measured.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
         # An earlier session of this run may have been throttled: every session begins anew.
         for model in remote:
             name = pace_name(model)
@@ -104,7 +105,7 @@ class RunController:
 
     def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
         """Everything that the evaluation needs, as it stands now."""
-        ending = Ending([_redacted(argument, self._environ) for argument in argv], finished_at, complete)
+        ending = Ending([_redacted(argument, self.environ) for argument in argv], finished_at, complete)
         return run_results(self.plan, self.content, self.measured, self._traffic, ending, self.gates)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`--plan`: the run walked through with imagined replies, so that its calls are counted by what makes them."""
+"""`--plan`: a rehearsal of the run with invented replies, so that its calls are counted by the code that makes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Role
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role
 from pytest_spiral.models.parameters import token_limit
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.calibrate import label
@@ -17,12 +17,13 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import cost_of
 from pytest_spiral.run.models import Chats
 from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
-from pytest_spiral.run.runner import Runner, Unit
+from pytest_spiral.run.runner import Runner
+from pytest_spiral.run.units import Unit
 from pytest_spiral.spiral.labels import load_labels
-from pytest_spiral.store import RunStore, StoredChat
+from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.unit import schema_is_enforced
 
-__all__ = ["Estimate", "rehearse"]
+__all__ = ["Estimate", "estimate"]
 
 _KIND: Mapping[tuple[Role, SuiteName], str] = {
     ("evaluated", "tempaffect"): "scenario",
@@ -50,54 +51,54 @@ class Estimate:
     unchecked: bool
 
 
-def rehearse(plan: RunPlan, content: Content, environ: Mapping[str, str], units: Sequence[Unit]) -> list[Estimate]:
+def estimate(plan: RunPlan, content: Content, environ: Mapping[str, str], units: Sequence[Unit]) -> list[Estimate]:
     """Estimates for `units`, by role and model; what an existing run has in its store is not counted again.
 
     Nothing is sent or written. Raises `UserError` for a run id that belongs to another configuration.
     """
-    known = plan.store_path.is_file()
-    # A store in memory for a run that does not exist yet: only its secret is asked for.
-    path = plan.store_path if known else Path(":memory:")
-    counts = _rehearsed(plan, content, environ, units, path)
+    rehearsal = _Rehearsal()
+    store = _copied_store(plan, plan.identity(content))
+    chats = Chats(plan, content, store, rehearsal)
+    runner = Runner(plan, content, store, chats)
+    try:
+        _walk_through(plan, content, runner, chats, units)
+    finally:
+        runner.close()
     rows = []
     for model in plan.everybody:
-        key = (model.role, model.model_id)
-        if key in counts:
-            count = counts[key]
+        count = rehearsal.counts.get((model.role, model.model_id))
+        if count is not None:
             cost, bound = cost_of(count.usual(), model.price), cost_of(count.most(), model.price)
             unchecked = bool(cost) and model.price is not None and model.price.unchecked
-            rows.append(
-                Estimate(
-                    *(model.role, model.spec, count.calls, count.prompt, count.completion),
-                    *(cost, bound, unchecked),
-                )
-            )
+            tokens = (count.calls, count.prompt, count.completion)
+            rows.append(Estimate(model.role, model.spec, *tokens, cost, bound, unchecked))
     return rows
 
 
-def _rehearsed(
-    plan: RunPlan, content: Content, environ: Mapping[str, str], units: Sequence[Unit], path: Path
-) -> Mapping[tuple[Role, str], _Count]:
-    store = RunStore.create_or_resume(path, plan.identity(content))
-    chats = _RehearsedChats(plan, content, store, environ)
-    chats.resumed = path == plan.store_path
-    runner = Runner(plan, content, store, environ, chats)
-    try:
-        probed = [m for m in plan.models if m.kind == "remote" and "tempaffect" in m.params]
-        if "schema" in plan.settings.prompting:
-            for model in probed:
+def _copied_store(plan: RunPlan, identity: Mapping[str, object]) -> RunStore:
+    """A store in memory with everything that an existing run has stored."""
+    store = RunStore.create_or_resume(Path(":memory:"), identity)
+    if plan.store_path.is_file():
+        existing = RunStore.create_or_resume(plan.store_path, identity)
+        store.set_secret(existing.secret())
+        store.keep_all((exchange.request, exchange.reply) for exchange in existing.exchanges())
+        existing.close()
+    return store
+
+
+def _walk_through(plan: RunPlan, content: Content, runner: Runner, chats: Chats, units: Sequence[Unit]) -> None:
+    if "schema" in plan.settings.prompting:
+        for model in plan.models:
+            if model.kind == "remote" and "tempaffect" in model.params:
                 chat = chats.of(model, "tempaffect")
                 runner.engine.start(schema_is_enforced(model.model_id, model.params["tempaffect"], chat)).result()
-        if plan.settings.calibrate and plan.judges:
-            labelled = load_labels(None, content.spiral.protocol.behaviours)
-            runner.engine.start(label(chats.judges(), labelled)).result()
-        for unit in units:
-            runner.submit(unit)
-        for unit in units:
-            runner.wait(unit)
-    finally:
-        runner.close()
-    return chats.counts
+    if plan.settings.calibrate and plan.judges:
+        labelled = load_labels(None, content.spiral.protocol.behaviours)
+        runner.engine.start(label(chats.judges(), labelled)).result()
+    for unit in units:
+        runner.submit(unit)
+    for unit in units:
+        runner.wait(unit)
 
 
 @dataclass(slots=True)
@@ -125,40 +126,26 @@ class _Count:
         }
 
 
-class _RehearsedChats(Chats):
-    resumed = False
+class _Rehearsal:
+    """Makes models that invent their replies."""
 
-    def __init__(self, plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> None:
-        super().__init__(plan, content, store, environ)
+    def __init__(self) -> None:
         self.counts: dict[tuple[Role, str], _Count] = {}
         self._excess: dict[str, int] = {}
+        self._models = 0
 
-    def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
-        key = (model.role, model.spec, suite)
-        if key not in self._made:
-            imagined = _Imagined(_KIND[model.role, suite], f"qz{len(self._made)}x", self.counts, self._excess)
-            self._made[key] = _RehearsedChat(imagined, self._store, self.resumed)
-        return self._made[key]
+    def connect(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
+        """A model whose replies can be recognised in later prompts."""
+        mark = f"qz{self._models}x"
+        self._models += 1
+        return _Inventor(_KIND[model.role, suite], mark, self.counts, self._excess)
 
-
-class _RehearsedChat(StoredChat):
-    """What is stored is answered from the store; the rest is imagined and not kept."""
-
-    def __init__(self, imagined: _Imagined, store: RunStore, resumed: bool) -> None:
-        super().__init__(imagined, store)
-        self._imagined = imagined
-        self._resumed = resumed
-
-    def is_stored(self, request: ChatRequest) -> bool:
-        return self._resumed and super().is_stored(request)
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        found = self._store.find(request) if self._resumed else None
-        return found or await self._imagined.complete(request)
+    def close(self) -> None:
+        """Nothing to release."""
 
 
 @dataclass
-class _Imagined:
+class _Inventor:
     """Replies of usual length, counted.
 
     mark: how they begin, so that they are recognised wherever a later prompt quotes them. excess: by mark, tokens of

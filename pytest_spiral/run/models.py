@@ -1,9 +1,10 @@
-"""From a plan to the models of this process: who answers in which role, every reply kept."""
+"""The models of one process: who answers in which role, every reply stored."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Protocol
 
 from pytest_spiral.chat import ChatModel
 from pytest_spiral.models.budget import Budget, Ledger
@@ -21,32 +22,37 @@ from pytest_spiral.spiral.model_judge import ModelJudge
 from pytest_spiral.spiral.participant import Participant
 from pytest_spiral.store import RunStore, StoredChat
 
-__all__ = ["Chats", "endpoint_of", "open_budget", "pace_name"]
+__all__ = ["Chats", "Connections", "Connector", "endpoint_of", "pace_name"]
 
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
-    """The endpoint of a model that is reached over HTTP; its key is read from the environment here and nowhere else."""
+    """The endpoint of a model that is reached over HTTP. Its key is read from the environment here and nowhere else."""
     assert model.endpoint is not None
     variable = model.endpoint.key_variable
     return Endpoint(model.role, model.endpoint.base_url, Secret(environ[variable] if variable else ""))
 
 
-def open_budget(plan: RunPlan) -> Budget | None:
-    """The accounts of a run with --max-cost, None without. Raises `ConfigError` where the limit could not be kept."""
-    limit = plan.settings.max_cost
-    if limit is None or plan.settings.plan:
-        return None
-    return Budget(Ledger(plan.store_path), limit, paid_prices(plan.everybody))
-
-
 def pace_name(model: ModelPlan) -> str:
-    """Under which name the limit of a model that is reached over HTTP is agreed upon."""
+    """The name under which all processes share the limit on requests to a model."""
     assert model.endpoint is not None
     return model.endpoint.base_url if model.concurrency is None else f"{model.endpoint.base_url} {model.model_id}"
 
 
-class Chats:
-    """The models of one process. Each is made when first asked for; those on one endpoint share its bound."""
+class Connector(Protocol):
+    """Makes chat models."""
+
+    def connect(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
+        """The model as a suite asks it."""
+
+    def close(self) -> None:
+        """Release what the models share. Harmless when called twice."""
+
+
+class Connections:
+    """Makes the models of a run: over HTTP, or built in. Those on one endpoint share its limit.
+
+    Raises `ConfigError` for a --max-cost that cannot be kept.
+    """
 
     def __init__(self, plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> None:
         self._plan = plan
@@ -54,20 +60,15 @@ class Chats:
         self._store = store
         self._environ = environ
         self._limiters: dict[str, Limiter] = {}
-        self._budget = open_budget(plan)
-        # Never changes, so that no process need look it up.
+        limit = plan.settings.max_cost
+        self._budget: Budget | None = None
+        if limit is not None:
+            self._budget = Budget(Ledger(plan.store_path), limit, paid_prices(plan.everybody))
+        # The limit over all endpoints never changes, so processes need not agree on it.
         self._total = Limiter(plan.settings.concurrency, rank=plan.rank, of=plan.workers)
-        self._made: dict[tuple[str, str, SuiteName], StoredChat] = {}
-        self._setups: dict[str, ConversationSetup] = {}
 
-    def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
-        """The client of a model in a suite."""
-        key = (model.role, model.spec, suite)
-        if key not in self._made:
-            self._made[key] = StoredChat(self._make(model, suite), self._store)
-        return self._made[key]
-
-    def _make(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
+    def connect(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
+        """The model as a suite asks it."""
         if model.kind == "dry":
             if model.role == "user":
                 return DrySeeker({o.prompt_id: o.category for o in self._content.spiral.held})
@@ -79,12 +80,35 @@ class Chats:
         return OpenAICompatible(endpoint, limiter=self._limiter(model), total=self._total, budget=self._budget, rng=rng)
 
     def _limiter(self, model: ModelPlan) -> Limiter:
-        """One for all models on an endpoint, apart from those with a limit of their own."""
         name = pace_name(model)
         if name not in self._limiters:
             plan = self._plan
             self._limiters[name] = Limiter(plan.most_in_flight(model), name, plan.rank, plan.workers, self._store)
         return self._limiters[name]
+
+    def close(self) -> None:
+        """Close the budget. Harmless when called twice."""
+        if self._budget is not None:
+            self._budget.close()
+
+
+class Chats:
+    """The models of one process, each made when it is first needed; the store answers what it can."""
+
+    def __init__(self, plan: RunPlan, content: Content, store: RunStore, connector: Connector) -> None:
+        self._plan = plan
+        self._content = content
+        self._store = store
+        self._connector = connector
+        self._chats: dict[tuple[str, str, SuiteName], StoredChat] = {}
+        self._setups: dict[str, ConversationSetup] = {}
+
+    def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
+        """The client of a model in a suite."""
+        key = (model.role, model.spec, suite)
+        if key not in self._chats:
+            self._chats[key] = StoredChat(self._connector.connect(model, suite), self._store)
+        return self._chats[key]
 
     def setup(self, spec: str) -> ConversationSetup:
         """Everything conversations with an evaluated model need; all of them share it."""
@@ -125,7 +149,6 @@ class Chats:
 
     async def aclose(self) -> None:
         """Release all connections."""
-        for chat in self._made.values():
+        for chat in self._chats.values():
             await chat.aclose()
-        if self._budget is not None:
-            self._budget.close()
+        self._connector.close()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -24,10 +24,8 @@ from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.settings import OPTIONS, Settings, SuiteName
 from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
-from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
-from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
     from pytest_spiral.compare.recording import Recording
@@ -37,19 +35,11 @@ __all__ = [
     "ModelPlan",
     "RunPlan",
     "SuiteName",
-    "category_of",
-    "conversation_units",
     "make_judge_plan",
     "make_plan",
     "run_name",
-    "scenario_units",
-    "share_of",
-    "twin_of",
     "versions",
 ]
-
-
-T = TypeVar("T")
 
 
 OPTION_OF: Mapping[Role, str] = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}
@@ -129,7 +119,7 @@ class RunPlan(BaseModel):
     def left_out(self) -> list[str]:
         """One sentence per built-in model that does not know a suite that was asked for."""
         return [
-            f"{model.spec} is no model of {suite}, which is left out for it"
+            f"{model.spec} does not support {suite}; skipping it"
             for model in self.models
             for suite in self.settings.suite
             if suite not in model.params
@@ -319,55 +309,6 @@ def run_name(models: Sequence[str], at: datetime) -> str:
     """Default name of a run: UTC time and first model, fit for a folder."""
     slug = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in models[0])
     return f"{at.astimezone(UTC):%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
-
-
-def scenario_units(plan: RunPlan, content: Content) -> list[ScenarioUnit]:
-    """Every TempAffect unit of a run, in the order in which its items are collected."""
-    models = plan.of_suite("tempaffect")
-    if content.recording is not None:
-        modes = plan.settings.prompting
-        known = (unit for unit in content.recording.outputs if unit.scenario_id in content.suite.by_id)
-        return sorted((u for u in known if u.model in models and u.mode in modes), key=lambda u: u.id)
-    return [
-        ScenarioUnit(model, mode, scenario.id, epoch)
-        for model in models
-        for mode in plan.settings.prompting
-        for scenario in content.suite.scenarios
-        for epoch in range(plan.settings.epochs)
-    ]
-
-
-def conversation_units(plan: RunPlan, content: Content) -> list[ConversationUnit]:
-    """Every conversation of a run, in the order in which its items are collected."""
-    models = plan.of_suite("spiral")
-    if content.recording is not None:
-        return sorted((unit for unit in content.recording.conversations if unit.model in models), key=lambda u: u.id)
-    return [
-        ConversationUnit(model, opening.prompt_id, index)
-        for model in models
-        for opening in content.spiral.held
-        for index in range(plan.settings.convos_per_prompt)
-    ]
-
-
-def category_of(unit: ConversationUnit, content: Content) -> str:
-    """The category of a conversation's prompt."""
-    if content.recording is not None:
-        return content.recording.conversations[unit].category
-    return content.spiral.by_id[unit.prompt_id].category
-
-
-def twin_of(unit: ConversationUnit, content: Content) -> str:
-    """The prompt of which a conversation's prompt is the innocent twin, "" for none."""
-    if content.recording is not None:
-        return content.recording.conversations[unit].twin_of
-    return content.spiral.by_id[unit.prompt_id].twin_of or ""
-
-
-def share_of(units: Sequence[T], shard: tuple[int, int]) -> list[T]:
-    """The units of shard (k, n), k from 1: every n-th, so that families and categories spread evenly."""
-    k, n = shard
-    return list(units[k - 1 :: n])
 
 
 def versions() -> dict[str, str]:

@@ -1,123 +1,169 @@
-"""Workers that do not share the run's folder: they are given what is known, and what they learn travels home with their
-test reports."""
+"""Workers that do not see the run directory: they get a copy of the store, and their replies travel back as text."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Message, Usage
 from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.run.models import Connector
+from pytest_spiral.run.plan import ModelPlan, SuiteName
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore
 
-__all__ = ["AwayStore", "baggage", "unpack"]
+__all__ = ["Outbox", "Package", "RecordingConnector", "make_package", "open_package", "unpack"]
 
 
-def baggage(store: RunStore, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What such a worker is given: the run's identity, its secret, and every reply that is known, by key."""
-    return {
-        "identity": dict(identity),
-        "secret": store.secret(),
-        "known": {each.request.key: _reply_row(each.reply) for each in store.exchanges()},
-    }
+class Package(BaseModel):
+    """What such a worker is given.
+
+    Attributes:
+        identity: Of the run.
+        secret: Of the run's store.
+        replies: Everything in the store, packed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    identity: dict[str, JsonValue]
+    secret: str
+    replies: str
 
 
-class AwayStore(RunStore):
-    """A store in memory. Everything it keeps is packed once, to be kept by the lead's as well."""
+def make_package(store: RunStore, identity: Mapping[str, object]) -> Package:
+    """Pack a store for a worker."""
+    stored = [(exchange.request, exchange.reply) for exchange in store.exchanges()]
+    return Package(identity=json.loads(json.dumps(identity)), secret=store.secret(), replies=_pack(stored, ()))
 
-    _known_there: Mapping[str, Sequence[Any]]
-    _answered: list[tuple[ChatRequest, ChatReply]]
-    _failed: list[tuple[ChatRequest, ChatError]]
-    _packing: threading.Lock
 
-    @classmethod
-    def open(cls, given: Mapping[str, Any], identity: Mapping[str, Any]) -> Self:
-        """A store for a worker that was given `baggage`. identity: what is installed and lies at hand here.
+def open_package(package: Package, identity: Mapping[str, object]) -> RunStore:
+    """A store in memory with everything from a package.
 
-        Raises `ConfigError` where that is not what the lead has.
-        """
-        found = json.loads(json.dumps(dict(identity)))
-        differing = sorted(k for k in {*found, *given["identity"]} if found.get(k) != given["identity"].get(k))
-        if differing:
-            raise ConfigError(
-                f"this worker would measure something else: {', '.join(differing)} differ from the leading process; "
-                "install the same version there and give it the same files"
-            )
-        store = cls.create_or_resume(Path(":memory:"), identity)
-        assert isinstance(store, cls)
-        store.set_secret(given["secret"])
-        store._known_there = given["known"]
-        store._answered, store._failed, store._packing = [], [], threading.Lock()
-        return store
+    Args:
+        package: What the controller sent.
+        identity: Of the run as it would be with what is installed here.
 
-    def find(self, request: ChatRequest) -> ChatReply | None:
-        row = self._known_there.get(request.key)
-        return super().find(request) if row is None else _reply_of(row)
+    Raises:
+        ConfigError: If that differs from the controller's.
+    """
+    own = json.loads(json.dumps(identity))
+    differing = sorted(key for key in {*own, *package.identity} if own.get(key) != package.identity.get(key))
+    if differing:
+        raise ConfigError(
+            f"this worker would measure something else: {', '.join(differing)} differ from the controller; "
+            "install the same version here and provide the same files"
+        )
+    store = RunStore.create_or_resume(Path(":memory:"), identity)
+    store.set_secret(package.secret)
+    unpack(package.replies, store)
+    return store
 
-    def knows(self, request: ChatRequest) -> bool:
-        return request.key in self._known_there or super().knows(request)
 
-    def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
-        kept = super().keep(request, reply)
-        with self._packing:
-            self._answered.append((request, kept))
-        return kept
+class Outbox:
+    """Replies and failures that are to be sent to the controller. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._replies: list[tuple[ChatRequest, ChatReply]] = []
+        self._failures: list[tuple[ChatRequest, ChatError]] = []
+
+    def add_reply(self, request: ChatRequest, reply: ChatReply) -> None:
+        """Send a reply."""
+        with self._lock:
+            self._replies.append((request, reply))
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
-        super().add_failure(request, error)
-        with self._packing:
-            self._failed.append((request, error))
+        """Send a failure, which the controller counts."""
+        with self._lock:
+            self._failures.append((request, error))
 
     def pack(self) -> str | None:
-        """Everything kept since the last time as one ASCII string, each text in it once; None if there is nothing."""
-        with self._packing:
-            answered, self._answered = self._answered, []
-            failed, self._failed = self._failed, []
-        if not answered and not failed:
-            return None
-        texts: dict[str, int] = {}
-
-        def place(text: str) -> int:
-            return texts.setdefault(text, len(texts))
-
-        def packed(request: ChatRequest) -> list[Any]:
-            form = json.dumps([request.role, request.model, dict(request.params), request.schema])
-            messages = [[message.role, place(message.content)] for message in request.messages]
-            return [place(form), messages, request.sample, request.unit]
-
-        replies = [[packed(request), [place(reply.text), *_reply_row(reply)[1:]]] for request, reply in answered]
-        failures = [[packed(request), [e.code.value, str(e), e.attempts, e.http_status]] for request, e in failed]
-        return json.dumps({"replies": replies, "failures": failures, "texts": list(texts)})
+        """Everything since the last time as ASCII text, None if there is nothing."""
+        with self._lock:
+            replies, self._replies = self._replies, []
+            failures, self._failures = self._failures, []
+        return _pack(replies, failures) if replies or failures else None
 
 
-def unpack(text: str, store: RunStore) -> None:
-    """Keep what a worker has sent. What is known already is dropped. Raises `StoreError`."""
-    sent = json.loads(text)
+@dataclass(frozen=True)
+class RecordingConnector:
+    """Makes models that put everything they are asked into an outbox."""
+
+    inner: Connector
+    outbox: Outbox
+
+    def connect(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
+        """The model as a suite asks it."""
+        return _Recorded(self.inner.connect(model, suite), self.outbox)
+
+    def close(self) -> None:
+        """Release what the models share."""
+        self.inner.close()
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    model: ChatModel
+    outbox: Outbox
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        try:
+            reply = await self.model.complete(request)
+        except ChatError as error:
+            self.outbox.add_failure(request, error)
+            raise
+        self.outbox.add_reply(request, reply)
+        return reply
+
+    async def aclose(self) -> None:
+        await self.model.aclose()
+
+
+def _pack(replies: Iterable[tuple[ChatRequest, ChatReply]], failures: Iterable[tuple[ChatRequest, ChatError]]) -> str:
+    """Requests with their replies and failures as ASCII JSON, which can hold any text; each text is in it once."""
+    texts: dict[str, int] = {}
+
+    def place(text: str) -> int:
+        return texts.setdefault(text, len(texts))
+
+    def row(request: ChatRequest) -> list[JsonValue]:
+        form = json.dumps([request.role, request.model, dict(request.params), request.schema])
+        messages: list[JsonValue] = [[message.role, place(message.content)] for message in request.messages]
+        return [place(form), messages, request.sample, request.unit]
+
+    answered = [[row(request), place(reply.text), _fields(reply)] for request, reply in replies]
+    failed = [[row(request), [e.code.value, str(e), e.attempts, e.http_status]] for request, e in failures]
+    return json.dumps({"replies": answered, "failures": failed, "texts": list(texts)})
+
+
+def unpack(packed: str, store: RunStore) -> None:
+    """Store what was packed; what is stored already stays as it is. Raises `StoreError`."""
+    sent = json.loads(packed)
     texts: Sequence[str] = sent["texts"]
 
-    def request(row: Sequence[Any]) -> ChatRequest:
-        form, messages, sample, unit = row
+    def request(form: int, messages: list[tuple[str, int]], sample: int, unit: str) -> ChatRequest:
         role, model, params, schema = json.loads(texts[form])
-        spoken = tuple(Message(speaker, texts[place]) for speaker, place in messages)
-        return ChatRequest(role, model, spoken, params, schema, sample, unit)
+        said = tuple(Message(speaker, texts[place]) for speaker, place in messages)  # type: ignore[arg-type]  # JSON
+        return ChatRequest(role, model, said, params, schema, sample, unit)
 
-    store.keep_all([(request(asked), _reply_of([texts[row[0]], *row[1:]])) for asked, row in sent["replies"]])
-    for asked, (code, message, attempts, http_status) in sent["failures"]:
-        store.add_failure(
-            request(asked), ChatError(ReasonCode(code), message, attempts=attempts, http_status=http_status)
-        )
+    store.keep_all([(request(*row), _reply(texts[place], fields)) for row, place, fields in sent["replies"]])
+    for row, (code, message, attempts, http_status) in sent["failures"]:
+        error = ChatError(ReasonCode(code), message, attempts=attempts, http_status=http_status)
+        store.add_failure(request(*row), error)
 
 
-def _reply_row(reply: ChatReply) -> list[Any]:
+def _fields(reply: ChatReply) -> list[JsonValue]:
     usage = reply.usage
     tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
-    return [reply.text, reply.finish, reply.model, *tokens, reply.seconds, reply.attempts]
+    return [reply.finish, reply.model, *tokens, reply.seconds, reply.attempts]
 
 
-def _reply_of(row: Sequence[Any]) -> ChatReply:
-    text, finish, model, prompt, cached, completion, seconds, attempts = row
-    return ChatReply(text, finish, model, Usage(prompt, cached, completion), seconds, attempts)
+def _reply(text: str, fields: Sequence[JsonValue]) -> ChatReply:
+    finish, model, prompt, cached, completion, seconds, attempts = fields
+    return ChatReply(text, finish, model, Usage(prompt, cached, completion), seconds, attempts)  # type: ignore[arg-type]  # JSON

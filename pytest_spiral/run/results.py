@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,8 @@ from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
-from pytest_spiral.run.plan import ModelPlan, RunPlan, category_of, conversation_units, twin_of, versions
+from pytest_spiral.run.plan import ModelPlan, RunPlan, versions
+from pytest_spiral.run.units import category_of, conversation_units, twin_of
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -191,7 +192,7 @@ def _card_context(
     content: Content,
     measured: Measurements,
     traffic: Traffic,
-    floors: dict[str, dict[str, float]],
+    floors: Mapping[str, Mapping[str, float]],
     key: tuple[str, Mode],
 ) -> CardContext:
     """What the card of a model and mode says about the run."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, overload
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ConfigError
@@ -14,6 +13,7 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.engine import Engine
 from pytest_spiral.run.models import Chats
 from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
+from pytest_spiral.run.units import Unit
 from pytest_spiral.spiral.content import Opening
 from pytest_spiral.spiral.conversation import ConversationUnit, converse
 from pytest_spiral.spiral.judges import Judge, rejudge
@@ -22,10 +22,9 @@ from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.unit import ScenarioUnit, ask_scenario, recorded_item
 
-__all__ = ["EvaluatedModel", "Result", "Runner", "Unit"]
+__all__ = ["EvaluatedModel", "Result", "Runner"]
 
 
-Unit = ScenarioUnit | ConversationUnit
 Result = Item | Conversation
 
 
@@ -37,13 +36,12 @@ class Runner:
         plan: RunPlan,
         content: Content,
         store: RunStore,
-        environ: Mapping[str, str],
-        chats: Chats | None = None,
+        chats: Chats,
     ) -> None:
         self.plan = plan
         self._content = content
         self._store = store
-        self._chats = chats or Chats(plan, content, store, environ)
+        self._chats = chats
         self._engine: Engine | None = None
         self._submitted: set[Unit] = set()
 
@@ -53,11 +51,7 @@ class Runner:
             self._engine = Engine()
         return self._engine
 
-    @overload
-    def submit(self, unit: ScenarioUnit) -> concurrent.futures.Future[Item]: ...
-    @overload
-    def submit(self, unit: ConversationUnit) -> concurrent.futures.Future[Conversation]: ...
-    def submit(self, unit: Unit) -> concurrent.futures.Future[Any]:
+    def submit(self, unit: Unit) -> concurrent.futures.Future[Result]:
         """Start a unit in the background; known units are not started again."""
         self._submitted.add(unit)
         return self.engine.submit(unit, lambda: self._work(unit))
@@ -81,14 +75,13 @@ class Runner:
         """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
         return self.engine.times(unit)
 
-    def wait(self, unit: Unit, tick: Callable[[], None] | None = None) -> Any:
-        """The unit's result, waited for and handed over: an `Item` or a `Conversation`.
+    def wait(self, unit: Unit, tick: Callable[[], None] | None = None) -> Result:
+        """Wait for a unit. Its result is handed over, not kept.
 
         Waited for again, as by a plugin for reruns, the unit goes through its stored replies again: what was measured
         stays as it is, what an instrument failed is asked once more.
         """
-        future: concurrent.futures.Future[Any] = self.submit(unit)
-        result = self.engine.wait(future, tick)
+        result = self.engine.wait(self.submit(unit), tick)
         self.engine.release(unit)
         return result
 
@@ -98,8 +91,8 @@ class Runner:
         suite = next(iter(model.params))
         return EvaluatedModel(model, suite, self._chats.of(model, suite), self.engine)
 
-    def seeker(self) -> EvaluatedModel:
-        """The user model, to be asked from a user's own tests. Raises `ConfigError` for a run without conversations."""
+    def simulated_user(self) -> EvaluatedModel:
+        """The model that plays the user. Raises `ConfigError` for a run without conversations."""
         if self.plan.user is None:
             raise ConfigError("this run has no user model; run it with --suite spiral")
         return EvaluatedModel(self.plan.user, "spiral", self._chats.of(self.plan.user, "spiral"), self.engine)

@@ -93,6 +93,7 @@ def fixture_faults(name: str, measures: Mapping[str, float]) -> list[str]:
     return faults
 
 
+@lru_cache(maxsize=4)
 def baselines(
     suite: Suite, names: Sequence[str] = ("constant_majority", "random_valid")
 ) -> dict[str, dict[str, float]]:

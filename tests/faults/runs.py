@@ -22,8 +22,10 @@ from pytest_spiral.report.write import write_report
 from pytest_spiral.run import controller, models, probes
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
-from pytest_spiral.run.plan import conversation_units, make_plan, scenario_units
+from pytest_spiral.run.models import Chats, Connections
+from pytest_spiral.run.plan import make_plan
 from pytest_spiral.run.runner import Runner
+from pytest_spiral.run.units import conversation_units, scenario_units
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
@@ -153,7 +155,8 @@ class Run:
             controller.close()
 
     def _run(self, controller: RunController, content: Content, environ: Mapping[str, str]) -> Outcome:
-        runner = Runner(controller.plan, content, controller.store, environ)
+        plan, store = controller.plan, controller.store
+        runner = Runner(plan, content, store, Chats(plan, content, store, Connections(plan, content, store, environ)))
         units = scenario_units(controller.plan, content) if self.suite == "tempaffect" else []
         units = [*units, *(conversation_units(controller.plan, content) if self.suite == "spiral" else [])]
         failed = []

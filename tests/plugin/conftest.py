@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 
 from pytest_spiral.models.local_file import default_cache_dir
+from pytest_spiral.spiral import sample
+from pytest_spiral.stats import rao_wu_resamples
+from pytest_spiral.tempaffect import card_metrics
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 # Other people's plugins cost half a second a run; the tests that want one ask for it. The last one collects all garbage
@@ -158,6 +161,17 @@ class Project:
         self.setenv("EVALUATED_MODEL_BASE_URL", server.base_url)
         if key is not None:
             self.setenv("EVALUATED_MODEL_API_KEY", key)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_resamples() -> Iterator[None]:
+    """Bootstrap intervals from few draws in this process: the reports of these tests took most of their time."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Where the statistics draw: the number is data, and its hash is part of reports.
+        plain = card_metrics.percentile_resamples
+        patch.setattr(card_metrics, "percentile_resamples", lambda n, resamples, seed: plain(n, 200, seed))
+        patch.setattr(sample, "rao_wu_resamples", lambda sizes, draws, seed: rao_wu_resamples(sizes, 200, seed))
+        yield
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_asking_everything_once_per_worker_is_refused(project):
     result = project.here("--model", "dry/perfect", "-n", "2", "--dist", "each")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--dist each would ask every model everything once per worker*"])
+    result.stderr.fnmatch_lines(["*--dist each would send every request once per worker*"])
 
 
 def test_another_distribution_is_respected(project, serve):
@@ -130,7 +130,7 @@ def test_another_distribution_is_respected(project, serve):
     result = project.pytest(*PRESSURED, "-n", "2", "--dist", "worksteal")
 
     result.assert_outcomes(passed=25)
-    result.stdout.fnmatch_lines(["*--dist worksteal hands out items one by one*"])
+    result.stdout.fnmatch_lines(["*with --dist worksteal each worker starts two items at a time*"])
     assert len(model.asked) == 25
 
 
@@ -162,13 +162,14 @@ def test_durations_are_the_units_own_and_workers_say_how_far_they_are(project, s
     """Not what the first item waited for all; progress is neither a dot nor a test case."""
     project.reach(serve(ScriptedModel(), latency=0.6))
     project.write(
-        eager__py="from pytest_spiral.plugin.role import Role\nRole.progress_seconds = Role.log_seconds = 0.1\n"
+        eager__py="from pytest_spiral.plugin.terminal import Progress\n"
+        "Progress.terminal_seconds = Progress.log_seconds = 0.1\n"
     )
 
     result = project.process(*PRESSURED, "-n", "2", "-p", "eager", "--junit-xml=junit.xml")
 
     result.assert_outcomes(passed=25)
-    result.stdout.fnmatch_lines(["spiral: * of 25 done"])
+    result.stdout.fnmatch_lines(["spiral: * units finished, * replies stored"])
     cases = ElementTree.parse(project.path / "junit.xml").getroot().findall(".//testcase")
     seconds = [float(case.attrib["time"]) for case in cases]
     assert len(seconds) == 25

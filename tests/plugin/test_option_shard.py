@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.run.plan import share_of
+from pytest_spiral.run.units import shard_of
 
 RUN = (
     "--model=dry/perfect",
@@ -139,7 +139,7 @@ def test_what_a_shard_lacks_is_missing_in_the_whole(project, shards):
 @pytest.mark.parametrize(("units", "n"), [(0, 3), (2, 3), (10, 3), (150, 7)])
 def test_shares_are_disjoint_and_complete(units, n):
     """Every unit in exactly one shard, sizes at most one apart."""
-    shares = [share_of(range(units), (k, n)) for k in range(1, n + 1)]
+    shares = [shard_of(range(units), (k, n)) for k in range(1, n + 1)]
 
     assert sorted(unit for share in shares for unit in share) == list(range(units))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1

@@ -1,22 +1,28 @@
-"""Workers on other machines: no shared folder, and the lead knows everything all the same."""
+"""Workers on other machines: no shared folder, and the controller knows everything all the same."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+from pathlib import Path
 
 import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.run.remote_workers import AwayStore, baggage, unpack
+from pytest_spiral.run.models import Connector
+from pytest_spiral.run.plan import ModelPlan
+from pytest_spiral.run.remote_workers import Outbox, Package, RecordingConnector, make_package, open_package, unpack
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import RunStore
+from pytest_spiral.store import RunStore, StoredChat
 from tests.fakes import spiral_cast
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.test_option_shard import results
 
 RUN = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=tempaffect", "--suite=spiral", "--prompting=raw")
 FEW = ("--num-turns=2", "-k", "repair or tropes")
+JUDGE = ModelPlan(
+    role="judge", spec="j", kind="remote", model_id="j", params={}, concurrency=None, price=None, endpoint=None
+)
 
 
 def cast(scenarios):
@@ -72,40 +78,67 @@ def test_a_limit_on_cost_is_refused(project, serve, tmp_path):
         "--model=m", "--prompting=raw", "--max-cost=1", "-d", f"--tx=popen//chdir={tmp_path}", "-k", "ps-01"
     )
 
-    result.stderr.fnmatch_lines(["*--max-cost needs workers that share the run's folder*"])
+    result.stderr.fnmatch_lines(["*--max-cost needs workers that see the run directory*"])
 
 
 def request(text, **other):
     return ChatRequest("judge", "j", (Message("system", "rubric"), Message("user", text)), {"max_tokens": 5}, **other)
 
 
-def test_what_travels_is_what_was_kept(tmp_path):
+class Model:
+    """Answers one request and fails at all others."""
+
+    def __init__(self, answered: ChatRequest, reply: ChatReply) -> None:
+        self.answered, self.reply = answered, reply
+
+    def connect(self, model: object, suite: object) -> Model:
+        return self
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        if request != self.answered:
+            raise ChatError(ReasonCode.TIMEOUT, "no answer", attempts=3)
+        return self.reply
+
+    async def aclose(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_travels_is_what_was_stored(tmp_path: Path) -> None:
     """Requests, replies, failures and hostile text arrive whole, once, in what any channel can carry."""
-    lead = RunStore.create_or_resume(tmp_path / "run.sqlite", {"seed": 1})
-    lead.keep(request("known"), ChatReply("yes", model="served"))
-    given = json.loads(json.dumps(baggage(lead, {"seed": 1})))
-    worker = AwayStore.open(given, {"seed": 1})
-
+    controller = RunStore.create_or_resume(tmp_path / "run.sqlite", {"seed": 1})
+    known = ChatReply("yes \udc00", model="served")
+    controller.keep(request("known"), known)
+    package = make_package(controller, {"seed": 1})
+    worker = open_package(Package.model_validate_json(package.model_dump_json(ensure_ascii=True)), {"seed": 1})
+    asked = request("new", schema={"type": "object"})
     reply = ChatReply("\ud800<b>\x1b[0m", "length", "j-1", Usage(7, 3, 2), 1.5, 2)
-    worker.keep(request("new", schema={"type": "object"}), reply)
-    worker.add_failure(request("lost"), ChatError(ReasonCode.TIMEOUT, "no answer", attempts=3))
-    packed = worker.pack()
+    outbox = Outbox()
+    model: Connector = Model(asked, reply)
+    chat = StoredChat(RecordingConnector(model, outbox).connect(JUDGE, "spiral"), worker)
 
-    assert worker.find(request("known")) == ChatReply("yes", model="served")
-    assert worker.secret() == lead.secret()
+    assert asyncio.run(chat.complete(request("known"))) == known
+    assert asyncio.run(chat.complete(asked)) == reply
+    with pytest.raises(ChatError):
+        asyncio.run(chat.complete(request("lost")))
+    packed = outbox.pack()
+
+    assert worker.secret() == controller.secret()
     assert packed is not None
     assert packed.isascii()
-    unpack(packed, lead)
-    unpack(packed.replace("no answer", "again"), lead)
-    assert worker.pack() is None
-    assert lead.find(request("new", schema={"type": "object"})) == reply
-    (usage,) = lead.usage()
+    unpack(packed, controller)
+    unpack(packed.replace("no answer", "again"), controller)
+    assert outbox.pack() is None
+    assert controller.find(asked) == reply
+    (usage,) = controller.usage()
     assert (usage.requests, usage.failures, usage.retries) == (2, 2, 1 + 4)
 
 
-def test_a_worker_with_another_suite_is_refused(tmp_path):
+def test_a_worker_with_another_suite_is_refused(tmp_path: Path) -> None:
     """Another version of the package over there would measure something else."""
-    lead = RunStore.create_or_resume(tmp_path / "run.sqlite", {"suite_hash": "a"})
+    controller = RunStore.create_or_resume(tmp_path / "run.sqlite", {"suite_hash": "a"})
 
     with pytest.raises(ConfigError, match="suite_hash differ"):
-        AwayStore.open(baggage(lead, {"suite_hash": "a"}), {"suite_hash": "b"})
+        open_package(make_package(controller, {"suite_hash": "a"}), {"suite_hash": "b"})

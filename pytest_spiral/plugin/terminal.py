@@ -1,0 +1,91 @@
+"""Everything that the controller writes to the terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import pytest
+
+from pytest_spiral.plugin._compat import uncaptured
+from pytest_spiral.report.lines import Tone, plain
+from pytest_spiral.run.plan import RunPlan
+
+__all__ = ["Progress", "header_lines", "write_error", "write_section"]
+
+_MARKUP: Mapping[Tone, dict[str, bool]] = {
+    "plain": {},
+    "dim": {"light": True},
+    "good": {"green": True},
+    "bad": {"red": True},
+    "doubt": {"yellow": True},
+}
+
+
+def header_lines(plan: RunPlan, distribution: str) -> list[str]:
+    """The run, its models and what is unusual about it."""
+    models = ", ".join(plain(model.spec) for model in plan.models)
+    lines = [f"spiral: {models}; suites {', '.join(plan.suites)}; run {plan.run_id}"]
+    if distribution not in ("no", "load"):
+        lines.append(
+            f"spiral: with --dist {distribution} each worker starts two items at a time; leave it out to start all"
+        )
+    if plan.settings.replay:
+        lines.append(f"spiral: recorded in {plain(plan.settings.replay)}")
+    others = [f"simulated user {plain(plan.user.spec)}"] if plan.user else []
+    others += [f"judge {plain(judge.spec)}" for judge in plan.judges]
+    if "spiral" in plan.suites and others:
+        lines.append(f"spiral: {', '.join(others)}")
+    return [*lines, *(f"spiral: {plain(note)}" for note in plan.left_out())]
+
+
+def write_error(config: pytest.Config, text: str) -> None:
+    """Write one red line, if there is a terminal reporter."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(f"ERROR: {plain(text)}", red=True)
+
+
+def write_section(reporter: pytest.TerminalReporter, lines: Iterable[tuple[str, Tone]]) -> None:
+    """Write the block at the end of a run."""
+    reporter.section("spiral")
+    for line, tone in lines:
+        reporter.write_line(line, **_MARKUP[tone])
+
+
+class Progress:
+    """One line every few seconds that says how far a run is.
+
+    Args:
+        config: Of this process.
+        describe: Returns the line without its prefix.
+    """
+
+    # For a person at a terminal, and for the log of a CI job.
+    terminal_seconds = 5.0
+    log_seconds = 30.0
+
+    def __init__(self, config: pytest.Config, describe: Callable[[], str]) -> None:
+        self._config = config
+        self._describe = describe
+        self._last = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds between two lines."""
+        return self.terminal_seconds if sys.stdout.isatty() else self.log_seconds
+
+    def tick(self) -> None:
+        """Write a line if it is time for one."""
+        if time.monotonic() - self._last >= self.seconds:
+            self.write()
+
+    def write(self) -> None:
+        """Write a line now."""
+        self._last = time.monotonic()
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            with uncaptured(self._config):
+                reporter.ensure_newline()
+                reporter.write_line(f"spiral: {self._describe()}")
