@@ -114,7 +114,7 @@ class Distribution:
         """Fixed shares for plain `-n`; whoever asks for another way of distributing gets it."""
         if self._fixed:
             self._scheduler = FixedShares(
-                self._workers, self._shares, lambda reason: stop_session(self._config, reason)
+                self._workers, self._shares, lambda reason: stop_session(self._config, reason), self._config
             )
         return self._scheduler
 

@@ -6,9 +6,10 @@ xdist's own schedulers hand out items a few at a time, or take them back once th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.plugin._compat import node_ids_differ
@@ -45,7 +46,15 @@ class FixedShares:
     shares: by worker, filled in before the worker is started. stop: ends the session with a reason.
     """
 
-    def __init__(self, workers: int, shares: Mapping[Any, Share], stop: Any) -> None:
+    def __init__(
+        self,
+        workers: int,
+        shares: Mapping[Any, Share],
+        stop: Callable[[str], None],
+        config: pytest.Config | None = None,
+    ) -> None:
+        # As all of xdist's schedulers have it: pytest-rerunfailures reads it when a worker has died.
+        self.config = config
         self._workers = workers
         self._shares = shares
         self._stop = stop

@@ -139,12 +139,12 @@ class RunStore:
                 "sum(attempts - 1) FROM reply GROUP BY role, model"
             ).fetchall()
             failures = connection.execute(
-                "SELECT role, model, count(*), sum(attempts) FROM failure GROUP BY role, model"
+                "SELECT role, model, count(*), sum(max(attempts - 1, 0)) FROM failure GROUP BY role, model"
             ).fetchall()
         found = {(row[0], row[1]): ModelUsage(*row) for row in replies}
-        for role, model, count, attempts in failures:
+        for role, model, count, retries in failures:
             row = found.get((role, model), ModelUsage(role, model))
-            found[role, model] = replace(row, failures=count, retries=row.retries + attempts - count)
+            found[role, model] = replace(row, failures=count, retries=row.retries + retries)
         return [found[name] for name in sorted(found)]
 
     def has_replies(self) -> bool:
