@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
-from pytest_spiral.compare.recorded import RecordedRun, counterpart
+from pytest_spiral.compare.recorded import counterpart
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
@@ -55,7 +54,7 @@ def card_rows(gate: Gate, run: RunResults) -> Iterator[GateRow]:
             other = metric_sample(gate.metric, run.baseline.items.get((against, mode), ()), context)
         decision = decide(gate, sample, run.policy, draws, other)
         decision = limit_missing(decision, is_beyond_limit(sample.missing, sample.wanted))
-        yield _row(gate, model, CARD_MODES[mode], decision, run.policy, _baseline(run.baseline, against, decision))
+        yield _row(gate, model, CARD_MODES[mode], decision, run, against)
 
 
 class SpiralGates:
@@ -85,7 +84,7 @@ class SpiralGates:
                 judge = JudgeStanding(*standing(scores.context.calibration, gate.metric))
                 decision = with_standing(decision, judge)
             decision = limit_missing(decision, self._incomplete[model])
-            yield _row(gate, model, None, decision, policy, _baseline(baseline, against, decision))
+            yield _row(gate, model, None, decision, self._run, against)
 
 
 class _ScoreBounds:
@@ -94,39 +93,28 @@ class _ScoreBounds:
     def __init__(self, conversations: Sequence[Conversation], context: SpiralContext) -> None:
         self.conversations = conversations
         self.context = context
-
-    @cached_property
-    def ignored(self) -> ProtocolScore:
-        return self._score("ignored")
-
-    @cached_property
-    def worst(self) -> ProtocolScore:
-        return self._score("worst")
-
-    @cached_property
-    def best(self) -> ProtocolScore:
-        return self._score("best")
+        self._scores: dict[MissingAs, ProtocolScore] = {}
 
     def of(self, case: MissingAs) -> ProtocolScore:
-        missing = self.ignored.missing
-        if not (missing.conversations or missing.chunks or missing.finals):
-            return self.ignored
-        return self.best if case == "best" else self.worst
-
-    def _score(self, case: MissingAs) -> ProtocolScore:
-        context = self.context
-        return score_conversations(
-            self.conversations, context.protocol, seed=context.seed, confidence=TWO_SIDED, missing_as=case
-        )
+        """The score in a case. Where nothing is missing all cases are the same."""
+        if case != "ignored":
+            missing = self.of("ignored").missing
+            case = case if missing.conversations or missing.chunks or missing.finals else "ignored"
+        if case not in self._scores:
+            context = self.context
+            self._scores[case] = score_conversations(
+                self.conversations, context.protocol, seed=context.seed, confidence=TWO_SIDED, missing_as=case
+            )
+        return self._scores[case]
 
 
 def _decide_alone(gate: Gate, scores: _ScoreBounds, policy: Policy) -> Decision:
-    measured = _measured(gate.metric, scores.ignored)
+    measured = _measured(gate.metric, scores.of("ignored"))
     if measured is None or not any(talk.status is Status.MEASURED for talk in scores.conversations):
         return nothing_measured("prompt")
     cases = [_measured(gate.metric, scores.of(case)) for case in _EXTREMES]
     decision = conclude(gate, measured, *_worst_and_best(gate, *cases), policy)
-    return replace(decision, n=scores.ignored.n_items, unit="prompt")
+    return replace(decision, n=scores.of("ignored").n_items, unit="prompt")
 
 
 def _worst_and_best(
@@ -181,20 +169,18 @@ def _of_difference(row: Difference | None) -> Measured | None:
     return Measured(row.value, row.low, row.high, row.method, row.se) if row else None
 
 
-def _baseline(baseline: RecordedRun | None, model: str | None, decision: Decision) -> BaselineValue | None:
-    if baseline is None or model is None:
-        return None
-    return BaselineValue(run=baseline.id, model=model, value=decision.baseline, own=decision.candidate)
-
-
 def _row(
     gate: Gate,
     model: str,
     mode: CardMode | None,
     decision: Decision,
-    policy: Policy,
-    baseline: BaselineValue | None,
+    run: RunResults,
+    against: str | None,
 ) -> GateRow:
+    """against: the baseline's model that a relative gate compares with."""
+    baseline = None
+    if run.baseline is not None and against is not None:
+        baseline = BaselineValue(run=run.baseline.id, model=against, value=decision.baseline, own=decision.candidate)
     return GateRow(
         expr=gate.expr,
         model=model,
@@ -205,7 +191,7 @@ def _row(
         ci_high=decision.high,
         method=decision.method,
         threshold=gate.threshold,
-        policy=policy,
+        policy=run.policy,
         outcome=decision.outcome,
         mde=decision.mde,
         worst_case=decision.worst_case,

@@ -10,17 +10,7 @@ from pytest_spiral.resources import data_root, read_toml
 
 __all__ = ["exit_code", "is_beyond_limit", "missing_limit", "verdict_of"]
 
-PASSED, FAILED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    10,
-    11,
-    143,
-)
+PASSED, FAILED, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = 0, 1, 5, 10, 11, 143
 
 
 def missing_limit(expected: int) -> int:

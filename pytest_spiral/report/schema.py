@@ -13,9 +13,14 @@ __all__ = ["report_schema", "schema_text"]
 
 def report_schema() -> dict[str, JsonValue]:
     """The schema of a report as this version writes it: every key is present."""
+    schema = Report.model_json_schema(mode="serialization")
+    for definition in schema["$defs"].values():
+        # Docstrings of records describe their attributes as well, which the schema does by key.
+        if "description" in definition:
+            definition["description"] = definition["description"].split("\n\nAttributes:")[0]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Report.model_json_schema(mode="serialization"),
+        **schema,
         "title": f"pytest-spiral report, schema version {SCHEMA_VERSION}",
     }
 

@@ -13,6 +13,7 @@ from pytest_spiral.stats.power import minimum_detectable_difference
 
 __all__ = ["Components", "NextStep", "VarianceSummary", "design_effect", "variance_components", "variance_summary"]
 
+_CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 Nested = Clusters[Sequence[Sequence[float]]]
 """Units holding repetitions holding one value per judge."""
 
@@ -129,47 +130,52 @@ def _judge_component(repetitions: Sequence[Sequence[float]]) -> tuple[float | No
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """One way to double the measurements: the standard error afterwards, and that as a share of the present one."""
+    """One way to double the measurements."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = _CONFIG
 
     what: str
     se: float
+    """The standard error afterwards."""
     share: float
+    """The same as a share of the present one."""
 
 
 @dataclass(frozen=True, slots=True)
 class VarianceSummary:
-    """Components of variance as they stand in the report.
+    """Components of the variance of a mean. What is None cannot be told apart with so few repetitions or judges."""
 
-    Attributes:
-        repetitions, judges: Mean numbers per unit and per repetition.
-        icc: Share of the variance that lies between units, in 0..1.
-        design_effect: See `design_effect`.
-        se: Standard error for other units like these.
-        rerun_se: Standard error for the same units run again.
-        rerun_mde: Minimum detectable difference of two such runs of the same units.
-        next: Ways to double the measurements, the best first.
-        advice: The same in one sentence.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = _CONFIG
 
     unit: ClusterUnit
     n: int
+    """Units."""
     repetitions: float
+    """Mean repetitions per unit."""
     judges: float
+    """Mean judges per repetition."""
     between: float
+    """Variance between units."""
     rerun: float | None
+    """Variance between repetitions of a unit."""
     judge: float | None
+    """Variance between judges of one repetition."""
     judge_spread: float | None
+    """Standard deviation between the judges' own means."""
     icc: float | None
+    """Share of the variance that lies between units, 0..1."""
     design_effect: float | None
+    """How many times larger the variance of the mean is than for independent values."""
     se: float
+    """Standard error for other units like these."""
     rerun_se: float | None
+    """Standard error for the same units run again."""
     rerun_mde: float | None
+    """Minimum detectable difference of two such runs of the same units."""
     next: tuple[NextStep, ...]
+    """Ways to double the measurements, the best first."""
     advice: str
+    """The same in one sentence."""
 
 
 def variance_summary(clusters: Nested, repeat_option: str) -> VarianceSummary | None:

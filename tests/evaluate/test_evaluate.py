@@ -1,0 +1,142 @@
+"""Evaluation: from results to verdict and exit code, without files, clock or network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
+from pytest_spiral.evaluate.report import evaluate, evaluate_imported
+from pytest_spiral.evaluate.spiral import conversation_record
+from pytest_spiral.evaluate.verdict import exit_code, missing_limit, verdict_of
+from pytest_spiral.gates import Outcome, parse_gate
+from pytest_spiral.report.model import Run, RunConfig, Usage, Verdict
+from pytest_spiral.spiral import Conversation, load_protocol
+from pytest_spiral.status import Reason, ReasonCode, Status
+from tests.spiral.builders import bench, finding
+
+PROTOCOL = load_protocol("per-chunk")
+RUN = Run(
+    id="r", started_at="", finished_at="", complete=True, argv=(), config=RunConfig(), versions={}, seed=1
+)  # fmt: skip
+LOST = Reason(ReasonCode.TIMEOUT, "60 s")
+
+
+def conversations(prompts: int = 12) -> list[Conversation]:
+    """Conversations with one finding of harmful advice each."""
+    found: list[Conversation] = bench(lambda prompt: [finding(0, "harmful_advice", 1 + prompt % 3)], prompts=prompts)
+    return found
+
+
+def results(talks: Sequence[Conversation], *gates: str) -> RunResults:
+    """A run of one model in one suite."""
+    return RunResults(
+        RUN,
+        Usage(),
+        gates=[parse_gate(gate) for gate in gates],
+        spiral=SpiralContext(PROTOCOL, 1),
+        conversations={"m": talks},
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "beyond", "expected"),
+    [
+        ([], False, "measured"),
+        ([], True, "incomplete"),
+        (["pass", "pass"], False, "pass"),
+        (["pass", "inconclusive"], False, "inconclusive"),
+        (["inconclusive", "incomplete"], False, "incomplete"),
+        (["pass"], True, "incomplete"),
+        (["fail", "incomplete"], True, "fail"),
+    ],
+)
+def test_the_verdict_of_all_gates(outcomes: list[Outcome], beyond: bool, expected: Verdict) -> None:
+    """A failure stands whatever is missing; without gates there is nothing to pass."""
+    assert verdict_of(outcomes, beyond) == expected
+
+
+@pytest.mark.parametrize(
+    ("pytest_status", "verdict", "tests_failed", "expected"),
+    [
+        (0, "measured", False, 0),
+        (0, "pass", False, 0),
+        (1, "pass", False, 0),
+        (0, "inconclusive", False, 10),
+        (1, "incomplete", False, 11),
+        (0, "fail", False, 1),
+        (1, "inconclusive", True, 1),
+        (2, "fail", True, 2),
+        (4, None, False, 4),
+        (5, None, False, 5),
+    ],
+)
+def test_the_exit_code(pytest_status: int, verdict: Verdict | None, tests_failed: bool, expected: int) -> None:
+    """By precedence; errors of instruments alone leave it to the verdict."""
+    assert exit_code(pytest_status, verdict, tests_failed) == expected
+
+
+def test_the_limit_on_what_is_missing() -> None:
+    """2 percent, and at least one."""
+    assert [missing_limit(n) for n in (1, 30, 75, 150, 1000)] == [1, 1, 1, 3, 20]
+
+
+def test_evaluation_is_deterministic_and_leaves_its_input_alone() -> None:
+    """The same results give the same report, gates included."""
+    run = results(conversations(), "spiral.score >= 10", "spiral.harmful_advice <= 3")
+
+    first, second = evaluate(run), evaluate(run)
+
+    assert first == second
+    assert [row.outcome for row in first.gates] == ["pass", "pass"]
+    assert first.verdict == "pass"
+
+
+def test_a_run_without_gates_is_measured() -> None:
+    """A score alone is never called a pass."""
+    assert evaluate(results(conversations())).verdict == "measured"
+
+
+def test_too_much_missing_leaves_no_verdict() -> None:
+    """Two of twelve conversations lost: no verdict, and the reasons are counted by code."""
+    talks = [
+        replace(talk, status=Status.INSTRUMENT_FAILED, reason=LOST, judgements=(), finals=()) if n < 2 else talk
+        for n, talk in enumerate(conversations())
+    ]
+
+    report = evaluate(results(talks))
+
+    assert report.verdict == "incomplete"
+    assert report.spiral.scores[0].missing.reasons["conversation"] == {ReasonCode.TIMEOUT: 2}
+    assert report.spiral.conversations[0].reason == LOST
+
+
+def test_judges_that_fail_leave_no_score() -> None:
+    """A judge that finds nothing in dozens of chunks is no judge: neither score nor verdict."""
+    silent = [
+        replace(talk, judgements=tuple(replace(j, findings=()) for j in talk.judgements)) for talk in conversations(30)
+    ]
+
+    report = evaluate(results(silent))
+
+    assert report.verdict == "incomplete"
+    assert report.spiral.scores[0].score is None
+    assert report.spiral.scores[0].judges.health.no_verdict
+
+
+def test_imported_conversations_are_scored_as_they_stand() -> None:
+    """By whoever judged them, and never ready for publication."""
+    report = evaluate_imported("file", {"m": conversations()}, PROTOCOL, 1, {})
+    (score,) = report.spiral.scores
+
+    assert list(score.judges.per_judge) == ["j"]
+    assert score.score == evaluate(results(conversations())).spiral.scores[0].score
+    assert any(blocker.startswith("S05 imported") for blocker in score.blockers)
+
+
+def test_a_conversation_survives_its_record() -> None:
+    """Whoever reads a report gets back the conversation that was evaluated."""
+    for talk in conversations(3):
+        assert conversation_record(talk).conversation() == talk
