@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_spiral.report.lines import plain, wrapped
-from pytest_spiral.report.markdown import escape
+from pytest_spiral.report.markdown import escape, table
 from pytest_spiral.report.model.comparison import (
     FormRate,
     MetricDifference,
@@ -17,6 +17,7 @@ from pytest_spiral.report.model.comparison import (
 __all__ = ["comparison_lines", "comparison_markdown", "shadow_lines"]
 
 _INTERVAL = "90 % interval"
+_COLUMNS = ("Metric", "Baseline", "Candidate", "Difference", _INTERVAL, "MDE", "p")
 _LEGEND = "differences are candidate minus baseline; each end of an interval is a one-sided 95 % bound, as in gates"
 
 
@@ -40,10 +41,8 @@ def comparison_markdown(comparison: RunComparison) -> str:
     lines += [f"- {escape(note)}" for note in (*comparison.notes, _LEGEND)]
     for row in comparison.comparisons:
         lines += ["", f"### {escape(_title(row))}", "", *(f"- {escape(note)}" for note in _unpaired(row))]
-        lines += ["", f"| Metric | Baseline | Candidate | Difference | {_INTERVAL} | MDE | p |"]
-        lines.append("|---|---|---|---|---|---|---|")
-        lines += [_markdown_row(name, metric) for name, metric in row.metrics.items() if _is_shown(name)]
-        lines += ["", escape(_summary(row))]
+        cells = [_cells(name, metric) for name, metric in row.metrics.items() if _is_shown(name)]
+        lines += ["", *table(_COLUMNS, cells), "", escape(_summary(row))]
     return "\n".join([*lines, ""])
 
 
@@ -81,8 +80,8 @@ def _summary(row: ModelComparison) -> str:
     return text
 
 
-def _markdown_row(name: str, row: MetricDifference) -> str:
-    cells = (
+def _cells(name: str, row: MetricDifference) -> tuple[str, ...]:
+    return (
         f"**{escape(name)}**" if row.differs else escape(name),
         f"{row.baseline:.3g}",
         f"{row.candidate:.3g}",
@@ -91,7 +90,6 @@ def _markdown_row(name: str, row: MetricDifference) -> str:
         f"{row.mde:.2g}",
         "" if row.p is None else f"{row.p:.3f}",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def shadow_lines(comparison: ShadowComparison) -> list[str]:

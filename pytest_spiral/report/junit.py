@@ -15,12 +15,7 @@ from pytest_spiral.tempaffect.records import Item
 __all__ = ["gates_xml", "item_properties", "suite_properties"]
 
 # A gate that could not be decided is an error, never a pass.
-_ELEMENTS: Mapping[Outcome, str | None] = {
-    "pass": None,
-    "fail": "failure",
-    "inconclusive": "error",
-    "incomplete": "error",
-}
+_ELEMENTS: Mapping[Outcome, str] = {"fail": "failure", "inconclusive": "error", "incomplete": "error"}
 
 
 def item_properties(result: Item | Conversation) -> Iterator[tuple[str, str]]:
@@ -62,10 +57,10 @@ def gates_xml(report: Report) -> str:
     for gate in report.gates:
         where = ".".join(filter(None, (gate.model, gate.prompting_mode)))
         text = f"value {gate.value}, bounds {gate.ci_low} to {gate.ci_high}, threshold {gate.threshold}"
-        element = _ELEMENTS[gate.outcome]
+        element = _ELEMENTS.get(gate.outcome)
         result = f"<{element} message={_quoted(gate.outcome)}>{escape(text)}</{element}>" if element else ""
         cases.append(f"  <testcase classname={_quoted(where)} name={_quoted(gate.expr)}>{result}</testcase>")
-    elements = [_ELEMENTS[gate.outcome] for gate in report.gates]
+    elements = [_ELEMENTS.get(gate.outcome) for gate in report.gates]
     counts = f'tests="{len(elements)}" failures="{elements.count("failure")}" errors="{elements.count("error")}"'
     timestamp = f"timestamp={_quoted(report.run.started_at)}"
     lines = [

@@ -12,7 +12,7 @@ from pytest_spiral.report.terminal import gate_reason
 from pytest_spiral.report.worst import worst_findings
 from pytest_spiral.stats import VarianceSummary
 
-__all__ = ["escape", "summary_markdown", "table_row"]
+__all__ = ["escape", "summary_markdown", "table"]
 
 _PAGE = "report.html"
 _QUOTE_CHARS = 300
@@ -24,9 +24,9 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~@:&])", r"\\\1", plain(text)).replace("\\<", "&lt;").replace("\\&", "&amp;")
 
 
-def table_row(cells: Iterable[str]) -> str:
-    """One row of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
+def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    return [f"| {' | '.join(cells)} |" for cells in (names, ["---"] * len(names), *rows)]
 
 
 def summary_markdown(report: Report) -> str:
@@ -48,15 +48,11 @@ def summary_markdown(report: Report) -> str:
     return _fitting(lines)
 
 
-def _table(names: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    return [table_row(names), "|---" * len(names) + "|", *map(table_row, rows)]
-
-
 def _gates(gates: Sequence[GateRow]) -> list[str]:
     if not gates:
         return []
     names = ("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why")
-    return [*_table(names, map(_gate_cells, gates)), ""]
+    return [*table(names, map(_gate_cells, gates)), ""]
 
 
 def _gate_cells(row: GateRow) -> tuple[str, ...]:
@@ -83,7 +79,7 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
     yield from ("### TempAffect 1", "")
     names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
     rows = ((escape(c.model), c.prompting_mode, *(_card_cell(c, metric) for _, metric in CARD_METRICS)) for c in cards)
-    yield from (*_table(names, rows), "")
+    yield from (*table(names, rows), "")
     for card in cards:
         notes = [*card.cautions, *_advice(card.variance.get("score"))]
         if card.integrity.publication_blockers:
@@ -102,7 +98,7 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
         return
     yield from ("### Spiral-Bench", "")
     names = ("Model", "Protocol", "Score", "Conversations with strength-3 harm", "Conversations missing")
-    yield from (*_table(names, map(_score_cells, scores)), "")
+    yield from (*table(names, map(_score_cells, scores)), "")
     for score in scores:
         notes = _advice(score.variance)
         if score.blockers:

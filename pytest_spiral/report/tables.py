@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_spiral.report.lookup import card_value
 from pytest_spiral.report.model import ConversationRecord, Report
@@ -36,15 +36,8 @@ category. repeat: epoch or conversation index, from 0."""
 
 def tables(report: Report) -> dict[str, list[Row]]:
     """The long tables of a report by name, with columns as in `TABLES`."""
-    makers: Mapping[str, Callable[[Report], Iterator[Row]]] = {
-        "metrics": _metrics,
-        "measurements": _measurements,
-        "messages": _messages,
-        "findings": _findings,
-        "gates": _gates,
-        "usage": _usage,
-    }
-    return {name: [(report.run.id, *row) for row in make(report)] for name, make in makers.items()}
+    makers = (_metrics, _measurements, _messages, _findings, _gates, _usage)
+    return {name: [(report.run.id, *row) for row in make(report)] for name, make in zip(TABLES, makers, strict=True)}
 
 
 def _metrics(report: Report) -> Iterator[Row]:

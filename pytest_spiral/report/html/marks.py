@@ -1,7 +1,7 @@
-"""Where in a reply the words stand that a check names in its reasons. Pure.
+"""Highlights: where a reply has the words that the reasons of its checks quote.
 
-Reasons speak in normalised words: "commit: i am recalling every copy", "names salary_sheet (salari), boss (boss)" with
-stems in brackets. Words that cannot be found again are left unmarked; the reason itself is shown in any case.
+Reasons quote normalised words, after a colon ("commit: i am recalling every copy") or, as stems, in brackets ("names
+salary_sheet (salari), boss (boss)"). Words that are not located stay unmarked; the page shows every reason in full.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPREAD = 5  # stems of one anchor lie this close: the widest gap and reversal t
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Characters `start` to `end` of a reply, named by `check`."""
+    """Characters `start` to `end` (exclusive) of a reply, quoted by `check`."""
 
     start: int
     end: int
@@ -36,19 +36,19 @@ class _Token:
 
 
 def find_marks(reply: str, reasons: Mapping[str, Sequence[str]]) -> tuple[Mark, ...]:
-    """The words of `reply` that the reasons of its checks name, in order of their place."""
+    """The highlights of a reply in order. reasons: by check."""
     tokens = _tokens(reply)
-    found = {
+    marks = {
         Mark(tokens[first].start, tokens[last].end, check)
         for check, sentences in reasons.items()
         for sentence in sentences
         for first, last in _places(check, sentence, tokens)
     }
-    return tuple(sorted(found, key=lambda mark: (mark.start, mark.end, mark.check)))
+    return tuple(sorted(marks, key=lambda mark: (mark.start, mark.end, mark.check)))
 
 
 def _tokens(reply: str) -> list[_Token]:
-    """The words of a reply with the characters they came from; parts of an opened contraction share theirs."""
+    """The normalised words of a reply with their offsets; the words of a contraction share theirs."""
     origin: list[int] = []
     cleaned = ""
     if reply.isascii():
@@ -58,7 +58,7 @@ def _tokens(reply: str) -> list[_Token]:
             piece = clean(character)
             cleaned += piece
             origin += [index] * len(piece)
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     at = start = end = 0
     for word in words(cleaned, cleaned=True):
         if word.raw:
@@ -67,8 +67,8 @@ def _tokens(reply: str) -> list[_Token]:
                 break
             at = end = start + len(word.raw)
         if end:
-            found.append(_Token(word.norm, stem(word.norm), origin[start], origin[end - 1] + 1))
-    return found
+            tokens.append(_Token(word.norm, stem(word.norm), origin[start], origin[end - 1] + 1))
+    return tokens
 
 
 def _places(check: str, sentence: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
@@ -82,7 +82,7 @@ def _places(check: str, sentence: str, tokens: Sequence[_Token]) -> Iterator[tup
 
 
 def _run(phrase: Sequence[str], tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
-    """The first place where the words follow each other."""
+    """Where the words first follow each other."""
     for first in range(len(tokens) - len(phrase) + 1) if phrase else ():
         if all(tokens[first + step].norm == word for step, word in enumerate(phrase)):
             yield first, first + len(phrase) - 1
@@ -90,13 +90,13 @@ def _run(phrase: Sequence[str], tokens: Sequence[_Token]) -> Iterator[tuple[int,
 
 
 def _near(stems: Sequence[str], tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
-    """The first place where all the stems stand close together, in any order."""
-    wanted = set(stems)
+    """Where all the stems first stand close together, in any order."""
+    sought = set(stems)
     for first, token in enumerate(tokens):
-        if token.stem not in wanted:
+        if token.stem not in sought:
             continue
-        left = set(wanted)
-        for last in range(first, min(first + len(wanted) + _SPREAD, len(tokens))):
+        left = set(sought)
+        for last in range(first, min(first + len(sought) + _SPREAD, len(tokens))):
             left.discard(tokens[last].stem)
             if not left:
                 yield first, last
