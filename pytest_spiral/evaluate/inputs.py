@@ -10,7 +10,7 @@ from pytest_spiral.gates import Gate, Policy
 from pytest_spiral.report.model import Drift, Run, Usage
 from pytest_spiral.report.model.run import SpiralIntegrity
 from pytest_spiral.spiral.calibration import Calibration
-from pytest_spiral.spiral.calibration_run import CalibrationRun
+from pytest_spiral.spiral.calibration_result import CalibrationResult
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
@@ -33,7 +33,7 @@ class JudgeCalibration:
         drift: The change since the last calibration, None where there is none.
     """
 
-    run: CalibrationRun
+    run: CalibrationResult
     drift: Drift | None
 
 

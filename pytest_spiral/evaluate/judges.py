@@ -20,7 +20,7 @@ from pytest_spiral.report.model.judges import (
 from pytest_spiral.spiral.aggregate import point_score
 from pytest_spiral.spiral.agreement import agreement, firmness, only, without
 from pytest_spiral.spiral.calibration import standing
-from pytest_spiral.spiral.calibration_run import corrected
+from pytest_spiral.spiral.calibration_result import corrected_turn_rate
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
@@ -109,7 +109,7 @@ def _calibration(conversations: Sequence[Conversation], calibration: JudgeCalibr
             standing=verdict,
             reason=reason,
             raters_agreement=run.agreement[name],
-            turn_rate=corrected(conversations, run.record, name),
+            turn_rate=corrected_turn_rate(conversations, run.record, name),
         )
     return CalibrationReport(
         labels=run.record.labels,

@@ -8,13 +8,13 @@ from pytest_spiral.report.lines import between
 from pytest_spiral.report.model import Drift
 from pytest_spiral.report.model.judges import Estimate
 from pytest_spiral.spiral.calibration import standing
-from pytest_spiral.spiral.calibration_run import CalibrationRun
+from pytest_spiral.spiral.calibration_result import CalibrationResult
 from pytest_spiral.stats import Interval
 
 __all__ = ["calibration_lines"]
 
 
-def calibration_lines(run: CalibrationRun, drift: Drift | None) -> Iterator[str]:
+def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[str]:
     """Sensitivity, specificity and kappa by behaviour, the labels behind them, and the drift since the last time."""
     yield f"judges {', '.join(run.record.judges)} on {run.turns} labelled turns ({run.record.labels})"
     yield f"labelled by: {', '.join(f'{name} ({kind})' for name, kind in run.raters.items())}"
@@ -45,7 +45,7 @@ def _drift(drift: Drift | None) -> str:
     return f"drift: {drift.changed or 0:.1%} of the labels changed since the last calibration; {behaviours}"
 
 
-def _rater_lines(run: CalibrationRun) -> Iterator[str]:
+def _rater_lines(run: CalibrationResult) -> Iterator[str]:
     """Agreement of the raters among themselves, and with the author."""
     if len(run.raters) < 2:
         return

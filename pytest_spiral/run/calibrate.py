@@ -1,4 +1,4 @@
-"""Having judges label turns whose labels are known, and keeping what came of it for the next time."""
+"""Having judges label turns whose labels are known, and keeping the result to compare the next one with."""
 
 from __future__ import annotations
 
@@ -16,29 +16,38 @@ from pytest_spiral.resources import read_json
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Chats, Connections
 from pytest_spiral.run.plan import RunPlan
-from pytest_spiral.spiral.calibration_run import CalibrationRun, calibrated, calibration_run_from_json, drift
+from pytest_spiral.spiral.calibration_result import (
+    CalibrationResult,
+    calibration_result,
+    calibration_result_from_json,
+    drift,
+)
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.labels import LabelledSet, load_labels
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.store import RunStore
 
-__all__ = ["Calibrated", "calibrate", "label"]
+__all__ = ["JudgeCalibrations", "calibrate", "judge_labelled_turns"]
 
 
 @dataclass(frozen=True)
-class Calibrated:
-    """What a calibration found. together: the judges as they count in scores. alone: each of several.
+class JudgeCalibrations:
+    """The calibrations of one session.
 
-    drift: against the last calibration of these judges, None where there is none. path: where this one is kept.
+    Attributes:
+        together: The judges as they count in scores.
+        alone: Each of several judges.
+        drift: Against the last calibration of these judges; None where there is none.
+        path: The file that keeps this one.
     """
 
-    together: CalibrationRun
-    alone: Mapping[str, CalibrationRun]
+    together: CalibrationResult
+    alone: Mapping[str, CalibrationResult]
     drift: Drift | None
     path: Path
 
 
-async def label(judges: Sequence[Judge], labelled: LabelledSet) -> dict[str, list[ChunkJudgement]]:
+async def judge_labelled_turns(judges: Sequence[Judge], labelled: LabelledSet) -> dict[str, list[ChunkJudgement]]:
     """Every turn judged by every judge, by turn. The judges' own limits bound how many calls are in flight."""
 
     async def judged(judge: Judge, turn: str) -> ChunkJudgement:
@@ -56,7 +65,7 @@ async def label(judges: Sequence[Judge], labelled: LabelledSet) -> dict[str, lis
 
 def calibrate(
     plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str], labels: Path | None = None
-) -> Calibrated:
+) -> JudgeCalibrations:
     """Calibrate the judges of a run that is prepared. labels: a file of labelled turns, None for the shipped ones.
 
     Raises `DataError` for labels that cannot be read. A judge that cannot be reached leaves unread turns.
@@ -68,19 +77,19 @@ def calibrate(
     names = [judge.model_id for judge in plan.judges]
     path = Path(plan.run_dir).parent / "calibrations" / _file_name(names, labelled.name)
     # Before any call is paid for: a kept calibration that cannot be read is an error.
-    before = calibration_run_from_json(read_json(path), str(path)) if path.is_file() else None
+    before = calibration_result_from_json(read_json(path), str(path)) if path.is_file() else None
 
     async def work() -> dict[str, list[ChunkJudgement]]:
         chats = Chats(plan, content, store, Connections(plan, content, store, environ))
         try:
-            return await label(chats.judges(), labelled)
+            return await judge_labelled_turns(chats.judges(), labelled)
         finally:
             await chats.aclose()
 
     judged = asyncio.run(work())
-    together = calibrated(labelled, judged, names, spiral.rubric.hash, behaviours)
+    together = calibration_result(labelled, judged, names, spiral.rubric.hash, behaviours)
     alone = {
-        name: calibrated(
+        name: calibration_result(
             labelled,
             {turn: [judgement for judgement in all_of if judgement.judge == name] for turn, all_of in judged.items()},
             [name],
@@ -91,7 +100,7 @@ def calibrate(
         if len(names) > 1
     }
     write_atomically(path, json.dumps(together.to_json(), indent=1, ensure_ascii=True) + "\n")
-    return Calibrated(together, alone, drift(before, together) if before else None, path)
+    return JudgeCalibrations(together, alone, drift(before, together) if before else None, path)
 
 
 def _file_name(judges: Sequence[str], labels: str) -> str:

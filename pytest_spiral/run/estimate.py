@@ -12,7 +12,7 @@ from typing import Any
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role
 from pytest_spiral.models.parameters import token_limit
 from pytest_spiral.resources import data_root, read_toml
-from pytest_spiral.run.calibrate import label
+from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import cost_of
 from pytest_spiral.run.models import Chats
@@ -94,7 +94,7 @@ def _walk_through(plan: RunPlan, content: Content, runner: Runner, chats: Chats,
                 runner.engine.start(schema_is_enforced(model.model_id, model.params["tempaffect"], chat)).result()
     if plan.settings.calibrate and plan.judges:
         labelled = load_labels(None, content.spiral.protocol.behaviours)
-        runner.engine.start(label(chats.judges(), labelled)).result()
+        runner.engine.start(judge_labelled_turns(chats.judges(), labelled)).result()
     for unit in units:
         runner.submit(unit)
     for unit in units:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from pytest_spiral.run.calibrate import Calibrated, calibrate
+from pytest_spiral.run.calibrate import JudgeCalibrations, calibrate
 from pytest_spiral.run.content import load_content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.plan import make_judge_plan
@@ -17,7 +17,7 @@ __all__ = ["calibrate_judges"]
 
 def calibrate_judges(
     settings: Settings, folder: Path, environ: Mapping[str, str], started_at: datetime, labels: Path | None = None
-) -> Calibrated:
+) -> JudgeCalibrations:
     """Have judges label turns whose labels are known, and keep the result.
 
     Args:

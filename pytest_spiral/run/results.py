@@ -27,7 +27,7 @@ from pytest_spiral.tempaffect.suite import CANARY, lock
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
-    from pytest_spiral.run.calibrate import Calibrated
+    from pytest_spiral.run.calibrate import JudgeCalibrations
 
 __all__ = ["Ending", "Gates", "Measurements", "StoreTraffic", "Traffic", "run_results"]
 
@@ -48,7 +48,7 @@ class Measurements:
     conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
     preflight: Preflight | None = None
     enforcement: dict[str, bool] = field(default_factory=dict)
-    calibrated: Calibrated | None = None
+    calibrated: JudgeCalibrations | None = None
 
     def of(self, unit: ScenarioUnit | ConversationUnit) -> Item | Conversation | None:
         """What has arrived for a unit."""

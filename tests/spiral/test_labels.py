@@ -16,9 +16,14 @@ from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model import Drift
 from pytest_spiral.resources import data_root
-from pytest_spiral.run.calibrate import label
+from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
-from pytest_spiral.spiral.calibration_run import calibrated, calibration_run_from_json, corrected, drift
+from pytest_spiral.spiral.calibration_result import (
+    calibration_result,
+    calibration_result_from_json,
+    corrected_turn_rate,
+    drift,
+)
 from pytest_spiral.spiral.labels import load_labels, sheet
 from pytest_spiral.spiral.lexical_judge import LexicalJudge
 from pytest_spiral.spiral.raters import among_raters, with_author
@@ -38,7 +43,7 @@ def judged_as(turn, seen):
 
 
 def run(labelled, judgements):
-    return calibrated(labelled, judgements, ["j"], "0" * 64, BEHAVIOURS)
+    return calibration_result(labelled, judgements, ["j"], "0" * 64, BEHAVIOURS)
 
 
 @cache
@@ -292,7 +297,7 @@ def test_the_lexical_judge_against_published_labels(upstream_file):
     """Two judges with nothing in common: agreement is poor, and no behaviour may be decided."""
     column = LEXICAL_HEAD.split(" | ").index(upstream_file.stem)
     labelled = load_labels(Path(upstream_file), BEHAVIOURS)
-    judgements = asyncio.run(label([LexicalJudge("dry/lexical", PROTOCOL)], labelled))
+    judgements = asyncio.run(judge_labelled_turns([LexicalJudge("dry/lexical", PROTOCOL)], labelled))
     found = run(labelled, judgements)
 
     assert len({turn.unit for turn in labelled.turns}) == 30
@@ -355,18 +360,18 @@ def test_a_bad_labels_file_is_named(tmp_path, line, fault, capsys):
 
 def test_a_run_survives_the_trip_through_json():
     """What is kept for the next calibration is what was found; anything else is an error that names the place."""
-    again = calibration_run_from_json(json.loads(json.dumps(silent().to_json())), "file")
+    again = calibration_result_from_json(json.loads(json.dumps(silent().to_json())), "file")
 
     assert again == silent()
     with pytest.raises(DataError, match="file: schema_version"):
-        calibration_run_from_json({"schema_version": 9}, "file")
+        calibration_result_from_json({"schema_version": 9}, "file")
     with pytest.raises(DataError, match="file: schema_version"):
-        calibration_run_from_json([], "file")
+        calibration_result_from_json([], "file")
     broken = {**silent().to_json(), "agreement": {"pushback": 0.9}}
     with pytest.raises(DataError, match=r"file: agreement\.pushback"):
-        calibration_run_from_json(broken, "file")
+        calibration_result_from_json(broken, "file")
     with pytest.raises(DataError, match=r"file: record\.judges"):
-        calibration_run_from_json({**silent().to_json(), "record": {"judges": None}}, "file")
+        calibration_result_from_json({**silent().to_json(), "record": {"judges": None}}, "file")
 
 
 def test_drift():
@@ -388,9 +393,9 @@ def test_corrected_rates():
     half = {t.id for t in harm[::2]}
     found = run(labelled, {t.id: judged_as(t, {"harmful_advice": 3 if t.id in half else 0}) for t in labelled.turns})
     talks = bench(lambda prompt: [finding(0, "harmful_advice", 3)], prompts=12)
-    rate = corrected(talks, found.record, "harmful_advice")
+    rate = corrected_turn_rate(talks, found.record, "harmful_advice")
 
     assert rate.rate == pytest.approx(1 / 3)
     assert 0.6 < rate.corrected < 0.7
     assert rate.low < rate.corrected < rate.high
-    assert corrected(talks, silent().record, "harmful_advice").corrected is None
+    assert corrected_turn_rate(talks, silent().record, "harmful_advice").corrected is None

@@ -34,7 +34,14 @@ from pytest_spiral.stats import (
 )
 from pytest_spiral.status import Status
 
-__all__ = ["CalibrationRun", "Pairs", "calibrated", "calibration_run_from_json", "corrected", "drift"]
+__all__ = [
+    "CalibrationResult",
+    "Pairs",
+    "calibration_result",
+    "calibration_result_from_json",
+    "corrected_turn_rate",
+    "drift",
+]
 
 SCHEMA_VERSION = 2
 Predictions = Mapping[str, Mapping[str, int] | None]
@@ -46,7 +53,7 @@ _DRAWS, _FEW_DRAWS = 500, 200
 
 
 @dataclass(frozen=True)
-class CalibrationRun:
+class CalibrationResult:
     """One judge or ensemble on one labelled set.
 
     record: what gates ask; kappa there is Cohen's, on presence. strength: quadratic-weighted kappa on 0..3.
@@ -75,23 +82,23 @@ class CalibrationRun:
         return {name: reason for name, (verdict, reason) in found.items() if verdict != "calibrated"}
 
     def to_json(self) -> dict[str, Any]:
-        """The run as JSON values; `calibration_run_from_json` reads them back."""
+        """The run as JSON values; `calibration_result_from_json` reads them back."""
         return {"schema_version": SCHEMA_VERSION, **_adapter().dump_python(self, mode="json")}
 
 
-def calibrated(
+def calibration_result(
     labelled: LabelledSet,
     judged: Mapping[str, Sequence[ChunkJudgement]],
     judges: Sequence[str],
     rubric_hash: str,
     behaviours: Sequence[str],
-) -> CalibrationRun:
+) -> CalibrationResult:
     """Compare judgements with labels. judged: by turn, one judgement per judge; several make a consensus.
 
     A turn without a readable judgement counts as wrong for every behaviour, whichever way it is labelled.
     """
     predictions = {turn.id: _seen(judged.get(turn.id, ())) for turn in labelled.turns}
-    return CalibrationRun(
+    return CalibrationResult(
         record=Calibration(
             tuple(sorted(judges)),
             rubric_hash,
@@ -202,7 +209,7 @@ def _kinds(turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: 
     }
 
 
-def corrected(conversations: Sequence[Conversation], record: Calibration, behaviour: str) -> TurnRate | None:
+def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibration, behaviour: str) -> TurnRate | None:
     """The share of judged turns with a behaviour as the judges report it and as it is after correction for what they
     miss and imagine on labelled turns (Rogan and Gladen 1978). None where nothing was judged.
 
@@ -238,7 +245,7 @@ def corrected(conversations: Sequence[Conversation], record: Calibration, behavi
     return TurnRate(rate=raw, corrected=theta, low=interval.low, high=interval.high)
 
 
-def drift(before: CalibrationRun, now: CalibrationRun) -> Drift:
+def drift(before: CalibrationResult, now: CalibrationResult) -> Drift:
     """What has changed since the last calibration; not comparable where judges, labels or rubric differ."""
     one, two = before.record, now.record
     same = (one.judges, one.rubric_hash, one.labels) == (two.judges, two.rubric_hash, two.labels)
@@ -264,11 +271,11 @@ def drift(before: CalibrationRun, now: CalibrationRun) -> Drift:
 
 
 @cache
-def _adapter() -> TypeAdapter[CalibrationRun]:
-    return TypeAdapter(CalibrationRun)
+def _adapter() -> TypeAdapter[CalibrationResult]:
+    return TypeAdapter(CalibrationResult)
 
 
-def calibration_run_from_json(value: Any, where: str) -> CalibrationRun:
+def calibration_result_from_json(value: Any, where: str) -> CalibrationResult:
     """Read what `to_json` wrote.
 
     Raises:
