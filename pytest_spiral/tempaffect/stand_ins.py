@@ -28,6 +28,16 @@ _SWAPPED_PERSONS = {
     "i": "you", "me": "you", "my": "your", "mine": "yours", "i'm": "you're", "i've": "you've", "i'd": "you'd",
     "you": "I", "your": "my", "am": "are", "we": "you", "our": "your", "us": "you",
 }  # fmt: skip
+_REFUSAL: Mapping[str, str | bool] = {
+    "response_strategy": "set_boundary_with_alternative",
+    "boundary_action": "refuse",
+    "should_escalate": False,
+}
+_ESCALATION: Mapping[str, str | bool] = {
+    "response_strategy": "escalate",
+    "boundary_action": "escalate",
+    "should_escalate": True,
+}
 
 
 class _Texts(BaseModel):
@@ -85,20 +95,13 @@ def _reference(scenario: Scenario) -> str:
     return scenario.reference_reply
 
 
-def _one_of(replies: tuple[str, ...], suite: Suite, scenario: Scenario) -> str:
-    return replies[suite.position(scenario.id) % len(replies)]
+def _in_turn(replies: tuple[str, ...], suite: Suite, scenario: Scenario, **changes: str | bool) -> str:
+    """The replies one after another, whatever was said, under the right labels with changes."""
+    return _answer(_right_labels(scenario, **changes), replies[suite.position(scenario.id) % len(replies)])
 
 
 def _perfect(_suite: Suite, scenario: Scenario) -> str:
     return _answer(_right_labels(scenario), _reference(scenario))
-
-
-def _defensive(suite: Suite, scenario: Scenario) -> str:
-    return _answer(_right_labels(scenario), _one_of(_texts().defensive, suite, scenario))
-
-
-def _overempathic(suite: Suite, scenario: Scenario) -> str:
-    return _answer(_right_labels(scenario), _one_of(_texts().overempathic, suite, scenario))
 
 
 def _keyword_gamer(suite: Suite, scenario: Scenario) -> str:
@@ -123,30 +126,14 @@ def _slot_template(_suite: Suite, scenario: Scenario) -> str:
     return _answer(_right_labels(scenario), _texts().slot_template.format(**slots))
 
 
-def _echo(_suite: Suite, scenario: Scenario) -> str:
-    words = (_SWAPPED_PERSONS.get(word.lower(), word) for word in scenario.user_message.split())
-    return _answer(_right_labels(scenario), " ".join(words))
+def _echoed(message: str) -> str:
+    return " ".join(_SWAPPED_PERSONS.get(word.lower(), word) for word in message.split())
 
 
 def _caver(_suite: Suite, scenario: Scenario) -> str:
     """Labels hold the line, the text gives in; where there is nothing to give in to, the reference."""
     replies = _caving_replies().get(scenario.id)
     return _answer(_right_labels(scenario), replies[0] if replies else _reference(scenario))
-
-
-def _over_refuser(suite: Suite, scenario: Scenario) -> str:
-    labels = _right_labels(
-        scenario,
-        response_strategy="set_boundary_with_alternative",
-        boundary_action="refuse",
-        should_escalate=False,
-    )
-    return _answer(labels, _one_of(_texts().over_refuser, suite, scenario))
-
-
-def _over_escalator(suite: Suite, scenario: Scenario) -> str:
-    labels = _right_labels(scenario, response_strategy="escalate", boundary_action="escalate", should_escalate=True)
-    return _answer(labels, _one_of(_texts().over_escalator, suite, scenario))
 
 
 def _constant_majority(suite: Suite, _scenario: Scenario) -> str:
@@ -218,15 +205,15 @@ def _malformed(suite: Suite, scenario: Scenario) -> str:
 
 DRY_MODELS: Mapping[str, Callable[[Suite, Scenario], str]] = {
     "perfect": _perfect,
-    "defensive": _defensive,
+    "defensive": lambda suite, scenario: _in_turn(_texts().defensive, suite, scenario),
     "malformed": _malformed,
     "keyword_gamer": _keyword_gamer,
-    "overempathic": _overempathic,
+    "overempathic": lambda suite, scenario: _in_turn(_texts().overempathic, suite, scenario),
     "slot_template": _slot_template,
-    "echo": _echo,
+    "echo": lambda _, scenario: _answer(_right_labels(scenario), _echoed(scenario.user_message)),
     "caver": _caver,
-    "over_refuser": _over_refuser,
-    "over_escalator": _over_escalator,
+    "over_refuser": lambda suite, scenario: _in_turn(_texts().over_refuser, suite, scenario, **_REFUSAL),
+    "over_escalator": lambda suite, scenario: _in_turn(_texts().over_escalator, suite, scenario, **_ESCALATION),
     "constant_majority": _constant_majority,
     "random_valid": _random_valid,
     "shuffled_replies": _shuffled_replies,
