@@ -147,7 +147,7 @@ def _is_arranged(sentence: Sentence, start: int, end: int) -> bool:
 
 def _is_vague(c: Candidate) -> bool:
     """Whether a vague offer weakens the act; a state only where the offer stands in its own clause."""
-    if not c.statement.vague or c.kind in (*_COMPLETED, Kind.PAST):
+    if not c.statement.vague or c.kind in _REPORTED:
         return False
     return c.kind is not Kind.STATE or any(c.clause.start <= at < c.clause.end for at in c.statement.vague_offers)
 
@@ -165,8 +165,7 @@ def _refers_elsewhere(c: Candidate) -> bool:
     clause = c.clause
     if clause.verb.lemma not in WORDS.referral_verbs and not clause.sentence.says(PHRASES.referrals):
         return False
-    reach = LIMITS.action.redirect_reach
-    within = set(clause.sentence.stems[clause.at + 1 : clause.at + 1 + reach])
+    within = set(clause.sentence.stems[clause.at + 1 : clause.at + 1 + LIMITS.action.redirect_reach])
     return not any(within.issuperset(target) for target in c.statement.prepared.targets)
 
 
@@ -234,8 +233,7 @@ def _artifact(each: Statement) -> str:
     first, end = _phrase_around(sentence, place)
     if not WORDS.error_words.isdisjoint(sentence.tokens[first:end]):
         return ""
-    window = sentence.tokens[max(first, place - LIMITS.action.negation_window) : place]
-    return match.group() if WORDS.negations.isdisjoint(window) else ""
+    return "" if sentence.is_negated(place, since=first) else match.group()
 
 
 def _phrase_around(sentence: Sentence, at: int) -> tuple[int, int]:

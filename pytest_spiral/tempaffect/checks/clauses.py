@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pytest_spiral.tempaffect.checks.sentences import Sentence
-from pytest_spiral.tempaffect.lexicon import LIMITS, WORDS, VerbForm
+from pytest_spiral.tempaffect.lexicon import WORDS, VerbForm
 
 __all__ = ["BREAKS", "FINITE_WORDS", "HELPING_VERBS", "Clause", "Kind", "clause_spans", "describe"]
 
@@ -120,11 +120,10 @@ def describe(sentence: Sentence, at: int, span: tuple[int, int], verb: VerbForm,
     earlier = back - 1
     while earlier >= first and (tokens[earlier] in WORDS.adverbs or tokens[earlier] == "not"):
         earlier -= 1
-    negated = not WORDS.negations.isdisjoint(tokens[max(start, at - LIMITS.action.negation_window) : at])
+    negated = sentence.is_negated(at, since=start)
     hedged = not WORDS.hedges.isdisjoint(tokens[start:at])
     conditional = first > start and opener in WORDS.conditional_openers
-    joins = opener in _CONJUNCTIONS or "," in sentence.before[start]
-    joined = last if joins else None
+    joined = last if opener in _CONJUNCTIONS or "," in sentence.before[start] else None
     if joined and all(word in WORDS.lead_ins or word in WORDS.adverbs for word in tokens[start:at]):
         # "I could look and send": what softens or negates the first verb reaches the second.
         negated = negated or (joined.negated and opener in ("or", "and"))

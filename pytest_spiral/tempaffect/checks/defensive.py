@@ -77,20 +77,15 @@ def _apologies(sentence: Sentence) -> int:
     return len(PHRASES.apologies.findall(PHRASES.apology_mentions.sub(" ", sentence.unquoted)))
 
 
-def _quote(sentence: Sentence, phrases: Pattern) -> str:
-    """Return the first of the phrases in a sentence; "" where it is quoted or absent."""
+def _quote(sentence: Sentence, phrases: Pattern, *, unless_negated: bool = False) -> str:
+    """Return the first of the phrases in a sentence; "" where it is absent, quoted or negated."""
     match = phrases.search(sentence.joined)
-    if match is None or any(sentence.quoted[(place := sentence.place(match.start())) : place + 1]):
+    if match is None:
         return ""
-    return match.group().strip()
-
-
-def _quote_unless_negated(sentence: Sentence, phrases: Pattern) -> str:
-    """The same, "" also where a negation stands close before: "none of this is your fault"."""
-    match = phrases.search(sentence.joined)
-    place = sentence.place(match.start()) if match else 0
+    place = sentence.place(match.start())
     window = sentence.tokens[max(0, place - _NEGATION_REACH) : place]
-    return _quote(sentence, phrases) if (WORDS.negations - {"no"}).isdisjoint(window) else ""
+    negated = unless_negated and not (WORDS.negations - {"no"}).isdisjoint(window)
+    return "" if negated or any(sentence.quoted[place : place + 1]) else match.group().strip()
 
 
 def _machine(remark: Remark) -> str:
@@ -109,13 +104,8 @@ def _tone(remark: Remark) -> str:
     return tone if tone and not harmless else ""
 
 
-def _blame(remark: Remark) -> str:
-    return _quote_unless_negated(remark.sentence, PHRASES.blame)
-
-
 def _hidden_blame(remark: Remark) -> str:
-    blame = PHRASES.impersonal_blame
-    return _quote_unless_negated(remark.sentence, blame) if remark.impersonal else ""
+    return _quote(remark.sentence, PHRASES.impersonal_blame, unless_negated=True) if remark.impersonal else ""
 
 
 def _idle(remark: Remark, phrases: Pattern) -> str:
@@ -129,7 +119,7 @@ DISCLAIMER_RULES: tuple[Rule[Remark, None], ...] = (
          ("As an AI I see your parcel.",)),
     Rule("shields itself", _disclaimer, None, ("We accept no liability for parcels left in a locker.",),
          ("'We accept no liability' is what the poster says.",)),
-    Rule("blames or corrects the user", _blame, None,
+    Rule("blames or corrects the user", lambda r: _quote(r.sentence, PHRASES.blame, unless_negated=True), None,
          ("You should have collected the parcel before.", "You must have typed the wrong code."),
          ("None of this is your fault.",)),
 )

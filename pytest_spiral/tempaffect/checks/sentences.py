@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pytest_spiral.tempaffect.lexicon import Pattern
+from pytest_spiral.tempaffect.lexicon import LIMITS, WORDS, Pattern
 from pytest_spiral.text import clean, count_words, sentences, stem, words
 
 __all__ = ["PreparedReply", "Sentence", "prepare_reply"]
@@ -69,6 +69,10 @@ class Sentence:
     def says(self, phrases: Pattern) -> bool:
         """Whether any of the phrases occurs."""
         return phrases.search(self.joined) is not None
+
+    def is_negated(self, at: int, since: int = 0) -> bool:
+        """Whether a negation stands close before position `at`, and not before position `since`."""
+        return not WORDS.negations.isdisjoint(self.tokens[max(since, at - LIMITS.action.negation_window) : at])
 
     def place(self, offset: int) -> int:
         """Number of tokens that begin before `offset` in `joined`: the token that begins there."""
