@@ -14,7 +14,6 @@ from pytest_spiral.tempaffect.checks.defensive import DISCLAIMER_RULES, REBUKE_R
 from pytest_spiral.tempaffect.checks.prepare import prepare_scenario
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule, matches
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
-from pytest_spiral.tempaffect.checks.stance import is_personal
 from pytest_spiral.tempaffect.checks.statements import Candidate, Statement
 from pytest_spiral.text import tokenize
 from tests.tempaffect.test_checks_rules import BASE, REPAIR
@@ -66,7 +65,7 @@ def gives_reason(rules: tuple[AnyRule, ...]) -> Callable[[AnyRule, str], bool]:
 
     def decide(rule: AnyRule, example: str) -> bool:
         sentence = prepare_reply(example).sentences[-1]
-        remark = Remark(sentence, False, not is_personal(sentence), prepare_scenario(BASE).known)
+        remark = Remark(sentence, False, not sentence.personal, prepare_scenario(BASE).known)
         return any(found is rule for found, _ in matches(rules, remark))
 
     return decide

@@ -10,7 +10,6 @@ from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, Clause, Kind
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule, matches
 from pytest_spiral.tempaffect.checks.sentences import Sentence
-from pytest_spiral.tempaffect.checks.stance import is_accusing, speaks_personally
 from pytest_spiral.tempaffect.checks.statements import Act, Candidate, Statement, is_time, read_statement
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
 from pytest_spiral.text import function_words
@@ -21,7 +20,7 @@ __all__ = ["ACT_RULES", "VERBLESS_RULES", "concrete_acts", "read_statements"]
 def read_statements(prepared: PreparedScenario, spoken: Sequence[Sentence]) -> tuple[Statement, ...]:
     """Return the sentences as the scenario reads them, with their concrete acts, in order."""
     found: list[Statement] = []
-    personal = speaks_personally(spoken)
+    personal = any(sentence.speaks_for_itself for sentence in spoken)
     on_the_matter = False
     for sentence in spoken:
         statement = read_statement(prepared, sentence, personal)
@@ -36,7 +35,7 @@ def _acts(each: Statement) -> tuple[Act, ...]:
         found = _acts_without_verb(each)
     if not found and each.prepared.question and _is_concrete_question(each):
         found = (("question", each.sentence.joined),)
-    return () if found and is_accusing(each.sentence) else found
+    return () if found and each.sentence.accusing else found
 
 
 def concrete_acts(prepared: PreparedScenario, statements: Sequence[Statement], echo: bool) -> tuple[Act, ...]:
@@ -54,7 +53,7 @@ def _is_direct_answer(each: Statement) -> bool:
     fresh = not each.prepared.fresh_stems.isdisjoint(each.sentence.stems)
     firm = not each.vague and not each.sentence.has(WORDS.negations)
     telling = each.targets >= LIMITS.action.direct_answer_targets and each.timed
-    return telling and fresh and firm and not is_accusing(each.sentence)
+    return telling and fresh and firm and not each.sentence.accusing
 
 
 def _acts_by_verb(each: Statement) -> tuple[Act, ...]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from pytest_spiral.tempaffect.checks.rule import Rule, matches
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
-from pytest_spiral.tempaffect.checks.stance import is_personal, speaks_personally
 from pytest_spiral.tempaffect.checks.statements import Statement
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
 
@@ -48,7 +47,7 @@ def check_defensive(
         policy = next(filter(None, (_quote(sentence, PHRASES.policies) for sentence in reply.sentences)), "")
         reasons += [f"cites a rule without a reason or a way forward: {policy}"] if policy else []
     for each in statements:
-        impersonal = not each.acts and not is_personal(each.sentence)
+        impersonal = not each.acts and not each.sentence.personal
         reasons += _reasons(REBUKE_RULES, Remark(each.sentence, concrete, impersonal, known))
     if not reasons and not concrete and not spoilt and _is_distant(reply, statements):
         reasons.append("states how things are, with nobody behind it and nothing for the user")
@@ -140,10 +139,8 @@ def _is_distant(reply: PreparedReply, statements: Sequence[Statement]) -> bool:
     """Whether no sentence has anybody who acts, owns, feels, asks or speaks for the user's good."""
     sentences = [each.sentence for each in statements]
     short = sum(len(sentence.tokens) for sentence in sentences) < LIMITS.defensive.distant_tokens
-    if short or speaks_personally(reply.sentences):
-        return False
     # A question that closes the reply is put to the user; one on the way is mostly rhetoric.
-    if sentences[-1].question:
+    if short or sentences[-1].question or any(sentence.speaks_for_itself for sentence in reply.sentences):
         return False
     kind = (PHRASES.feelings, PHRASES.apologies, PHRASES.comfort)
     return not any(sentence.says(phrases) for sentence in sentences for phrases in kind)

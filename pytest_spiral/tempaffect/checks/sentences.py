@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pytest_spiral.tempaffect.lexicon import LIMITS, WORDS, Pattern
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
 from pytest_spiral.text import clean, count_words, sentences, stem, words
 
 __all__ = ["PreparedReply", "Sentence", "prepare_reply"]
@@ -61,6 +61,32 @@ class Sentence:
         for at, found in enumerate(self.stems):
             places.setdefault(found, []).append(at)
         return places
+
+    @cached_property
+    def personal(self) -> bool:
+        """Whether a first person stands outside quotations; "US" is a country, "my department" an institution."""
+        for at, token in enumerate(self.tokens):
+            if token not in WORDS.first_person or self.quoted[at]:
+                continue
+            raw = self.raws[at]
+            country = len(raw) > 1 and raw.isupper() and any(other.islower() for other in self.raws)
+            if not country and not WORDS.institution_nouns.intersection(self.tokens[at + 1 : at + 2]):
+                return True
+        return False
+
+    @cached_property
+    def accusing(self) -> bool:
+        """Whether the sentence blames, corrects or disclaims; what else it holds is no help."""
+        return self.says(PHRASES.blame) or self.says(PHRASES.disclaimers) or self.says(PHRASES.tone_policing)
+
+    @cached_property
+    def speaks_for_itself(self) -> bool:
+        """Whether somebody stands behind the sentence who acts, owns or feels, told by grammar, not by topic.
+
+        "I cannot" is a person, "we are unable" an office.
+        """
+        able = "i" in self.tokens or not self.says(PHRASES.inability)
+        return self.personal and able and not self.accusing
 
     def has(self, words: Set[str]) -> bool:
         """Whether any token is one of `words`."""
