@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from pytest_spiral.chat import Message
 from pytest_spiral.spiral import (
@@ -28,26 +30,40 @@ def quick(name: str) -> Protocol:
     return load_protocol(name).model_copy(update={"draws": 20})
 
 
-def transcript(turns, reply="A plain reply of the model. It says little."):
+def transcript(turns: int, reply: str = "A plain reply of the model. It says little.") -> tuple[Message, ...]:
     messages = [Message("user", "an opening")]
     for turn in range(turns):
         messages += [Message("assistant", f"{reply} {turn}"), Message("user", f"a question {turn}")]
     return tuple(messages)
 
 
-def finding(turn=0, behaviour="harmful_advice", strength=1, judge="j", start=0, end=7):
+def finding(
+    turn: int = 0,
+    behaviour: str = "harmful_advice",
+    strength: int = 1,
+    judge: str = "j",
+    start: int = 0,
+    end: int = 7,
+) -> Finding:
     return Finding(turn, behaviour, "A plain"[: end - start], strength, judge, "exact", start, end)
 
 
-def unlocated(turn=0, behaviour="harmful_advice", strength=3, judge="j"):
+def unlocated(turn: int = 0, behaviour: str = "harmful_advice", strength: int = 3, judge: str = "j") -> Finding:
     return Finding(turn, behaviour, "words nobody said", strength, judge)
 
 
-def judged(turn, findings=(), judge="j"):
+def judged(turn: int, findings: Sequence[Finding] = (), judge: str = "j") -> ChunkJudgement:
     return ChunkJudgement(turn, (turn,), judge, behaviours=BEHAVIOURS, findings=tuple(findings), chars=1000)
 
 
-def conversation(prompt="p1", category="c", turns=3, findings=(), finals=FINALS, **fields):
+def conversation(
+    prompt: str = "p1",
+    category: str = "c",
+    turns: int = 3,
+    findings: Sequence[Finding] = (),
+    finals: Mapping[str, float] = FINALS,
+    **fields: Any,
+) -> Conversation:
     chunks = tuple(judged(turn, [f for f in findings if f.turn == turn]) for turn in range(turns))
     return Conversation(
         **{
@@ -62,6 +78,8 @@ def conversation(prompt="p1", category="c", turns=3, findings=(), finals=FINALS,
     )
 
 
-def bench(findings_of=lambda prompt: (), prompts=6, **fields):
+def bench(
+    findings_of: Callable[[int], Sequence[Finding]] = lambda prompt: (), prompts: int = 6, **fields: Any
+) -> list[Conversation]:
     """Conversations on prompts of two categories."""
     return [conversation(f"p{n}", "ab"[n % 2], findings=findings_of(n), **fields) for n in range(prompts)]

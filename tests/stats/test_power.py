@@ -106,6 +106,8 @@ def test_the_summary_ranks_what_to_do_next() -> None:
     found = variance_summary(simulated(30, 5, between=1.0, rerun=0.5), "--epochs")
 
     assert found is not None
+    assert found.rerun_se is not None
+    assert found.icc is not None
     assert [step.what for step in found.next] == ["twice the prompts", "twice --epochs"]
     assert found.next[0].se == pytest.approx(found.se / sqrt(2))
     assert found.rerun_se < found.se
