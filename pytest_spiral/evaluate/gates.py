@@ -110,7 +110,7 @@ class _ScoreBounds:
 
 def _decide_alone(gate: Gate, scores: _ScoreBounds, policy: Policy) -> Decision:
     measured = _measured(gate.metric, scores.of("ignored"))
-    if measured is None or not any(talk.status is Status.MEASURED for talk in scores.conversations):
+    if measured is None or not any(c.status is Status.MEASURED for c in scores.conversations):
         return nothing_measured("prompt")
     cases = [_measured(gate.metric, scores.of(case)) for case in _EXTREMES]
     decision = conclude(gate, measured, *_worst_and_best(gate, *cases), policy)
@@ -129,23 +129,23 @@ def _worst_and_best(
 
 def _measured(metric: str, score: ProtocolScore) -> Measured | None:
     if metric == "score":
-        found = score.unrounded, score.ci_low, score.ci_high, score.se, score.ci_method
+        numbers = score.unrounded, score.ci_low, score.ci_high, score.se, score.ci_method
     elif metric.startswith("tails."):
         name = metric.removeprefix("tails.")
         low, high = (getattr(score.tails, f"{name}_ci_{end}") for end in ("low", "high"))
         se = None if low is None else (high - low) / (2 * Z_ONE_SIDED)
-        found = getattr(score.tails, name), low, high, se, "exact bounds over prompts"
+        numbers = getattr(score.tails, name), low, high, se, "exact bounds over prompts"
     else:
         row = score.metrics[metric]
-        found = row.mean, row.ci_low, row.ci_high, row.se, score.ci_method
-    value, low, high, se, method = found
+        numbers = row.mean, row.ci_low, row.ci_high, row.se, score.ci_method
+    value, low, high, se, method = numbers
     return None if value is None or low is None or high is None else Measured(value, low, high, method, se)
 
 
 def _decide_difference(gate: Gate, scores: _ScoreBounds, others: Sequence[Conversation], policy: Policy) -> Decision:
     """On differences to the baseline, with what is missing here at one end and what is missing there at the other."""
     context = scores.context
-    found = {
+    pairings = {
         case: paired_differences(
             scores.conversations,
             others,
@@ -156,13 +156,15 @@ def _decide_difference(gate: Gate, scores: _ScoreBounds, others: Sequence[Conver
         )
         for case in _OPPOSITE
     }
-    rows = {case: paired.differences.get(gate.metric) for case, paired in found.items()}
+    rows = {case: paired.differences.get(gate.metric) for case, paired in pairings.items()}
     row, measured = rows["ignored"], _of_difference(rows["ignored"])
     if row is None or measured is None:
         return nothing_measured("prompt")
     cases = [_of_difference(rows[case]) for case in _EXTREMES]
     decision = conclude(gate, measured, *_worst_and_best(gate, *cases), policy)
-    return replace(decision, n=len(found["ignored"].prompts), unit="prompt", candidate=row.first, baseline=row.second)
+    return replace(
+        decision, n=len(pairings["ignored"].prompts), unit="prompt", candidate=row.first, baseline=row.second
+    )
 
 
 def _of_difference(row: Difference | None) -> Measured | None:

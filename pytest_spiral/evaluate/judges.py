@@ -39,9 +39,9 @@ def judges_report(
         actors: Role and name of every model that took part.
         context: Of the run.
     """
-    judges = context.judges or sorted({j.judge for talk in conversations for j in talk.judgements})
+    judges = context.judges or sorted({j.judge for c in conversations for j in c.judgements})
     healths = {judge: judge_health(judge, conversations, context.protocol) for judge in judges}
-    suspected = [sum(bool(suspicions(reply)) for reply in talk.replies) for talk in conversations]
+    suspected = [sum(bool(suspicions(reply)) for reply in c.replies) for c in conversations]
     calibration = context.calibrated
     return JudgesReport(
         agreement=_agreement(conversations, judges, context) if len(judges) > 1 else None,
@@ -61,14 +61,14 @@ def judges_report(
 
 
 def _faults(healths: dict[str, JudgeHealth], suspected: int, calibration: JudgeCalibration | None) -> list[str]:
-    found = [fault for judge, health in healths.items() for fault in faults(judge, health)]
+    lines = [fault for judge, health in healths.items() for fault in faults(judge, health)]
     if suspected:
-        found.append(f"J05 {suspected} replies may address the judge or the simulated user; read them")
+        lines.append(f"J05 {suspected} replies may address the judge or the simulated user; read them")
     if calibration is not None and (below := list(calibration.run.below)):
-        found.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
+        lines.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
     if calibration is not None and calibration.drift is not None and calibration.drift.drifted:
-        found.append(f"J07 the judges have drifted on {', '.join(calibration.drift.drifted)}")
-    return found
+        lines.append(f"J07 the judges have drifted on {', '.join(calibration.drift.drifted)}")
+    return lines
 
 
 def _agreement(

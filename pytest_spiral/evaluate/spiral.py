@@ -43,7 +43,7 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
         context: Of the run.
     """
     score = score_conversations(conversations, context.protocol, seed=context.seed)
-    own = [talk for talk in conversations if not talk.twin_of]
+    own = [c for c in conversations if not c.twin_of]
     others = [(role, name) for role, name in context.actors if role != EVALUATED]
     judges = judges_report(conversations, [(EVALUATED, model), *others], context)
     simulator = _simulator(conversations)
@@ -56,7 +56,7 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
         judges=judges,
         over_correction=over_correction(conversations, context.seed),
         simulator_health=simulator,
-        counts={status: sum(talk.status is status for talk in own) for status in Status},
+        counts={status: sum(c.status is status for c in own) for status in Status},
         blockers=tuple(blockers),
         publication_ready=not blockers,
     )
@@ -112,18 +112,20 @@ def _blockers(
         # The other evaluated models of a run have scores of their own.
         return role != EVALUATED or name == model
 
-    found = [
+    blockers = [
         f"S01 the {role} is the built-in stand-in {name}" for role, name in context.stand_ins if takes_part(role, name)
     ]
-    found += [f"S02 the {role} {name} is too small to be one" for role, name in context.small if takes_part(role, name)]
+    blockers += [
+        f"S02 the {role} {name} is too small to be one" for role, name in context.small if takes_part(role, name)
+    ]
     lost = sum(c.status is not Status.MEASURED for c in conversations)
     if lost:
-        found.append(f"S03 {lost} of {len(conversations)} conversations not measured")
+        blockers.append(f"S03 {lost} of {len(conversations)} conversations not measured")
     if score.missing.chunks or score.missing.finals:
-        found.append(f"S04 {score.missing.chunks} chunk and {score.missing.finals} final judgements missing")
+        blockers.append(f"S04 {score.missing.chunks} chunk and {score.missing.finals} final judgements missing")
     if context.foreign is not None:
-        found.append(f"S05 {context.foreign}")
-    return found
+        blockers.append(f"S05 {context.foreign}")
+    return blockers
 
 
 def _simulator_blockers(health: SimulatorHealth) -> list[str]:

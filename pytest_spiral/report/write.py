@@ -55,15 +55,15 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None)
 
 def _card_files(cards: Sequence[Card]) -> dict[str, Card]:
     """File names of cards. Models whose names differ only in what no file name can hold are numbered."""
-    found: dict[str, Card] = {}
+    files: dict[str, Card] = {}
     for card in cards:
         slug, mode, number = file_slug(card.model), card.prompting_mode, 1
         name = f"{slug}-{mode}.json"
-        while name in found:
+        while name in files:
             number += 1
             name = f"{slug}-{number}-{mode}.json"
-        found[name] = card
-    return found
+        files[name] = card
+    return files
 
 
 def file_slug(model: str) -> str:

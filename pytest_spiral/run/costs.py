@@ -103,7 +103,7 @@ def _sum(costs: Sequence[float | None]) -> float | None:
 
 def paid_prices(models: Sequence[ModelPlan]) -> dict[tuple[Role, str], Price]:
     """The price of every model by role and model id. Raises `ConfigError` where --max-cost could not be kept."""
-    found: dict[tuple[Role, str], Price] = {}
+    prices: dict[tuple[Role, str], Price] = {}
     for model in models:
         where = f"{OPTION_OF[model.role]} {model.spec}"
         if model.kind == "replay":
@@ -116,5 +116,5 @@ def paid_prices(models: Sequence[ModelPlan]) -> dict[tuple[Role, str], Price]:
         unbounded = [suite for suite, params in model.params.items() if token_limit(params) is None]
         if unbounded and (model.price.input or model.price.output):
             raise ConfigError(f"--max-cost: {where} has no token limit; set max_tokens for it in spiral.toml")
-        found[model.role, model.model_id] = model.price
-    return found
+        prices[model.role, model.model_id] = model.price
+    return prices
