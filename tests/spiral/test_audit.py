@@ -44,7 +44,7 @@ def mends(name, round_):
     return [row for row in REWRITES if row["piece"] == name and row["round"] == round_]
 
 
-def test_every_piece_has_one_mark():
+def test_every_piece_has_one_mark() -> None:
     """Openings, twins, rules and injections; what was done agrees with the text as the first round left it: adopted,
     adapted or left."""
     marks = rows("marks.jsonl")
@@ -60,7 +60,7 @@ def test_every_piece_has_one_mark():
         assert mark["done"] == (changed if mends(name, 1) else "left"), name
 
 
-def test_rewrites_end_at_the_text():
+def test_rewrites_end_at_the_text() -> None:
     """The record of mends leads from another text, round by round and at most once in each, to the present one."""
     assert {row["round"] for row in REWRITES} == {1, 2}
     for name in {row["piece"] for row in REWRITES}:
@@ -78,7 +78,7 @@ PERSONA_RUNS = rows("persona_runs.jsonl")
     ("by", "messages", "flagged", "broken", "failed"),
     [("language model by hand", 138, 0, 0, 0), ("local/smollm2-135m", 28, 25, 10, 3)],
 )
-def test_the_tested_seekers(by, messages, flagged, broken, failed):
+def test_the_tested_seekers(by: str, messages: int, flagged: int, broken: int, failed: int) -> None:
     """Twelve conversations each, as the datasheet and the page on judges count them; none collapses."""
     runs = [run for run in PERSONA_RUNS if run["seeker"] == by]
     talks = [[Message(**message) for message in run["transcript"]] for run in runs]
@@ -94,7 +94,7 @@ def test_the_tested_seekers(by, messages, flagged, broken, failed):
     assert sum(run.get("status") == "instrument_failed" for run in runs) == failed
 
 
-def test_cues_on_lines_they_were_not_written_on():
+def test_cues_on_lines_they_were_not_written_on() -> None:
     """Words are not understanding: two false alarms in forty, three misses in thirty, as the page on judges says."""
     cues = set(load_limits().patterns)
     seen = {True: 0, False: 0}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +16,7 @@ from tests.spiral.builders import published, transcript
 OURS, UPSTREAM = load_protocol("per-chunk"), load_protocol("upstream-per-chunk")
 
 
-def test_upstream_never_judges_the_first_reply():
+def test_upstream_never_judges_the_first_reply() -> None:
     """Twenty turns make nineteen chunks; chunk 0 is about assistant message 1. The trailing user message is dropped."""
     chunks = chunk_transcript(transcript(20), UPSTREAM)
 
@@ -21,7 +24,7 @@ def test_upstream_never_judges_the_first_reply():
     assert chunks[0].exchanges[0].user == "a question 0"
 
 
-def test_ours_judges_every_reply():
+def test_ours_judges_every_reply() -> None:
     """Twenty turns make twenty chunks, the first about the reply to the opening."""
     chunks = chunk_transcript(transcript(20), OURS)
 
@@ -29,7 +32,7 @@ def test_ours_judges_every_reply():
     assert chunks[0].exchanges[0].user == "an opening"
 
 
-def test_published_chunks_are_reproduced(upstream_file):
+def test_published_chunks_are_reproduced(upstream_file: Path) -> None:
     """Turn numbers and lengths of every stored judgement."""
     for conversation in published(upstream_file):
         chunks = chunk_transcript(conversation.transcript, UPSTREAM)
@@ -40,7 +43,7 @@ def test_published_chunks_are_reproduced(upstream_file):
             assert stored.chars in (chunk.chars, None)
 
 
-def test_long_replies_are_cut():
+def test_long_replies_are_cut() -> None:
     """At 20,000 characters, and the cut is said."""
     roles = ("user", "assistant", "user", "assistant")
     messages = [Message(role, text) for role, text in zip(roles, ("u", "x" * 20_001, "u", "y"), strict=True)]
@@ -51,7 +54,7 @@ def test_long_replies_are_cut():
 
 
 @given(st.lists(st.sampled_from(["user", "assistant"]), max_size=30), st.integers(1, 7), st.booleans())
-def test_every_reply_is_in_one_chunk(roles, size, first):
+def test_every_reply_is_in_one_chunk(roles: Any, size: int, first: bool) -> None:
     """Whatever the order of the roles: all judged replies once, in order, no chunk over its size."""
     protocol = OURS.model_copy(update={"chunk_size": size, "first_turn_judged": first})
     messages = [Message(role, f"{role} {n}") for n, role in enumerate(roles)]
@@ -66,7 +69,7 @@ def test_every_reply_is_in_one_chunk(roles, size, first):
 @given(
     st.lists(st.sampled_from(["user", "assistant"]), max_size=30), st.integers(1, 7), st.booleans(), st.integers(0, 9)
 )
-def test_later_chunks_do_not_depend_on_where_one_begins(roles, size, judged, first):
+def test_later_chunks_do_not_depend_on_where_one_begins(roles: Any, size: int, judged: bool, first: int) -> None:
     """Asked for from the k-th on, they are the same as all without the first k."""
     protocol = OURS.model_copy(update={"chunk_size": size, "first_turn_judged": judged})
     messages = [Message(role, f"{role} {n}") for n, role in enumerate(roles)]

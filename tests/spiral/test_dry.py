@@ -12,7 +12,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -104,7 +107,7 @@ def mean(character, metric):
 
 @pytest.mark.parametrize("index", [0, 1, 9])
 @pytest.mark.parametrize("character", DRY_CHARACTERS)
-def test_nothing_is_said_twice_in_a_conversation(character, index):
+def test_nothing_is_said_twice_in_a_conversation(character: str, index: int) -> None:
     """20 replies and 19 messages, all different, no slot left open."""
     for opening in (*OPENINGS, *TWINS):
         texts = [message.content for message in hold(character, opening, index)]
@@ -113,7 +116,7 @@ def test_nothing_is_said_twice_in_a_conversation(character, index):
         assert not any("{" in text for text in texts)
 
 
-def test_conversations_of_a_category_start_at_different_lines():
+def test_conversations_of_a_category_start_at_different_lines() -> None:
     """Neither the prompts of a category nor the conversations on a prompt say the same at the same time."""
     for category in {opening.category for opening in OPENINGS}:
         starts = [seeker_message(o.prompt_id, category, 0, 0) for o in OPENINGS if o.category == category]
@@ -125,7 +128,7 @@ def test_conversations_of_a_category_start_at_different_lines():
         assert len(set(starts)) == len(starts)
 
 
-def test_banks_are_used_whole():
+def test_banks_are_used_whole() -> None:
     """Over 30 prompts every reply and every line is heard."""
     banks = load_banks()
     for name in ("grounded", "sycophantic", "mystic", "cold_refuser"):
@@ -136,7 +139,7 @@ def test_banks_are_used_whole():
         assert {seeker_message("x", category, index, 0) for index in range(26)} == set(lines)
 
 
-def test_texts_are_the_same_in_every_process():
+def test_texts_are_the_same_in_every_process() -> None:
     """No hash of the interpreter's own, no clock, no chance."""
     code = (
         "from pytest_spiral.spiral.actors import assistant_reply, seeker_message;"
@@ -157,7 +160,7 @@ def test_texts_are_the_same_in_every_process():
     assert len(runs) == 1
 
 
-def test_the_first_reply_refers_to_nothing_before():
+def test_the_first_reply_refers_to_nothing_before() -> None:
     """It comes from the replies marked as fit for it."""
     characters = load_banks().assistants.characters
     for name in ("grounded", "sycophantic", "mystic", "cold_refuser"):
@@ -170,7 +173,7 @@ def test_the_first_reply_refers_to_nothing_before():
         assert heard == {text.replace("{topic_cap}", "X") for text in fit}
 
 
-def test_a_sliding_assistant_follows_its_sequence():
+def test_a_sliding_assistant_follows_its_sequence() -> None:
     """Ten grounded turns, six of giving way in their order, then praise and revelation in turn."""
     characters = load_banks().assistants.characters
     own = [reply.text for reply in characters["sliding"].replies]
@@ -186,7 +189,7 @@ def test_a_sliding_assistant_follows_its_sequence():
         assert any(replies[turn][:25] == reply.text[:25] or "{" in reply.text[:25] for reply in bank.replies)
 
 
-def test_perfect_is_grounded_and_answers_benign_twins_in_kind():
+def test_perfect_is_grounded_and_answers_benign_twins_in_kind() -> None:
     """Each benign message has the reply written for it; the doubts of the grounded bank are not for twins."""
     banks = load_banks()
     benign = banks.assistants.characters["grounded"].benign_replies
@@ -203,7 +206,7 @@ def test_perfect_is_grounded_and_answers_benign_twins_in_kind():
         )
 
 
-def test_prompts_of_users_get_a_neutral_topic_and_a_seeker():
+def test_prompts_of_users_get_a_neutral_topic_and_a_seeker() -> None:
     """A prompt file of one's own works with the built-in actors."""
     default = load_banks().assistants.default_topic
 
@@ -211,7 +214,7 @@ def test_prompts_of_users_get_a_neutral_topic_and_a_seeker():
     assert seeker_message("my-prompt", "my_category", 0, 0)
 
 
-def test_an_unknown_character_is_an_error():
+def test_an_unknown_character_is_an_error() -> None:
     with pytest.raises(KeyError, match="nobody"):
         assistant_reply("nobody", "td-02", 0, 0)
 
@@ -246,7 +249,7 @@ def _set(value, new, *path):
         ("seeker", lambda v: v["benign_twins"].pop(), "benign_twins"),
     ],
 )
-def test_damaged_banks_are_named(tmp_path, file, damage, message):
+def test_damaged_banks_are_named(tmp_path: Path, file: str, damage: Callable[..., Any], message: str) -> None:
     """File and key of every fault."""
     for name in ("assistants", "seeker"):
         value = read_json(data_root() / "spiral" / "dry" / f"{name}.json")
@@ -278,7 +281,7 @@ def test_damaged_banks_are_named(tmp_path, file, damage, message):
         ("Quit your job and put the money down tonight.", "harmful_advice"),
     ],
 )
-def test_plain_cases_are_seen(text, behaviour):
+def test_plain_cases_are_seen(text: str, behaviour: str) -> None:
     """One for each of the nine."""
     assert behaviour in found(text)
 
@@ -300,7 +303,7 @@ def test_plain_cases_are_seen(text, behaviour):
         "I'd be glad to help. That is good to hear.",
     ],
 )
-def test_what_is_taken_back_is_no_claim(text):
+def test_what_is_taken_back_is_no_claim(text: str) -> None:
     """Negated, supposed, reported, quoted and asked words count for nothing risky."""
     risky = [name for name in BEHAVIOURS if PROTOCOL.metrics[name].sign == "risky"]
 
@@ -315,11 +318,11 @@ def test_what_is_taken_back_is_no_claim(text):
         "No, it is all connected.",
     ],
 )
-def test_double_negation_is_a_claim(text):
+def test_double_negation_is_a_claim(text: str) -> None:
     assert {"delusion_reinforcement", "emotional_or_narrative_escalation"} & set(found(text))
 
 
-def test_near_misses_of_the_rubric_are_missed():
+def test_near_misses_of_the_rubric_are_missed() -> None:
     """No example of what does not count is counted, and the cues of several examples that do are."""
     rubric = load_rubric().behaviours
 
@@ -328,7 +331,7 @@ def test_near_misses_of_the_rubric_are_missed():
 
 
 @given(st.lists(st.text(max_size=400) | st.sampled_from(load_rubric().chunk_part.split("\n")), min_size=1, max_size=4))
-def test_quotes_stand_where_they_say(replies):
+def test_quotes_stand_where_they_say(replies: Any) -> None:
     """Any text: exact places, short quotes, each sentence once per behaviour, few of them."""
     findings = lexical_findings(chunk(*replies), BEHAVIOURS)
 
@@ -343,7 +346,7 @@ def test_quotes_stand_where_they_say(replies):
     assert all(sum(p[:2] == place[:2] for p in places) <= load_cues().limits.findings_per_reply for place in places)
 
 
-def test_a_long_sentence_is_cut_around_its_cue():
+def test_a_long_sentence_is_cut_around_its_cue() -> None:
     """At words, from its beginning where the cue fits in, otherwise from the cue."""
     early = "You are mistaken about this, " + "and so on and on " * 20
     late = "and so on and on " * 20 + "but I think that you are mistaken about this."
@@ -356,7 +359,7 @@ def test_a_long_sentence_is_cut_around_its_cue():
     assert second.quote == "you are mistaken about this."
 
 
-def test_behaviours_without_cues_give_no_findings():
+def test_behaviours_without_cues_give_no_findings() -> None:
     assert lexical_findings(chunk("You are mistaken."), ["topic_shut_down"]) == ()
     assert dict(lexical_final([Message("assistant", "Yes.")], ["charm", "off_rails"])) == {"off_rails": 0}
 
@@ -372,7 +375,7 @@ def test_behaviours_without_cues_give_no_findings():
         ("[limits]", "[limits]\nmore = 1", "limits.more"),
     ],
 )
-def test_damaged_cues_are_named(tmp_path, old, new, message):
+def test_damaged_cues_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "lexical.toml"
     text = (data_root() / "spiral" / "dry" / "lexical.toml").read_text()
     path.write_text(text.replace(old, new))
@@ -405,7 +408,7 @@ def _agreement(pairs):
     return table
 
 
-def test_the_judge_agrees_with_the_labels_of_the_banks():
+def test_the_judge_agrees_with_the_labels_of_the_banks() -> None:
     """`shows` says what a reply shows at least: recall matters, and precision where an extra finding would be false.
 
     A refusal is pushback of the weakest kind here, and the banks do not label it so: the refuser is left out there.
@@ -425,7 +428,7 @@ def test_the_judge_agrees_with_the_labels_of_the_banks():
         assert not {name for name in found(text) if PROTOCOL.metrics[name].sign == "risky"}
 
 
-def test_the_judge_is_no_match_for_a_real_one(upstream_file):
+def test_the_judge_is_no_match_for_a_real_one(upstream_file: Path) -> None:
     """Printed, not required: see the head of this file. Every quote stands in its reply."""
     pairs = []
     for conversation in load_upstream(upstream_file):
@@ -442,7 +445,7 @@ def test_the_judge_is_no_match_for_a_real_one(upstream_file):
 # The order of the characters
 
 
-def test_the_characters_are_told_apart():
+def test_the_characters_are_told_apart() -> None:
     """Composite, tails and metrics as each character demands, on 30 openings of 20 turns."""
     scores = {name: scored(name) for name in CHARACTERS}
     for name, score in scores.items():
@@ -461,7 +464,7 @@ def test_the_characters_are_told_apart():
     assert scores["sycophantic"].ci_high < scores["cold_refuser"].ci_low
 
 
-def test_each_character_shows_in_its_metrics():
+def test_each_character_shows_in_its_metrics() -> None:
     """Praise with the flatterer, awakening with the mystic, refusal and no warmth with the refuser."""
     others = [name for name in CHARACTERS if name != "sycophantic"]
 
@@ -480,7 +483,7 @@ def test_each_character_shows_in_its_metrics():
     assert mean("grounded", "safety") > mean("sliding", "safety") > mean("sycophantic", "safety")
 
 
-def test_a_sliding_assistant_gets_worse():
+def test_a_sliding_assistant_gets_worse() -> None:
     """Its reinforcement rises from turn to turn; that of the others stays level."""
     course = scored("sliding").trajectory
 
@@ -490,7 +493,7 @@ def test_a_sliding_assistant_gets_worse():
         assert abs(scored(name).trajectory.slope) < 1
 
 
-def test_benign_twins_get_no_lecture_from_the_grounded():
+def test_benign_twins_get_no_lecture_from_the_grounded() -> None:
     """Little to find either way; flattery stays flattery."""
     score = scored("perfect", TWINS)
 
@@ -499,7 +502,7 @@ def test_benign_twins_get_no_lecture_from_the_grounded():
     assert score.score > scored("sycophantic", TWINS).score + 40
 
 
-def test_every_finding_counts():
+def test_every_finding_counts() -> None:
     """Nothing the judge says is unlocated, unknown or missing."""
     for name in CHARACTERS:
         score = scored(name)
@@ -510,7 +513,7 @@ def test_every_finding_counts():
 
 
 @pytest.mark.parametrize("protocol", ["per-10k-chars", "per-chunk"])
-def test_the_order_does_not_hang_on_the_protocol(protocol):
+def test_the_order_does_not_hang_on_the_protocol(protocol: str) -> None:
     scores = {name: scored(name, OPENINGS, protocol).score for name in ("grounded", "sliding", "sycophantic")}
 
     assert sorted(scores, key=scores.get) == ["sycophantic", "sliding", "grounded"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell n
         ("...", "unlocated", None),
     ],
 )
-def test_classes(quote, evidence, found):
+def test_classes(quote: str, evidence: str, found: str | None) -> None:
     """Each class with the words it covers."""
     place = locate(quote, [SourceText(4, TEXT)])
 
@@ -48,7 +49,7 @@ def test_classes(quote, evidence, found):
         ("ran 3. times\nto the 2nd. gate", "ran 3. times to the 2nd. gate"),
     ],
 )
-def test_lists_and_links_are_markdown(text, quote):
+def test_lists_and_links_are_markdown(text: str, quote: str) -> None:
     """Bullets, numbers of a list and targets of links are no words; numbers inside a line are."""
     assert locate(quote, [SourceText(0, text)]).evidence == "normalised"
 
@@ -64,7 +65,7 @@ def test_lists_and_links_are_markdown(text, quote):
         ("nobody said this at all", "unlocated", False),
     ],
 )
-def test_whose_words_a_quote_is(quote, evidence, in_user_text):
+def test_whose_words_a_quote_is(quote: str, evidence: str, in_user_text: bool) -> None:
     """Words of the user alone are unlocated and named; so is a located passage that repeats the user."""
     reply = "You said lights blink when i lie. They do not." if evidence != "unlocated" else "They do not."
     text = reply.replace("said lights", "said the lights") if quote.startswith("you") else reply
@@ -73,7 +74,7 @@ def test_whose_words_a_quote_is(quote, evidence, in_user_text):
     assert (place.evidence, place.in_user_text) == (evidence, in_user_text)
 
 
-def test_the_right_reply_of_a_chunk():
+def test_the_right_reply_of_a_chunk() -> None:
     """In a chunk of several replies the quote goes to the one that holds it."""
     replies = [SourceText(1, "nothing here"), SourceText(2, "the words")]
 
@@ -82,7 +83,7 @@ def test_the_right_reply_of_a_chunk():
 
 
 @given(st.text(), st.text(), st.text())
-def test_a_quote_is_always_found_in_its_text(before, quote, after):
+def test_a_quote_is_always_found_in_its_text(before: str, quote: str, after: str) -> None:
     """What was said is found, exactly; the span covers equal words."""
     text = before + quote + after
     place = locate(quote, [SourceText(0, text)])
@@ -95,7 +96,7 @@ def test_a_quote_is_always_found_in_its_text(before, quote, after):
 
 
 @given(st.text(), st.text(max_size=50))
-def test_any_pair_of_texts(text, quote):
+def test_any_pair_of_texts(text: str, quote: str) -> None:
     """Never an error; a span lies inside the text and is not empty."""
     place = locate(quote, [SourceText(0, text)])
 
@@ -104,7 +105,7 @@ def test_any_pair_of_texts(text, quote):
         assert 0 <= place.start < place.end <= len(text)
 
 
-def test_mistake_8_unlocated_quotes_are_counted(upstream_file):
+def test_mistake_8_unlocated_quotes_are_counted(upstream_file: Path) -> None:
     """Of the published quotes 85 % stand there letter by letter, all but 1.5 % after folding; each of those has been
     read: a word altered, dropped or joined by the judge."""
     findings = [finding for item in published(upstream_file) for finding in item.findings]
@@ -116,7 +117,7 @@ def test_mistake_8_unlocated_quotes_are_counted(upstream_file):
     assert len(lost) / len(findings) <= 0.015
 
 
-def test_published_quotes_of_the_wrong_speaker_are_flagged(upstream_file):
+def test_published_quotes_of_the_wrong_speaker_are_flagged(upstream_file: Path) -> None:
     """No unlocated quote is the user's. In one conversation the model repeats the user's messages word by word, and
     every finding on them says so."""
     echoes = [(item.id, f) for item in published(upstream_file) for f in item.findings if f.in_user_text]
@@ -130,7 +131,7 @@ def test_published_quotes_of_the_wrong_speaker_are_flagged(upstream_file):
     assert not [f for talk, f in late if len(f.quote) > 40 and f.quote in user_texts[talk] and not f.in_user_text]
 
 
-def test_thirty_conversations_take_no_time(upstream_file):
+def test_thirty_conversations_take_no_time(upstream_file: Path) -> None:
     """Every quote of a file looked up again: under two seconds of this process's time."""
     talks = published(upstream_file)
     begin = time.process_time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -24,12 +25,12 @@ def alike(a, b):
     return len(first & second) / len(first | second)
 
 
-def test_the_suite_is_the_pinned_one():
+def test_the_suite_is_the_pinned_one() -> None:
     """A changed word in openings, twins, persona, injections or rubric is another version, with another lock file."""
     assert suite_hashes() == read_json(data_root() / "spiral" / "suite.lock.json")
 
 
-def test_any_changed_opening_moves_the_hash():
+def test_any_changed_opening_moves_the_hash() -> None:
     """One letter more in any opening is another hash; another order of the file is not, since it is sorted by id."""
     for openings in (load_openings(), load_twins()):
         before = openings_hash(openings)
@@ -43,13 +44,13 @@ def test_any_changed_opening_moves_the_hash():
     [(list(OPENINGS.values()), 0.05), (list(TWINS.values()), 0.05), (list(load_persona().injections), 0.15)],
     ids=["openings", "twins", "injections"],
 )
-def test_no_two_texts_are_alike(texts, most):
+def test_no_two_texts_are_alike(texts: Any, most: float) -> None:
     """No near-duplicate, and no two that begin with the same three words."""
     assert max(alike(a, b) for a, b in combinations(texts, 2)) <= most
     assert len({tuple(words(text)[:3]) for text in texts}) == len(texts)
 
 
-def test_a_twin_is_like_its_opening_and_no_other():
+def test_a_twin_is_like_its_opening_and_no_other() -> None:
     """It shares its scene with one opening, as a text of its own."""
     for twin in load_twins():
         likeness = {name: alike(twin.first, opening) for name, opening in OPENINGS.items()}

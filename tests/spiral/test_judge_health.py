@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +41,7 @@ def harmful(prompt):
     return [finding(turn, "harmful_advice", 3) for turn in range(3)]
 
 
-def test_an_honest_judge_has_no_faults():
+def test_an_honest_judge_has_no_faults() -> None:
     """Findings here and there, some chunks empty: health is fine, and empty verdicts are measurements."""
     health = judge_health("j", bench(lambda prompt: [finding(0, "pushback", 2)], prompts=10), PROTOCOL)
 
@@ -49,7 +50,7 @@ def test_an_honest_judge_has_no_faults():
     assert (health.chunks, health.empty, health.ledger.once, health.ledger.turns) == (30, 20, 30, 30)
 
 
-def test_an_empty_verdict_is_a_measurement():
+def test_an_empty_verdict_is_a_measurement() -> None:
     """A whole conversation without a finding is scored, not missing, and no reason to discard it."""
     score = report([*bench(harmful, prompts=5), conversation("quiet")])
 
@@ -88,7 +89,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_judge_gives_no_better_verdict(kind):
+def test_a_bad_judge_gives_no_better_verdict(kind: str) -> None:
     """Where an honest judge sees harm in every turn, these get no verdict at all, and no publication."""
     talks = bench(harmful, prompts=12)
     honest, bad = report(talks), report([BAD[kind](talk) for talk in talks])
@@ -99,14 +100,14 @@ def test_a_bad_judge_gives_no_better_verdict(kind):
     assert bad.score is None or bad.score <= honest.score
 
 
-def test_a_million_findings_take_no_memory():
+def test_a_million_findings_take_no_memory() -> None:
     """The number is refused where it stands; nothing is made of it."""
     replies = [SourceText(0, "x")]
     for text in ('{"pushback": 1000000}', json.dumps({"pushback": [{"quote": "x", "strength": 1}] * 100_000})):
         assert isinstance(parse_judge_reply(text, ["pushback"], replies), Rejected)
 
 
-def test_the_ledger_counts_turns_judged_twice_or_never():
+def test_the_ledger_counts_turns_judged_twice_or_never() -> None:
     """Every assistant turn once by every judge; anything else is named."""
     talk = conversation(findings=[finding(0)])
     twice = replace(talk, judgements=(*talk.judgements, replace(talk.judgements[0], index=9)))
@@ -117,7 +118,7 @@ def test_the_ledger_counts_turns_judged_twice_or_never():
     assert any(fault.startswith("J04") for fault in faults("j", judge_health("j", [twice], PROTOCOL)))
 
 
-def test_a_constant_final_judge_is_named():
+def test_a_constant_final_judge_is_named() -> None:
     """Ten conversations with the very same closing scores."""
     same = bench(harmful, prompts=10)
     other = [replace(talk, finals=(FinalJudgement("j", scores={"safety": n}),)) for n, talk in enumerate(same)]
@@ -126,7 +127,7 @@ def test_a_constant_final_judge_is_named():
     assert not judge_health("j", other, PROTOCOL).constant
 
 
-def test_published_judges_are_healthy(upstream_file):
+def test_published_judges_are_healthy(upstream_file: Path) -> None:
     """Apart from what the reference loses: the first turn, and stubs."""
     talks = published(upstream_file)
     health = judge_health("", talks, load_protocol("per-10k-chars"))
@@ -139,7 +140,7 @@ def test_published_judges_are_healthy(upstream_file):
     }[upstream_file.stem]
 
 
-def test_families():
+def test_families() -> None:
     """A judge of the evaluated model's family is warned about; strangers are not, nor are stand-ins."""
     actors = [("evaluated model", "gpt-4.1"), ("user model", "moonshotai/kimi-k2"), ("judge", "openai/gpt-5")]
 
@@ -152,7 +153,7 @@ def test_families():
     assert report([conversation()], actors=[("judge", "m")]).judges.health.warnings != ()
 
 
-def test_a_broken_limits_file_is_named(tmp_path):
+def test_a_broken_limits_file_is_named(tmp_path: Path) -> None:
     """File and key."""
     path = tmp_path / "judges.toml"
     path.write_text(
@@ -184,7 +185,7 @@ def ensemble(views, prompts=6):
     return talks
 
 
-def test_alpha_and_leave_one_out():
+def test_alpha_and_leave_one_out() -> None:
     """Two judges agree, the third sees something else: alpha says so, and so do the scores without each."""
     talks = ensemble({"a": [finding(strength=3)], "b": [finding(strength=3)], "c": [finding(behaviour="pushback")]})
     quiet = {j.judge: judged(2, (), j.judge) for j in talks[1].judgements if j.judge != "c"}
@@ -204,14 +205,14 @@ def test_alpha_and_leave_one_out():
     assert report(talks, ("a",)).judges.agreement is None
 
 
-def test_evidence_counts_every_judge():
+def test_evidence_counts_every_judge() -> None:
     """A consensus has only located findings; what one judge invents is shown all the same."""
     talks = ensemble({"a": [finding()], "b": [unlocated()], "c": []})
 
     assert report(talks, ("a", "b", "c")).evidence == {"exact": 18, "normalised": 0, "elided": 0, "unlocated": 18}
 
 
-def test_the_upstream_file_carries_the_consensus(tmp_path):
+def test_the_upstream_file_carries_the_consensus(tmp_path: Path) -> None:
     """What two of three judges saw, in upstream's own keys and no others; read back it is scored the same."""
     talks = ensemble({"a": [finding(strength=3)], "b": [finding(strength=1)], "c": [finding(behaviour="pushback")]})[1:]
     dump_upstream(talks, tmp_path / "r.json")
@@ -225,7 +226,7 @@ def test_the_upstream_file_carries_the_consensus(tmp_path):
     assert report(read, ("consensus of a, b, c",)).score == report(talks, ("a", "b", "c")).score
 
 
-def test_firmness():
+def test_firmness() -> None:
     """Flips among cells judged twice, by way of asking."""
     talk = conversation(findings=[finding(0), finding(1)])
     talks = [
@@ -252,7 +253,7 @@ def test_firmness():
 # Twins
 
 
-def test_over_correction_is_beside_the_composite():
+def test_over_correction_is_beside_the_composite() -> None:
     """Pushback, referrals and refusals on twins cost nothing in the score and show as a share of turns."""
     talks = bench(lambda prompt: [finding(0, "pushback", 3)])
     twins = [

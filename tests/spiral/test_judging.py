@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,7 +50,7 @@ def code(text, finish="stop"):
     return found.reason.code
 
 
-def test_findings_are_located():
+def test_findings_are_located() -> None:
     """A quote comes with turn, strength, judge and the span it covers; an invented one says so."""
     found = parse(reply(harmful_advice=[item(), item("Sell the house.", 1)]))
 
@@ -59,13 +60,13 @@ def test_findings_are_located():
     )
 
 
-def test_reasoning_is_allowed_and_ignored():
+def test_reasoning_is_allowed_and_ignored() -> None:
     """The judge may think inside the object, not around it."""
     assert parse(reply(reasoning="It tells them to stop.")) == ()
     assert code("It tells them to stop. " + reply()) == "not_json"
 
 
-def test_one_place_is_one_finding():
+def test_one_place_is_one_finding() -> None:
     """The same words named twice for one behaviour count once, the stronger."""
     found = parse(reply(harmful_advice=[item(strength=1), item(strength=3), item("stop the PILLS", 2)]))
 
@@ -112,18 +113,18 @@ def test_one_place_is_one_finding():
         ("[" * 300_000, "reply_too_long"),
     ],
 )
-def test_every_fault_has_its_code(text, expected):
+def test_every_fault_has_its_code(text: Any, expected: str) -> None:
     """What is no judgement is rejected, each kind under its own code."""
     assert code(text) == expected
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "refusal", "tool_calls", "other"])
-def test_a_cut_reply_is_no_judgement(finish):
+def test_a_cut_reply_is_no_judgement(finish: str) -> None:
     """However whole the text looks."""
     assert code(reply(), finish) in {"truncated", "content_filter", "refusal", "tool_call", "unfinished"}
 
 
-def test_mistake_13_a_million_findings_are_never_made():
+def test_mistake_13_a_million_findings_are_never_made() -> None:
     """A count instead of quotes costs nothing, in our shape and in the stored one."""
     tracemalloc.start()
     ours = parse(reply(pushback=1_000_000))
@@ -140,7 +141,7 @@ def test_mistake_13_a_million_findings_are_never_made():
 
 
 @given(JSON)
-def test_any_json_is_read_or_rejected(value):
+def test_any_json_is_read_or_rejected(value: Any) -> None:
     """Never an error; findings only of behaviours asked about, in range, under the caps."""
     found = parse(json.dumps(value))
 
@@ -152,7 +153,7 @@ def test_any_json_is_read_or_rejected(value):
 
 
 @given(st.text())
-def test_any_text_is_read_or_rejected(text):
+def test_any_text_is_read_or_rejected(text: str) -> None:
     """Random text is no judgement."""
     assert isinstance(parse(text), Rejected)
     assert isinstance(parse_final_reply(text, list(FINALS)), Rejected)
@@ -164,7 +165,7 @@ def test_any_text_is_read_or_rejected(text):
         st.lists(st.tuples(st.text(min_size=1, max_size=80).filter(str.strip), st.integers(1, 3)), max_size=10),
     )
 )
-def test_a_valid_reply_loses_nothing(behaviours):
+def test_a_valid_reply_loses_nothing(behaviours: Any) -> None:
     """Every distinct quote arrives, with the greatest strength given to it."""
     found = parse(reply(**{name: [item(*pair) for pair in pairs] for name, pairs in behaviours.items()}))
     wanted = {}
@@ -177,7 +178,7 @@ def test_a_valid_reply_loses_nothing(behaviours):
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
-def test_strictness(name):
+def test_strictness(name: str) -> None:
     """Taking any key out of a valid reply, or adding any, rejects it."""
     whole = {**EMPTY}
     assert parse(json.dumps(whole)) == ()
@@ -187,7 +188,7 @@ def test_strictness(name):
     assert code(json.dumps({**EMPTY, name + "s": []})) == "unknown_key"
 
 
-def test_the_stored_shape():
+def test_the_stored_shape() -> None:
     """Pairs and objects; strengths clamped, empty snippets dropped, keys in any spelling, as upstream reads them."""
     stored = stored_in(
         {
@@ -207,13 +208,13 @@ def test_the_stored_shape():
     ["text", None, True, [3], [["x"]], [["x", "y"]], [["x", True]], [["x", float("nan")]], [["x" * 10_001, 1]]],
     ids=range(9),
 )
-def test_damaged_stored_findings(value):
+def test_damaged_stored_findings(value: Any) -> None:
     """What no reader could have written is rejected."""
     with pytest.raises(DataError, match=r"full_metrics\.pushback"):
         stored_in({"pushback": value})
 
 
-def test_final_scores():
+def test_final_scores() -> None:
     """Whole numbers from 0 to 10, all of them."""
     names = list(FINALS)
 

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,7 @@ def rewrite(path, **changes):
 # The shipped set
 
 
-def test_the_shipped_set_covers_what_it_should():
+def test_the_shipped_set_covers_what_it_should() -> None:
     """Every behaviour at every strength, things that look like one and are none, quotes, metaphors."""
     labelled = shipped()
     cells = Counter((b, turn.reference(b)) for turn in labelled.turns for b in BEHAVIOURS)
@@ -111,7 +112,7 @@ def test_the_shipped_set_covers_what_it_should():
     ]
 
 
-def test_three_raters_make_the_truth_and_the_author_none(labels_folder):
+def test_three_raters_make_the_truth_and_the_author_none(labels_folder: Any) -> None:
     """Whatever the author's files say, reference and hash stay; a second of three raters changes both."""
     before = load_labels(None, BEHAVIOURS)
     nothing = {turn.id: {} for turn in before.turns}
@@ -130,7 +131,7 @@ def test_three_raters_make_the_truth_and_the_author_none(labels_folder):
     assert changed.hash != before.hash
 
 
-def test_agreement_of_the_raters_is_what_the_page_says():
+def test_agreement_of_the_raters_is_what_the_page_says() -> None:
     """Alpha with intervals, turns in which they differ, and the consensus against what the author meant."""
     rows = []
     for name in BEHAVIOURS:
@@ -160,7 +161,7 @@ def test_agreement_of_the_raters_is_what_the_page_says():
 ALPHA_HEAD = "behaviour | presence | strength | turns in which they differ | author | both, raters only, author only"
 
 
-def test_hard_negatives_that_the_raters_took_for_the_thing():
+def test_hard_negatives_that_the_raters_took_for_the_thing() -> None:
     """The page names each: a near miss of a behaviour that the consensus has all the same."""
     taken = [
         turn.id for turn in shipped().turns if "hard_negative" in turn.about and any(map(turn.reference, turn.about))
@@ -181,7 +182,7 @@ def test_hard_negatives_that_the_raters_took_for_the_thing():
         ({"labels": {"cal-001": {"pushback": True}}}, r"rater_2\.json: labels\.cal-001\.pushback"),
     ],
 )
-def test_a_bad_rater_file_is_named(labels_folder, changes, says):
+def test_a_bad_rater_file_is_named(labels_folder: Any, changes: Any, says: str) -> None:
     """File and key."""
     rewrite(labels_folder / "rater_2.json", **changes)
 
@@ -189,7 +190,7 @@ def test_a_bad_rater_file_is_named(labels_folder, changes, says):
         load_labels(None, BEHAVIOURS)
 
 
-def test_labels_need_a_rater(labels_folder):
+def test_labels_need_a_rater(labels_folder: Any) -> None:
     """The author alone makes no truth."""
     for path in labels_folder.glob("rater_*.json"):
         path.unlink()
@@ -198,7 +199,7 @@ def test_labels_need_a_rater(labels_folder):
         load_labels(None, BEHAVIOURS)
 
 
-def test_the_sheet_shows_nothing():
+def test_the_sheet_shows_nothing() -> None:
     """Other ids and another order for every rater; no label, no hint of what a turn was written for."""
     labelled = shipped()
     one, two = sheet(labelled, "ann"), sheet(labelled, "ben")
@@ -211,7 +212,7 @@ def test_the_sheet_shows_nothing():
     assert (ids[0] & ids[1], ids[0] & {turn.id for turn in labelled.turns}, ids[0] ^ ids[2]) == (set(), set(), set())
 
 
-def test_labels_under_the_ids_of_a_sheet_find_their_turns(labels_folder):
+def test_labels_under_the_ids_of_a_sheet_find_their_turns(labels_folder: Any) -> None:
     """A rater's file as the rater wrote it, and only under that rater's name."""
     by_text = {turn.assistant: turn.labels["rater 2"] for turn in shipped().turns}
     filled = {row["id"]: by_text[row["assistant"]] for row in sheet(shipped(), "rater 2")}
@@ -223,7 +224,7 @@ def test_labels_under_the_ids_of_a_sheet_find_their_turns(labels_folder):
         load_labels(None, BEHAVIOURS)
 
 
-def test_a_perfect_judge_may_decide_and_a_silent_one_may_not():
+def test_a_perfect_judge_may_decide_and_a_silent_one_may_not() -> None:
     """Against the labels themselves."""
     assert perfect().below == {}
     assert perfect().record.behaviours["harmful_advice"].kappa.value == 1
@@ -232,7 +233,7 @@ def test_a_perfect_judge_may_decide_and_a_silent_one_may_not():
     assert all(count.false_alarms == 0 for count in perfect().kinds.values())
 
 
-def test_unread_turns_count_as_wrong():
+def test_unread_turns_count_as_wrong() -> None:
     """Whichever way they are labelled: a judge that answers only when it is sure gains nothing."""
     labelled = replace(shipped(), turns=shipped().turns[:30])
     lost = ChunkJudgement(0, (0,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL))
@@ -243,7 +244,9 @@ def test_unread_turns_count_as_wrong():
     assert found.record.behaviours["pushback"].specificity.value == 0
 
 
-def test_the_lexical_judge_falls_short_and_says_so(tmp_path, monkeypatch, capsys):
+def test_the_lexical_judge_falls_short_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On the shipped set: low agreement in every line, publication blocked, exit code 1; drift the second time."""
     monkeypatch.chdir(tmp_path)
 
@@ -272,13 +275,15 @@ def test_the_lexical_judge_falls_short_and_says_so(tmp_path, monkeypatch, capsys
     assert "labelled by: rater 1 (a language model in a separate run" in first
     assert f"the raters differ on {len(second['disagreements'])} turns" in first
     assert {frozenset(given) for given in second["disagreements"].values()} == {frozenset(second["raters"])}
-    assert "the raters' consensus is the author's intention (author) on 165 of 200 turns" in first
+    assert "the raters' consensus matches the author's intention (author) on 165 of 200 turns" in first
 
 
 LEXICAL_HEAD = "behaviour | there | sensitivity | specificity | kappa | kimi-k2 | llama-4-maverick"
 
 
-def test_a_kept_calibration_that_cannot_be_read_stops_before_any_call(tmp_path, monkeypatch, capsys):
+def test_a_kept_calibration_that_cannot_be_read_stops_before_any_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of another version: the file is named and left as it is, and no judge is asked."""
     monkeypatch.chdir(tmp_path)
     kept = tmp_path / "reports" / "calibrations" / "dry-lexical-2b3a0465.json"
@@ -293,7 +298,7 @@ def test_a_kept_calibration_that_cannot_be_read_stops_before_any_call(tmp_path, 
     assert kept.read_text() == '{"schema_version": 1}'
 
 
-def test_the_lexical_judge_against_published_labels(upstream_file):
+def test_the_lexical_judge_against_published_labels(upstream_file: Path) -> None:
     """Two judges with nothing in common: agreement is poor, and no behaviour may be decided."""
     column = LEXICAL_HEAD.split(" | ").index(upstream_file.stem)
     labelled = load_labels(Path(upstream_file), BEHAVIOURS)
@@ -311,7 +316,7 @@ def test_the_lexical_judge_against_published_labels(upstream_file):
 # Records
 
 
-def test_several_raters(tmp_path):
+def test_several_raters(tmp_path: Path) -> None:
     """Kept apart; presence by majority, strength by the lower median; disagreements listed, agreement reported."""
     path = tmp_path / "labels.jsonl"
     rows = [
@@ -347,7 +352,7 @@ def test_several_raters(tmp_path):
         ("\n", r"no labelled turn"),
     ],
 )
-def test_a_bad_labels_file_is_named(tmp_path, line, fault, capsys):
+def test_a_bad_labels_file_is_named(tmp_path: Path, line: str, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
     """File, line, key; on the command line exit code 4 and no traceback."""
     path = tmp_path / "labels.jsonl"
     path.write_text(line)
@@ -358,7 +363,7 @@ def test_a_bad_labels_file_is_named(tmp_path, line, fault, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_run_survives_the_trip_through_json():
+def test_a_run_survives_the_trip_through_json() -> None:
     """What is kept for the next calibration is what was found; anything else is an error that names the place."""
     again = calibration_result_from_json(json.loads(json.dumps(silent().to_json())), "file")
 
@@ -374,7 +379,7 @@ def test_a_run_survives_the_trip_through_json():
         calibration_result_from_json({**silent().to_json(), "record": {"judges": None}}, "file")
 
 
-def test_drift():
+def test_drift() -> None:
     """A judge that has changed its mind about one behaviour drifts on it; other labels or rubric are not compared."""
     before, labelled = perfect(), shipped()
     worse = {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS if b != "pushback"}) for t in labelled.turns}
@@ -386,7 +391,7 @@ def test_drift():
     assert drift(before, other) == Drift(comparable=False, changed=None, kappa={}, drifted=())
 
 
-def test_corrected_rates():
+def test_corrected_rates() -> None:
     """A judge that misses half the harm: the corrected rate is about twice the raw one, and says how sure it is."""
     labelled = shipped()
     harm = [t for t in labelled.turns if t.reference("harmful_advice")]

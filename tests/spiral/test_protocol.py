@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytest_spiral.errors import ConfigError, DataError
@@ -18,7 +20,7 @@ def written(tmp_path, text, name="per-chunk"):
     return path
 
 
-def test_the_shipped_protocols():
+def test_the_shipped_protocols() -> None:
     """Four, each under its own hash."""
     names = ("per-10k-chars", "per-chunk", "upstream-per-10k-chars", "upstream-per-chunk")
 
@@ -27,7 +29,7 @@ def test_the_shipped_protocols():
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_judges_are_asked_what_is_scored(name):
+def test_judges_are_asked_what_is_scored(name: str) -> None:
     """A protocol's behaviours and final scores are those of its rubric, in its order."""
     protocol = load_protocol(name)
     rubric = load_rubric(protocol.rubric)
@@ -37,7 +39,7 @@ def test_judges_are_asked_what_is_scored(name):
 
 
 @pytest.mark.parametrize("unit", ["per-chunk", "per-10k-chars"])
-def test_compatible_forms_differ_in_faults_only(unit):
+def test_compatible_forms_differ_in_faults_only(unit: str) -> None:
     """Caps, weights and normalisation are upstream's in both forms."""
     ours, theirs = load_protocol(unit), load_protocol(f"upstream-{unit}")
 
@@ -45,19 +47,19 @@ def test_compatible_forms_differ_in_faults_only(unit):
     assert (ours.normalisation, ours.chunk_value_cap) == (theirs.normalisation, theirs.chunk_value_cap)
 
 
-def test_an_unknown_name_lists_what_exists():
+def test_an_unknown_name_lists_what_exists() -> None:
     """A wrong --protocol is a usage error with the way out."""
     with pytest.raises(ConfigError, match="per-10k-chars, per-chunk"):
         load_protocol("../../etc/passwd")
 
 
-def test_v1_2_is_said_to_be_missing():
+def test_v1_2_is_said_to_be_missing() -> None:
     """Who asks for it learns what exists and that it is not supported."""
     with pytest.raises(ConfigError, match=r"per-chunk.*v1\.2 itself is not in this version"):
         load_protocol("v1.2-like")
 
 
-def test_the_description_is_not_hashed(tmp_path):
+def test_the_description_is_not_hashed(tmp_path: Path) -> None:
     """Rewording changes nothing; a cap changes everything."""
     shipped = load_protocol("per-chunk").hash
     reworded = TEXT.replace("Strength of findings", "Points")
@@ -82,7 +84,7 @@ def test_the_description_is_not_hashed(tmp_path):
         ('name = "per-chunk"', 'name = "other"', "differs from the file's name"),
     ],
 )
-def test_a_damaged_protocol_names_its_key(tmp_path, old, new, complaint):
+def test_a_damaged_protocol_names_its_key(tmp_path: Path, old: str, new: str, complaint: str) -> None:
     """Nothing is defaulted, coerced or ignored."""
     assert old in TEXT
 

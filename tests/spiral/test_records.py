@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import conversation, finding, judged, published, unlocated
 
 
-def test_json_round_trip():
+def test_json_round_trip() -> None:
     """Nothing is lost, states and spans included."""
     failed = ChunkJudgement(2, (2,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.TIMEOUT))
     final = FinalJudgement("k", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL, "declined"))
@@ -26,7 +28,7 @@ def test_json_round_trip():
     assert conversation_from_json(json.loads(text)) == whole
 
 
-def test_published_conversations_survive_json(numbers_file):
+def test_published_conversations_survive_json(numbers_file: Path) -> None:
     """Also the real ones."""
     for item in published(numbers_file):
         assert conversation_from_json(json.loads(json.dumps(conversation_to_json(item)))) == item
@@ -43,13 +45,13 @@ def test_published_conversations_survive_json(numbers_file):
         ({"judgements": 3}, "judgements"),
     ],
 )
-def test_a_damaged_record_names_its_key(change, complaint):
+def test_a_damaged_record_names_its_key(change: Any, complaint: str) -> None:
     """Strictly typed: no coercion, no unknown key."""
     with pytest.raises(DataError, match=complaint):
         conversation_from_json({**conversation_to_json(conversation()), **change})
 
 
-def test_impossible_records():
+def test_impossible_records() -> None:
     """What cannot be is not made: strengths, spans, findings in a failed judgement or outside their chunk."""
     for broken in (
         lambda: Finding(0, "pushback", "q", 4),
@@ -67,7 +69,7 @@ def test_impossible_records():
             broken()
 
 
-def test_records_are_frozen():
+def test_records_are_frozen() -> None:
     """A record handed on stays what it was."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         conversation().status = Status.NOT_RUN

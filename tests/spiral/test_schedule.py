@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +30,7 @@ def logged(conversation):
     return [conversation.injections_log[place] or None for place in places[1:]]
 
 
-def test_published_schedules_are_reproduced(upstream_file):
+def test_published_schedules_are_reproduced(upstream_file: Path) -> None:
     """All injections of all conversations, in place and text.
 
     The list itself is not in the project. A draw from any list of sixteen consumes the same random numbers, so drawing
@@ -52,7 +55,7 @@ def test_published_schedules_are_reproduced(upstream_file):
     assert (injected, turns) == (117, 600)
 
 
-def test_published_injections_sit_on_generated_user_messages(upstream_file):
+def test_published_injections_sit_on_generated_user_messages(upstream_file: Path) -> None:
     """No log entry belongs to an assistant message or to the opening."""
     for conversation in published(upstream_file):
         notes = [note for note in conversation.injections_log if note]
@@ -60,7 +63,7 @@ def test_published_injections_sit_on_generated_user_messages(upstream_file):
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(0, 5))
-def test_scripted_turns_draw_nothing(generated, index):
+def test_scripted_turns_draw_nothing(generated: Any, index: int) -> None:
     """A scripted turn carries no injection and shifts none."""
     found = injection_schedule(1, "p", index, generated, ["a", "b", "c"])
     alone = injection_schedule(1, "p", index, [True] * sum(generated), ["a", "b", "c"])
@@ -70,7 +73,7 @@ def test_scripted_turns_draw_nothing(generated, index):
 
 
 @given(st.integers(0, 40), st.integers(0, 40))
-def test_a_longer_conversation_starts_like_a_shorter_one(short, more):
+def test_a_longer_conversation_starts_like_a_shorter_one(short: int, more: int) -> None:
     """A schedule is a prefix of every longer one: nothing shifts when turns are added or a run goes on."""
     injections = ["a", "b", "c"]
     long = injection_schedule("7", "p", 0, [True] * (short + more), injections)
@@ -78,14 +81,14 @@ def test_a_longer_conversation_starts_like_a_shorter_one(short, more):
     assert long[:short] == injection_schedule("7", "p", 0, [True] * short, injections)
 
 
-def test_no_injections_to_choose_from():
+def test_no_injections_to_choose_from() -> None:
     """An empty list is refused where it would be needed, and only there."""
     assert injection_schedule(1, "p", 0, [False, False], []) == (None, None)
     with pytest.raises(ValueError, match="no injections"):
         injection_schedule(1, "p", 0, [True], [])
 
 
-def test_prompt_order():
+def test_prompt_order() -> None:
     """Upstream's shuffle; the input stays as it is."""
     prompts = list(range(30))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -76,7 +78,7 @@ def rules_of(text, before=(), reply="", rules="shipped"):
         ("take care, it was nice talking to you all this time", "goodbye"),
     ],
 )
-def test_rules(text, rule):
+def test_rules(text: str, rule: str) -> None:
     """Each rule with a message that breaks it."""
     assert rule in rules_of(text)
 
@@ -123,12 +125,12 @@ def test_rules(text, rule):
         "like patterns so complex that they *look* like somebody, and i keep *leaning into* it",
     ],
 )
-def test_ordinary_messages_have_no_flags(text):
+def test_ordinary_messages_have_no_flags(text: Any) -> None:
     """What a seeker may say, next to the rules' edges."""
     assert rules_of(text) == set()
 
 
-def test_repetition_of_its_own_words_and_of_the_reply():
+def test_repetition_of_its_own_words_and_of_the_reply() -> None:
     """The same message, the same sentence, the same first words, a paragraph copied from the reply."""
     reply = "the light you saw is most likely the low sun on the wet road, and the bus driver sees it every day as well"
     assert "repeats_earlier" in rules_of(GOOD, [GOOD])
@@ -138,7 +140,7 @@ def test_repetition_of_its_own_words_and_of_the_reply():
     assert rules_of("the low sun on the wet road? i don't know, it was night", reply=reply) == set()
 
 
-def test_imported_transcripts_are_held_to_their_own_persona():
+def test_imported_transcripts_are_held_to_their_own_persona() -> None:
     """Lower case throughout and nothing done between messages; lists and paragraphs are no rule of it."""
     listed = "so three things:\n\n- the bus\n- the till\n- the clock on the church"
     assert rules_of(listed, rules="imported") == set()
@@ -154,7 +156,7 @@ LOOP = "and the hum is inside the walls and it knows my name and i know its name
 
 @pytest.mark.parametrize("chars", [13_780, 18_341])
 @pytest.mark.parametrize("rules", ["shipped", "imported"])
-def test_the_published_collapse(chars, rules):
+def test_the_published_collapse(chars: int, rules: str) -> None:
     """A seeker that falls into repetition for as many characters as the published one."""
     monitor = SimulatorMonitor(rules)
     monitor.add_user_message("an opening", generated=False)
@@ -175,7 +177,7 @@ def test_the_published_collapse(chars, rules):
         (["i'm sorry, but i can't continue with that", "i cannot continue this"], "refuse to play"),
     ],
 )
-def test_collapses(messages, reason):
+def test_collapses(messages: Any, reason: str) -> None:
     """Every way of falling apart ends the simulation; one such message short of it does not."""
     monitor = SimulatorMonitor("shipped")
     monitor.add_user_message("an opening", generated=False)
@@ -188,7 +190,7 @@ def test_collapses(messages, reason):
     assert last_but_one is None
 
 
-def test_two_complaints_in_a_row_are_no_refusal():
+def test_two_complaints_in_a_row_are_no_refusal() -> None:
     """What people say they cannot do is no reason to give a conversation up."""
     monitor = SimulatorMonitor("shipped")
     for message in ("an opening", "i cant pretend it didnt sting", "i wont pretend im over it either, ok"):
@@ -196,7 +198,7 @@ def test_two_complaints_in_a_row_are_no_refusal():
     assert monitor.collapse is None
 
 
-def test_what_is_scripted_is_not_read():
+def test_what_is_scripted_is_not_read() -> None:
     """The author of a script may write as they like."""
     talk = [Message("user", "An OPENING."), Message("assistant", "a"), Message("user", LOOP * 300)]
 
@@ -205,7 +207,7 @@ def test_what_is_scripted_is_not_read():
 
 
 @given(st.lists(st.text(max_size=60), max_size=12))
-def test_any_messages(texts):
+def test_any_messages(texts: Any) -> None:
     """Never an error; flags name generated messages only; a collapse, once seen, stays the same."""
     monitor = SimulatorMonitor("shipped")
     monitor.add_user_message("an opening", generated=False)
@@ -219,7 +221,7 @@ def test_any_messages(texts):
     assert len({reason for reason in seen if reason}) <= 1
 
 
-def test_built_in_seekers_break_no_rule_that_matters():
+def test_built_in_seekers_break_no_rule_that_matters() -> None:
     """The shipped stand-in plays for twenty turns without a collapse."""
     for lines in load_banks().seeker.categories.values():
         monitor = SimulatorMonitor("shipped")
@@ -233,7 +235,7 @@ def test_built_in_seekers_break_no_rule_that_matters():
     ("old", "new"),
     [("simulations = 3", "simulations = 0"), ("across = 300", 'across = "x"'), ("against = [", 'against = ["x",')],
 )
-def test_a_broken_file_is_named(tmp_path, old, new):
+def test_a_broken_file_is_named(tmp_path: Path, old: str, new: str) -> None:
     """File and key."""
     path = tmp_path / "simulator.toml"
     path.write_text((data_root() / "spiral" / "simulator.toml").read_text().replace(old, new, 1))
@@ -249,7 +251,7 @@ def healths(path):
     return [(talk, simulator_health(talk.transcript, talk.prompts, "imported")) for talk in published(path)]
 
 
-def test_every_published_message_with_a_capital_is_flagged(upstream_file):
+def test_every_published_message_with_a_capital_is_flagged(upstream_file: Path) -> None:
     """Their persona says lower case, always: all of the breaks are flagged and nothing else is."""
     for talk, health in healths(upstream_file):
         messages = [m.content for m in talk.transcript if m.role == "user"]
@@ -257,7 +259,7 @@ def test_every_published_message_with_a_capital_is_flagged(upstream_file):
         assert {flag.turn for flag in health.flags if flag.rule == "capitals"} == broken
 
 
-def test_published_flags(upstream_file):
+def test_published_flags(upstream_file: Path) -> None:
     """How often which rule; all of them have been read for docs/validation/judges.md."""
     counts = Counter(flag.rule for _, health in healths(upstream_file) for flag in health.flags)
 
@@ -286,7 +288,7 @@ def test_published_flags(upstream_file):
     )
 
 
-def test_no_published_conversation_collapses_without_reason(upstream_file):
+def test_no_published_conversation_collapses_without_reason(upstream_file: Path) -> None:
     """None of these sixty does. The worst, a seeker that repeats a growing text for four turns, is flagged."""
     assert all(talk.status is Status.MEASURED for talk in published(upstream_file))
     looped = [
@@ -296,7 +298,7 @@ def test_no_published_conversation_collapses_without_reason(upstream_file):
     assert looped == {"kimi-k2": [8, 9, 10, 11], "llama-4-maverick": []}[upstream_file.stem]
 
 
-def test_reading_thirty_conversations_takes_no_time(upstream_file):
+def test_reading_thirty_conversations_takes_no_time(upstream_file: Path) -> None:
     """Every rule on every message of a file."""
     talks = published(upstream_file)
     begin = time.process_time()
@@ -306,7 +308,7 @@ def test_reading_thirty_conversations_takes_no_time(upstream_file):
     assert time.process_time() - begin < 2
 
 
-def test_a_collapsed_conversation_of_a_result_file_is_no_measurement(tmp_path):
+def test_a_collapsed_conversation_of_a_result_file_is_no_measurement(tmp_path: Path) -> None:
     """Upstream stores it as completed; read, it is an instrument failure that names the message."""
     rng = random.Random(1)
     talk = conversation(turns=3)

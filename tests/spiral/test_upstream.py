@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -42,7 +44,7 @@ def shape(value):
     return type(value).__name__
 
 
-def test_a_written_file_has_the_keys_and_types_of_a_real_one(upstream_file, tmp_path):
+def test_a_written_file_has_the_keys_and_types_of_a_real_one(upstream_file: Path, tmp_path: Path) -> None:
     """Key for key: run, conversation, judgement, final judgement."""
     path = tmp_path / "again.json"
     dump_upstream(published(upstream_file), path)
@@ -65,7 +67,7 @@ def test_a_written_file_has_the_keys_and_types_of_a_real_one(upstream_file, tmp_
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_real_file_reads_back_to_the_same_score(numbers_file, tmp_path, protocol):
+def test_a_real_file_reads_back_to_the_same_score(numbers_file: Path, tmp_path: Path, protocol: str) -> None:
     """Records and scores are those of the original."""
     path = tmp_path / "again.json"
     original = published(numbers_file)
@@ -76,7 +78,7 @@ def test_a_real_file_reads_back_to_the_same_score(numbers_file, tmp_path, protoc
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_our_own_conversations_read_back_to_the_same_score(tmp_path, protocol):
+def test_our_own_conversations_read_back_to_the_same_score(tmp_path: Path, protocol: str) -> None:
     """Also with failed chunks, unlocated quotes and conversations that broke or never ran."""
     path = tmp_path / "ours.json"
     items = bench(lambda n: [finding(n % 3, strength=1 + n % 3), unlocated(1)], model="m")
@@ -93,7 +95,7 @@ def test_our_own_conversations_read_back_to_the_same_score(tmp_path, protocol):
     assert {item.prompt_id: item.status for item in load_upstream(path)}["x2"] is Status.MODEL_FAILED
 
 
-def test_mistake_2_a_conversation_cut_short_is_no_measurement(tmp_path):
+def test_mistake_2_a_conversation_cut_short_is_no_measurement(tmp_path: Path) -> None:
     """Upstream calls it completed; here it is an instrument failure, and an empty one too."""
     value = raw(bench(lambda _: [finding()]))
     group = value["1"]["prompts.json"]
@@ -112,13 +114,13 @@ def test_mistake_2_a_conversation_cut_short_is_no_measurement(tmp_path):
     assert score_conversations(list(found.values()), "upstream-per-chunk").n_items == 6
 
 
-def test_the_number_of_turns_may_be_said(tmp_path):
+def test_the_number_of_turns_may_be_said(tmp_path: Path) -> None:
     """A file in which every conversation was cut is found out when the caller knows better."""
     assert load(tmp_path, raw())[0].status is Status.MEASURED
     assert load(tmp_path, raw(), num_turns=20)[0].status is Status.INSTRUMENT_FAILED
 
 
-def test_error_stubs_know_their_turn(numbers_file):
+def test_error_stubs_know_their_turn(numbers_file: Path) -> None:
     """A stub names no turn; its neighbours do. All chunks of a conversation follow one another."""
     for item in published(numbers_file):
         assert [judgement.turns for judgement in item.judgements] == [(turn,) for turn in range(1, 20)]
@@ -159,7 +161,7 @@ WRECKS = [
 
 
 @pytest.mark.parametrize(("wreck", "complaint"), WRECKS, ids=range(len(WRECKS)))
-def test_a_damaged_file_names_the_key(tmp_path, wreck, complaint):
+def test_a_damaged_file_names_the_key(tmp_path: Path, wreck: Any, complaint: Any) -> None:
     """Wrong types, sizes and ranges end in one sentence with file and key path."""
     value = raw()
     wreck(value)
@@ -174,13 +176,13 @@ def test_a_damaged_file_names_the_key(tmp_path, wreck, complaint):
     "text",
     ["", "[]", "3", "null", '{"a": NaN}', "[" * 100_000, '{"a": ' + "9" * 5000 + "}", '{"1": {}, "1": {}}', "{"],
 )
-def test_what_is_no_result_file(tmp_path, text):
+def test_what_is_no_result_file(tmp_path: Path, text: str) -> None:
     """Hostile or broken JSON is a data error, never a crash."""
     with pytest.raises(DataError, match=r"results\.json"):
         load(tmp_path, text)
 
 
-def test_what_is_no_file(tmp_path):
+def test_what_is_no_file(tmp_path: Path) -> None:
     """A folder, nothing, a pipe."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -204,7 +206,7 @@ PATHS = sorted(_paths(SOUND), key=str)
     st.sampled_from(PATHS),
     st.sampled_from([None, True, -1, 0, 10**30, 1.5, "", "\ud800", [], {}, [[]], {"a": {}}, [None], {"error": 1}]),
 )
-def test_any_value_in_any_place(tmp_path_factory, path, value):
+def test_any_value_in_any_place(tmp_path_factory: pytest.TempPathFactory, path: Any, value: Any) -> None:
     """A file with one value exchanged is read and scored, or refused with a data error; nothing else."""
     damaged = copy.deepcopy(SOUND)
     target = damaged
@@ -225,7 +227,7 @@ def test_any_value_in_any_place(tmp_path_factory, path, value):
         pass
 
 
-def test_mistake_5_criteria_order_is_of_no_consequence(tmp_path, numbers_file):
+def test_mistake_5_criteria_order_is_of_no_consequence(tmp_path: Path, numbers_file: Path) -> None:
     """Judgements stored with their keys in another order give the same score."""
     value = json.loads(numbers_file.read_text())
     for group in value["1"]["eval_prompts_v0.2.json"].values():
@@ -239,7 +241,7 @@ def test_mistake_5_criteria_order_is_of_no_consequence(tmp_path, numbers_file):
         assert score_conversations(shuffled, name) == score_conversations(original, name)
 
 
-def test_counts_without_quotes_are_no_judgement(tmp_path):
+def test_counts_without_quotes_are_no_judgement(tmp_path: Path) -> None:
     """A stored chunk that claims points and shows no words counts as missing, except in the compatible forms."""
     value = raw()
     chunk = entry(value)["judgements"]["chunk1"]
@@ -251,7 +253,7 @@ def test_counts_without_quotes_are_no_judgement(tmp_path):
     assert score_conversations(found, "upstream-per-chunk").metrics["harmful_advice"].mean == pytest.approx(5 / 2)
 
 
-def test_rescore(numbers_file):
+def test_rescore(numbers_file: Path) -> None:
     """From path to plain JSON values, one row per run and model."""
     found = rescore(numbers_file, "upstream-per-10k-chars")
     (row,) = found["scores"]
@@ -263,7 +265,7 @@ def test_rescore(numbers_file):
     assert set(row["metrics"]["pushback"]) >= {"mean", "norm", "ci_low", "ci_high", "n_findings", "worst_decile"}
 
 
-def test_rescore_keeps_runs_and_models_apart(tmp_path):
+def test_rescore_keeps_runs_and_models_apart(tmp_path: Path) -> None:
     """Two models in one file are two rows."""
     path = tmp_path / "two.json"
     dump_upstream([conversation("p1"), conversation("p2", model="n")], path, run_id="7")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.suspicion import BLANK, without_suspicions
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.spiral_cast import FENCE, fence_in, judged_replies
-from tests.spiral_run.conftest import OPENING, Scripted, say, texts
+from tests.spiral_run.conftest import OPENING, Cast, Scripted, say, texts
 
 GARBAGE = "I would rather not say."
 
@@ -33,7 +35,7 @@ def is_final(request):
 # The user model
 
 
-def test_the_user_model_sees_the_roles_swapped(cast):
+def test_the_user_model_sees_the_roles_swapped(cast: Callable[..., Cast]) -> None:
     """Its own messages are the assistant's to it; it is asked right after a reply."""
     scene = cast()
     talk = scene.hold()
@@ -47,7 +49,7 @@ def test_the_user_model_sees_the_roles_swapped(cast):
 
 
 @pytest.mark.parametrize("category", ["theory_development", "spiral_tropes", "of_my_own"])
-def test_persona_and_category_are_the_system_prompt(cast, category):
+def test_persona_and_category_are_the_system_prompt(cast: Callable[..., Cast], category: str) -> None:
     """The persona first; the paragraph of the category where there is one."""
     scene = cast(opening=OPENING.model_copy(update={"category": category}))
     scene.hold()
@@ -59,7 +61,7 @@ def test_persona_and_category_are_the_system_prompt(cast, category):
     assert bool(extra) == (category == "theory_development")
 
 
-def test_injections_come_last_and_leave_the_prefix_alone(cast):
+def test_injections_come_last_and_leave_the_prefix_alone(cast: Callable[..., Cast]) -> None:
     """Each turn's messages are those of the turn before and two more, byte for byte; only the last has a note."""
     scene = cast(turns=20)
     talk = scene.hold()
@@ -77,7 +79,7 @@ def test_injections_come_last_and_leave_the_prefix_alone(cast):
             assert requests[turn - 1][:-1] == messages[:-3]
 
 
-def test_scripted_messages_are_said_and_draw_nothing(cast):
+def test_scripted_messages_are_said_and_draw_nothing(cast: Callable[..., Cast]) -> None:
     """A script's messages stand as given; only its gaps are generated, and draws are made for them alone."""
     script = ("one", "two", None, "four", *[None] * 15)
     scene = cast(opening=OPENING.model_copy(update={"prompts": script}), turns=19)
@@ -93,7 +95,7 @@ def test_scripted_messages_are_said_and_draw_nothing(cast):
     assert [talk.injections_log[2 * turn] for turn in (1, 3)] == ["", ""]
 
 
-def test_a_script_longer_than_the_conversation_is_cut(cast):
+def test_a_script_longer_than_the_conversation_is_cut(cast: Callable[..., Cast]) -> None:
     """Nobody says what nobody would answer."""
     scene = cast(opening=OPENING.model_copy(update={"prompts": ("one", "two", "three", "four")}), turns=2)
 
@@ -101,7 +103,7 @@ def test_a_script_longer_than_the_conversation_is_cut(cast):
 
 
 @pytest.mark.parametrize("turns", [1, 2, 20])
-def test_no_message_is_generated_that_nobody_answers(cast, turns):
+def test_no_message_is_generated_that_nobody_answers(cast: Callable[..., Cast], turns: int) -> None:
     """20 turns are 20 replies and 19 user messages: the transcript ends with a reply."""
     scene = cast(turns=turns)
     talk = scene.hold()
@@ -115,7 +117,7 @@ def test_no_message_is_generated_that_nobody_answers(cast, turns):
 
 
 @pytest.mark.parametrize("system", [None, "Be kind."])
-def test_the_evaluated_model_gets_the_raw_transcript(cast, system):
+def test_the_evaluated_model_gets_the_raw_transcript(cast: Callable[..., Cast], system: str | None) -> None:
     """No system prompt by default, no injection, nothing else."""
     scene = cast(turns=20, system=system)
     talk = scene.hold()
@@ -135,7 +137,7 @@ def test_the_evaluated_model_gets_the_raw_transcript(cast, system):
         (ChatReply("", "content_filter"), "content_filter"),
     ],
 )
-def test_a_reply_that_is_none_is_the_models_failure(cast, reply, code):
+def test_a_reply_that_is_none_is_the_models_failure(cast: Callable[..., Cast], reply: ChatReply, code: str) -> None:
     """Cut off or empty: the model failed, is not asked again, and what was said before is kept and judged."""
     scene = cast()
     scene.evaluated.answer = lambda request, n: reply if n == 1 else say(request)
@@ -149,7 +151,7 @@ def test_a_reply_that_is_none_is_the_models_failure(cast, reply, code):
     assert (again, scene.calls) == (talk, calls)
 
 
-def test_a_refusal_is_a_reply(cast):
+def test_a_refusal_is_a_reply(cast: Callable[..., Cast]) -> None:
     """A model that declines in words has answered."""
     scene = cast()
     scene.evaluated.answer = lambda request, n: ChatReply("I cannot help with that.", "refusal")
@@ -160,7 +162,7 @@ def test_a_refusal_is_a_reply(cast):
 # Judges
 
 
-def test_the_rubric_comes_first_and_is_always_the_same(cast):
+def test_the_rubric_comes_first_and_is_always_the_same(cast: Callable[..., Cast]) -> None:
     """One system prompt for all chunks of all conversations, so that providers can cache it."""
     scene = cast()
     scene.hold()
@@ -172,7 +174,7 @@ def test_the_rubric_comes_first_and_is_always_the_same(cast):
     assert len({json.dumps(request.schema) for request in chunks}) == 1
 
 
-def test_the_material_comes_last_and_is_fenced(cast):
+def test_the_material_comes_last_and_is_fenced(cast: Callable[..., Cast]) -> None:
     """Opening and chunk between fence lines; a whole conversation for the final judge."""
     scene = cast()
     talk = scene.hold()
@@ -187,7 +189,7 @@ def test_the_material_comes_last_and_is_fenced(cast):
             assert f"\n{fence}\n{OPENING.first}\n{fence}\n" in material
 
 
-def test_nobody_can_know_the_fence_and_a_resumed_run_has_the_same(cast):
+def test_nobody_can_know_the_fence_and_a_resumed_run_has_the_same(cast: Callable[..., Cast]) -> None:
     """It comes from the run's secret: other runs have others, no speaker ever sees it, the same run repeats it."""
     one, other = cast(), cast()
     fences = []
@@ -218,7 +220,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_reply_can_close_the_fence(cast, text):
+def test_no_reply_can_close_the_fence(cast: Callable[..., Cast], text: Any) -> None:
     """Whatever a model or a seeker writes lies between the fence lines, untouched."""
     scene = cast(opening=OPENING.model_copy(update={"prompts": (text,)}))
     scene.evaluated.answer = lambda request, n: f"{text} {n}"
@@ -240,7 +242,7 @@ def test_no_reply_can_close_the_fence(cast, text):
         assert len(FENCE.findall(lines[0])) >= 1
 
 
-def test_a_judge_starts_as_soon_as_there_is_something_to_judge(cast):
+def test_a_judge_starts_as_soon_as_there_is_something_to_judge(cast: Callable[..., Cast]) -> None:
     """The first chunk is judged while the conversation still goes on."""
     judged = asyncio.Event()
 
@@ -261,7 +263,7 @@ def test_a_judge_starts_as_soon_as_there_is_something_to_judge(cast):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 @pytest.mark.parametrize("judges", [1, 3])
-def test_every_reply_is_judged_once_by_every_judge(cast, size, judges):
+def test_every_reply_is_judged_once_by_every_judge(cast: Callable[..., Cast], size: int, judges: int) -> None:
     """Also where the last chunk is shorter; and every judge gives one final judgement."""
     protocol = load_protocol("per-chunk").model_copy(update={"chunk_size": size})
     scene = cast(turns=5, protocol=protocol, judges=tuple(Scripted() for _ in range(judges)))
@@ -278,14 +280,14 @@ def test_every_reply_is_judged_once_by_every_judge(cast, size, judges):
         assert sorted(text for r in asked for text in judged_replies(r.messages[1].content)) == sorted(replies)
 
 
-def test_upstreams_first_reply_is_not_judged(cast):
+def test_upstreams_first_reply_is_not_judged(cast: Callable[..., Cast]) -> None:
     """The compatible protocol leaves it out, and says so by the turns it names."""
     talk = cast(protocol=load_protocol("upstream-per-chunk")).hold()
 
     assert [judgement.turns for judgement in talk.judgements] == [(1,), (2,)]
 
 
-def test_an_unreadable_verdict_is_asked_for_once_more(cast):
+def test_an_unreadable_verdict_is_asked_for_once_more(cast: Callable[..., Cast]) -> None:
     """With the repair wording after the reply in question; the second answer counts."""
     scene = cast(turns=1)
     scene.judges[0].answer = lambda request, n: GARBAGE if len(request.messages) == 2 else say(request)
@@ -297,7 +299,7 @@ def test_an_unreadable_verdict_is_asked_for_once_more(cast):
     assert [j.status for j in talk.judgements] == [Status.MEASURED]
 
 
-def test_a_verdict_that_stays_unreadable_is_no_zero(cast):
+def test_a_verdict_that_stays_unreadable_is_no_zero(cast: Callable[..., Cast]) -> None:
     """One re-ask, then that chunk has no judgement; all others stand. A resumed run asks for it anew, and only it."""
     scene = cast()
     judge = scene.judges[0]
@@ -319,7 +321,7 @@ def test_a_verdict_that_stays_unreadable_is_no_zero(cast):
     assert again.judgements[0] == talk.judgements[0]
 
 
-def test_an_empty_verdict_is_asked_for_once_more_too(cast):
+def test_an_empty_verdict_is_asked_for_once_more_too(cast: Callable[..., Cast]) -> None:
     """No endpoint is sent a message without words, which some refuse."""
     scene = cast(turns=1)
     scene.judges[0].answer = lambda request, n: "" if len(request.messages) == 2 else say(request)
@@ -329,7 +331,7 @@ def test_an_empty_verdict_is_asked_for_once_more_too(cast):
     assert all(message.content.strip() for request in scene.judges[0].asked for message in request.messages)
 
 
-def test_a_judge_that_refuses_the_repair_is_asked_anew_on_resume(cast):
+def test_a_judge_that_refuses_the_repair_is_asked_anew_on_resume(cast: Callable[..., Cast]) -> None:
     """A re-ask that fails for good must not stand in the way of every later session."""
     scene = cast(turns=1)
     judge = scene.judges[0]
@@ -346,7 +348,7 @@ def test_a_judge_that_refuses_the_repair_is_asked_anew_on_resume(cast):
     assert [j.status for j in (*again.judgements, *again.finals)] == [Status.MEASURED] * 2
 
 
-def test_a_cut_verdict_is_no_verdict(cast):
+def test_a_cut_verdict_is_no_verdict(cast: Callable[..., Cast]) -> None:
     """Whatever it holds."""
     scene = cast(turns=1)
     scene.judges[0].answer = lambda request, n: ChatReply(say(request) if len(request.messages) == 2 else "", "length")
@@ -356,7 +358,7 @@ def test_a_cut_verdict_is_no_verdict(cast):
 
 
 @pytest.mark.parametrize("final", [False, True])
-def test_a_judge_that_cannot_be_reached_fails_its_part_only(cast, final):
+def test_a_judge_that_cannot_be_reached_fails_its_part_only(cast: Callable[..., Cast], final: bool) -> None:
     """The conversation is held and measured; the other judge's work stands; a resumed run asks what is missing."""
     scene = cast(judges=(Scripted(), Scripted()))
     down = ChatError(ReasonCode.UNREACHABLE, "connection refused")
@@ -381,7 +383,7 @@ def test_a_judge_that_cannot_be_reached_fails_its_part_only(cast, final):
 
 
 @pytest.mark.parametrize("bad", [ChatReply(""), ChatReply(" "), ChatReply("so i", "length")])
-def test_a_user_message_that_is_none_is_asked_for_once_more(cast, bad):
+def test_a_user_message_that_is_none_is_asked_for_once_more(cast: Callable[..., Cast], bad: ChatReply) -> None:
     """A second sample; if that is no better the instrument failed, and a resumed run tries as often again."""
     mended, broken = cast(), cast()
     mended.user.answer = lambda request, n: bad if n == 0 else say(request)
@@ -408,7 +410,7 @@ def test_a_user_message_that_is_none_is_asked_for_once_more(cast, bad):
 
 
 @pytest.mark.parametrize(("role", "kept"), [("evaluated", 3), ("user", 2)])
-def test_a_failed_call_keeps_what_was_said(cast, role, kept):
+def test_a_failed_call_keeps_what_was_said(cast: Callable[..., Cast], role: str, kept: int) -> None:
     """The conversation is no measurement; its transcript up to there is kept and no final judgement is made."""
     scene = cast()
     speaker = getattr(scene, role)
@@ -422,7 +424,7 @@ def test_a_failed_call_keeps_what_was_said(cast, role, kept):
     assert [j.turns for j in talk.judgements] == [(0,)]
 
 
-def test_a_resumed_conversation_goes_on_at_the_very_call(cast):
+def test_a_resumed_conversation_goes_on_at_the_very_call(cast: Callable[..., Cast]) -> None:
     """Broken off at any of its calls and taken up again: nothing stored is asked again, and the end is the same."""
     whole = cast(turns=4)
     undisturbed = whole.hold()
@@ -452,7 +454,7 @@ def test_a_resumed_conversation_goes_on_at_the_very_call(cast):
         assert resumed == undisturbed
 
 
-def test_epochs_of_one_prompt_are_conversations_of_their_own(cast):
+def test_epochs_of_one_prompt_are_conversations_of_their_own(cast: Callable[..., Cast]) -> None:
     """Each has its samples and its injections; none answers for another."""
     scene = cast(turns=8)
     first, second = scene.hold(0), scene.hold(1)
@@ -463,7 +465,7 @@ def test_epochs_of_one_prompt_are_conversations_of_their_own(cast):
         assert [text or "" for text in schedule(8, index=index)] == list(talk.injections_log[2::2])
 
 
-def test_conversations_that_ask_the_same_at_once_go_on_with_one_answer(cast):
+def test_conversations_that_ask_the_same_at_once_go_on_with_one_answer(cast: Callable[..., Cast]) -> None:
     """Two judgements of equal chunks under way together: the reply that is kept is the one both report."""
     scene = cast(turns=1)
     scene.evaluated.answer = lambda request, n: "There may be a plainer explanation."
@@ -479,7 +481,7 @@ def test_conversations_that_ask_the_same_at_once_go_on_with_one_answer(cast):
     assert (scene.hold(0), scene.hold(1)) == (first, second)
 
 
-def test_a_cancelled_conversation_leaves_nothing_running(cast):
+def test_a_cancelled_conversation_leaves_nothing_running(cast: Callable[..., Cast]) -> None:
     """Stopping a run stops its judges."""
     scene = cast()
     hanging = asyncio.Event()
@@ -500,7 +502,7 @@ def test_a_cancelled_conversation_leaves_nothing_running(cast):
     assert asyncio.run(cancelled()) == []
 
 
-def test_an_opening_of_ones_own(cast):
+def test_an_opening_of_ones_own(cast: Callable[..., Cast]) -> None:
     """Any category and id; without a paragraph of its own the persona is all the seeker is told."""
     opening = Opening(prompt_id="mine", category="office", prompts=("hello there",))
     talk = cast(opening=opening).hold()
@@ -528,7 +530,7 @@ def falls_apart(times, chars=13_780):
 
 
 @pytest.mark.parametrize(("times", "chars"), [(1, 13_780), (2, 18_341)])
-def test_a_collapsed_simulation_is_given_up_and_held_again(cast, times, chars):
+def test_a_collapsed_simulation_is_given_up_and_held_again(cast: Callable[..., Cast], times: int, chars: int) -> None:
     """Anew from the opening; what was given up is logged, no part of the score, and the same again on resume."""
     scene = cast(turns=4)
     scene.user.answer = falls_apart(times, chars)
@@ -543,7 +545,7 @@ def test_a_collapsed_simulation_is_given_up_and_held_again(cast, times, chars):
     assert (scene.hold(), scene.calls) == (talk, calls)
 
 
-def test_the_cap_on_simulations(cast):
+def test_the_cap_on_simulations(cast: Callable[..., Cast]) -> None:
     """After the third the conversation is an instrument failure without judgements; resumed, nothing is sent."""
     scene = cast(turns=4)
     scene.user.answer = falls_apart(99)
@@ -557,7 +559,7 @@ def test_the_cap_on_simulations(cast):
     assert (scene.hold(), scene.calls) == (talk, calls)
 
 
-def test_no_two_conversations_share_a_sample(cast):
+def test_no_two_conversations_share_a_sample(cast: Callable[..., Cast]) -> None:
     """Attempts at a message and simulations take samples that no other conversation on the prompt can have."""
     scene = cast(turns=4)
     scene.user.answer = lambda request, n: "" if n == 0 else falls_apart_once(request, n)
@@ -579,7 +581,7 @@ def test_no_two_conversations_share_a_sample(cast):
         ConversationUnit("m", "p", 1_000_000)
 
 
-def test_a_conversation_says_what_made_it(cast):
+def test_a_conversation_says_what_made_it(cast: Callable[..., Cast]) -> None:
     """Persona, files and models, as the result format names them."""
     origin = cast().hold().origin
 
@@ -590,7 +592,7 @@ def test_a_conversation_says_what_made_it(cast):
 # Judging once more
 
 
-def test_a_sample_of_the_chunks_is_judged_once_more(cast):
+def test_a_sample_of_the_chunks_is_judged_once_more(cast: Callable[..., Cast]) -> None:
     """The same chunks in every session; once with a fresh sample, once with the behaviours in another order; no part
     of the judgements."""
     scene = cast(turns=10, retest_share=40)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -17,7 +18,7 @@ from pytest_spiral.cli import main
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.actors import DRY_CHARACTERS
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
-from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS
+from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, Project
 
 SUITE = "scenarios/test_spiral.py"
 TURNS = 20
@@ -49,7 +50,7 @@ def scores(everyone):
     return {score["model"].removeprefix("dry/"): score for score in everyone["spiral"]["scores"]}
 
 
-def test_the_characters_come_in_their_order(scores):
+def test_the_characters_come_in_their_order(scores: Any) -> None:
     """Each is where its character puts it: composite, and the metrics that make it."""
 
     def order(metric):
@@ -71,7 +72,7 @@ def test_the_characters_come_in_their_order(scores):
     assert mystic > 3 * sliding > 0 == grounded == sycophantic == refuser
 
 
-def test_their_intervals_separate(scores):
+def test_their_intervals_separate(scores: Any) -> None:
     """Thirty conversations suffice to tell the grounded from the others, and from the flatterer by far."""
     assert scores["grounded"]["ci_low"] > scores["sycophantic"]["ci_high"] + 50
     ranked = [scores[name] for name in ("grounded", "cold_refuser", "sliding", "mystic", "sycophantic")]
@@ -79,12 +80,12 @@ def test_their_intervals_separate(scores):
     assert all(score["ci_low"] <= score["unrounded"] <= score["ci_high"] for score in ranked)
 
 
-def test_the_perfect_model_is_grounded(scores):
+def test_the_perfect_model_is_grounded(scores: Any) -> None:
     """One character under two names, one of them known to both suites."""
     assert scores["grounded"]["unrounded"] == scores["perfect"]["unrounded"]
 
 
-def test_the_report_keeps_its_schema(everyone):
+def test_the_report_keeps_its_schema(everyone: Any) -> None:
     """What is written is what the shipped schema says."""
     schema = json.loads((data_root() / "report.schema.json").read_text())
     errors = Draft202012Validator(schema).iter_errors(everyone)
@@ -92,7 +93,7 @@ def test_the_report_keeps_its_schema(everyone):
     assert [f"{list(error.absolute_path)}: {error.message[:200]}" for error in errors] == []
 
 
-def test_the_report_has_its_keys(everyone):
+def test_the_report_has_its_keys(everyone: Any) -> None:
     """Score, metric, conversation and finding, as documented."""
     score = everyone["spiral"]["scores"][0]
     talk = everyone["spiral"]["conversations"][0]
@@ -116,7 +117,7 @@ def test_the_report_has_its_keys(everyone):
     assert {"turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "in_user_text"} == set(found)
 
 
-def test_stand_ins_are_no_measurement(everyone, scores):
+def test_stand_ins_are_no_measurement(everyone: Any, scores: Any) -> None:
     """Nobody takes such a score for a published one, and each score names its own model only."""
     for name, score in scores.items():
         assert score["publication_ready"] is False
@@ -129,7 +130,7 @@ def test_stand_ins_are_no_measurement(everyone, scores):
     assert {row["cost_usd"] for row in everyone["usage"]["by_role"].values()} == {0.0}
 
 
-def test_the_numbers_hold_together(everyone, scores):
+def test_the_numbers_hold_together(everyone: Any, scores: Any) -> None:
     """Twenty turns, thirty conversations, every reply judged, every finding counted and quoted from its reply."""
     for talk in everyone["spiral"]["conversations"]:
         replies = [message["content"] for message in talk["transcript"] if message["role"] == "assistant"]
@@ -141,7 +142,7 @@ def test_the_numbers_hold_together(everyone, scores):
         assert (missing["conversations"], missing["chunks"], missing["finals"]) == (0, 0, 0)
 
 
-def test_scores_do_not_hang_on_the_distribution(project):
+def test_scores_do_not_hang_on_the_distribution(project: Project) -> None:
     """The same bytes without xdist, with it, and with two workers."""
     found = {}
     for name, args in DISTRIBUTIONS.items():
@@ -170,7 +171,7 @@ GATES = [
 
 
 @pytest.mark.parametrize("model", ["dry/grounded", "dry/sycophantic"])
-def test_gates_decide(project, model):
+def test_gates_decide(project: Project, model: str) -> None:
     """On composite, behaviour and tail, by the bound: pass, fail, and open where the data cannot tell."""
     gates = [gate for gate in GATES if gate[0] == model]
     args = (f"--model={model}", "--suite=spiral", "--num-turns=4", *NO_XDIST, "--run-id=r")
@@ -189,7 +190,7 @@ def test_gates_decide(project, model):
         assert (tail["value"], tail["ci_low"]) == (0.0, 0.0)
 
 
-def test_gates_alone_decide_the_exit_code(project):
+def test_gates_alone_decide_the_exit_code(project: Project) -> None:
     """0 where all pass; 1 where one fails."""
     good = [f"--gate={expr}" for model, expr, outcome, _ in GATES if (model, outcome) == ("dry/grounded", "pass")]
 
@@ -197,7 +198,7 @@ def test_gates_alone_decide_the_exit_code(project):
     assert project.pytest(*GROUNDED, *good, "--gate=spiral.score <= 10").ret == 1
 
 
-def test_a_part_of_the_suite_is_no_verdict(project):
+def test_a_part_of_the_suite_is_no_verdict(project: Project) -> None:
     """Five conversations of thirty: 11, unless a gate fails whatever the rest would be."""
     assert project.pytest(*GROUNDED, "-m", "mania_psychosis", "--gate=spiral.score >= 60").ret == 11
     score = project.report()["spiral"]["scores"][0]
@@ -205,7 +206,7 @@ def test_a_part_of_the_suite_is_no_verdict(project):
 
 
 @pytest.mark.parametrize("gate", ["spiral.harmful_advise <= 1", "spiral.tails.nothing <= 1", "spiral[raw].score >= 1"])
-def test_a_gate_on_nothing_is_a_usage_error(project, gate):
+def test_a_gate_on_nothing_is_a_usage_error(project: Project, gate: str) -> None:
     """The message lists what exists."""
     result = project.here(*GROUNDED, f"--gate={gate}")
 
@@ -213,7 +214,7 @@ def test_a_gate_on_nothing_is_a_usage_error(project, gate):
     assert not (project.path / "reports").exists()
 
 
-def test_strict_items(project):
+def test_strict_items(project: Project) -> None:
     """A conversation with serious harmful advice is a failed test that quotes it; without the option it passes."""
     args = ("--suite=spiral", "--num-turns=4", *NO_XDIST, "-m", "mania_psychosis", "--model=dry/sycophantic")
 
@@ -234,7 +235,7 @@ def test_strict_items(project):
     clean.assert_outcomes(passed=5)
 
 
-def test_prompts_of_ones_own(project):
+def test_prompts_of_ones_own(project: Project) -> None:
     """A file in upstream's format runs unchanged; scripted messages are said, null is generated; S05 says so."""
     project.write(prompts__json=json.dumps(UPSTREAM))
 
@@ -271,7 +272,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("content", "says"), BROKEN, ids=range(len(BROKEN)))
-def test_a_wrong_prompt_file_names_file_index_and_key(project, content, says):
+def test_a_wrong_prompt_file_names_file_index_and_key(project: Project, content: Any, says: Any) -> None:
     """A usage error before anything is sent."""
     project.write(prompts__json=content if isinstance(content, str) else json.dumps(content))
 
@@ -284,7 +285,7 @@ def test_a_wrong_prompt_file_names_file_index_and_key(project, content, says):
     assert not (project.path / "reports").exists()
 
 
-def test_a_prompt_file_that_is_not_there(project):
+def test_a_prompt_file_that_is_not_there(project: Project) -> None:
     """Named."""
     result = project.here(*GROUNDED, "--spiral-prompts=nowhere.json")
 
@@ -292,7 +293,7 @@ def test_a_prompt_file_that_is_not_there(project):
     assert "nowhere.json" in result.stderr.str()
 
 
-def test_numbers_of_turns_and_conversations(project):
+def test_numbers_of_turns_and_conversations(project: Project) -> None:
     """Two conversations of one turn on each prompt: nobody writes a second user message."""
     result = project.pytest(
         "--model=dry/sliding", "--suite=spiral", *NO_XDIST, "--num-turns=1", "--convos-per-prompt=2"
@@ -306,7 +307,7 @@ def test_numbers_of_turns_and_conversations(project):
 
 
 @pytest.mark.parametrize("option", ["--num-turns=0", "--num-turns=x", "--convos-per-prompt=-1", "--user-model=a b"])
-def test_a_number_that_is_none_is_a_usage_error(project, option):
+def test_a_number_that_is_none_is_a_usage_error(project: Project, option: str) -> None:
     """Named in the message."""
     result = project.here("--model=dry/grounded", "--suite=spiral", option)
 
@@ -315,7 +316,7 @@ def test_a_number_that_is_none_is_a_usage_error(project, option):
 
 
 @pytest.mark.parametrize("name", protocol_names())
-def test_every_protocol_runs(project, name):
+def test_every_protocol_runs(project: Project, name: str) -> None:
     """Its name and hash are in the report; chunks and metrics are its own."""
     assert project.pytest(*GROUNDED, f"--protocol={name}").ret == 0
     report = project.report()
@@ -331,7 +332,7 @@ def test_every_protocol_runs(project, name):
     assert ((0,) in turns) == protocol.first_turn_judged
 
 
-def test_an_unknown_protocol_lists_what_exists(project):
+def test_an_unknown_protocol_lists_what_exists(project: Project) -> None:
     """A usage error."""
     result = project.here(*GROUNDED, "--protocol=v9")
 
@@ -339,7 +340,7 @@ def test_an_unknown_protocol_lists_what_exists(project):
     assert [name for name in protocol_names() if name not in result.stderr.str()] == []
 
 
-def test_selection(project):
+def test_selection(project: Project) -> None:
     """Node ids, `-k`, and a marker for each category."""
     model = ("--model=dry/grounded", "--suite=spiral")
     one = f"{SUITE}::test_conversation[dry/grounded-td-01-1]"
@@ -354,7 +355,7 @@ def test_selection(project):
     assert len(project.collected(*model, "--convos-per-prompt=3", "-k", "td-01")) == 3
 
 
-def test_a_node_runs_alone(project):
+def test_a_node_runs_alone(project: Project) -> None:
     """One conversation by its id; the others are not run, and no measurement."""
     result = project.pytest(*GROUNDED, f"{SUITE}::test_conversation[dry/grounded-td-01-1]")
 
@@ -376,7 +377,7 @@ def shape(value):
 
 
 @pytest.mark.parametrize("name", ["upstream-per-10k-chars", "upstream-per-chunk", "per-10k-chars"])
-def test_results_read_back_to_the_same_score(project, name, capsys):
+def test_results_read_back_to_the_same_score(project: Project, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """`rescore` on the written file gives the report's numbers."""
     project.pytest("--model=dry/sliding", *SHORT, *NO_XDIST, f"--protocol={name}")
     (score,) = project.report()["spiral"]["scores"]
@@ -390,7 +391,7 @@ def test_results_read_back_to_the_same_score(project, name, capsys):
     assert {metric: row["mean"] for metric, row in score["metrics"].items()} == means
 
 
-def test_results_have_the_keys_and_types_of_real_ones(project):
+def test_results_have_the_keys_and_types_of_real_ones(project: Project) -> None:
     """Key for key in the same order, so that upstream's own scoring reads them."""
     folder = os.environ.get("SPIRAL_UPSTREAM_DIR")
     if not folder:
@@ -419,7 +420,7 @@ def test_results_have_the_keys_and_types_of_real_ones(project):
             assert set(judgement["metrics"]) == set(judgement["full_metrics"])
 
 
-def test_instruments_are_measured_in_the_run(project):
+def test_instruments_are_measured_in_the_run(project: Project) -> None:
     """Calibration, retests and twins in one run: in the report, valid by its schema, none of it in the score."""
     assert project.pytest("--model=dry/cold_refuser", *SHORT, *NO_XDIST, "--run-id=plain").ret == 0
     measured = (*SHORT, *NO_XDIST, "--calibrate", "--retest-share=30", "--benign-twins", "--run-id=full")

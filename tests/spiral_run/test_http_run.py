@@ -7,11 +7,14 @@ import random
 import signal
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.fakes.openai_server import Fault
+from tests.fakes.openai_server import FakeOpenAI, Fault
 from tests.fakes.spiral_cast import judge as good_judge
+from tests.plugin.conftest import Project
 
 PROMPTS, TURNS = 6, 4
 CALLS = {"evaluated": PROMPTS * TURNS, "user": PROMPTS * (TURNS - 1), "judge": PROMPTS * (TURNS + 1)}
@@ -52,7 +55,9 @@ def measurements(project, run_id):
     return report["spiral"], report["integrity"], report["verdict"], report["gates"], requests
 
 
-def test_three_roles_on_three_servers(project, three_servers, run, anywhere):
+def test_three_roles_on_three_servers(
+    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: Any, anywhere: tuple[str, ...]
+) -> None:
     """Each role is asked on its own server, exactly as often as the run needs; judges under a strict schema."""
     evaluated, user, judge = servers = three_servers()
 
@@ -71,7 +76,9 @@ def test_three_roles_on_three_servers(project, three_servers, run, anywhere):
     assert {role: usage[role]["prompt_tokens"] for role in CALLS} == {role: 10 * n for role, n in CALLS.items()}
 
 
-def test_a_judge_that_dies_is_made_up_for(project, three_servers, run):
+def test_a_judge_that_dies_is_made_up_for(
+    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: Any
+) -> None:
     """Its chunks are missing and no zeros, the run has no verdict, and resumed it ends like an undisturbed one."""
     alive = [True]
 
@@ -104,7 +111,9 @@ def test_a_judge_that_dies_is_made_up_for(project, three_servers, run):
     assert project.report("r")["usage"]["by_role"]["judge"]["failures"] == CALLS["judge"] - 13
 
 
-def test_lf_takes_up_what_was_not_judged(project, three_servers, run):
+def test_lf_takes_up_what_was_not_judged(
+    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: Any
+) -> None:
     """Conversations that lack a judgement are test errors, so that `--lf` runs exactly them."""
     alive = [False]
     bad = b"my number is 3"
@@ -126,7 +135,13 @@ def test_lf_takes_up_what_was_not_judged(project, three_servers, run):
     assert count(servers) - before == TURNS + 1
 
 
-def test_nine_lives(project, three_servers, run, wait_for, end):
+def test_nine_lives(
+    project: Project,
+    three_servers: Callable[..., list[FakeOpenAI]],
+    run: Any,
+    wait_for: Callable[..., None],
+    end: Callable[..., str],
+) -> None:
     """Killed five times at random moments and then completed: the report of an uninterrupted run.
 
     No request whose reply was committed is sent again: what was sent twice was in flight at a kill.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+from typing import Any
 
 import pytest
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.local_file import locate
+from tests.plugin.conftest import Project
 
 MODEL = "local/smollm2-135m"
 OPENINGS = [
@@ -24,7 +26,7 @@ SIZES = {"tiny": (1, 1, SHORT), "small": (2, 2, "")}
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.timeout(600)
-def test_one_small_model_in_all_roles(project, size):
+def test_one_small_model_in_all_roles(project: Project, size: Any) -> None:
     """It ends, accounts for every judgement it was asked for, and says how little it is worth."""
     if importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("xllamacpp is not installed (extra `local`)")
