@@ -1,4 +1,4 @@
-"""Scripted actors: five assistants and a seeker, which say their lines. Deterministic, and no models.
+"""Built-in stand-ins for models: five assistants and a simulated user with scripted lines. Deterministic.
 
 They prove that conversations run, are judged and are scored the right way round.
 """
@@ -64,7 +64,7 @@ class _Seeker(Table):
 
 @dataclass(frozen=True)
 class Banks:
-    """What the built-in assistants and the built-in seeker can say."""
+    """Lines of the built-in assistants and the built-in simulated user."""
 
     assistants: _Assistants
     seeker: _Seeker
@@ -73,7 +73,7 @@ class Banks:
 def assistant_reply(character: str, prompt_id: str, index: int, turn: int) -> str:
     """What a built-in assistant answers at a turn, counted from 0, of conversation `index` on a prompt.
 
-    On a benign twin, replies from the grounded bank are those that answer the benign seeker. A bank's replies come in
+    On a benign twin, replies from the grounded bank are those that answer the benign user. A bank's replies come in
     their order from a start that prompt and index decide; within 20 turns none comes twice. Whatever the user says is
     of no consequence. Raises KeyError for an unknown character.
     """
@@ -81,7 +81,7 @@ def assistant_reply(character: str, prompt_id: str, index: int, turn: int) -> st
     name, place = _bank_at(assistants, _ALIASES.get(character, character), turn)
     bank = assistants.characters[name]
     if bank.benign_replies and prompt_id in _twins():
-        # Reply 0 answers the opening; the others answer one message of the benign seeker each.
+        # Reply 0 answers the opening; the others answer one message of the benign user each.
         pairs = bank.benign_replies[1:]
         text = pairs[(_start(_SEEKER, prompt_id, index) + turn - 1) % len(pairs)] if turn else bank.benign_replies[0]
         return _about(text, assistants, prompt_id)
@@ -112,7 +112,7 @@ def _about(text: str, assistants: _Assistants, prompt_id: str) -> str:
 
 
 def seeker_message(prompt_id: str, category: str, index: int, turn: int) -> str:
-    """What the built-in seeker says after the reply of a turn, counted from 0.
+    """What the built-in simulated user says after the reply of a turn, counted from 0.
 
     The lines of a category come in their order from a start that prompt and index decide; a category without lines gets
     those of the first. On a benign twin the lines are the benign ones.
@@ -176,7 +176,7 @@ def _assistant_faults(assistants: _Assistants) -> list[str]:
         if bank.sequence:
             faults += _sequence_faults(f"{key}.sequence", bank, assistants)
         elif not bank.first_turn or len(bank.replies) < _TURNS:
-            faults.append(f"{key}: first_turn and at least {_TURNS} replies are wanted")
+            faults.append(f"{key}: expected first_turn and at least {_TURNS} replies")
     return faults
 
 
@@ -195,11 +195,11 @@ def _sequence_faults(key: str, bank: _Character, assistants: _Assistants) -> lis
 def _seeker_faults(seeker: _Seeker, assistants: _Assistants) -> list[str]:
     banks = {f"categories.{name}": lines for name, lines in seeker.categories.items()}
     faults = [
-        f"{key}: at least {_TURNS} different lines are wanted"
+        f"{key}: expected at least {_TURNS} different lines"
         for key, lines in {**banks, "benign_twins": seeker.benign_twins}.items()
         if len(set(lines)) < max(_TURNS, len(lines))
     ]
     for name, bank in assistants.characters.items():
         if bank.benign_replies and len(bank.benign_replies) != len(seeker.benign_twins) + 1:
-            faults.append(f"benign_twins: one line fewer than benign_replies of {name} is wanted")
+            faults.append(f"benign_twins: expected one line fewer than benign_replies of {name}")
     return faults

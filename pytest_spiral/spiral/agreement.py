@@ -46,15 +46,15 @@ def _rated(conversations: Sequence[Conversation], judges: Sequence[str], behavio
 def _things(
     conversations: Sequence[Conversation], judges: Sequence[str], behaviour: str
 ) -> Iterator[tuple[str, tuple[float | None, ...]]]:
-    for talk in conversations:
+    for conversation in conversations:
         by_turn: dict[int, dict[str, float]] = {}
-        for judgement in talk.judgements:
+        for judgement in conversation.judgements:
             if judgement.status is Status.MEASURED:
                 found = strengths(judgement)
                 for turn in judgement.turns:
                     by_turn.setdefault(turn, {})[judgement.judge] = found.get((turn, behaviour), 0)
         for turn in sorted(by_turn):
-            yield talk.id, tuple(by_turn[turn].get(judge) for judge in judges)
+            yield conversation.id, tuple(by_turn[turn].get(judge) for judge in judges)
 
 
 def agreement_on(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Agreement:
@@ -88,9 +88,9 @@ def firmness(
     """How firm a judge is when asked `how`; None where it was not asked."""
     pairs: list[tuple[str, list[bool]]] = []
     unread = 0
-    for talk in conversations:
-        first = {j.index: j for j in talk.judgements if j.judge == judge}
-        for retest in talk.retests:
+    for conversation in conversations:
+        first = {j.index: j for j in conversation.judgements if j.judge == judge}
+        for retest in conversation.retests:
             second = retest.judgement
             if retest.how != how or second.judge != judge or second.index not in first:
                 continue
@@ -99,7 +99,7 @@ def firmness(
                 continue
             one, two = strengths(first[second.index]), strengths(second)
             keys = [(turn, behaviour) for turn in second.turns for behaviour in behaviours]
-            pairs.append((talk.id, [(key in one) != (key in two) for key in keys]))
+            pairs.append((conversation.id, [(key in one) != (key in two) for key in keys]))
     if not pairs and not unread:
         return None
     clusters = Clusters.group("conversation", pairs)
@@ -121,17 +121,17 @@ def _rate(clusters: Clusters[tuple[list[bool], ...]]) -> float | None:
 
 def only(conversations: Sequence[Conversation], judge: str) -> list[Conversation]:
     """The conversations as this judge alone sees them."""
-    return [_kept(talk, lambda name: name == judge) for talk in conversations]
+    return [_filtered(conversation, lambda name: name == judge) for conversation in conversations]
 
 
 def without(conversations: Sequence[Conversation], judge: str) -> list[Conversation]:
     """The conversations without this judge."""
-    return [_kept(talk, lambda name: name != judge) for talk in conversations]
+    return [_filtered(conversation, lambda name: name != judge) for conversation in conversations]
 
 
-def _kept(talk: Conversation, wanted: Callable[[str], bool]) -> Conversation:
+def _filtered(conversation: Conversation, is_kept: Callable[[str], bool]) -> Conversation:
     return replace(
-        talk,
-        judgements=tuple(judgement for judgement in talk.judgements if wanted(judgement.judge)),
-        finals=tuple(final for final in talk.finals if wanted(final.judge)),
+        conversation,
+        judgements=tuple(judgement for judgement in conversation.judgements if is_kept(judgement.judge)),
+        finals=tuple(final for final in conversation.finals if is_kept(final.judge)),
     )

@@ -63,23 +63,22 @@ def _bar() -> _Bar:
 def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing, str]:
     """Whether the judge may decide about a behaviour, and why not.
 
-    The bar: agreement, its lower bound, and for the behaviours that the bar names also sensitivity.
-
+    It needs enough agreement with the labels, a high enough lower bound, and for some behaviours enough sensitivity.
     What was not measured on the labelled material (no record, no such behaviour in it) is uncalibrated.
     """
-    found = calibration.behaviours.get(behaviour) if calibration else None
-    if found is None:
+    measured = calibration.behaviours.get(behaviour) if calibration else None
+    if measured is None:
         return "uncalibrated", "the judge was not calibrated on it"
     bar = _bar()
-    wanted = bar.sensitivity.get(behaviour)
-    if found.kappa is None or (wanted is not None and found.sensitivity is None):
+    least = bar.sensitivity.get(behaviour)
+    if measured.kappa is None or (least is not None and measured.sensitivity is None):
         return "uncalibrated", "the labelled material does not hold both classes of it"
     faults = []
-    if found.kappa.value * 1000 < bar.kappa or found.kappa.low * 1000 < bar.kappa_low:
+    if measured.kappa.value * 1000 < bar.kappa or measured.kappa.low * 1000 < bar.kappa_low:
         faults.append(
-            f"agreement {found.kappa.value:.2f} (lower bound {found.kappa.low:.2f}), "
-            f"wanted {bar.kappa / 1000:.2f} ({bar.kappa_low / 1000:.2f})"
+            f"agreement {measured.kappa.value:.2f} (lower bound {measured.kappa.low:.2f}), "
+            f"expected at least {bar.kappa / 1000:.2f} ({bar.kappa_low / 1000:.2f})"
         )
-    if wanted is not None and found.sensitivity is not None and found.sensitivity.value * 1000 < wanted:
-        faults.append(f"sensitivity {found.sensitivity.value:.2f}, wanted {wanted / 1000:.2f}")
+    if least is not None and measured.sensitivity is not None and measured.sensitivity.value * 1000 < least:
+        faults.append(f"sensitivity {measured.sensitivity.value:.2f}, expected at least {least / 1000:.2f}")
     return ("below_bar", "; ".join(faults)) if faults else ("calibrated", "")

@@ -186,9 +186,9 @@ def _estimate(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Estim
 def _interval(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Interval | None:
     """Wilson's for a rate over turns that stand alone; else conversations are resampled."""
     if statistic in (_sensitivity, _specificity) and all(len(unit) == 1 for unit in pairs.values):
-        wanted = statistic is _sensitivity
-        of = [pair for unit in pairs.values for pair in unit if (pair[0] > 0) is wanted]
-        return wilson(Tally(sum((seen > 0) is wanted for _, seen in of), len(of), "conversation"))
+        positive = statistic is _sensitivity
+        of = [pair for unit in pairs.values for pair in unit if (pair[0] > 0) is positive]
+        return wilson(Tally(sum((seen > 0) is positive for _, seen in of), len(of), "conversation"))
     draws = _FEW_DRAWS if statistic is weighted_kappa else _DRAWS
     return agreement_interval(pairs, statistic, "calibration", resamples=draws)
 
@@ -219,9 +219,9 @@ def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibrati
     seen = Clusters.group(
         "conversation",
         (
-            (talk.id, [float((turn, behaviour) in strengths(chunk)) for turn in chunk.turns])
-            for talk in conversations
-            for chunk in merge_chunks(talk.judgements)
+            (conversation.id, [float((turn, behaviour) in strengths(chunk)) for turn in chunk.turns])
+            for conversation in conversations
+            for chunk in merge_chunks(conversation.judgements)
             if chunk.status is Status.MEASURED
         ),
     ).map(lambda chunks: [value for chunk in chunks for value in chunk])

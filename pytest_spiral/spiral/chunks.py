@@ -70,7 +70,7 @@ class Chunk:
 def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first: int = 0) -> tuple[Chunk, ...]:
     """Pairs of a user message and the reply to it, `chunk_size` to a chunk; the last chunk may be shorter.
 
-    first: index of the first chunk that is wanted.
+    first: index of the first chunk to return.
 
     A trailing user message is dropped. Replies are cut at `max_reply_chars`. Where the protocol leaves the first turn
     unjudged, pairs start with the second reply; its number stays 1. A reply right after another reply is an exchange

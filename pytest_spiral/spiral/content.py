@@ -70,7 +70,7 @@ def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
     path = path or scenarios_root() / "spiral" / OPENINGS_FILE
     raw = read_json(path)
     if not isinstance(raw, list) or not raw:
-        raise DataError(f"{path}: a JSON list of prompts is wanted")
+        raise DataError(f"{path}: expected a JSON list of prompts")
     openings = []
     for index, entry in enumerate(raw):
         try:
@@ -93,7 +93,7 @@ def load_twins() -> tuple[Opening, ...]:
 
 
 def openings_hash(openings: Sequence[Opening]) -> str:
-    """Hex SHA-256 of what the seeker says and in which category."""
+    """Hex SHA-256 of the openings and their categories."""
     return digest([[o.prompt_id, o.category, list(o.prompts)] for o in openings])
 
 

@@ -1,4 +1,4 @@
-"""Where a judge's quote stands in the judged reply. A finding whose words nobody said is no finding.
+"""Where a judge's quote stands in the judged reply. A finding whose quote is not there does not count.
 
 Four classes, tried in order: exact; normalised (letter case, typography, white space and markdown folded); elided (the
 quote's pieces around an ellipsis stand in the reply in this order); unlocated. Beside the class stands whether the
@@ -34,7 +34,7 @@ _STRUCTURE = re.compile(
 )
 # Shorter pieces turn up by chance in any long reply.
 _MIN_PIECE = 4
-# Shorter passages are common to any two people who talk about one thing.
+# Shorter passages are common in any two texts about one subject.
 _MIN_ECHO = 20
 _Folded = tuple[str, Sequence[int]]
 
@@ -43,7 +43,7 @@ _Folded = tuple[str, Sequence[int]]
 class Location:
     """Which reply holds the quote and which of its characters, end exclusive; None for both where none does.
 
-    in_user_text: the user has said these words: a located quote repeats the user, an unlocated one is the user's.
+    in_user_text: the user used these words: a located quote repeats the user, an unlocated one is the user's.
     """
 
     evidence: EvidenceClass

@@ -1,4 +1,4 @@
-"""The judges' health: did every judge judge every turn once, readably, about words that were said?
+"""The judges' health: did every judge judge every turn once, readably, and quote words of the reply?
 
 A judge that cannot be read leaves gaps, which are missing and never zero. This is about the ones that can be read and
 still are none: silent over whole conversations, quoting what nobody said, giving everybody the same. Such a judge stops
@@ -100,13 +100,13 @@ def _is_unlocated_beyond(health: JudgeHealth, limit: int) -> bool:
 def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> JudgeHealth:
     """What can be said about one judge, named as its judgements name it."""
     limits = load_judge_limits().limits
-    own = [j for talk in conversations for j in talk.judgements if j.judge == judge]
+    own = [j for conversation in conversations for j in conversation.judgements if j.judge == judge]
     readable = [j for j in own if j.status is Status.MEASURED]
     findings = [finding for j in readable for finding in j.findings]
     finals = [
         final
-        for talk in conversations
-        for final in talk.finals
+        for conversation in conversations
+        for final in conversation.finals
         if final.judge == judge and final.status is Status.MEASURED
     ]
     reasons = Counter(_kind(j) for j in own if j.status is not Status.MEASURED)
@@ -134,16 +134,16 @@ def _kind(judgement: ChunkJudgement) -> str:
 
 def _ledger(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> JudgedTurns:
     counts: Counter[str] = Counter()
-    for talk in conversations:
-        if talk.status is not Status.MEASURED:
+    for conversation in conversations:
+        if conversation.status is not Status.MEASURED:
             continue
-        wanted = {turn for chunk in chunk_transcript(talk.transcript, protocol) for turn in chunk.turns}
-        judged = Counter(turn for j in talk.judgements if j.judge == judge for turn in j.turns)
-        counts["turns"] += len(wanted)
-        counts["once"] += sum(judged[turn] == 1 for turn in wanted)
-        counts["never"] += sum(not judged[turn] for turn in wanted)
-        counts["more_than_once"] += sum(judged[turn] > 1 for turn in wanted)
-        counts["unexpected"] += len(set(judged) - wanted)
+        expected = {turn for chunk in chunk_transcript(conversation.transcript, protocol) for turn in chunk.turns}
+        judged = Counter(turn for j in conversation.judgements if j.judge == judge for turn in j.turns)
+        counts["turns"] += len(expected)
+        counts["once"] += sum(judged[turn] == 1 for turn in expected)
+        counts["never"] += sum(not judged[turn] for turn in expected)
+        counts["more_than_once"] += sum(judged[turn] > 1 for turn in expected)
+        counts["unexpected"] += len(set(judged) - expected)
     return JudgedTurns(**{name: counts[name] for name in JudgedTurns.model_fields})
 
 

@@ -26,7 +26,7 @@ from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text
 from pytest_spiral.spiral.chunks import Chunk, Exchange
-from pytest_spiral.spiral.records import Conversation, behaviour_name
+from pytest_spiral.spiral.records import Conversation, Finding, behaviour_name
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
 
@@ -213,28 +213,36 @@ def _by_rater(row: _Row, behaviours: Sequence[str], where: str) -> dict[str, Lab
 
 
 def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
-    turns = [
-        LabelledTurn(
-            f"{talk.id}-{judgement.index}", talk.id, talk.transcript[0].content, *_exchange(talk, judgement.turns[0]),
-            about=(talk.category,), labels={"judge of the file": _strengths(judgement.findings, behaviours)},
-        )
-        for talk in load_upstream(path)
-        if talk.status is Status.MEASURED
-        for judgement in talk.judgements
-        if judgement.status is Status.MEASURED and len(judgement.turns) == 1
-    ]  # fmt: skip
+    turns = []
+    for conversation in load_upstream(path):
+        for judgement in conversation.judgements if conversation.status is Status.MEASURED else ():
+            if judgement.status is not Status.MEASURED or len(judgement.turns) != 1:
+                continue
+            user, assistant = _exchange(conversation, judgement.turns[0])
+            labels = {"judge of the file": _strengths(judgement.findings, behaviours)}
+            turns.append(
+                LabelledTurn(
+                    id=f"{conversation.id}-{judgement.index}",
+                    unit=conversation.id,
+                    opening=conversation.transcript[0].content,
+                    user=user,
+                    assistant=assistant,
+                    about=(conversation.category,),
+                    labels=labels,
+                )
+            )
     if not turns:
         raise DataError(f"{path}: no judged turn in it")
     return LabelledSet(path.name, tuple(turns[:MAX_TURNS]), {"judge of the file": "a language model, not named"})
 
 
-def _exchange(talk: Conversation, turn: int) -> tuple[str, str]:
-    places = [place for place, message in enumerate(talk.transcript) if message.role == "assistant"]
-    before = talk.transcript[places[turn] - 1]
-    return before.content if before.role == "user" else "", talk.replies[turn]
+def _exchange(conversation: Conversation, turn: int) -> tuple[str, str]:
+    places = [place for place, message in enumerate(conversation.transcript) if message.role == "assistant"]
+    before = conversation.transcript[places[turn] - 1]
+    return before.content if before.role == "user" else "", conversation.replies[turn]
 
 
-def _strengths(findings: Sequence[Any], behaviours: Sequence[str]) -> Labels:
+def _strengths(findings: Sequence[Finding], behaviours: Sequence[str]) -> Labels:
     found: Labels = {}
     for finding in findings:
         if finding.evidence != "unlocated" and finding.behaviour in behaviours:

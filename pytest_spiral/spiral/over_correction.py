@@ -57,11 +57,11 @@ def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCor
 
     The 95 % interval resamples conversations.
     """
-    twins = [talk for talk in conversations if talk.twin_of]
+    twins = [conversation for conversation in conversations if conversation.twin_of]
     if not twins:
         return None
-    turned = {talk.twin_of for talk in twins}
-    originals = [talk for talk in conversations if not talk.twin_of and talk.prompt_id in turned]
+    turned = {conversation.twin_of for conversation in twins}
+    originals = [item for item in conversations if not item.twin_of and item.prompt_id in turned]
     clusters = _clusters(twins)
     turns = [turn for unit in clusters.values for turn in unit]
     interval = agreement_interval(clusters, _share, f"{seed}-twins")
@@ -79,22 +79,22 @@ def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCor
 
 
 def _clusters(conversations: Sequence[Conversation]) -> Clusters[Sequence[_Turn]]:
-    measured = [talk for talk in conversations if talk.status is Status.MEASURED]
-    found = {talk.id: _turns(talk) for talk in measured}
+    measured = [conversation for conversation in conversations if conversation.status is Status.MEASURED]
+    found = {conversation.id: _turns(conversation) for conversation in measured}
     ids = tuple(sorted(name for name, turns in found.items() if turns))
     return Clusters("conversation", ids, tuple(found[name] for name in ids))
 
 
-def _turns(talk: Conversation) -> list[_Turn]:
+def _turns(conversation: Conversation) -> list[_Turn]:
     rules = _rules()
     turns = []
-    for chunk in merge_chunks(talk.judgements):
+    for chunk in merge_chunks(conversation.judgements):
         if chunk.status is not Status.MEASURED:
             continue
         seen = strengths(chunk)
         for turn in chunk.turns:
             why = {name for name, least in rules.behaviours.items() if seen.get((turn, name), 0) >= least}
-            if rules.declines.search(talk.replies[turn].replace("\u2019", "'").lower()):
+            if rules.declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):
                 why.add("refusal")
             turns.append(_Turn(frozenset(why)))
     return turns

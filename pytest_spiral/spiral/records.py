@@ -1,4 +1,4 @@
-"""The records of one conversation: what was said, what the judges found, and what is missing.
+"""The records of one conversation: transcript, judgements, and what is missing.
 
 Frozen and typed, with a lossless JSON form. No scoring here: which findings count, and how, is the protocol's business.
 """
@@ -51,11 +51,18 @@ def behaviour_name(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One behaviour that a judge saw in one assistant reply, with the words that show it.
+    """One behaviour that a judge reported in one assistant reply, with a quote.
 
-    turn: which assistant message, counted from 0. strength: 1 (weak) to 3 (strong).
-    start, end: characters of that message which the quote covers, None where it is unlocated.
-    in_user_text: the user has said these words. A located quote then repeats the user, an unlocated one is the user's.
+    Attributes:
+        turn: Which assistant message, counted from 0.
+        behaviour: Its name.
+        quote: The words that show it.
+        strength: 1 (weak) to 3 (strong).
+        judge: Who reported it.
+        evidence: How the quote was located.
+        start: First character of the quote in that message; None where it is unlocated.
+        end: Its end, exclusive.
+        in_user_text: The user used these words: a located quote repeats the user, an unlocated one is the user's.
     """
 
     __pydantic_config__ = _STRICT
@@ -81,15 +88,21 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ChunkJudgement:
-    """What one judge said about one chunk, or why there is no such judgement.
+    """One judge's judgement of one chunk, or why there is none.
 
-    index: place of the chunk in the conversation, from 0. turns: assistant messages judged, counted from 0.
-    behaviours: those the judgement speaks about, be it to say "none".
-    chars: length of the judged replies as recorded by whoever judged them; None where nobody did.
-    stated: sums of strengths as an imported record states them, by upstream key, whether or not quotes back them; None
-    for judgements of our own, whose findings are all there is.
-    unquoted: statements of an imported record that no quote backs.
-    raw_text: the judge's reply. reason: why the status is not "measured".
+    Attributes:
+        index: Place of the chunk in the conversation, from 0.
+        turns: Assistant messages judged, counted from 0.
+        judge: Its name.
+        status: `measured` if there is a judgement.
+        reason: Why the status is not `measured`.
+        behaviours: Those the judge was asked about, found or not.
+        findings: What it reported.
+        chars: Length of the judged replies as recorded with the judgement; None where it was not.
+        stated: Sums of strengths as an imported record states them, by upstream key, with or without quotes; None for
+            judgements of our own.
+        unquoted: Behaviours for which an imported record claims more points than its quotes carry.
+        raw_text: The judge's reply.
     """
 
     __pydantic_config__ = _STRICT
@@ -119,9 +132,11 @@ class ChunkJudgement:
 
 @dataclass(frozen=True, slots=True)
 class Retest:
-    """A chunk judged once more, to see how firm its judge is; no part of any score.
+    """A second judgement of a chunk, to see how often its judge changes its mind; no part of any score.
 
-    how: "again" as before, "reordered" with the behaviours in another order.
+    Attributes:
+        how: "again" as before, "reordered" with the behaviours in another order.
+        judgement: The second one.
     """
 
     __pydantic_config__ = _STRICT
@@ -132,7 +147,7 @@ class Retest:
 
 @dataclass(frozen=True, slots=True)
 class FinalJudgement:
-    """One judge's verdict on the whole conversation: scores from 0 to 10 by metric, or why there is none."""
+    """One judge's scores of the whole conversation, 0 to 10 by metric, or why there are none."""
 
     __pydantic_config__ = _STRICT
 
@@ -151,9 +166,10 @@ class FinalJudgement:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a conversation comes from: names of the files and models that made it, as upstream's format records them.
+    """Names of the files and models that a conversation was made with, as upstream's format records them.
 
-    prompt_key: the name under which the conversations of one prompt are pooled; "" means the prompt id.
+    Attributes:
+        prompt_key: Conversations with the same key are pooled as one prompt; "" means the prompt id.
     """
 
     __pydantic_config__ = _STRICT
@@ -173,13 +189,22 @@ class Origin:
 class Conversation:
     """One simulated conversation with its judgements.
 
-    index: which of the conversations on this prompt, from 0. model: the evaluated model.
-    prompts: the scripted user messages, the opening first; None stands for a generated turn.
-    injections_log: one entry per message of the transcript, "" where nothing was injected.
-    judgements: one per chunk and judge. finals: one per judge.
-    twin_of: the prompt of which this one is the innocent twin, "" for none. Twins enter no composite.
-    given_up: why earlier simulations of this conversation were given up, in their order. retests: chunks that were
-    judged once more.
+    Attributes:
+        prompt_id: The opening.
+        category: Of the opening.
+        model: The evaluated model.
+        index: Which of the conversations on this prompt, from 0.
+        status: `measured` if it was held to its end.
+        reason: Why the status is not `measured`.
+        prompts: Scripted user messages, the opening first; None stands for a generated one.
+        transcript: All messages.
+        injections_log: One entry per message, "" where nothing was injected.
+        judgements: One per chunk and judge.
+        finals: One per judge.
+        twin_of: The prompt of which this one is the innocent twin, "" for none. Twins are left out of scores.
+        given_up: Why earlier simulations of this conversation were given up, in their order.
+        retests: Second judgements of chunks.
+        origin: Files and models it was made with.
     """
 
     __pydantic_config__ = _STRICT

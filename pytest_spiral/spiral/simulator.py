@@ -1,8 +1,8 @@
-"""The simulator's health: does the seeker still write like the person it plays, or has it fallen apart?
+"""The simulated user's health: does it still write like the person it plays?
 
 Every generated user message is read against the rules of its persona and gets flags. Some patterns of flags are a
-collapse: a conversation with a seeker in a loop says nothing about the evaluated model. Cue words decide, no
-understanding: what they cannot see (a contradiction, a lie about the first message) is not flagged.
+collapse: a conversation with a simulated user in a loop says nothing about the evaluated model. The rules look
+for cue words only: a contradiction, for example, is not flagged.
 """
 
 from __future__ import annotations
@@ -147,9 +147,9 @@ def load_limits(path: Path | None = None) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class SimulatorHealth:
-    """What can be said about the seeker of one conversation.
+    """How the simulated user of one conversation played its role.
 
-    messages: generated user messages. collapse: why the simulation is none, None where it held.
+    messages: generated user messages. collapse: why the simulation is unusable, None where it is usable.
     """
 
     messages: int
@@ -186,7 +186,7 @@ def simulator_health(
 
 
 def rules_for(user_system_prompt: str) -> RuleSet:
-    """Whose rules a seeker is held to: those of the persona it was given."""
+    """The rules for a simulated user: those of the persona it was given."""
     return "shipped" if user_system_prompt.startswith(load_persona().text) else "imported"
 
 
@@ -219,7 +219,7 @@ class SimulatorMonitor:
 
     @property
     def collapse(self) -> str | None:
-        """Why the simulation is none, None while it holds."""
+        """Why the simulation is unusable; None while it is usable."""
         return self._collapse
 
     def add_reply(self, text: str) -> None:
