@@ -1,7 +1,7 @@
 """The leaderboard: groups of comparable results, and ranks within each.
 
 Cards are comparable if suite hash, scorer fingerprint and mode are equal; Spiral-Bench scores if protocol, prompts,
-persona, rubric, judges, simulated user and number of turns are. Everything else stands in a table of its own.
+persona, rubric, judges, simulated user and number of turns are. Other results are in tables of their own.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _ITEM_ROW = {
     *("id", "family", "model", "prompting_mode", "epoch"),
     *("status", "reason", "score", "useful_bounded", "points"),
 }
-# The same findings stand beside the judgements, and nobody reads the rest.
+# Findings are listed once for the conversation; the page does not use the other keys.
 _LEFT_OUT = {"judgements": {"__all__": {"findings", "stated", "behaviours"}}}
 
 
