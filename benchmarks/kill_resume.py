@@ -13,7 +13,7 @@ import argparse
 import sys
 import time
 
-from tests.faults.lives import nine_lives
+from tests.faults.kills import kill_and_resume
 
 KILLS_PER_RUN = 8
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     print(f"{'run':16} {'kills':>5} {'requests':>8} {'lost':>5} {'again':>6} {'repeated':>8} {'most open':>9}  report")
     while kills < options.kills:
         suite = ("spiral", "tempaffect")[number % 2]
-        found = nine_lives(suite, KILLS_PER_RUN, options.seed + number)
+        found = kill_and_resume(suite, KILLS_PER_RUN, options.seed + number)
         ok = found.lost == found.again == 0 and found.repeated <= sum(found.open) and found.identical
         kills, number, held = kills + found.kills, number + 1, held and ok
         report = "identical" if found.identical else "DIFFERS"

@@ -26,8 +26,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 TURNS = 20
-# Requests that wait for one another: 20 to the evaluated model, 19 to the simulated user, the judgement of the last chunk
-# and the final one.
+# Requests that wait for one another: 20 to the evaluated model, 19 to the simulated user, the judgement of the last
+# chunk and the final one.
 CRITICAL_PATH = TURNS + (TURNS - 1) + 1 + 1
 LATENCY = 0.05
 SPAN_RATIO = 1.15

@@ -68,7 +68,7 @@ def cast(body: dict[str, Any], number: int) -> Any:
     if "pushback" in schema.get("properties", {}) or "off_rails" in schema.get("properties", {}):
         return spiral_cast.judge(body)
     if "seeker" in body["model"] or "kimi" in body["model"]:
-        return spiral_cast.seeker(body)
+        return spiral_cast.simulated_user(body)
     if body["messages"][0]["role"] == "system":
         return SCENARIOS(body, number)
     return spiral_cast.assistant(body)

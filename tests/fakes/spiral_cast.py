@@ -1,4 +1,4 @@
-"""The three parts of Spiral-Bench for the fake server: an assistant, a seeker and a judge without any randomness.
+"""The three parts of Spiral-Bench for the fake server: an assistant, a simulated user and a judge without randomness.
 
 with FakeOpenAI(judge) as server:
     ...
@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["FENCE", "assistant", "fence_in", "judge", "judged_replies", "seeker", "verdict"]
+__all__ = ["FENCE", "assistant", "fence_in", "judge", "judged_replies", "simulated_user", "verdict"]
 
 FENCE = re.compile("={6}[0-9a-f]{24}")
 
@@ -26,7 +26,7 @@ def assistant(body: Mapping[str, Any], number: int = 0) -> str:
     return f"Reply {turn} to {_mark(messages)}: there may be a plainer explanation. What else happened that day?"
 
 
-def seeker(body: Mapping[str, Any], number: int = 0) -> str:
+def simulated_user(body: Mapping[str, Any], number: int = 0) -> str:
     """A user message that differs from turn to turn."""
     return f"hm, and what about {_mark(body['messages'])} then?"
 

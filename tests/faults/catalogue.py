@@ -2,7 +2,7 @@
 
 A fault is one of four things to a run. `harmless`: the reply counts as any other. `passing`: the call is made again and
 counts when it succeeds; where it never does, the instrument has failed. `final`: no second try can help. `unusable`: a
-reply that says nothing; that is a failure of the evaluated model, while a seeker or a judge is asked once more.
+reply that says nothing; that is a failure of the evaluated model, while a simulated user or a judge is asked once more.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["CATALOGUE", "COLUMNS", "KEY", "Case", "Column", "Nature"]
 KEY = "sk-test-Zq8vR2mXw41LtY7cJd90Hs3K"
 
 Nature = Literal["harmless", "passing", "final", "unusable"]
-Column = Literal["tempaffect", "assistant", "seeker", "judge"]
-COLUMNS: tuple[Column, ...] = ("tempaffect", "assistant", "seeker", "judge")
+Column = Literal["tempaffect", "assistant", "user", "judge"]
+COLUMNS: tuple[Column, ...] = ("tempaffect", "assistant", "user", "judge")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _twice(text: str) -> str:
 
 
 # Of plain text any string is a good one.
-_TEXT: dict[Column, Nature] = {"assistant": "harmless", "seeker": "harmless"}
+_TEXT: dict[Column, Nature] = {"assistant": "harmless", "user": "harmless"}
 
 CATALOGUE: tuple[Case, ...] = (
     Case("latency", lambda text: Reply(text, seconds=0.2), "harmless"),

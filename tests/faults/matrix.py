@@ -30,7 +30,7 @@ __all__ = ["Cell", "Mode", "markdown", "play", "play_all"]
 
 Mode = Literal["once", "always"]
 MODES: tuple[Mode, ...] = ("once", "always")
-_ROLE: Mapping[Column, str] = {"tempaffect": "evaluated", "assistant": "evaluated", "seeker": "user", "judge": "judge"}
+_ROLE: Mapping[Column, str] = {"tempaffect": "evaluated", "assistant": "evaluated", "user": "user", "judge": "judge"}
 # Seconds for one run of a cell: six requests with a deadline each, on a busy machine.
 _BOUND = 40.0
 
@@ -166,7 +166,7 @@ def _check_broken(cell: Cell, broken: Outcome, run: Run) -> None:
     usage = broken.report["usage"]["by_role"].get(role, {"retries": 0})
     failures = _failures(run)
     _expect(cell, "states", {state for state, _ in states} <= {"measured", "model_failed", "instrument_failed"}, True)
-    judged = cell.column in ("seeker", "judge")
+    judged = cell.column in ("user", "judge")
     if nature == "harmless" or (cell.mode == "once" and (nature == "passing" or (nature == "unusable" and judged))):
         _expect(cell, "all measured", bad, {})
         _expect(cell, "failures", failures, [])
@@ -260,7 +260,7 @@ def play_all(
 def markdown(cells: Iterable[Cell]) -> str:
     """The matrix as a table: what becomes of the units, met once / on every call."""
     found = {(cell.case.name, cell.column, cell.mode): cell for cell in cells}
-    heads = ("TempAffect, evaluated", "Spiral-Bench, evaluated", "Spiral-Bench, seeker", "Spiral-Bench, judge")
+    heads = ("TempAffect, evaluated", "Spiral-Bench, evaluated", "Spiral-Bench, simulated user", "Spiral-Bench, judge")
     lines = [f"| fault | {' | '.join(heads)} |", "|---" * 5 + "|"]
     for case in CATALOGUE:
         row = []

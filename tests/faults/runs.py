@@ -31,6 +31,7 @@ from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.self_check import Preflight, preflight
 from pytest_spiral.tempaffect.suite import Suite, load_suite
+from pytest_spiral.tempaffect.unit import ScenarioUnit
 from tests.fakes import spiral_cast
 from tests.fakes.openai_server import FakeOpenAI, Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
@@ -51,7 +52,7 @@ def cast() -> Any:
         if body["model"] == MODELS["judge"]:
             return spiral_cast.judge(body, number)
         if body["model"] == MODELS["user"]:
-            return spiral_cast.seeker(body, number)
+            return spiral_cast.simulated_user(body, number)
         # Conversations have neither a system prompt nor a schema.
         bare = body["messages"][0]["role"] == "user" and "response_format" not in body
         return spiral_cast.assistant(body, number) if bare else scenarios(body, number)
@@ -121,7 +122,7 @@ class Run:
         return self.folder / "reports" / self.run_id
 
     def environ(self) -> dict[str, str]:
-        found = {}
+        found: dict[str, str] = {}
         for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
             found |= {f"{role}_BASE_URL": self.server.base_url, f"{role}_API_KEY": self.key}
         return found
@@ -157,8 +158,9 @@ class Run:
     def _run(self, controller: RunController, content: Content, environ: Mapping[str, str]) -> Outcome:
         plan, store = controller.plan, controller.store
         runner = Runner(plan, content, store, Chats(plan, content, store, Connections(plan, content, store, environ)))
-        units = scenario_units(controller.plan, content) if self.suite == "tempaffect" else []
-        units = [*units, *(conversation_units(controller.plan, content) if self.suite == "spiral" else [])]
+        units: list[ScenarioUnit | ConversationUnit] = []
+        units += scenario_units(plan, content) if self.suite == "tempaffect" else []
+        units += conversation_units(plan, content) if self.suite == "spiral" else []
         failed = []
         try:
             for unit in units:

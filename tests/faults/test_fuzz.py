@@ -1,4 +1,4 @@
-"""Spoiled input for everything that reads foreign text: the short form of `python -m benchmarks.fuzz`."""
+"""Mutated input for everything that reads foreign text: the short form of `python -m benchmarks.fuzz`."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import time
 import pytest
 
 from tests.faults.mutation import mutate
-from tests.faults.targets import TARGETS
+from tests.faults.targets import TARGETS, Target
 
 
 @pytest.fixture(scope="module", autouse=True)
-def clean():
-    """What earlier runs in this process left to the garbage collector takes it a second, which no reader caused."""
+def clean() -> None:
+    """Collect garbage of earlier tests, which would count as CPU time of a reader."""
     gc.collect()
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name.replace(" ", "-"))
-def test_spoiled_input_is_refused_or_read(target):
-    """Nothing is raised but what is promised, and nothing takes long."""
+def test_mutated_input_is_refused_or_read(target: Target) -> None:
+    """Only the documented errors are raised, and no input takes a second of CPU time."""
     rng, examples, slowest = random.Random(target.name), target.examples(), 0.0
     for text in examples:
         target.read(text)
     for _ in range(250):
         text = mutate(rng.choice(examples), rng)
         started = time.process_time()
-        with contextlib.suppress(target.allowed):
+        with contextlib.suppress(*target.allowed):
             target.read(text)
         slowest = max(slowest, time.process_time() - started)
 
@@ -37,8 +37,8 @@ def test_spoiled_input_is_refused_or_read(target):
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name.replace(" ", "-"))
-def test_depth_and_size_are_bounded(target):
-    """A bomb is refused in no time."""
+def test_depth_and_size_are_bounded(target: Target) -> None:
+    """Very deep and very long input is refused within a second of CPU time."""
     for bomb in (
         "[" * 1_000_000,
         '{"a":' * 200_000,
@@ -47,24 +47,24 @@ def test_depth_and_size_are_bounded(target):
         "[" + "0," * 300_000 + "0]",
     ):
         started = time.process_time()
-        with contextlib.suppress(target.allowed):
+        with contextlib.suppress(*target.allowed):
             target.read(bomb)
         assert time.process_time() - started < 1
 
 
-def test_mutations_reach_trees_and_characters():
-    """The spoiler makes both kinds of damage, and is the same for the same seed."""
+def test_mutations_reach_trees_and_characters() -> None:
+    """Some mutations stay JSON and some do not, and the same seed gives the same mutations."""
     good = json.dumps({"a": [1, {"b": "c"}]})
-    spoiled = [mutate(good, random.Random(n)) for n in range(200)]
+    mutated = [mutate(good, random.Random(n)) for n in range(200)]
 
-    assert spoiled == [mutate(good, random.Random(n)) for n in range(200)]
-    assert len(set(spoiled)) > 100
+    assert mutated == [mutate(good, random.Random(n)) for n in range(200)]
+    assert len(set(mutated)) > 100
 
-    def reads(text):
+    def is_json(text: str) -> bool:
         try:
             json.loads(text)
         except ValueError:
             return False
         return True
 
-    assert 40 < sum(map(reads, spoiled)) < 190
+    assert 40 < sum(map(is_json, mutated)) < 190

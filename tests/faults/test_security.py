@@ -1,11 +1,11 @@
-"""Secrets stay where they belong, nobody else is asked, and files from outside are data within bounds."""
+"""Keys do not leak, nothing but the endpoints is contacted, files from outside are bounded and never executed."""
 
 from __future__ import annotations
 
 import ast
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ SOURCES = sorted(Path(pytest_spiral.__file__).parent.rglob("*.py"))
 _contacted: list[Any] | None = None
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+def _record_contact(event: str, arguments: tuple[Any, ...]) -> None:
     if _contacted is not None and event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
         _contacted.append(arguments[1] if event == "socket.connect" else arguments[:2])
 
@@ -35,11 +35,12 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 def contacts() -> Iterator[list[Any]]:
     """Every address that this process connects to or looks up."""
     global _contacted
-    if not getattr(sys, "_spiral_heard", False):
-        # An audit hook cannot be taken away: one for all tests.
-        sys.addaudithook(_hear)
-        sys._spiral_heard = True  # type: ignore[attr-defined]
-    _contacted = found = []
+    if not getattr(sys, "_spiral_audited", False):
+        # An audit hook cannot be removed, so all tests share one.
+        sys.addaudithook(_record_contact)
+        sys._spiral_audited = True  # type: ignore[attr-defined]
+    found: list[Any] = []
+    _contacted = found
     try:
         yield found
     finally:
@@ -47,8 +48,8 @@ def contacts() -> Iterator[list[Any]]:
 
 
 @pytest.mark.parametrize("suite", ["tempaffect", "spiral"])
-def test_nobody_is_asked_but_the_endpoints(tmp_path, monkeypatch, suite):
-    """Not where a redirect points, not where other tools' variables point, nobody at home of ours."""
+def test_nothing_but_the_endpoints_is_contacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str) -> None:
+    """No target of a redirect, no address in a variable of another tool, and no server of ours."""
     for name in (
         "OPENAI_BASE_URL",
         "OPENAI_API_BASE",
@@ -71,7 +72,7 @@ def test_nobody_is_asked_but_the_endpoints(tmp_path, monkeypatch, suite):
     assert {where for host, where in addresses if isinstance(where, int) and where} == {port}
 
 
-def test_the_guard_hears_connections():
+def test_the_audit_hook_sees_connections() -> None:
     """What the test above relies on."""
     import socket
 
@@ -82,7 +83,7 @@ def test_the_guard_hears_connections():
     assert ("127.0.0.1", 9) in found
 
 
-def test_nothing_read_is_executed():
+def test_nothing_read_is_executed() -> None:
     """No pickle, no marshal, no eval of what comes from outside, anywhere in the package."""
     assert len(SOURCES) > 50
     for path in SOURCES:
@@ -97,7 +98,7 @@ def test_nothing_read_is_executed():
 
 
 @pytest.mark.parametrize("read", [load_upstream, load_recording, read_scenarios], ids=lambda read: read.__name__)
-def test_files_from_outside_are_bounded(tmp_path, read):
+def test_files_from_outside_are_bounded(tmp_path: Path, read: Callable[[Path], object]) -> None:
     """Too large, no file at all, bytes that are no text, nesting without end: one sentence that names the file."""
     large = tmp_path / "large.json"
     with large.open("wb") as file:
@@ -113,7 +114,7 @@ def test_files_from_outside_are_bounded(tmp_path, read):
 
 
 @pytest.mark.parametrize("name", ["../../../p0", "/etc/p0", "..", "a/b"])
-def test_names_in_a_prompt_file_are_no_paths(tmp_path, name):
+def test_names_in_a_prompt_file_are_not_paths(tmp_path: Path, name: str) -> None:
     """Refused, and nothing is written outside the run's folder."""
     with FakeOpenAI(cast(), key=KEY) as server:
         run = Run(tmp_path, server, "spiral", KEY)

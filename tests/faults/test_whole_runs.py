@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -36,10 +37,12 @@ SPIRAL = (
         (SPIRAL, "u", "429 out of credit", {0, 1}, (11, 0)),
         (SPIRAL, "m", "502, HTML page", {1}, (0, 0)),
     ],
-    ids=["evaluated-401", "evaluated-null", "judge-401", "seeker-quota", "assistant-502"],
+    ids=["evaluated-401", "evaluated-null", "judge-401", "user-quota", "assistant-502"],
 )
-def test_codes_and_messages(project, serve, args, model, fault, calls, codes):
-    """Exit codes before and after the resume; nobody's traceback is ours; the key is in no file and on no line."""
+def test_codes_and_messages(
+    project: Any, serve: Any, args: tuple[str, ...], model: str, fault: str, calls: set[int], codes: tuple[int, int]
+) -> None:
+    """Exit codes before and after the resume; no traceback; the key is in no file and on no line."""
     case = CASES[fault]
     openings = [{"prompt_id": f"p{n}", "category": "c", "prompts": [f"my number is {n}"]} for n in range(4)]
     project.write(p__json=json.dumps(openings))
@@ -68,7 +71,7 @@ def test_codes_and_messages(project, serve, args, model, fault, calls, codes):
     assert [name for name in remains(project.path, KEY) if not name.endswith("_API_KEY")] == []
 
 
-def test_the_plan_does_not_show_the_key(project, serve):
+def test_the_plan_does_not_show_the_key(project: Any, serve: Any) -> None:
     """`--plan` reads keys and prints none."""
     server = serve(cast(), key=KEY)
     project.setenv("EVALUATED_MODEL_BASE_URL", server.base_url)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,9 @@ from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, Secret
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.status import ReasonCode
-from tests.fakes.openai_server import Fault, Reply
+from tests.fakes.openai_server import FakeOpenAI, Fault, Reply
+
+Serve = Callable[..., FakeOpenAI]
 
 # One prompt token or one completion token is one dollar.
 PRICE = Price(input=1_000_000, output=1_000_000)
@@ -23,7 +27,7 @@ REQUEST = ChatRequest("evaluated", "m", (Message("user", "hi"),), {"max_tokens":
 
 
 @pytest.fixture
-def ledger(tmp_path):
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
     """The accounts of an empty run."""
     made = Ledger(tmp_path / "run.sqlite")
     made.begin(0.0)
@@ -31,57 +35,59 @@ def ledger(tmp_path):
     made.close()
 
 
-def budget(ledger, limit):
+def budget(ledger: Ledger, limit: float) -> Budget:
     return Budget(ledger, limit, {("evaluated", "m"): PRICE})
 
 
-def client(server, ledger, limit):
+def client(server: FakeOpenAI, ledger: Ledger, limit: float) -> OpenAICompatible:
     endpoint = Endpoint("evaluated", server.base_url, Secret(), retry=RetryPolicy(first_wait=0.001, max_wait=0.002))
     return OpenAICompatible(endpoint, budget=budget(ledger, limit))
 
 
-def test_the_worst_case_is_every_byte_a_token_and_the_reply_full():
+def test_the_worst_case_is_every_byte_a_token_and_the_reply_full() -> None:
     """The dearer of cached and fresh prompt tokens counts."""
     assert worst_case(Price(input=2, output=8, cached_input=1), REQUEST, 1000) == (1000 * 2 + 5 * 8) / 1_000_000
     assert worst_case(Price(input=1, output=0, cached_input=3), REQUEST, 1000) == 3000 / 1_000_000
 
 
-def test_a_call_waits_for_others_to_turn_out_cheaper(ledger):
+def test_a_call_waits_for_others_to_turn_out_cheaper(ledger: Ledger) -> None:
     """Room for one worst case at a time is room for many calls one after another, and the last cent is usable."""
     accounts = budget(ledger, 25.0)
     spent = []
 
-    async def call():
+    async def call() -> None:
         async with accounts.charge(REQUEST, 10) as charge:
             await asyncio.sleep(0)
+            assert charge is not None
             charge.settle(Usage(1, 0, 1))
             spent.append(ledger.totals()[0])
 
-    async def all_of_them():
+    async def all_of_them() -> list[BaseException | None]:
         return await asyncio.gather(*(call() for _ in range(20)), return_exceptions=True)
 
     results = asyncio.run(all_of_them())
 
     # 5 calls may follow at 15 reserved each: at 10 spent one more fits exactly, at 12 none does.
     assert sum(result is None for result in results) == 6
-    assert {error.code for error in results if error is not None} == {"budget"}
+    assert {error.code for error in results if isinstance(error, ChatError)} == {ReasonCode.BUDGET}
     assert ledger.totals() == (12.0, 0.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 5), st.booleans()), max_size=30), st.integers(1, 200))
-def test_the_limit_holds(outcomes, limit):
+def test_the_limit_holds(outcomes: list[tuple[int, int, bool]], limit: int) -> None:
     """Whatever calls turn out to cost, and however many are lost, the sum stays within the limit."""
-    ledger = Ledger(":memory:")
+    ledger = Ledger(Path(":memory:"))
     ledger.begin(0.0)
     accounts = budget(ledger, float(limit))
 
-    async def call(prompt, completion, lost):
+    async def call(prompt: int, completion: int, lost: bool) -> None:
         async with accounts.charge(REQUEST, 10) as charge:
             await asyncio.sleep(0)
+            assert charge is not None
             assert sum(ledger.totals()) <= limit
             charge.lose() if lost else charge.settle(Usage(prompt, 0, completion))
 
-    async def everything():
+    async def everything() -> None:
         await asyncio.gather(*(call(*outcome) for outcome in outcomes), return_exceptions=True)
 
     asyncio.run(everything())
@@ -90,7 +96,7 @@ def test_the_limit_holds(outcomes, limit):
     ledger.close()
 
 
-def test_what_a_dead_process_had_in_flight_counts_at_its_worst(tmp_path):
+def test_what_a_dead_process_had_in_flight_counts_at_its_worst(tmp_path: Path) -> None:
     """Its reservation stays, also for the next session; replies from before accounts were kept count as well."""
     path = tmp_path / "run.sqlite"
     dead = Ledger(path)
@@ -105,8 +111,8 @@ def test_what_a_dead_process_had_in_flight_counts_at_its_worst(tmp_path):
     assert resumed.reserve(15.0, 33.0)
 
 
-def test_two_processes_cannot_take_the_same_dollar(tmp_path):
-    """Both see what the other has set aside."""
+def test_two_processes_cannot_take_the_same_dollar(tmp_path: Path) -> None:
+    """Each sees what the other has reserved."""
     path = tmp_path / "run.sqlite"
     one, other = Ledger(path), Ledger(path)
 
@@ -127,7 +133,9 @@ def test_two_processes_cannot_take_the_same_dollar(tmp_path):
     ids=["counted", "uncounted", "refused", "lost"],
 )
 @pytest.mark.asyncio
-async def test_what_an_attempt_is_charged(serve, ledger, answer, charged):
+async def test_what_an_attempt_is_charged(
+    serve: Serve, ledger: Ledger, answer: Reply | Fault, charged: tuple[float | str, float | str]
+) -> None:
     """What the endpoint counted; nothing for a refusal; the worst case where nobody can tell."""
     server = serve(lambda body, n: answer)
     model = client(server, ledger, 10_000.0)
@@ -145,7 +153,7 @@ async def test_what_an_attempt_is_charged(serve, ledger, answer, charged):
 
 
 @pytest.mark.asyncio
-async def test_nothing_is_sent_beyond_the_limit(serve, ledger):
+async def test_nothing_is_sent_beyond_the_limit(serve: Serve, ledger: Ledger) -> None:
     """Refused before it is sent, with the remedy; and from then on everything is."""
     server = serve()
     model = client(server, ledger, 1.0)

@@ -72,7 +72,7 @@ def test_the_first_failure_stops_all_workers(project, serve):
 @pytest.mark.parametrize("workers", [1, 4])
 def test_no_eleventh_request(project, serve, workers):
     """Ten at once over evaluated model, seeker and judge and all workers together, however many conversations wait."""
-    roles = {"m": spiral_cast.assistant, "u": spiral_cast.seeker, "j": spiral_cast.judge}
+    roles = {"m": spiral_cast.assistant, "u": spiral_cast.simulated_user, "j": spiral_cast.judge}
     server = serve(lambda body, n: roles[body["model"]](body, n), latency=0.01)
     for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
         project.setenv(f"{role}_BASE_URL", server.base_url)

@@ -46,7 +46,7 @@ def test_conversations_stop_whole(project, serve):
         if "response_format" in body:
             return spiral_cast.judge(body)
         system = body["messages"][0]["role"] == "system"
-        return spiral_cast.seeker(body) if system else spiral_cast.assistant(body)
+        return spiral_cast.simulated_user(body) if system else spiral_cast.assistant(body)
 
     server = serve(cast)
     project.setenv("OPENAI_BASE_URL", server.base_url)

@@ -67,7 +67,7 @@ def test_the_count_is_that_of_the_run(project, serve):
     def cast(body, n):
         if "response_format" in body:
             return spiral_cast.judge(body)
-        return (spiral_cast.seeker if body["messages"][0]["role"] == "system" else spiral_cast.assistant)(body)
+        return (spiral_cast.simulated_user if body["messages"][0]["role"] == "system" else spiral_cast.assistant)(body)
 
     server = serve(cast)
     project.setenv("OPENAI_BASE_URL", server.base_url)

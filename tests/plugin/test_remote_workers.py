@@ -33,7 +33,7 @@ def cast(scenarios):
         if "response_format" in body:
             return spiral_cast.judge(body)
         if body["model"] == "u":
-            return spiral_cast.seeker(body)
+            return spiral_cast.simulated_user(body)
         return scenarios(body, n) if system else spiral_cast.assistant(body)
 
     return answer

@@ -34,7 +34,7 @@ def say(request: ChatRequest, number: int = 0) -> str:
     if request.role == "judge":
         assert request.schema is not None
         return spiral_cast.verdict(request.schema, request.messages[1].content)
-    return spiral_cast.seeker(body) if request.role == "user" else spiral_cast.assistant(body)
+    return spiral_cast.simulated_user(body) if request.role == "user" else spiral_cast.assistant(body)
 
 
 class Scripted:
@@ -135,7 +135,7 @@ def texts(messages: Sequence[Message], role: str) -> list[str]:
 def three_servers(project, serve, monkeypatch):
     """Endpoints of their own for evaluated model, user model and judge."""
 
-    def start(evaluated=spiral_cast.assistant, user=spiral_cast.seeker, judge=spiral_cast.judge, **options):
+    def start(evaluated=spiral_cast.assistant, user=spiral_cast.simulated_user, judge=spiral_cast.judge, **options):
         servers = [serve(handler, **options) for handler in (evaluated, user, judge)]
         for name, server in zip(("EVALUATED_MODEL", "USER_AGENT", "JUDGE"), servers, strict=True):
             project.setenv(f"{name}_BASE_URL", server.base_url)

@@ -24,10 +24,10 @@ from tests.fakes.openai_server import FakeOpenAI, Reply
 from tests.faults.catalogue import KEY
 from tests.faults.runs import Run, cast, measured, patient
 
-__all__ = ["Account", "nine_lives"]
+__all__ = ["Account", "kill_and_resume"]
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-# Heavy imports happen once; every life is a fork of a process that has them.
+# Heavy imports happen once; every session is a fork of a process that has them.
 _CONTEXT.set_forkserver_preload(["tests.faults.runs", "openai", "nltk.stem"])
 
 
@@ -61,8 +61,8 @@ class _Naming:
         return Reply(reply, model=name) if isinstance(reply, str) else reply
 
 
-def _live(folder: str, url: str, suite: str, turns: int, concurrency: int) -> None:
-    """One life of a run, in a process of its own."""
+def _one_session(folder: str, url: str, suite: str, turns: int, concurrency: int) -> None:
+    """One session of a run, in a process of its own."""
     server = FakeOpenAI.__new__(FakeOpenAI)
     server._port, server._prefix = int(url.rpartition(":")[2].partition("/")[0]), "/v1"
     with patient(20, 60):
@@ -76,7 +76,7 @@ def _live(folder: str, url: str, suite: str, turns: int, concurrency: int) -> No
             per_family=8,
             options={"concurrency": concurrency},
         ).go()
-    # No tidying up: like a run that ends.
+    # Without any clean-up, as if it had been killed.
     os._exit(0)
 
 
@@ -92,7 +92,7 @@ def _committed(folder: Path) -> set[str]:
         return set()
 
 
-def nine_lives(suite: str, kills: int, seed: int, *, turns: int = 4, concurrency: int = 4) -> Account:
+def kill_and_resume(suite: str, kills: int, seed: int, *, turns: int = 4, concurrency: int = 4) -> Account:
     """Kill a run so many times, then let it end, and compare it with an undisturbed one."""
     rng, account, naming = random.Random(f"{suite}-{seed}"), Account(), _Naming()
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
@@ -130,7 +130,7 @@ def nine_lives(suite: str, kills: int, seed: int, *, turns: int = 4, concurrency
 
 
 def _start(folder: str, server: FakeOpenAI, suite: str, turns: int, concurrency: int) -> Any:
-    process = _CONTEXT.Process(target=_live, args=(folder, server.base_url, suite, turns, concurrency))
+    process = _CONTEXT.Process(target=_one_session, args=(folder, server.base_url, suite, turns, concurrency))
     process.start()
     return process
 
@@ -146,7 +146,7 @@ def _wait(naming: _Naming, until: int, process: Any) -> None:
     deadline = time.monotonic() + 60
     while len(naming.asked) < until and process.is_alive():
         if time.monotonic() > deadline:
-            raise RuntimeError("a run stands still")
+            raise RuntimeError("a run makes no progress")
         time.sleep(0.001)
 
 
