@@ -27,7 +27,6 @@ __all__ = [
     "words",
 ]
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 # A number keeps its inner separators (07:30, 41,800); any other token is letters and digits with inner apostrophes.
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+[^\W_]*|[^\W_]+(?:'[^\W_]+)*")
 _COUNTED = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
@@ -48,10 +47,7 @@ _HALVES_OF_DAY = frozenset({"am", "pm"})
 
 
 class Word(NamedTuple):
-    """One normalised token, how it stands in the cleaned text, and what stands between it and the token before.
-
-    The later parts of an opened contraction ("can't") have no written form of their own: `raw` is "".
-    """
+    """One normalised token, as written ("" for the later parts of a contraction), and what stands before it."""
 
     norm: str
     raw: str
@@ -69,10 +65,7 @@ class _Tables(NamedTuple):
     units: dict[str, int]
     tens: dict[str, int]
     scales: dict[str, int]
-
-    def is_numeric(self, token: str) -> bool:
-        """Whether a token may be part of a spelled-out or split number."""
-        return any(token in words for words in (self.units, self.tens, self.scales, _HALVES_OF_DAY))
+    number_words: frozenset[str]
 
 
 def _table(name: str) -> dict[str, Any]:
@@ -92,6 +85,7 @@ def _tables() -> _Tables:
         prefixes=prefixes,
         prefix=re.compile("|".join(sorted(prefixes, key=len, reverse=True))),
         **numbers,
+        number_words=_HALVES_OF_DAY.union(*numbers.values()),
     )
 
 
@@ -103,7 +97,7 @@ def function_words() -> frozenset[str]:
 
 def whole_characters(text: str) -> str:
     """Replace halves of surrogate pairs, which have no UTF-8 form, by the replacement character."""
-    return _SURROGATES.sub("\ufffd", text)
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def clean(text: str) -> str:
@@ -159,27 +153,24 @@ def words(text: str, *, cleaned: bool = False) -> list[Word]:
     """
     text = text if cleaned else clean(text)
     found: list[Word] = []
-    numeric = False
     position = 0
     for match in _TOKEN.finditer(text):
         before, raw = text[position : match.start()], match.group()
         position = match.end()
-        parts, number = _normal_forms(raw)
-        numeric = numeric or number
-        for part in parts:
+        for part in _normal_forms(raw):
             found.append(Word(part, raw, before))
             before, raw = " ", ""
-    return _join_numbers(found) if numeric else found
+    number_words = _tables().number_words
+    return _join_numbers(found) if any(word.norm in number_words for word in found) else found
 
 
 @lru_cache(maxsize=65536)
-def _normal_forms(raw: str) -> tuple[tuple[str, ...], bool]:
-    """Return the normal forms of one written token, and whether it may be part of a number."""
+def _normal_forms(raw: str) -> tuple[str, ...]:
+    """Return the normal forms of one written token."""
     tables = _tables()
     token = _fold(raw)
-    opened = tables.contractions.get(token) or (_open_contraction(token, tables) if "'" in token else token)
+    opened = tables.contractions.get(token) or _open_contraction(token, tables)
     parts: list[str] = []
-    number = False
     for piece in opened.split():
         if piece[0].isdigit():
             piece = _plain_number(piece)
@@ -187,9 +178,8 @@ def _normal_forms(raw: str) -> tuple[tuple[str, ...], bool]:
             piece = tables.contractions.get(piece, piece)
             prefix = tables.prefix.match(piece)
             piece = tables.prefixes[prefix.group()] + piece[prefix.end() :] if prefix else piece
-        number = number or tables.is_numeric(piece)
         parts.extend(piece.split())
-    return tuple(parts), number
+    return tuple(parts)
 
 
 def _fold(token: str) -> str:
