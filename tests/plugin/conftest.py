@@ -163,7 +163,7 @@ class Project:
             self.setenv("EVALUATED_MODEL_API_KEY", key)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def few_resamples() -> Iterator[None]:
     """Bootstrap intervals from few draws in this process: the reports of these tests took most of their time."""
     with pytest.MonkeyPatch.context() as patch:
@@ -171,7 +171,10 @@ def few_resamples() -> Iterator[None]:
         plain = card_metrics.percentile_resamples
         patch.setattr(card_metrics, "percentile_resamples", lambda n, resamples, seed: plain(n, 200, seed))
         patch.setattr(sample, "rao_wu_resamples", lambda sizes, draws, seed: rao_wu_resamples(sizes, 200, seed))
+        # Draws are remembered: those of other tests are not for these, nor these for others.
+        card_metrics.bootstrap_draws.cache_clear()
         yield
+    card_metrics.bootstrap_draws.cache_clear()
 
 
 @pytest.fixture

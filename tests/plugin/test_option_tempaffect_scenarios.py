@@ -1,4 +1,4 @@
-"""`--tempaffect-scenarios`: scenarios of one's own in place of the bundled ones."""
+"""`--tempaffect-scenarios`: custom scenarios in place of the bundled ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_selected_resumed_and_changed(own):
     again.assert_outcomes(passed=4)
     assert requests == 4
     assert other.ret == pytest.ExitCode.USAGE_ERROR
-    other.stderr.fnmatch_lines(["*suite_hash*"])
+    other.stderr.fnmatch_lines(["*tempaffect_scenarios*"])
 
 
 def test_the_ini_key_one_node_and_the_plan(own):
@@ -116,7 +116,7 @@ def test_a_replay_is_of_the_scenarios_that_were_asked(own):
     again, first = (own.report(run)["tempaffect"]["items"] for run in ("again", "r"))
     assert again == first
     assert without.ret == pytest.ExitCode.USAGE_ERROR
-    without.stderr.fnmatch_lines(["*recorded on scenarios of one's own; name their file with --tempaffect-scenarios"])
+    without.stderr.fnmatch_lines(["*recorded on custom scenarios; name their file with --tempaffect-scenarios"])
 
 
 def test_a_model_that_knows_the_public_scenarios_only(own, serve, capsys):
