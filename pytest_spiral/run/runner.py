@@ -31,13 +31,7 @@ Result = Item | Conversation
 class Runner:
     """One per process that runs items. Nothing is sent before the first unit is submitted."""
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        content: Content,
-        store: RunStore,
-        chats: Chats,
-    ) -> None:
+    def __init__(self, plan: RunPlan, content: Content, store: RunStore, chats: Chats) -> None:
         self.plan = plan
         self._content = content
         self._store = store
@@ -61,9 +55,8 @@ class Runner:
         if recording is not None:
             if isinstance(unit, ScenarioUnit):
                 return recorded_item(unit, self._content.suite[unit.scenario_id], recording.outputs[unit])
-            talk = recording.conversations[unit]
-            again = self.plan.settings.redo_judging
-            return await self._judged_again(talk) if again else talk
+            recorded = recording.conversations[unit]
+            return await self._rejudged(recorded) if self.plan.settings.redo_judging else recorded
         if isinstance(unit, ConversationUnit):
             return await converse(unit, self._content.spiral.by_id[unit.prompt_id], self._chats.setup(unit.model))
         model = self.plan.model(unit.model)
@@ -86,7 +79,7 @@ class Runner:
         return result
 
     def evaluated(self, spec: str) -> EvaluatedModel:
-        """The model behind a spec, to be asked from a user's own tests."""
+        """The model behind a spec, for custom tests."""
         model = self.plan.model(spec)
         suite = next(iter(model.params))
         return EvaluatedModel(model, suite, self._chats.of(model, suite), self.engine)
@@ -94,7 +87,7 @@ class Runner:
     def simulated_user(self) -> EvaluatedModel:
         """The model that plays the user. Raises `ConfigError` for a run without conversations."""
         if self.plan.user is None:
-            raise ConfigError("this run has no user model; run it with --suite spiral")
+            raise ConfigError("this run has no simulated user; run it with --suite spiral")
         return EvaluatedModel(self.plan.user, "spiral", self._chats.of(self.plan.user, "spiral"), self.engine)
 
     def judges(self) -> tuple[Judge, ...]:
@@ -104,7 +97,7 @@ class Runner:
         return self._chats.judges()
 
     async def converse(self, opening: Opening, turns: int | None, index: int) -> Conversation:
-        """Hold a conversation of a user's own, without judging it."""
+        """Hold a conversation on a custom opening, without judging it."""
         model = next(iter(self.plan.of_suite("spiral")), None)
         if model is None:
             raise ConfigError("this run has no conversations; run it with --suite spiral")
@@ -115,12 +108,12 @@ class Runner:
     async def judge(self, conversation: Conversation) -> Conversation:
         """The conversation with the judgements of the run's judges."""
         self.judges()
-        return await asyncio.wrap_future(self.engine.start(self._judged_again(conversation)))
+        return await asyncio.wrap_future(self.engine.start(self._rejudged(conversation)))
 
-    async def _judged_again(self, talk: Conversation) -> Conversation:
+    async def _rejudged(self, conversation: Conversation) -> Conversation:
         settings = self.plan.settings
         protocol = self._content.spiral.protocol
-        return await rejudge(talk, protocol, self._chats.judges(), settings.seed, settings.retest_share)
+        return await rejudge(conversation, protocol, self._chats.judges(), settings.seed, settings.retest_share)
 
     def progress(self) -> tuple[int, int]:
         """Units that have ended, units submitted."""
@@ -138,7 +131,7 @@ class Runner:
 
 
 class EvaluatedModel:
-    """A model of the run for tests of one's own. Calls run in the engine's loop, whatever loop the test runs in."""
+    """A model of the run for custom tests. Calls run in the engine's loop, whatever loop the test runs in."""
 
     def __init__(self, plan: ModelPlan, suite: SuiteName, chat: ChatModel, engine: Engine) -> None:
         self._plan = plan
@@ -152,17 +145,17 @@ class EvaluatedModel:
         return self._plan.spec
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer a request of one's own making. Raises `ChatError`."""
+        """Answer a request. Raises `ChatError`."""
         return await asyncio.wrap_future(self._engine.start(self._chat.complete(request)))
 
     async def ask(self, text: str, *, system: str | None = None, unit: str = "", sample: int = 0) -> str:
         """The model's reply to one message, asked with the parameters of the run. Raises `ChatError`.
 
-        sample: give another number to have the same message answered anew.
+        sample: another number has the same message answered anew.
         """
         messages = (*((Message("system", system),) if system else ()), Message("user", text))
         request = ChatRequest(self._plan.role, self._plan.model_id, messages, self._params, None, sample, unit)
         return (await self.complete(request)).text
 
     async def aclose(self) -> None:
-        """Nothing: the run closes its models."""
+        """Does nothing: the run closes its models."""

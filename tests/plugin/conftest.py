@@ -81,13 +81,6 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-def for_one_suite(args: tuple[str, ...]) -> tuple[str, ...]:
-    """The command line, held to TempAffect unless it names suites itself: what most tests here are about."""
-    named = any("suite" in arg or "test_spiral" in arg for arg in args)
-    evaluates = any(arg.startswith(("--model", "--spiral-model")) for arg in args)
-    return (*args, "--spiral-suite=tempaffect") if evaluates and not named else args
-
-
 class Project:
     """A user's project: an empty folder to fill, and pytest to run in it."""
 
@@ -101,7 +94,7 @@ class Project:
         """Run pytest in this process, xdist workers in theirs: several times cheaper than `process`."""
         os.chdir(self.path / cwd)
         try:
-            return self.pytester.runpytest_inprocess(*for_one_suite(args))
+            return self.pytester.runpytest_inprocess(*args)
         finally:
             os.chdir(self.path)
 
@@ -111,13 +104,13 @@ class Project:
         """Run pytest in a process of its own, as users do: where workers must find a plugin of the project's, too."""
         os.chdir(self.path / cwd)
         try:
-            return self.pytester.run(sys.executable, "-m", "pytest", *for_one_suite(args), timeout=timeout)
+            return self.pytester.run(sys.executable, "-m", "pytest", *args, timeout=timeout)
         finally:
             os.chdir(self.path)
 
     def start(self, *args: str) -> subprocess.Popen[str]:
         """Start pytest in a process group of its own, for signals."""
-        command = [sys.executable, "-m", "pytest", *for_one_suite(args)]
+        command = [sys.executable, "-m", "pytest", *args]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command,
@@ -191,8 +184,11 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lean: di
     return Project(pytester, monkeypatch)
 
 
+Serve = Callable[..., FakeOpenAI]
+
+
 @pytest.fixture
-def serve() -> Iterator[Callable[..., FakeOpenAI]]:
+def serve() -> Iterator[Serve]:
     """Start fake servers; all are gone after the test."""
     with ExitStack() as stack:
 

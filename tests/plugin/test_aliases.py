@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+
+from tests.plugin.conftest import Project
 
 THEIRS = """
 def pytest_addoption(parser):
@@ -20,7 +24,7 @@ GIVEN = ("--model", "vgg", "--baseline", "--gate", "0.5", "--seed=3")
 
 
 @pytest.fixture(params=["conftest", "plugin", "conftest-plugin"])
-def their_options(request, project) -> tuple[str, ...]:
+def their_options(request: pytest.FixtureRequest, project: Project) -> tuple[str, ...]:
     """A project with its own --model, --baseline, --gate and --seed; the arguments it takes to load them."""
     project.write(test_theirs__py=USE)
     if request.param == "conftest":
@@ -33,7 +37,7 @@ def their_options(request, project) -> tuple[str, ...]:
     return ()
 
 
-def test_their_options_keep_their_meaning(project, their_options):
+def test_their_options_keep_their_meaning(project: Project, their_options: Any) -> None:
     """Nothing of a project breaks that had these options first, and the plugin stays inert."""
     result = project.pytest(*their_options, *GIVEN)
 
@@ -42,9 +46,16 @@ def test_their_options_keep_their_meaning(project, their_options):
     assert not (project.path / "reports").exists()
 
 
-def test_prefixed_names_work_beside_them(project, their_options):
+def test_prefixed_names_work_beside_them(project: Project, their_options: Any) -> None:
     """The prefixed names are always ours."""
-    ours = ("--spiral-model", "dry/perfect", "--spiral-gate", "tempaffect.valid_output_rate >= 0.5", "--spiral-seed=5")
+    ours = (
+        "--spiral-model",
+        "dry/perfect",
+        "--spiral-suite=tempaffect",
+        "--spiral-gate",
+        "tempaffect.valid_output_rate >= 0.5",
+        "--spiral-seed=5",
+    )
     nodes = ("scenarios/test_tempaffect.py", "-k", "theirs or ps-01", "--spiral-prompting=raw")
 
     result = project.pytest(*their_options, *GIVEN, *ours, *nodes, "test_theirs.py")
@@ -55,34 +66,40 @@ def test_prefixed_names_work_beside_them(project, their_options):
     assert [gate["metric"] for gate in project.report()["gates"]] == ["tempaffect.valid_output_rate"]
 
 
-def test_workers_know_both_meanings(project):
+def test_workers_know_both_meanings(project: Project) -> None:
     """An xdist worker reads the same command line."""
     project.write(conftest__py=THEIRS, test_theirs__py=USE)
     nodes = ("scenarios/test_tempaffect.py", "-k", "theirs or ps-01", "--spiral-prompting=raw")
 
-    result = project.pytest(*GIVEN, "--spiral-model", "dry/perfect", *nodes, "test_theirs.py", "-n", "1")
+    result = project.pytest(
+        *GIVEN, "--spiral-model", "dry/perfect", "--spiral-suite=tempaffect", *nodes, "test_theirs.py", "-n", "1"
+    )
 
     result.assert_outcomes(passed=2)
 
 
-def test_short_names_work_where_they_are_free(project):
+def test_short_names_work_where_they_are_free(project: Project) -> None:
     """Without such a project the short names mean the prefixed ones."""
-    ids = project.collected("--model", "dry/perfect", "--prompting", "raw")
+    ids = project.collected("--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw")
 
     assert len(ids) == 75
 
 
-def test_only_the_taken_name_yields(project):
+def test_only_the_taken_name_yields(project: Project) -> None:
     """Names are taken one by one, not all or none."""
     project.write(conftest__py='def pytest_addoption(parser):\n    parser.addoption("--model")\n')
 
-    ids = project.collected("--model", "theirs", "--spiral-model", "dry/perfect", "--prompting", "raw")
+    ids = project.collected(
+        "--model", "theirs", "--spiral-model", "dry/perfect", "--spiral-suite=tempaffect", "--prompting", "raw"
+    )
 
     assert len(ids) == 75
 
 
-@pytest.mark.parametrize("model", [(), ("--spiral-model", "dry/perfect")], ids=["inert", "model"])
-def test_a_conftest_that_is_loaded_late_may_have_them(project, model):
+@pytest.mark.parametrize(
+    "model", [(), ("--spiral-model", "dry/perfect", "--spiral-suite=tempaffect")], ids=["inert", "model"]
+)
+def test_a_conftest_that_is_loaded_late_may_have_them(project: Project, model: tuple[str, ...]) -> None:
     """pytest loads the conftest of a deeper folder during collection: the names must be free then, too."""
     folder = project.pytester.mkpydir("deep") / "deeper"
     folder.mkdir()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from typing import Any
 
 import pytest
 
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
+from pytest_spiral.text import whole_characters
 from tests.fakes.openai_server import Reply
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 
 ESC = "\x1b[2J\x1b]0;owned\x07\x1b[31m"
 HTML = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -39,15 +42,15 @@ HOSTILE = {
 
 
 @pytest.fixture
-def hostile(project, serve):
+def hostile(project: Project, serve: Serve):
     """A server whose model says all that, under a hostile name of its own."""
     name = f"m{HTML}`|"
     replies = {key: Reply(text, model=ESC + HTML) for key, text in HOSTILE.items()}
     project.reach(serve(ScriptedModel(replies=replies)))
-    return ("--model", name.replace(" ", "_"), "--prompting", "raw", "-k", " or ".join(HOSTILE))
+    return ("--model", name.replace(" ", "_"), "--suite=tempaffect", "--prompting", "raw", "-k", " or ".join(HOSTILE))
 
 
-def test_hostile_outputs_reach_nothing(project, hostile, anywhere):
+def test_hostile_outputs_reach_nothing(project: Project, hostile: tuple[str, ...], anywhere: tuple[str, ...]) -> None:
     """No escape sequence on the terminal, no markup in the summary, no broken file; the report holds the raw output."""
     result = project.pytest(
         *hostile, *anywhere, "--strict-items", "-rA", "-vv", "--showlocals", "--junitxml=out.xml", "--color=no"
@@ -59,13 +62,14 @@ def test_hostile_outputs_reach_nothing(project, hostile, anywhere):
     assert "<script" not in (project.folder() / "summary.md").read_text()
     assert "<img" not in (project.folder() / "summary.md").read_text()
     items = project.items()
-    assert {name: items["raw", name]["output"] for name in HOSTILE} == HOSTILE
+    expected = {name: whole_characters(text) for name, text in HOSTILE.items()}
+    assert {name: items["raw", name]["output"] for name in HOSTILE} == expected
     assert {items["raw", name]["status"] for name in HOSTILE if name != "ps-06"} == {"model_failed"}
     assert len(ElementTree.parse(project.path / "out.xml").findall(".//testcase")) == len(HOSTILE)
     result.assert_outcomes(failed=len(HOSTILE))
 
 
-def test_hostile_names_make_no_path(project, hostile):
+def test_hostile_names_make_no_path(project: Project, hostile: tuple[str, ...]) -> None:
     """Card files have plain names inside the run's folder."""
     project.pytest(*hostile, "-p", "no:xdist", "--color=yes")
 
@@ -74,22 +78,26 @@ def test_hostile_names_make_no_path(project, hostile):
     assert {path.name for path in project.path.iterdir()} <= {"reports", "stdout", "stderr", ".pytest_cache"}
 
 
-def test_a_model_name_that_is_a_path(project, serve):
+def test_a_model_name_that_is_a_path(project: Project, serve: Serve) -> None:
     """`../../x` is a name like any other to the endpoint and no way out of the report folder."""
     project.reach(serve(ScriptedModel()))
 
-    result = project.pytest("--model", "../../x", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
+    result = project.pytest(
+        "--model", "../../x", "--suite=tempaffect", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist"
+    )
 
     result.assert_outcomes(passed=1)
     assert not (project.path.parent / "x").exists()
     assert list(project.cards()) == ["x-raw_json.json"]
 
 
-def test_two_names_that_look_alike_on_disk(project, serve):
+def test_two_names_that_look_alike_on_disk(project: Project, serve: Serve) -> None:
     """Cards of models whose names differ only in characters that files cannot have do not overwrite each other."""
     project.reach(serve(ScriptedModel()))
 
-    project.pytest("--model", "a/b", "--model", "a:b", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
+    project.pytest(
+        "--model", "a/b", "--model", "a:b", "--suite=tempaffect", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist"
+    )
 
     cards = [json.loads(card)["model"] for card in project.cards().values()]
     assert sorted(cards) == ["a/b", "a:b"]
@@ -105,13 +113,13 @@ def test_two_names_that_look_alike_on_disk(project, serve):
     ],
     ids=["syntax", "key", "value", "bytes"],
 )
-def test_a_broken_spiral_toml(project, serve, text, says):
+def test_a_broken_spiral_toml(project: Project, serve: Serve, text: Any, says: str) -> None:
     """Exit code 4 naming file and place, before anything is sent."""
     server = serve()
     project.reach(server)
     (project.path / "spiral.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
 
-    result = project.here("--model", "m", "-p", "no:xdist")
+    result = project.here("--model", "m", "--suite=tempaffect", "-p", "no:xdist")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "spiral.toml" in result.stderr.str()
@@ -121,12 +129,12 @@ def test_a_broken_spiral_toml(project, serve, text, says):
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"A", b"=", b"EVALUATED_MODEL_API_KEY=a b\nX='"])
-def test_a_broken_dot_env(project, serve, content):
+def test_a_broken_dot_env(project: Project, serve: Serve, content: bytes) -> None:
     """Ignored where it says nothing, refused in one sentence where it cannot be used; never a traceback."""
     project.reach(serve(ScriptedModel()))
     (project.path / ".env").write_bytes(content)
 
-    result = project.pytest("--model", "m", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
+    result = project.pytest("--model", "m", "--suite=tempaffect", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
 
     assert result.ret in (pytest.ExitCode.USAGE_ERROR, 11)
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
@@ -134,11 +142,11 @@ def test_a_broken_dot_env(project, serve, content):
 
 
 @pytest.mark.parametrize("name", ["strict_items", "run_id", "report_dir", "gate_policy", "seed", "concurrency", "gate"])
-def test_wrong_types_in_native_settings(project, name):
+def test_wrong_types_in_native_settings(project: Project, name: str) -> None:
     """`[tool.pytest]` does no conversion: a table where a value belongs is a usage error in one sentence."""
     project.write(pyproject__toml=f"[tool.pytest]\nspiral_{name} = {{ a = 1 }}\n")
 
-    result = project.here("--model", "dry/perfect")
+    result = project.here("--model", "dry/perfect", "--suite=tempaffect")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert name in result.stderr.str()

@@ -12,8 +12,21 @@ import pytest
 from tests.fakes import spiral_cast
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 
-PRESSURED = ("--model", "m", "--prompting", "raw", "-m", "pressured_integrity", "--report-dir", "out", "--run-id", "r")
+PRESSURED = (
+    "--model",
+    "m",
+    "--suite=tempaffect",
+    "--prompting",
+    "raw",
+    "-m",
+    "pressured_integrity",
+    "--report-dir",
+    "out",
+    "--run-id",
+    "r",
+)
 # Dies where an item is waited for, so many times as there are files missing.
 DEADLY = """
 import os, pathlib, pytest
@@ -28,7 +41,7 @@ def pytest_runtest_setup(item):
 """
 
 
-def test_a_dead_workers_share_is_taken_over(project, serve):
+def test_a_dead_workers_share_is_taken_over(project: Project, serve: Serve) -> None:
     """Its replacement runs what is left, from stored replies where there are any; nobody runs an item twice."""
     model = ScriptedModel()
     project.reach(serve(model, latency=0.05))
@@ -43,17 +56,17 @@ def test_a_dead_workers_share_is_taken_over(project, serve):
     assert set(model.asked) == {("raw", f"pi-{n:02}") for n in range(1, 26)}
 
 
-def test_an_item_that_kills_every_worker_is_given_up(project):
+def test_an_item_that_kills_every_worker_is_given_up(project: Project) -> None:
     """After the third death it is a failure; all others are measured."""
     project.write(deadly__py=DEADLY.format(deaths=9, folder=str(project.path), at="pi-05"))
 
-    result = project.process("--model", "dry/perfect", *PRESSURED[2:], "-n", "2", "-p", "deadly")
+    result = project.process("--model", "dry/perfect", "--suite=tempaffect", *PRESSURED[2:], "-n", "2", "-p", "deadly")
 
     result.assert_outcomes(passed=24, failed=1)
     assert len(list(project.path.glob("death-*"))) == 3
 
 
-def test_the_first_failure_stops_all_workers(project, serve):
+def test_the_first_failure_stops_all_workers(project: Project, serve: Serve) -> None:
     """With -x the other worker begins nothing that it has not begun, and nothing of it is lost from the report."""
     model = ScriptedModel(replies={"pi-01": "no JSON"})
     project.reach(serve(model))
@@ -70,7 +83,7 @@ def test_the_first_failure_stops_all_workers(project, serve):
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_no_eleventh_request(project, serve, workers):
+def test_no_eleventh_request(project: Project, serve: Serve, workers: int) -> None:
     """Ten at once over evaluated model, seeker and judge and all workers together, however many conversations wait."""
     roles = {"m": spiral_cast.assistant, "u": spiral_cast.simulated_user, "j": spiral_cast.judge}
     server = serve(lambda body, n: roles[body["model"]](body, n), latency=0.01)
@@ -87,7 +100,7 @@ def test_no_eleventh_request(project, serve, workers):
     assert set(Counter(request.raw for request in server.requests).values()) == {1}
 
 
-def test_the_limits_of_an_endpoint_are_in_the_report(project, serve):
+def test_the_limits_of_an_endpoint_are_in_the_report(project: Project, serve: Serve) -> None:
     """Where it answers 429, all workers give way together, and the report says how far."""
     model = ScriptedModel()
     server = serve(lambda body, n: Fault.status_code(429) if server.in_flight > 6 else model(body, n), latency=0.02)
@@ -103,7 +116,7 @@ def test_the_limits_of_an_endpoint_are_in_the_report(project, serve):
     assert limits["lowest"] <= 8
 
 
-def test_more_workers_than_requests_allowed(project, serve):
+def test_more_workers_than_requests_allowed(project: Project, serve: Serve) -> None:
     """Those that may not ask have nothing to run."""
     server = serve(ScriptedModel(), latency=0.01)
     project.reach(server)
@@ -114,15 +127,15 @@ def test_more_workers_than_requests_allowed(project, serve):
     assert server.peak <= 2
 
 
-def test_asking_everything_once_per_worker_is_refused(project):
+def test_asking_everything_once_per_worker_is_refused(project: Project) -> None:
     """With the reason."""
-    result = project.here("--model", "dry/perfect", "-n", "2", "--dist", "each")
+    result = project.here("--model", "dry/perfect", "--suite=tempaffect", "-n", "2", "--dist", "each")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--dist each would send every request once per worker*"])
 
 
-def test_another_distribution_is_respected(project, serve):
+def test_another_distribution_is_respected(project: Project, serve: Serve) -> None:
     """Nothing is asked twice, and the header says what it costs."""
     model = ScriptedModel()
     project.reach(serve(model))
@@ -134,7 +147,7 @@ def test_another_distribution_is_respected(project, serve):
     assert len(model.asked) == 25
 
 
-def test_a_rerun_asks_again_only_what_failed(project, serve):
+def test_a_rerun_asks_again_only_what_failed(project: Project, serve: Serve) -> None:
     """pytest-rerunfailures: an instrument that failed gets another chance, a measurement stands."""
     pytest.importorskip("pytest_rerunfailures")
     broken = Fault.status_code(400, "not now")
@@ -158,7 +171,7 @@ def test_a_rerun_asks_again_only_what_failed(project, serve):
     result.stdout.fnmatch_lines(["*2 failed, 1 passed*2 rerun*"])
 
 
-def test_durations_are_the_units_own_and_workers_say_how_far_they_are(project, serve):
+def test_durations_are_the_units_own_and_workers_say_how_far_they_are(project: Project, serve: Serve) -> None:
     """Not what the first item waited for all; progress is neither a dot nor a test case."""
     project.reach(serve(ScriptedModel(), latency=0.6))
     project.write(

@@ -11,9 +11,10 @@ import pytest
 
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 
 KEY = "sk-plugin-test-0123456789abcdefXYZ"
-RAW = ("--model", "m", "--prompting", "raw")
+RAW = ("--model", "m", "--suite=tempaffect", "--prompting", "raw")
 FEW = (*RAW, "-k", "ps-01 or ps-02 or ps-03 or ps-04 or ps-05 or ps-06", "-p", "no:xdist")
 
 
@@ -34,14 +35,14 @@ def _children() -> set[str]:
     return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
 
 
-def test_what_is_sent(project, serve, anywhere):
+def test_what_is_sent(project: Project, serve: Serve, anywhere: tuple[str, ...]) -> None:
     """75 scenarios in two modes and one probe; the schema only in schema mode, strict; the key on every request and
     nowhere else."""
     model = ScriptedModel("perfect")
     server = serve(model, key=KEY)
     project.reach(server, KEY)
 
-    result = project.pytest("--model", "some/model", *anywhere)
+    result = project.pytest("--model", "some/model", "--suite=tempaffect", *anywhere)
 
     assert result.ret == 0
     result.assert_outcomes(passed=150)
@@ -60,7 +61,7 @@ def test_what_is_sent(project, serve, anywhere):
     assert _leaks(project, result, KEY) == []
 
 
-def test_the_answer_key_is_never_sent(project, serve):
+def test_the_answer_key_is_never_sent(project: Project, serve: Serve) -> None:
     """Neither ids nor labels of a scenario reach the model."""
     server = serve(ScriptedModel())
     project.reach(server)
@@ -73,7 +74,7 @@ def test_the_answer_key_is_never_sent(project, serve):
         assert b"anchor" not in request.raw
 
 
-def test_failures_of_the_model_score_zero(project, serve):
+def test_failures_of_the_model_score_zero(project: Project, serve: Serve) -> None:
     """Refused, cut, empty or in prose: measured as a failure with its reason, never dropped and never an error."""
     replies = {
         "ps-01": Reply.refused(),
@@ -100,7 +101,7 @@ def test_failures_of_the_model_score_zero(project, serve):
     assert project.report()["tempaffect"]["cards"][0]["valid_output_rate"] == pytest.approx(1 / 6)
 
 
-def test_failures_of_the_instrument_are_no_score(project, serve, anywhere):
+def test_failures_of_the_instrument_are_no_score(project: Project, serve: Serve, anywhere: tuple[str, ...]) -> None:
     """Out of credit after 50 answers: the rest are test errors without a score, what was measured stays, no verdict."""
     model = ScriptedModel("perfect", answers=50)
     project.reach(serve(model), KEY)
@@ -123,7 +124,7 @@ def test_failures_of_the_instrument_are_no_score(project, serve, anywhere):
     assert "pytest_spiral/" not in said
 
 
-def test_a_server_that_goes_away_is_no_score(project, serve):
+def test_a_server_that_goes_away_is_no_score(project: Project, serve: Serve) -> None:
     """Connections refused in the middle of a run are tried again, then reported as what they are."""
     model = ScriptedModel("perfect", answers=2, then=Fault.reset())
     project.reach(serve(model))
@@ -138,23 +139,23 @@ def test_a_server_that_goes_away_is_no_score(project, serve):
     }
 
 
-def test_a_schema_that_is_not_enforced_is_no_schema_mode(project, serve):
+def test_a_schema_that_is_not_enforced_is_no_schema_mode(project: Project, serve: Serve) -> None:
     """An endpoint that only claims to enforce schemas is found out, and its schema card says so (B06)."""
     project.reach(serve(ScriptedModel("perfect", enforces=False)))
 
-    project.pytest("--model", "m", "-k", "ps-01", "-p", "no:xdist")
+    project.pytest("--model", "m", "--suite=tempaffect", "-k", "ps-01", "-p", "no:xdist")
 
     schema, raw = (card["integrity"]["publication_blockers"] for card in project.report()["tempaffect"]["cards"])
     assert "B06" in [blocker.split()[0] for blocker in schema]
     assert "B06" not in [blocker.split()[0] for blocker in raw]
 
 
-def test_an_endpoint_that_refuses_schemas(project, serve):
+def test_an_endpoint_that_refuses_schemas(project: Project, serve: Serve) -> None:
     """Exit code 4 with the way out, before anything is scored."""
     server = serve(lambda body, n: Fault.status_code(400, "response_format json_schema is not supported"))
     project.reach(server)
 
-    result = project.pytest("--model", "m", "-p", "no:xdist")
+    result = project.pytest("--model", "m", "--suite=tempaffect", "-p", "no:xdist")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "--prompting raw" in result.stderr.str()
@@ -163,12 +164,14 @@ def test_an_endpoint_that_refuses_schemas(project, serve):
 
 @pytest.mark.parametrize("listing", [("fake",), 404], ids=["list-checks-the-key", "no-list"])
 @pytest.mark.parametrize("given", [None, "sk-wrong-0123456789abcdefWXYZ"], ids=["no-key", "wrong-key"])
-def test_a_key_that_is_refused(project, serve, listing, given):
+def test_a_key_that_is_refused(
+    project: Project, serve: Serve, listing: tuple[str, ...] | int, given: str | None
+) -> None:
     """401: exit code 4 before any scored call; the key is not in the message though the server echoes it."""
     model = ScriptedModel()
     project.reach(serve(model, key=KEY, models=listing), given)
 
-    result = project.pytest("--model", "m", "-p", "no:xdist")
+    result = project.pytest("--model", "m", "--suite=tempaffect", "-p", "no:xdist")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert model.asked == []
@@ -178,13 +181,13 @@ def test_a_key_that_is_refused(project, serve, listing, given):
 
 
 @pytest.mark.parametrize("distribution", [("-p", "no:xdist"), ("-n", "1")], ids=["no-xdist", "n1"])
-def test_nobody_there(project, distribution):
+def test_nobody_there(project: Project, distribution: tuple[str, ...]) -> None:
     """A closed port: exit code 4 and what to check, and no report. Workers that have been started are gone."""
     project.setenv("EVALUATED_MODEL_BASE_URL", "http://127.0.0.1:9")
 
     children = _children()
 
-    result = project.pytest("--model", "m", "--run-id=r", *distribution)
+    result = project.pytest("--model", "m", "--suite=tempaffect", "--run-id=r", *distribution)
 
     assert _children() == children
     assert not list(project.path.glob("reports/r/report.*"))
@@ -193,9 +196,9 @@ def test_nobody_there(project, distribution):
 
 
 @pytest.mark.parametrize("distribution", [("-p", "no:xdist"), ("-n", "2")], ids=["no-xdist", "n2"])
-def test_no_key_at_all(project, distribution):
+def test_no_key_at_all(project: Project, distribution: tuple[str, ...]) -> None:
     """The default endpoint needs a key: exit code 4 names the variables, and nothing is sent or created."""
-    result = project.here("--model", "gpt-5", *distribution)
+    result = project.here("--model", "gpt-5", "--suite=tempaffect", *distribution)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (error,) = [line for line in result.errlines if line.strip()]
@@ -205,7 +208,7 @@ def test_no_key_at_all(project, distribution):
 
 
 @pytest.mark.parametrize("suffix", ["/", "/v1/chat/completions"])
-def test_base_urls_as_people_write_them(project, serve, suffix):
+def test_base_urls_as_people_write_them(project: Project, serve: Serve, suffix: str) -> None:
     """With and without /v1."""
     model = ScriptedModel()
     project.setenv("EVALUATED_MODEL_BASE_URL", serve(model).origin + suffix)
@@ -216,7 +219,7 @@ def test_base_urls_as_people_write_them(project, serve, suffix):
 
 
 @pytest.mark.parametrize("url", ["example.org", "ftp://example.org", "https://u:secretpassword@example.org/v1"])
-def test_a_base_url_that_is_none(project, url):
+def test_a_base_url_that_is_none(project: Project, url: str) -> None:
     """Exit code 4, one sentence; what may be a password is not repeated."""
     project.setenv("EVALUATED_MODEL_BASE_URL", url)
     project.setenv("EVALUATED_MODEL_API_KEY", KEY)
@@ -229,7 +232,7 @@ def test_a_base_url_that_is_none(project, url):
     assert _leaks(project, result, "x" * 10 + "secretpassword") == []
 
 
-def test_dot_env_is_read(project, serve, anywhere):
+def test_dot_env_is_read(project: Project, serve: Serve, anywhere: tuple[str, ...]) -> None:
     """Key and address from .env where the user stands; the environment wins over it; workers read it, too."""
     model = ScriptedModel()
     server = serve(model, key=KEY)
@@ -242,7 +245,7 @@ def test_dot_env_is_read(project, serve, anywhere):
     assert sorted(model.asked) == [("raw", "ps-01"), ("raw", "ps-02")]
 
 
-def test_fallbacks_of_the_environment(project, serve):
+def test_fallbacks_of_the_environment(project: Project, serve: Serve) -> None:
     """OPENAI_BASE_URL serves a role that has no address of its own; a key meant for others stays away from it."""
     model = ScriptedModel()
     server = serve(model)
@@ -256,7 +259,7 @@ def test_fallbacks_of_the_environment(project, serve):
     assert KEY not in json.dumps([request.headers for request in server.requests])
 
 
-def test_spiral_toml_changes_the_request(project, serve):
+def test_spiral_toml_changes_the_request(project: Project, serve: Serve) -> None:
     """Parameters come from files, per model; the report shows what was sent."""
     project.write(spiral__toml='[[model]]\nmatch = "m"\ntemperature = "unset"\nmax_completion_tokens = 77\n')
     server = serve(ScriptedModel())
@@ -269,7 +272,7 @@ def test_spiral_toml_changes_the_request(project, serve):
     assert project.report()["run"]["config"]["models"][0]["params"] == {"tempaffect": {"max_completion_tokens": 77}}
 
 
-def test_rate_limits_are_waited_out(project, serve):
+def test_rate_limits_are_waited_out(project: Project, serve: Serve) -> None:
     """A 429 is no failure of anybody; it is tried again and counted."""
     model = ScriptedModel()
     limited = Fault.status_code(429, retry_after=0.05)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, node
+from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, Project, Serve, node
 
-RAW = ("--model", "dry/perfect", "--prompting", "raw")
+RAW = ("--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw")
 VALID = "tempaffect.valid_output_rate"
 GATES = {
     "pass": (f"{VALID} >= 0.9", 0),
@@ -19,7 +21,7 @@ GATES = {
 
 
 @pytest.mark.parametrize("outcome", GATES)
-def test_gates_decide(project, outcome):
+def test_gates_decide(project: Project, outcome: Any) -> None:
     """0 where all gates pass, 10 where the data leave one open, 1 where one fails; the verdict says the same."""
     gate, code = GATES[outcome]
 
@@ -30,7 +32,7 @@ def test_gates_decide(project, outcome):
     result.stdout.fnmatch_lines([f"verdict: {outcome.upper()}"])
 
 
-def test_no_gate_is_no_condition(project):
+def test_no_gate_is_no_condition(project: Project) -> None:
     """A complete run without gates ends well, and says that there were none."""
     result = project.pytest(*RAW, "-p", "no:xdist")
 
@@ -38,20 +40,30 @@ def test_no_gate_is_no_condition(project):
     result.stdout.fnmatch_lines(["verdict: MEASURED (no gates)"])
 
 
-def test_too_much_missing_is_no_verdict(project):
+def test_too_much_missing_is_no_verdict(project: Project) -> None:
     """A part of the suite is no measurement of the suite: 11, unless a gate fails whatever the rest would be."""
     assert project.pytest(*RAW, "-m", "pressured_integrity", "-p", "no:xdist").ret == 11
     gate = ("--gate", "tempaffect.families.pressured_integrity.score <= 0.1")
     assert project.pytest(*RAW, "-m", "pressured_integrity", *gate, "-p", "no:xdist").ret == 1
 
 
-def test_one_missing_is_within_the_limit(project, serve):
+def test_one_missing_is_within_the_limit(project: Project, serve: Serve) -> None:
     """One of 75 may be missing; gates are then decided on its worst case."""
     model = ScriptedModel(answers=74)
     project.reach(serve(model))
 
     result = project.pytest(
-        "--model", "m", "--prompting", "raw", "--gate", f"{VALID} >= 0.9", "--gate-policy", "point", "-p", "no:xdist"
+        "--model",
+        "m",
+        "--suite=tempaffect",
+        "--prompting",
+        "raw",
+        "--gate",
+        f"{VALID} >= 0.9",
+        "--gate-policy",
+        "point",
+        "-p",
+        "no:xdist",
     )
 
     result.assert_outcomes(passed=74, errors=1)
@@ -60,12 +72,14 @@ def test_one_missing_is_within_the_limit(project, serve):
     assert (gate["outcome"], gate["worst_case"], gate["best_case"], gate["value"]) == ("pass", "pass", "pass", 1.0)
 
 
-def test_plugins_that_add_up_exit_codes_change_none(project, serve, monkeypatch):
+def test_plugins_that_add_up_exit_codes_change_none(
+    project: Project, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Syrupy adds the status it was given, in which a lost item is a failed test: 10 would be 11, and 0 would be 1."""
     model = ScriptedModel(answers=74)
     project.reach(serve(model))
     monkeypatch.setenv("PYTEST_ADDOPTS", ADDOPTS.replace("-p no:syrupy", ""))
-    run = ("--model", "m", "--prompting", "raw", "--run-id", "r", "-p", "no:xdist")
+    run = ("--model", "m", "--suite=tempaffect", "--prompting", "raw", "--run-id", "r", "-p", "no:xdist")
 
     alone = project.pytest(*run)
     model.answers = 0
@@ -75,7 +89,7 @@ def test_plugins_that_add_up_exit_codes_change_none(project, serve, monkeypatch)
     assert [alone.ret, inconclusive.ret] == [0, 10]
 
 
-def test_everything_missing(project):
+def test_everything_missing(project: Project) -> None:
     """A selection that leaves nothing is a run in which everything is missing."""
     result = project.pytest(*RAW, "-k", "no-such-item", "-p", "no:xdist")
 
@@ -83,7 +97,7 @@ def test_everything_missing(project):
     assert project.report()["tempaffect"]["cards"][0]["missing"]["n"] == 75
 
 
-def test_nothing_collected(project, anywhere):
+def test_nothing_collected(project: Project, anywhere: tuple[str, ...]) -> None:
     """5 where a path of the user's own holds no test."""
     (project.path / "empty").mkdir()
 
@@ -98,7 +112,7 @@ def test_nothing_collected(project, anywhere):
     ],
     ids=["failure", "error"],
 )
-def test_a_users_own_failure_comes_first(project, own, args):
+def test_a_users_own_failure_comes_first(project: Project, own: str, args: tuple[str, ...]) -> None:
     """1, though every gate passes or is open."""
     project.write(test_own__py=own)
 
@@ -108,7 +122,7 @@ def test_a_users_own_failure_comes_first(project, own, args):
     assert project.report()["verdict"] == "inconclusive"
 
 
-def test_a_test_file_that_cannot_be_imported(project, anywhere):
+def test_a_test_file_that_cannot_be_imported(project: Project, anywhere: tuple[str, ...]) -> None:
     """As in pytest: collection errors interrupt the run."""
     project.write(test_own__py="import no_such_module\n")
 
@@ -121,7 +135,14 @@ def test_a_test_file_that_cannot_be_imported(project, anywhere):
 @pytest.mark.parametrize(
     ("group", "distribution"), [(True, "n2"), (False, "no-xdist")], ids=["terminal-n2", "process-no-xdist"]
 )
-def test_ctrl_c(project, serve, wait_for, end, group, distribution):
+def test_ctrl_c(
+    project: Project,
+    serve: Serve,
+    wait_for: Callable[..., None],
+    end: Callable[..., str],
+    group: bool,
+    distribution: str,
+) -> None:
     """2, with a report of what was measured by then, marked as incomplete. A terminal signals all processes, a
     supervisor only the first."""
     model = ScriptedModel()
@@ -130,6 +151,7 @@ def test_ctrl_c(project, serve, wait_for, end, group, distribution):
     process = project.start(
         "--model",
         "m",
+        "--suite=tempaffect",
         "--prompting",
         "raw",
         "--concurrency",
@@ -155,12 +177,14 @@ def test_ctrl_c(project, serve, wait_for, end, group, distribution):
     assert "verdict: INCOMPLETE" in text
 
 
-def test_sigterm(project, serve, wait_for, end):
+def test_sigterm(project: Project, serve: Serve, wait_for: Callable[..., None], end: Callable[..., str]) -> None:
     """143, with a report, as when a CI job is cancelled."""
     model = ScriptedModel()
     project.reach(serve(model, latency=0.1))
 
-    process = project.start("--model", "m", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", "-n", "1")
+    process = project.start(
+        "--model", "m", "--suite=tempaffect", "--prompting", "raw", "--concurrency", "2", "--run-id", "r", "-n", "1"
+    )
     wait_for(lambda: len(model.asked) >= 12)
     text = end(process, signal.SIGTERM, group=False)
 
@@ -170,7 +194,7 @@ def test_sigterm(project, serve, wait_for, end):
     assert "verdict: INCOMPLETE" in text
 
 
-def test_an_internal_error_stays_one(project):
+def test_an_internal_error_stays_one(project: Project) -> None:
     """3 where another plugin breaks; the report is written all the same."""
     project.write(broken__py="def pytest_runtest_logfinish(): 1 / 0\n")
 

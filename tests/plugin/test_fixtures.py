@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 
 ASKING = """
 import asyncio
@@ -35,7 +36,7 @@ def test_reply(score_reply):
 """
 
 
-def test_chat_model_in_any_loop(project, serve, anywhere):
+def test_chat_model_in_any_loop(project: Project, serve: Serve, anywhere: tuple[str, ...]) -> None:
     """Async tests have a loop each, plain tests none: all reach the model, beside the bundled items."""
     model = ScriptedModel(enforces=False)
     project.reach(serve(model))
@@ -45,6 +46,7 @@ def test_chat_model_in_any_loop(project, serve, anywhere):
     result = project.process(
         "--model",
         "m",
+        "--suite=tempaffect",
         "--prompting",
         "raw",
         "test_own.py",
@@ -59,12 +61,23 @@ def test_chat_model_in_any_loop(project, serve, anywhere):
     assert project.report()["usage"]["by_role"]["evaluated"]["requests"] == 4
 
 
-def test_chat_model_is_kept(project, serve):
+def test_chat_model_is_kept(project: Project, serve: Serve) -> None:
     """Replies to a user's own tests are kept in the run's store like all others: a resumed run does not ask again."""
     model = ScriptedModel(enforces=False)
     project.reach(serve(model))
     project.write(test_own__py=ASKING)
-    args = ("--model", "m", "--prompting", "raw", "--run-id", "r", "test_own.py", "-p", "no:xdist")
+    args = (
+        "--model",
+        "m",
+        "--suite=tempaffect",
+        "--prompting",
+        "raw",
+        "--run-id",
+        "r",
+        "test_own.py",
+        "-p",
+        "no:xdist",
+    )
 
     first = project.pytest(*args)
     second = project.pytest(*args)
@@ -73,7 +86,7 @@ def test_chat_model_is_kept(project, serve):
     assert model.probes == 3
 
 
-def test_chat_model_skips_without_a_model(project):
+def test_chat_model_skips_without_a_model(project: Project) -> None:
     """A project's ordinary runs are not broken by tests that need a model."""
     project.write(test_own__py=ASKING)
 
@@ -83,20 +96,29 @@ def test_chat_model_skips_without_a_model(project):
     assert result.ret == 0
 
 
-def test_score_reply_needs_no_model(project, anywhere):
+def test_score_reply_needs_no_model(project: Project, anywhere: tuple[str, ...]) -> None:
     """The deterministic checks are there for any test."""
     project.write(test_own__py=SCORING)
 
     project.pytest(*anywhere).assert_outcomes(passed=1)
 
 
-def test_scenario_result_in_a_test_of_ones_own(project):
+def test_scenario_result_in_a_test_of_ones_own(project: Project) -> None:
     """Whatever asks for `scenario_result` is parametrized with all items of the run; without a model with none."""
     project.write(test_own__py="def test_own(scenario_result): assert scenario_result.item.score is not None\n")
 
     inert = project.pytest("-p", "no:xdist")
     result = project.pytest(
-        "--model", "dry/perfect", "--prompting", "raw", "test_own.py", "-k", "ps-0", "-p", "no:xdist"
+        "--model",
+        "dry/perfect",
+        "--suite=tempaffect",
+        "--prompting",
+        "raw",
+        "test_own.py",
+        "-k",
+        "ps-0",
+        "-p",
+        "no:xdist",
     )
 
     inert.assert_outcomes(skipped=1)

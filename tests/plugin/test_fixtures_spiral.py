@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.plugin.conftest import Project
+
 TESTS = """
 import pytest
 
@@ -24,7 +26,7 @@ def test_judges(judges):
 """
 
 
-def test_conversations_of_ones_own(project):
+def test_conversations_of_ones_own(project: Project) -> None:
     """Async tests hold and judge conversations, each in its own event loop."""
     project.write(test_own__py=TESTS)
 
@@ -34,7 +36,7 @@ def test_conversations_of_ones_own(project):
     assert result.ret == 0
 
 
-def test_without_conversations_the_remedy_is_named(project):
+def test_without_conversations_the_remedy_is_named(project: Project) -> None:
     """A run of scenarios only has neither user model nor judge, and says how to get them."""
     project.write(test_own__py="def test_it(user_model): ...\ndef test_them(judges): ...\n")
 
@@ -42,11 +44,11 @@ def test_without_conversations_the_remedy_is_named(project):
 
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(
-        ["*no user model; run it with --suite spiral*", "*no judge; run it with --suite spiral*"]
+        ["*no simulated user; run it with --suite spiral*", "*no judge; run it with --suite spiral*"]
     )
 
 
-def test_without_a_model_they_skip(project):
+def test_without_a_model_they_skip(project: Project) -> None:
     """The project's tests stay runnable without an evaluation."""
     project.write(test_own__py=TESTS)
 

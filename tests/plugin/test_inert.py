@@ -7,6 +7,7 @@ import re
 import pytest
 
 from pytest_spiral.settings import OPTIONS
+from tests.plugin.conftest import Project
 
 HEAVY = """
 import sys
@@ -27,7 +28,7 @@ def _said(result) -> str:
     return re.sub(r"\d+\.\d+s", "TIME", "\n".join(lines))
 
 
-def test_nothing_heavy_is_imported(project):
+def test_nothing_heavy_is_imported(project: Project) -> None:
     """Everybody who has the package installed pays for it in every run: the plugin costs the standard library only."""
     project.write(test_heavy__py=HEAVY)
 
@@ -37,7 +38,7 @@ def test_nothing_heavy_is_imported(project):
 
 
 @pytest.mark.parametrize("args", [(), ("-v", "-rA"), ("--collect-only",)], ids=["plain", "verbose", "collect"])
-def test_output_is_what_it_is_without_the_plugin(project, args):
+def test_output_is_what_it_is_without_the_plugin(project: Project, args: tuple[str, ...]) -> None:
     """No header, no section, no item, no file of ours."""
     project.write(test_own__py="def test_own(): pass\n")
     args = (*args, "-p", "no:asyncio", "-p", "no:cacheprovider")
@@ -49,12 +50,12 @@ def test_output_is_what_it_is_without_the_plugin(project, args):
     assert [path.name for path in project.path.iterdir() if path.name != "__pycache__"] == ["test_own.py"]
 
 
-def test_an_empty_folder_stays_empty(project):
+def test_an_empty_folder_stays_empty(project: Project) -> None:
     """The bundled suites are not collected unless a model is named."""
     assert project.process("-p", "no:cacheprovider").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_no_warning_where_asyncio_is_unconfigured(project):
+def test_no_warning_where_asyncio_is_unconfigured(project: Project) -> None:
     """pytest-asyncio comes with the package and warns until it is told its loop scope; an error under `-W error`."""
     project.write(test_own__py="def test_own(): pass\n")
 
@@ -65,7 +66,7 @@ def test_no_warning_where_asyncio_is_unconfigured(project):
 
 
 @pytest.mark.parametrize("way", ["ini", "override"])
-def test_a_loop_scope_of_the_users_own_holds(project, way):
+def test_a_loop_scope_of_the_users_own_holds(project: Project, way: str) -> None:
     """What we set is a default; whoever has an opinion keeps it."""
     project.write(test_own__py="def test_own(): pass\n")
     args = ["-o", "asyncio_default_fixture_loop_scope=session"]
@@ -78,8 +79,8 @@ def test_a_loop_scope_of_the_users_own_holds(project, way):
     result.stdout.fnmatch_lines(["asyncio: *asyncio_default_fixture_loop_scope=session*"])
 
 
-@pytest.mark.parametrize("model", [(), ("--model", "dry/perfect")], ids=["inert", "model"])
-def test_strict_projects_are_served(project, model):
+@pytest.mark.parametrize("model", [(), ("--model", "dry/perfect", "--suite=tempaffect")], ids=["inert", "model"])
+def test_strict_projects_are_served(project: Project, model: tuple[str, ...]) -> None:
     """Markers and ini keys are registered, so `strict = true` and warnings as errors change nothing."""
     project.write(
         pyproject__toml='[tool.pytest]\nstrict = true\nfilterwarnings = ["error"]\nspiral_prompting = ["raw"]\n',
@@ -91,7 +92,7 @@ def test_strict_projects_are_served(project, model):
     result.assert_outcomes(passed=1)
 
 
-def test_help_shows_every_option_once_with_its_default(project):
+def test_help_shows_every_option_once_with_its_default(project: Project) -> None:
     """`pytest --help` describes an option once, short name first, and names its ini key."""
     text = " ".join(project.pytest("--help").stdout.str().split())
 
@@ -104,7 +105,7 @@ def test_help_shows_every_option_once_with_its_default(project):
     assert text.count("default: schema, raw)") == 1
 
 
-def test_markers_are_listed(project):
+def test_markers_are_listed(project: Project) -> None:
     """`pytest --markers` tells what `-m` may select."""
     result = project.pytest("--markers")
 

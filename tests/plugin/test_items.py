@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_spiral.resources import scenarios_root
-from tests.plugin.conftest import SUITE, node
+from tests.plugin.conftest import SUITE, Project, Serve, node
 
-DRY = ("--model", "dry/perfect")
+DRY = ("--model", "dry/perfect", "--suite=tempaffect")
 RAW = (*DRY, "--prompting", "raw")
 
 
-def test_ids_are_the_scenarios(project):
+def test_ids_are_the_scenarios(project: Project) -> None:
     """One item per scenario and mode, under ids that say model, mode and scenario."""
     ids = project.collected(*DRY)
 
@@ -32,7 +33,7 @@ def test_ids_are_the_scenarios(project):
     ],
     ids=["root", "folder", "testpaths", "folder-testpaths"],
 )
-def test_without_a_path_the_bundled_suites_run_and_only_they(project, cwd, config):
+def test_without_a_path_the_bundled_suites_run_and_only_they(project: Project, cwd: str, config: str) -> None:
     """Wherever the user stands, whatever the project's own tests and settings are, the ids are the same."""
     (project.path / "deep" / "deeper").mkdir(parents=True)
     (project.path / "tests").mkdir()
@@ -47,7 +48,7 @@ def test_without_a_path_the_bundled_suites_run_and_only_they(project, cwd, confi
     assert ids[0] == node("pi-01")
 
 
-def test_a_path_of_the_users_own_runs_only_that(project, anywhere):
+def test_a_path_of_the_users_own_runs_only_that(project: Project, anywhere: tuple[str, ...]) -> None:
     """`--model` with a path is for tests that use our fixtures: no bundled item runs, no report is written."""
     project.write(test_own__py="def test_own(): pass\n")
 
@@ -58,7 +59,7 @@ def test_a_path_of_the_users_own_runs_only_that(project, anywhere):
     assert not list(project.path.glob("reports/*/report.json"))
 
 
-def test_bundled_and_own_tests_run_together(project, anywhere):
+def test_bundled_and_own_tests_run_together(project: Project, anywhere: tuple[str, ...]) -> None:
     """Naming both runs both."""
     project.write(test_own__py="def test_own(): pass\n")
 
@@ -80,7 +81,7 @@ def test_bundled_and_own_tests_run_together(project, anywhere):
     ],
     ids=["file", "dotted", "absolute", "function", "item", "absolute-item"],
 )
-def test_node_ids_are_arguments(project, argument, count):
+def test_node_ids_are_arguments(project: Project, argument: Any, count: int) -> None:
     """What pytest prints can be given back to it, as file, function or item, here or where the package lies."""
     project.write(pytest__ini="[pytest]\n")
 
@@ -90,7 +91,7 @@ def test_node_ids_are_arguments(project, argument, count):
     assert len(ids) == count
 
 
-def test_an_item_named_twice_runs_once(project):
+def test_an_item_named_twice_runs_once(project: Project) -> None:
     """As in pytest."""
     assert project.collected(*RAW, node("ps-01"), SUITE).count(node("ps-01")) == 1
 
@@ -100,7 +101,7 @@ def test_an_item_named_twice_runs_once(project):
     [node("ps-99"), node("ps-01", "schema"), f"{SUITE}::test_nothing", f"{SUITE}::test_scenario[]"],
     ids=["scenario", "mode", "function", "empty"],
 )
-def test_an_unknown_id_is_a_usage_error(project, anywhere, argument):
+def test_an_unknown_id_is_a_usage_error(project: Project, anywhere: tuple[str, ...], argument: Any) -> None:
     """Nothing runs; one sentence names the id."""
     result = project.pytest(*RAW, argument, *anywhere)
 
@@ -111,7 +112,7 @@ def test_an_unknown_id_is_a_usage_error(project, anywhere, argument):
     assert not (project.path / "reports").exists()
 
 
-def test_a_file_of_that_name_in_the_project_is_the_users(project):
+def test_a_file_of_that_name_in_the_project_is_the_users(project: Project) -> None:
     """A project may have a scenarios/test_tempaffect.py of its own."""
     (project.path / "scenarios").mkdir()
     (project.path / SUITE).write_text("def test_own(): pass\n")
@@ -133,28 +134,32 @@ def test_a_file_of_that_name_in_the_project_is_the_users(project):
     ],
     ids=["k", "k-mode", "m", "m-family", "m-expression", "deselect", "deselect-prefix"],
 )
-def test_selection(project, args, count):
+def test_selection(project: Project, args: Any, count: int) -> None:
     """`-k`, `-m` and `--deselect` work on the bundled items."""
     result = project.here(*DRY, "--collect-only", "-q", *args)
 
     assert sum("::" in line for line in result.outlines) == count
 
 
-def test_collecting_sends_and_creates_nothing(project, serve, anywhere):
+def test_collecting_sends_and_creates_nothing(project: Project, serve: Serve, anywhere: tuple[str, ...]) -> None:
     """`--collect-only` is free, also of an endpoint that needs a key."""
     server = serve()
     project.reach(server)
 
-    result = project.pytest("--model", "remote", "--collect-only", "-q", "-p", "no:cacheprovider", *anywhere)
+    result = project.pytest(
+        "--model", "remote", "--suite=tempaffect", "--collect-only", "-q", "-p", "no:cacheprovider", *anywhere
+    )
 
     assert result.ret == 0
     assert (len(server.requests), server.probes) == (0, 0)
     assert list(project.path.iterdir()) == []
 
 
-def test_x_stops_at_the_first_failure(project):
+def test_x_stops_at_the_first_failure(project: Project) -> None:
     """`-x` under --strict-items: one failed test, the rest not run, the report written and marked as incomplete."""
-    result = project.pytest("--model", "dry/malformed", "--prompting", "raw", "--strict-items", "-x", "-p", "no:xdist")
+    result = project.pytest(
+        "--model", "dry/malformed", "--suite=tempaffect", "--prompting", "raw", "--strict-items", "-x", "-p", "no:xdist"
+    )
 
     result.assert_outcomes(failed=1)
     report = project.report()
@@ -162,9 +167,9 @@ def test_x_stops_at_the_first_failure(project):
     assert len(report["tempaffect"]["items"]) == 1
 
 
-def test_failed_items_are_found_again(project):
+def test_failed_items_are_found_again(project: Project) -> None:
     """`--lf` runs exactly the items whose tests failed."""
-    args = ("--model", "dry/malformed", "--prompting", "raw", "--strict-items", "-p", "no:xdist")
+    args = ("--model", "dry/malformed", "--suite=tempaffect", "--prompting", "raw", "--strict-items", "-p", "no:xdist")
     project.pytest(*args, node("ps-01", model="dry/malformed"), node("pi-01", model="dry/malformed"))
 
     again = project.pytest(*args, "--lf")
@@ -172,7 +177,7 @@ def test_failed_items_are_found_again(project):
     again.assert_outcomes(failed=2)
 
 
-def test_junit_and_durations(project, anywhere):
+def test_junit_and_durations(project: Project, anywhere: tuple[str, ...]) -> None:
     """JUnit XML has one case per item under the id's own parts; `--durations` lists them."""
     args = (*RAW, "-k", "ps-01 or ps-02", "--junitxml", "out.xml", "--durations", "0", "-vv")
     result = project.pytest(*args, *anywhere)
@@ -185,7 +190,7 @@ def test_junit_and_durations(project, anywhere):
     result.stdout.fnmatch_lines([f"*call *{SUITE}::test_scenario[[]dry/perfect-raw-ps-0[12][]]"])
 
 
-def test_without_a_terminal_the_report_is_written(project):
+def test_without_a_terminal_the_report_is_written(project: Project) -> None:
     """`-p no:terminal` is a quiet run like any other."""
     result = project.pytest(*RAW, "-k", "ps-01", "-p", "no:terminal", "-p", "no:xdist")
 
@@ -193,7 +198,7 @@ def test_without_a_terminal_the_report_is_written(project):
     assert list(project.items()) == [("raw", "ps-01")]
 
 
-def test_quiet_and_verbose(project):
+def test_quiet_and_verbose(project: Project) -> None:
     """`-v` names items by their ids, not by where the package lies."""
     result = project.pytest(*RAW, "-k", "ps-01", "-v", "-p", "no:xdist")
 
@@ -201,7 +206,7 @@ def test_quiet_and_verbose(project):
     assert str(scenarios_root()) not in result.stdout.str()
 
 
-def test_the_plugin_can_be_loaded_by_name(project):
+def test_the_plugin_can_be_loaded_by_name(project: Project) -> None:
     """Without autoload, `-p pytest_spiral.plugin` is enough; a conftest may list it as well."""
     project.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     project.setenv("PYTEST_ADDOPTS", "")
@@ -212,7 +217,7 @@ def test_the_plugin_can_be_loaded_by_name(project):
     result.assert_outcomes(passed=1)
 
 
-def test_a_conftest_of_the_users_sees_the_items(project):
+def test_a_conftest_of_the_users_sees_the_items(project: Project) -> None:
     """Hooks of the user's conftest apply to bundled items as to their own."""
     project.write(
         conftest__py="import pytest\n"
@@ -227,7 +232,7 @@ def test_a_conftest_of_the_users_sees_the_items(project):
     assert list(project.items()) == [("raw", "ps-01")]
 
 
-def test_the_installed_files_stay_clean(project):
+def test_the_installed_files_stay_clean(project: Project) -> None:
     """Running leaves nothing beside the package's files."""
     before = sorted(Path(scenarios_root()).rglob("*"))
     project.pytest(*RAW, "-k", "ps-01", "-p", "no:xdist")

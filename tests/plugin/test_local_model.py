@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import pytest
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.local_file import locate
 from pytest_spiral.models.local_server import LocalServer
-from tests.plugin.conftest import DISTRIBUTIONS
+from tests.plugin.conftest import DISTRIBUTIONS, Project
 
 # A request costs this machine seconds. Short answers: long ones would cost minutes and prove no more.
 TWO = ("-k", "ps-01 or pi-01")
@@ -31,7 +32,7 @@ def _outputs(project, run: str) -> dict:
     return {key: (item["status"], item["output"]) for key, item in project.items(run).items()}
 
 
-def test_workers_share_one_server(project, local_file):
+def test_workers_share_one_server(project: Project, local_file: Any) -> None:
     """Two workers, one server: every item is an answer of the model, and the same answer as without workers."""
     project.write(spiral__toml=SHORT.format(tokens=16))
     run = "--model=local/smollm2-135m"
@@ -53,11 +54,17 @@ def test_workers_share_one_server(project, local_file):
     assert str(local_file.path.parent) not in (project.folder("two") / "report.json").read_text()
 
 
-def test_a_schema_makes_a_valid_answer(project, local_file):
+def test_a_schema_makes_a_valid_answer(project: Project, local_file: Any) -> None:
     """With room to finish and no loops, an enforced schema turns even this model's answer into a measured item."""
     project.write(spiral__toml='[[model]]\nmatch = "local/*"\nmax_tokens = 512\nextra_body.repeat_penalty = 1.2\n')
     result = project.pytest(
-        "--model=local/smollm2-135m", "--prompting", "schema", "-k", "ps-01", *DISTRIBUTIONS["no-xdist"]
+        "--model=local/smollm2-135m",
+        "--suite=tempaffect",
+        "--prompting",
+        "schema",
+        "-k",
+        "ps-01",
+        *DISTRIBUTIONS["no-xdist"],
     )
 
     result.assert_outcomes(passed=1)
@@ -65,12 +72,14 @@ def test_a_schema_makes_a_valid_answer(project, local_file):
     assert [item["status"] for item in project.items().values()] == ["measured"]
 
 
-def test_the_same_server_as_a_plain_endpoint(project, local_file):
+def test_the_same_server_as_a_plain_endpoint(project: Project, local_file: Any) -> None:
     """Reached through the environment like anybody's server, without a key."""
     project.write(spiral__toml=SHORT.format(tokens=24).replace("local/*", "smol"))
     with LocalServer(local_file) as server:
         project.setenv("EVALUATED_MODEL_BASE_URL", server.base_url)
-        result = project.pytest("--model=smol", "--prompting", "raw", "-k", "ps-01", *DISTRIBUTIONS["no-xdist"])
+        result = project.pytest(
+            "--model=smol", "--suite=tempaffect", "--prompting", "raw", "-k", "ps-01", *DISTRIBUTIONS["no-xdist"]
+        )
 
     result.assert_outcomes(passed=1)
     assert all(item["output"] for item in project.items().values())

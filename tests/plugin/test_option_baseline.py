@@ -17,7 +17,7 @@ UBR = "tempaffect.useful_bounded_response_rate"
 @pytest.fixture
 def earlier(project: Project) -> Project:
     """A finished run of dry/perfect named `old`."""
-    assert project.pytest("--model=dry/perfect", "--run-id=old", *RAW).ret == 0
+    assert project.pytest("--model=dry/perfect", "--suite=tempaffect", "--run-id=old", *RAW).ret == 0
     return project
 
 
@@ -25,7 +25,7 @@ def test_gates_and_comparisons_with_an_earlier_run(earlier: Project, capsys: pyt
     """The same again is not worse, a caving model is; JUnit says so too; `compare` names what differs, with the MDE."""
     gates = (f"--gate={UBR} >= baseline - 0.10", "--baseline=reports/old", "--junitxml=junit.xml")
 
-    assert earlier.pytest("--model=dry/perfect", "--run-id=same", *RAW, *gates).ret == 0
+    assert earlier.pytest("--model=dry/perfect", "--suite=tempaffect", "--run-id=same", *RAW, *gates).ret == 0
     (same,) = earlier.report("same")["gates"]
     assert (same["outcome"], same["threshold"], same["value"]) == ("pass", -0.1, 0)
     assert same["baseline"] == {"run": "old", "model": "dry/perfect", "value": same["baseline"]["own"]} | {
@@ -33,7 +33,7 @@ def test_gates_and_comparisons_with_an_earlier_run(earlier: Project, capsys: pyt
     }
     assert same["ci_low"] < 0 < same["ci_high"]
 
-    worse = earlier.pytest("--model=dry/caver", "--run-id=worse", *RAW, *gates)
+    worse = earlier.pytest("--model=dry/caver", "--suite=tempaffect", "--run-id=worse", *RAW, *gates)
     assert worse.ret == 1
     worse.stdout.fnmatch_lines(["gate FAIL *", "*baseline * (dry/perfect of*", "verdict: FAIL"])
     tree = ET.parse(earlier.path / "junit.xml")
@@ -79,7 +79,9 @@ def test_other_conditions_are_refused(
         json.dumps({**report, "integrity": {"tempaffect": {**report["integrity"]["tempaffect"], key: "0" * 64}}})
     )
 
-    result = earlier.pytest("--model=dry/perfect", *RAW, f"--gate={UBR} >= baseline", "--baseline=other.json")
+    result = earlier.pytest(
+        "--model=dry/perfect", "--suite=tempaffect", *RAW, f"--gate={UBR} >= baseline", "--baseline=other.json"
+    )
 
     assert result.ret == 4
     assert says in result.stderr.str()
@@ -100,7 +102,7 @@ def test_a_gate_that_can_never_be_decided_is_a_usage_error(
     project: Project, arguments: tuple[str, ...], says: str
 ) -> None:
     """No baseline, one that cannot be read, a bound off the scale."""
-    result = project.pytest("--model=dry/perfect", *RAW, *arguments)
+    result = project.pytest("--model=dry/perfect", "--suite=tempaffect", *RAW, *arguments)
 
     assert result.ret == 4
     assert says in result.stderr.str()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import DISTRIBUTIONS
+from tests.plugin.conftest import DISTRIBUTIONS, Project, Serve
 
-ARGS = ("--model", "m", "--prompting", "raw", "-m", "pressured_integrity")
+ARGS = ("--model", "m", "--suite=tempaffect", "--prompting", "raw", "-m", "pressured_integrity")
 
 
 @pytest.mark.parametrize(
     ("distribution", "limit"), [("no-xdist", 1), ("no-xdist", 4), ("n2", 4)], ids=["one", "four", "four-over-two"]
 )
-def test_no_more_than_asked_for(project, serve, distribution, limit):
+def test_no_more_than_asked_for(project: Project, serve: Serve, distribution: str, limit: int) -> None:
     """The bound holds over all workers; within it requests run side by side."""
     server = serve(ScriptedModel(), latency=0.05)
     project.reach(server)
@@ -24,7 +24,7 @@ def test_no_more_than_asked_for(project, serve, distribution, limit):
     assert limit // 2 < server.peak <= limit
 
 
-def test_a_models_own_bound_holds(project, serve):
+def test_a_models_own_bound_holds(project: Project, serve: Serve) -> None:
     """`concurrency` in spiral.toml is the endpoint's bound, whatever the run's is."""
     project.write(spiral__toml='[[model]]\nmatch = "m"\nconcurrency = 2\n')
     server = serve(ScriptedModel(), latency=0.05)
@@ -35,7 +35,7 @@ def test_a_models_own_bound_holds(project, serve):
     assert server.peak <= 2
 
 
-def test_many_at_once_by_default(project, serve):
+def test_many_at_once_by_default(project: Project, serve: Serve) -> None:
     """A run takes as long as its slowest request, not as long as all of them."""
     server = serve(ScriptedModel(), latency=0.3)
     project.reach(server)
@@ -46,7 +46,7 @@ def test_many_at_once_by_default(project, serve):
 
 
 @pytest.mark.parametrize("value", ["0", "-3", "all"])
-def test_a_wrong_number_is_a_usage_error(project, value):
+def test_a_wrong_number_is_a_usage_error(project: Project, value: str) -> None:
     """Whole numbers from 1."""
     result = project.here(*ARGS, f"--concurrency={value}")
 
@@ -54,7 +54,7 @@ def test_a_wrong_number_is_a_usage_error(project, value):
     result.stderr.fnmatch_lines(["*--concurrency*"])
 
 
-def test_ini(project):
+def test_ini(project: Project) -> None:
     """The ini key is checked like the option."""
     project.write(pytest__ini="[pytest]\nspiral_concurrency = 0\n")
 

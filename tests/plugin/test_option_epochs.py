@@ -5,16 +5,25 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import DISTRIBUTIONS, node
+from tests.plugin.conftest import DISTRIBUTIONS, Project, Serve, node
 
 
-def test_every_epoch_is_a_measurement_of_its_own(project, serve):
+def test_every_epoch_is_a_measurement_of_its_own(project: Project, serve: Serve) -> None:
     """The same question is sent again, is an item of its own, and a scenario's value is the mean over its epochs."""
     model = ScriptedModel("perfect")
     project.reach(serve(model))
 
     result = project.pytest(
-        "--model", "m", "--prompting", "raw", "--epochs", "3", "-k", "ps-01", *DISTRIBUTIONS["no-xdist"]
+        "--model",
+        "m",
+        "--suite=tempaffect",
+        "--prompting",
+        "raw",
+        "--epochs",
+        "3",
+        "-k",
+        "ps-01",
+        *DISTRIBUTIONS["no-xdist"],
     )
 
     result.assert_outcomes(passed=3)
@@ -25,18 +34,18 @@ def test_every_epoch_is_a_measurement_of_its_own(project, serve):
     assert report["tempaffect"]["cards"][0]["families"]["practical_support_under_affect"]["n"] == 1
 
 
-def test_ids_of_later_epochs(project):
+def test_ids_of_later_epochs(project: Project) -> None:
     """The first epoch keeps the plain id, so that results of runs with fewer epochs match."""
-    ids = project.collected("--model", "dry/perfect", "--prompting", "raw", "--epochs", "2")
+    ids = project.collected("--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw", "--epochs", "2")
 
     assert ids[:2] == [node("pi-01"), node("pi-01-e2")]
     assert len(ids) == 150
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "99999"])
-def test_a_wrong_number_is_a_usage_error(project, value):
+def test_a_wrong_number_is_a_usage_error(project: Project, value: str) -> None:
     """Whole numbers from 1."""
-    result = project.here("--model", "dry/perfect", f"--epochs={value}")
+    result = project.here("--model", "dry/perfect", "--suite=tempaffect", f"--epochs={value}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--epochs*"])
@@ -51,11 +60,11 @@ def test_a_wrong_number_is_a_usage_error(project, value):
     ],
     ids=["ini", "native", "ini-options"],
 )
-def test_ini(project, file, text):
+def test_ini(project: Project, file: str, text: str) -> None:
     """A number in classic and native settings."""
     (project.path / file).write_text(text)
 
-    assert len(project.collected("--model", "dry/perfect", "--prompting", "raw")) == 150
+    assert len(project.collected("--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw")) == 150
 
 
 @pytest.mark.parametrize(
@@ -69,11 +78,11 @@ def test_ini(project, file, text):
     ],
     ids=["text", "zero", "native-text", "native-bool", "native-list"],
 )
-def test_a_wrong_ini_value_is_a_usage_error(project, file, text):
+def test_a_wrong_ini_value_is_a_usage_error(project: Project, file: str, text: str) -> None:
     """One sentence that names the key, no traceback."""
     (project.path / file).write_text(text)
 
-    result = project.here("--model", "dry/perfect")
+    result = project.here("--model", "dry/perfect", "--suite=tempaffect")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "epochs" in result.stderr.str()

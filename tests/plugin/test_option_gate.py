@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-PERFECT = ("--model", "dry/perfect", "-p", "no:xdist")
+from tests.plugin.conftest import Project
+
+PERFECT = ("--model", "dry/perfect", "--suite=tempaffect", "-p", "no:xdist")
 VALID = "tempaffect.valid_output_rate"
 
 
-def test_outcomes_per_card_and_the_verdict_of_all(project):
+def test_outcomes_per_card_and_the_verdict_of_all(project: Project) -> None:
     """One row per gate and card; one failed gate fails the run, whatever the others say."""
     gates = (f"{VALID} >= 0.9", "tempaffect[raw].valid_output_rate >= 0.99", f"{VALID} <= 0.5")
 
@@ -34,7 +36,7 @@ def test_outcomes_per_card_and_the_verdict_of_all(project):
     assert all(len(line) <= 80 and "\x1b" not in line for line in block)
 
 
-def test_any_number_of_gates_in_ini(project):
+def test_any_number_of_gates_in_ini(project: Project) -> None:
     """A list in the project's settings; native TOML and classic."""
     project.write(pyproject__toml=f'[tool.pytest]\nspiral_gate = ["{VALID} >= 0.9", "tempaffect.score >= 0"]\n')
 
@@ -56,7 +58,7 @@ def test_any_number_of_gates_in_ini(project):
         ("tempaffect.score >= 0.5 and", "at column 25"),
     ],
 )
-def test_a_gate_that_cannot_be_decided_is_a_usage_error(project, gate, says):
+def test_a_gate_that_cannot_be_decided_is_a_usage_error(project: Project, gate: str, says: str) -> None:
     """Before anything is sent; the message lists what exists or points at the column."""
     result = project.here(*PERFECT, f"--gate={gate}")
 
@@ -66,7 +68,7 @@ def test_a_gate_that_cannot_be_decided_is_a_usage_error(project, gate, says):
     assert not (project.path / "reports").exists()
 
 
-def test_a_wrong_gate_in_ini_is_a_usage_error(project):
+def test_a_wrong_gate_in_ini_is_a_usage_error(project: Project) -> None:
     """The settings are no place to hide a mistake."""
     project.write(pytest__ini="[pytest]\nspiral_gate = tempaffect.nothing >= 0.5\n")
 

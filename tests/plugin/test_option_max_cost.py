@@ -7,13 +7,14 @@ from collections import Counter
 import pytest
 
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 
 # The fake server counts 10 prompt and 5 completion tokens: half a cent a call, and 1.02 USD for a reply at its limit.
 PRICE = '[[model]]\nmatch = "m"\nprice = { input = 0.0, output = 1000.0 }\n'
-RUN = ("--model", "m", "--prompting", "raw", "--run-id", "r")
+RUN = ("--model", "m", "--suite=tempaffect", "--prompting", "raw", "--run-id", "r")
 
 
-def test_it_stops_in_time_and_can_go_on(project, serve):
+def test_it_stops_in_time_and_can_go_on(project: Project, serve: Serve) -> None:
     """What is left is not run and has no verdict; with a higher limit it is asked, and nothing else."""
     model = ScriptedModel()
     project.reach(serve(model))
@@ -38,7 +39,7 @@ def test_it_stops_in_time_and_can_go_on(project, serve):
     assert len(model.asked) == len(set(model.asked)) == 75
 
 
-def test_conversations_stop_whole(project, serve):
+def test_conversations_stop_whole(project: Project, serve: Serve) -> None:
     """A conversation that the budget cut short is not run, whoever of the three was to speak, and is taken up again."""
     from tests.fakes import spiral_cast
 
@@ -77,7 +78,7 @@ def test_conversations_stop_whole(project, serve):
     ],
     ids=["no-price", "no-limit"],
 )
-def test_a_limit_that_could_not_be_kept_is_refused(project, serve, toml, says):
+def test_a_limit_that_could_not_be_kept_is_refused(project: Project, serve: Serve, toml: str, says: str) -> None:
     """Before anything is sent."""
     server = serve(ScriptedModel())
     project.reach(server)
@@ -91,19 +92,19 @@ def test_a_limit_that_could_not_be_kept_is_refused(project, serve, toml, says):
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
-def test_a_wrong_amount_is_a_usage_error(project, value):
+def test_a_wrong_amount_is_a_usage_error(project: Project, value: str) -> None:
     """A number of dollars above 0."""
-    result = project.here("--model=dry/perfect", f"--max-cost={value}")
+    result = project.here("--model=dry/perfect", "--suite=tempaffect", f"--max-cost={value}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--max-cost*"])
 
 
-def test_ini(project):
+def test_ini(project: Project) -> None:
     """The ini key is checked like the option."""
     project.write(pytest__ini="[pytest]\nspiral_max_cost = -1\n")
 
-    result = project.here("--model=dry/perfect")
+    result = project.here("--model=dry/perfect", "--suite=tempaffect")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*max-cost*above 0*"])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes import spiral_cast
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 
 PRICES = '[[model]]\nmatch = ["m", "j"]\nprice = { input = 1.0, output = 2.0 }\n'
 SPIRAL = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", "--num-turns=3")
@@ -22,7 +23,7 @@ def rows(result) -> dict[str, list[str]]:
     return found
 
 
-def test_nothing_is_sent_or_written_and_no_key_is_needed(project):
+def test_nothing_is_sent_or_written_and_no_key_is_needed(project: Project) -> None:
     """Every call of a run is in the plan, by role and model, with what is not known named."""
     project.write(spiral__toml=PRICES)
 
@@ -43,25 +44,27 @@ def test_nothing_is_sent_or_written_and_no_key_is_needed(project):
     assert not (project.path / "reports").exists()
 
 
-def test_only_what_is_selected_counts(project):
+def test_only_what_is_selected_counts(project: Project) -> None:
     """25 scenarios in one mode, and the probe whether schemas are enforced."""
-    result = project.here("--model=gpt-5-mini", "--plan", "--prompting=schema", "-m", "pressured_integrity")
+    result = project.here(
+        "--model=gpt-5-mini", "--suite=tempaffect", "--plan", "--prompting=schema", "-m", "pressured_integrity"
+    )
 
     assert rows(result)["evaluated gpt-5-mini"][0] == "26"
     result.stdout.fnmatch_lines(["*unchecked, for gpt-5-mini*"])
 
 
-def test_the_plan_of_a_broken_run_is_what_is_left(project, serve):
+def test_the_plan_of_a_broken_run_is_what_is_left(project: Project, serve: Serve) -> None:
     """What the store has is not counted again."""
     model = ScriptedModel("perfect", answers=70)
     project.reach(serve(model))
-    run = ("--model=m", "--run-id=r", "--prompting=raw")
+    run = ("--model=m", "--suite=tempaffect", "--run-id=r", "--prompting=raw")
     project.pytest(*run, "-p", "no:xdist")
 
     assert rows(project.here(*run, "--plan"))["evaluated m"][0] == "5"
 
 
-def test_the_count_is_that_of_the_run(project, serve):
+def test_the_count_is_that_of_the_run(project: Project, serve: Serve) -> None:
     """Planned calls are exactly the calls that the run then makes."""
 
     def cast(body, n):
@@ -78,19 +81,19 @@ def test_the_count_is_that_of_the_run(project, serve):
     assert int(planned) == len(server.requests) > 0
 
 
-def test_built_in_models_cost_nothing(project):
+def test_built_in_models_cost_nothing(project: Project) -> None:
     """No price is missing, no call is paid for."""
-    result = project.here("--model=dry/perfect", "--plan")
+    result = project.here("--model=dry/perfect", "--suite=tempaffect", "--plan")
 
     assert result.ret == pytest.ExitCode.OK
     assert rows(result)["total"][3:] == ["0.0000", "0.0000"]
 
 
-def test_a_run_of_another_configuration_is_refused(project):
+def test_a_run_of_another_configuration_is_refused(project: Project) -> None:
     """The plan of a run that could not be resumed would be no plan."""
-    project.pytest("--model=dry/perfect", "--run-id=r", "-k", "ps-01", "-p", "no:xdist")
+    project.pytest("--model=dry/perfect", "--suite=tempaffect", "--run-id=r", "-k", "ps-01", "-p", "no:xdist")
 
-    result = project.here("--model=dry/echo", "--run-id=r", "--plan")
+    result = project.here("--model=dry/echo", "--suite=tempaffect", "--run-id=r", "--plan")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*'r' exists with another configuration*"])

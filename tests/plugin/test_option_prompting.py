@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.conftest import node
+from tests.plugin.conftest import Project, node
 
-DRY = ("--model", "dry/perfect")
+DRY = ("--model", "dry/perfect", "--suite=tempaffect")
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ DRY = ("--model", "dry/perfect")
     ],
     ids=["default", "raw", "schema", "reversed"],
 )
-def test_modes(project, args, modes):
+def test_modes(project: Project, args: tuple[str, ...], modes: tuple[str, ...]) -> None:
     """Both modes by default, in the order in which they are given."""
     ids = project.collected(*DRY, *args)
 
@@ -27,7 +27,7 @@ def test_modes(project, args, modes):
     assert len(ids) == 75 * len(modes)
 
 
-def test_one_mode_alone_is_not_published(project):
+def test_one_mode_alone_is_not_published(project: Project) -> None:
     """A card without its partner says so (B10), and there is no difference to show."""
     project.pytest(*DRY, "--prompting", "schema", "-k", "ps-01", "-p", "no:xdist")
 
@@ -37,7 +37,7 @@ def test_one_mode_alone_is_not_published(project):
     assert report["tempaffect"]["deltas"] == []
 
 
-def test_ini(project):
+def test_ini(project: Project) -> None:
     """The ini key, native TOML and classic, and its check."""
     project.write(pyproject__toml='[tool.pytest]\nspiral_prompting = ["raw"]\n')
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.plugin.conftest import Project
 
 SPIRAL = ("--suite=spiral", "--num-turns=3", "-q")
 
 
 @pytest.fixture
-def recorded(project):
+def recorded(project: Project):
     """A run of conversations in the folder `first`."""
     assert project.pytest("--model=dry/sliding", "--run-id=first", *SPIRAL).ret == 0
     return project
@@ -24,7 +27,7 @@ def score(project, run):
 
 
 @pytest.mark.parametrize("file", ["reports/first", "reports/first/report.json", "reports/first/spiral_results.json"])
-def test_a_replay_scores_the_same(recorded, file):
+def test_a_replay_scores_the_same(recorded: Any, file: str) -> None:
     """Folder, report and result file give the score of the run, and no model is asked."""
     assert recorded.pytest(f"--replay={file}", "--run-id=again", *SPIRAL).ret == 0
 
@@ -34,7 +37,7 @@ def test_a_replay_scores_the_same(recorded, file):
     assert any(blocker.startswith("S05") for blocker in found["blockers"])
 
 
-def test_judging_again_replaces_judgements(recorded):
+def test_judging_again_replaces_judgements(recorded: Any) -> None:
     """The transcripts stay, the judgements are new; the same deterministic judge says the same."""
     report = json.loads((recorded.folder("first") / "report.json").read_text())
     for talk in report["spiral"]["conversations"]:
@@ -49,7 +52,7 @@ def test_judging_again_replaces_judgements(recorded):
     assert score(recorded, "again") == score(recorded, "first")
 
 
-def test_scenarios_are_scored_again(project):
+def test_scenarios_are_scored_again(project: Project) -> None:
     """Recorded outputs give the recorded items, invalid ones under the same reason."""
     project.pytest("--model=dry/malformed", "--run-id=first", "--suite=tempaffect", "-q")
 
@@ -67,7 +70,7 @@ def test_scenarios_are_scored_again(project):
         (("--replay=reports/first", "--suite=tempaffect"), "*holds nothing of tempaffect*"),
     ],
 )
-def test_what_cannot_be_replayed_is_said(recorded, arguments, says):
+def test_what_cannot_be_replayed_is_said(recorded: Any, arguments: tuple[str, ...], says: str) -> None:
     """A usage error with one sentence."""
     result = recorded.here(*arguments, "--spiral-suite=spiral" if "--suite=tempaffect" not in arguments else "-q")
 
@@ -75,7 +78,7 @@ def test_what_cannot_be_replayed_is_said(recorded, arguments, says):
     result.stderr.fnmatch_lines([says])
 
 
-def test_public_result_files_can_be_replayed(project):
+def test_public_result_files_can_be_replayed(project: Project) -> None:
     """Chunks whose judge failed are missing, the rest is scored as published."""
     folder = os.environ.get("SPIRAL_UPSTREAM_DIR")
     if not folder:

@@ -6,10 +6,12 @@ import json
 
 import pytest
 
-ONE = ("--model", "dry/perfect", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
+from tests.plugin.conftest import Project, Serve
+
+ONE = ("--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
 
 
-def test_relative_to_where_the_user_stands(project):
+def test_relative_to_where_the_user_stands(project: Project) -> None:
     """As every other path on a command line, whatever the project's root is; missing folders are made."""
     (project.path / "deep").mkdir()
     project.write(pytest__ini="[pytest]\n")
@@ -20,7 +22,7 @@ def test_relative_to_where_the_user_stands(project):
     result.stdout.fnmatch_lines(["report: out/of/r"])
 
 
-def test_absolute(project):
+def test_absolute(project: Project) -> None:
     """An absolute path is taken as it is."""
     target = project.path / "elsewhere"
     project.pytest(*ONE, f"--report-dir={target}", "--run-id=r", cwd=".")
@@ -28,20 +30,20 @@ def test_absolute(project):
     assert json.loads((target / "r" / "report.json").read_text())["run"]["id"] == "r"
 
 
-def test_a_folder_that_cannot_be_made_is_a_usage_error(project, serve):
+def test_a_folder_that_cannot_be_made_is_a_usage_error(project: Project, serve: Serve) -> None:
     """Found out before anything is sent, not when the results are in."""
     server = serve()
     project.reach(server)
     project.write(reports="a file in the way")
 
-    result = project.pytest("--model", "m", "--prompting", "raw")
+    result = project.pytest("--model", "m", "--suite=tempaffect", "--prompting", "raw")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *reports*--report-dir*"])
     assert len(server.requests) == 0
 
 
-def test_a_report_that_cannot_be_written_is_said(project):
+def test_a_report_that_cannot_be_written_is_said(project: Project) -> None:
     """The folder vanishes during the run: exit code 4 and the way to resume; the tests' own results are shown."""
     project.write(
         in_the_way__py="import pathlib\n"
@@ -59,7 +61,7 @@ def test_a_report_that_cannot_be_written_is_said(project):
     assert "Traceback" not in said
 
 
-def test_ini(project):
+def test_ini(project: Project) -> None:
     """The ini key sets it."""
     project.write(pytest__ini="[pytest]\nspiral_report_dir = out\n")
     project.pytest(*ONE, "--run-id=r")

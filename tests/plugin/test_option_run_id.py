@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
-ONE = ("--model", "dry/perfect", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
+from tests.plugin.conftest import Project
+
+ONE = ("--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
 
 
-def test_the_name_is_the_folder(project):
+def test_the_name_is_the_folder(project: Project) -> None:
     """The report says it and `latest` points to it."""
     project.pytest(*ONE, "--run-id", "v1.2_rc-3")
 
@@ -17,7 +20,7 @@ def test_the_name_is_the_folder(project):
     assert (project.path / "reports" / "latest").resolve() == project.folder("v1.2_rc-3")
 
 
-def test_default_is_time_and_model(project):
+def test_default_is_time_and_model(project: Project) -> None:
     """Without one, a name that sorts by time, shown in the header before anything is sent."""
     result = project.pytest(*ONE)
 
@@ -27,7 +30,7 @@ def test_default_is_time_and_model(project):
 
 
 @pytest.mark.parametrize("name", ["latest", "../out", "a/b", ".hidden", "", "x" * 101, "a b", "a\nb"])
-def test_a_name_that_is_no_folder_is_a_usage_error(project, name):
+def test_a_name_that_is_no_folder_is_a_usage_error(project: Project, name: Any) -> None:
     """No name leads out of the report folder."""
     result = project.here(*ONE, f"--run-id={name}")
 
@@ -36,7 +39,7 @@ def test_a_name_that_is_no_folder_is_a_usage_error(project, name):
     assert not (project.path / "reports").exists()
 
 
-def test_ini(project):
+def test_ini(project: Project) -> None:
     """The ini key names the run."""
     project.write(pytest__ini="[pytest]\nspiral_run_id = nightly\n")
     project.pytest(*ONE)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
-RANDOM = ("--model", "dry/random_valid", "--prompting", "raw", "-p", "no:xdist")
+from tests.plugin.conftest import Project
+
+RANDOM = ("--model", "dry/random_valid", "--suite=tempaffect", "--prompting", "raw", "-p", "no:xdist")
 
 
-def test_a_seed_moves_bounds_but_no_value(project):
+def test_a_seed_moves_bounds_but_no_value(project: Project) -> None:
     """Another seed gives other bootstrap intervals around the same values."""
     cards = []
     for seed in ("1", "2"):
@@ -22,7 +24,7 @@ def test_a_seed_moves_bounds_but_no_value(project):
     assert project.report("seed-2")["run"]["seed"] == 2
 
 
-def test_ini(project):
+def test_ini(project: Project) -> None:
     """The ini key sets it, the command line wins."""
     project.write(pytest__ini="[pytest]\nspiral_seed = 5\n")
     project.pytest(*RANDOM, "-k", "ps-01", "--run-id", "ini")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.run.units import shard_of
+from tests.plugin.conftest import Project
 
 RUN = (
     "--model=dry/perfect",
@@ -40,13 +44,13 @@ def conversations(project, run) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory: pytest.TempPathFactory):
     """One whole run and its three shards, made once."""
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture
-def shards(project, runs):
+def shards(project: Project, runs: Path):
     """Folders of one run whole and in three shards."""
     if not (runs / "reports").exists():
         own = "def test_a(): pass\ndef test_b(): pass\n"
@@ -62,7 +66,7 @@ def shards(project, runs):
     return [project.folder(f"part-shard{k}of3") for k in (1, 2, 3)]
 
 
-def test_merged_shards_are_the_whole_run(project, shards):
+def test_merged_shards_are_the_whole_run(project: Project, shards: list[Path]) -> None:
     """Byte-identical report, cards and result file; the order in which shards are named does not matter."""
     assert main(["merge", *map(str, reversed(shards))]) == 0
 
@@ -79,7 +83,9 @@ def test_merged_shards_are_the_whole_run(project, shards):
     ],
     ids=["missing", "twice"],
 )
-def test_not_exactly_all_shards_is_refused(shards, pick, says, capsys):
+def test_not_exactly_all_shards_is_refused(
+    shards: list[Path], pick: tuple[int, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Missing ones and doubles are named."""
     assert main(["merge", *(str(shards[i]) for i in pick)]) == 4
 
@@ -100,7 +106,9 @@ def test_not_exactly_all_shards_is_refused(shards, pick, says, capsys):
     ],
     ids=["seed", "two-fields", "suite", "version", "division", "whole", "schema", "foreign"],
 )
-def test_unequal_shards_are_refused_with_the_fields_named(shards, change, says, capsys):
+def test_unequal_shards_are_refused_with_the_fields_named(
+    shards: list[Path], change: Callable[[Any], Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing is merged that is not one run."""
     file = shards[2] / "report.json"
     report = json.loads(file.read_text())
@@ -112,7 +120,7 @@ def test_unequal_shards_are_refused_with_the_fields_named(shards, change, says, 
     assert says in capsys.readouterr().err
 
 
-def test_overlapping_shards_are_refused(shards, capsys):
+def test_overlapping_shards_are_refused(shards: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     """An item that two shards measured belongs to neither."""
     first, second = (json.loads((shard / "report.json").read_text()) for shard in shards[:2])
     second["tempaffect"]["items"].append(first["tempaffect"]["items"][0])
@@ -123,7 +131,7 @@ def test_overlapping_shards_are_refused(shards, capsys):
     assert "is in another shard as well" in capsys.readouterr().err
 
 
-def test_what_a_shard_lacks_is_missing_in_the_whole(project, shards):
+def test_what_a_shard_lacks_is_missing_in_the_whole(project: Project, shards: list[Path]) -> None:
     """Instrument failures of a shard stay what they are: no verdict."""
     file = shards[0] / "report.json"
     report = json.loads(file.read_text())
@@ -137,7 +145,7 @@ def test_what_a_shard_lacks_is_missing_in_the_whole(project, shards):
 
 
 @pytest.mark.parametrize(("units", "n"), [(0, 3), (2, 3), (10, 3), (150, 7)])
-def test_shares_are_disjoint_and_complete(units, n):
+def test_shares_are_disjoint_and_complete(units: int, n: int) -> None:
     """Every unit in exactly one shard, sizes at most one apart."""
     shares = [shard_of(range(units), (k, n)) for k in range(1, n + 1)]
 
@@ -146,9 +154,9 @@ def test_shares_are_disjoint_and_complete(units, n):
 
 
 @pytest.mark.parametrize("value", ["0/3", "4/3", "a/b", "1", "1/0", "-1/2"])
-def test_no_such_shard_is_a_usage_error(project, value):
+def test_no_such_shard_is_a_usage_error(project: Project, value: str) -> None:
     """K from 1 to N."""
-    result = project.here("--model=dry/perfect", f"--shard={value}")
+    result = project.here("--model=dry/perfect", "--suite=tempaffect", f"--shard={value}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--shard: *such as 2/5*"])

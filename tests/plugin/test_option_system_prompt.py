@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.plugin.conftest import Project, Serve
+
 OPENINGS = [{"prompt_id": "a1", "category": "theory_development", "prompts": ["hello there"]}]
 RUN = (
     "--model", "m", "--user-model=dry/seeker", "--judge-model=dry/lexical", "--suite=spiral", "--num-turns=2",
@@ -13,7 +15,7 @@ RUN = (
 )  # fmt: skip
 
 
-def test_only_the_evaluated_model_is_told(project, serve):
+def test_only_the_evaluated_model_is_told(project: Project, serve: Serve) -> None:
     """Before every turn; it is in the transcript's origin and in the hashes, and another one is another run."""
     server = serve(lambda body, n: f"reply {len(body['messages'])}")
     project.reach(server)
@@ -37,7 +39,7 @@ def test_only_the_evaluated_model_is_told(project, serve):
 
 
 @pytest.mark.parametrize("text", ["", " \n", None])
-def test_an_empty_or_missing_file_is_a_usage_error(project, text):
+def test_an_empty_or_missing_file_is_a_usage_error(project: Project, text: str | None) -> None:
     """Nothing is not taken for a prompt."""
     if text is not None:
         project.write(system__txt=text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -12,24 +13,24 @@ from pytest_spiral.cli import main
 from pytest_spiral.resources import data_root
 from pytest_spiral.tempaffect.suite import lock
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import DISTRIBUTIONS, SUITE, node
+from tests.plugin.conftest import DISTRIBUTIONS, SUITE, Project, Serve, node
 from tests.plugin.test_option_plan import rows
 from tests.tempaffect.test_suite import SCENARIO, changed
 
 NO_XDIST = DISTRIBUTIONS["no-xdist"]
 REPLY = "That typo is mine. I am reprinting the banner now and the courier brings it before you open."
 OWN = [changed(id=name, reference_reply=REPLY, user_message=f"{SCENARIO['user_message']} {name}") for name in "ab"]
-RUN = ("--model=dry/perfect", "--tempaffect-scenarios=own.json", "--run-id=r")
+RUN = ("--model=dry/perfect", "--suite=tempaffect", "--tempaffect-scenarios=own.json", "--run-id=r")
 
 
 @pytest.fixture
-def own(project):
+def own(project: Project):
     """A project with two scenarios of its own."""
     project.write(own__json=json.dumps(OWN))
     return project
 
 
-def test_the_files_scenarios_are_asked_and_nothing_else(own, anywhere):
+def test_the_files_scenarios_are_asked_and_nothing_else(own: Project, anywhere: tuple[str, ...]) -> None:
     """Ids are the file's, the scorer is the pinned one, the suite hash is not; the card says so (B11)."""
     result = own.pytest(*RUN, "-v", *anywhere)
 
@@ -51,7 +52,7 @@ def test_the_files_scenarios_are_asked_and_nothing_else(own, anywhere):
     assert set(report["tempaffect"]["scenarios"]) == {"a", "b"}
 
 
-def test_selected_resumed_and_changed(own):
+def test_selected_resumed_and_changed(own: Project) -> None:
     """-k and -m choose among them, a resumed run asks what is left, and another content is another run."""
     first = own.pytest(*RUN, *NO_XDIST, "-k", "raw-a", "-m", "repair_after_mistake")
     again = own.pytest(*RUN, *NO_XDIST)
@@ -66,13 +67,15 @@ def test_selected_resumed_and_changed(own):
     other.stderr.fnmatch_lines(["*tempaffect_scenarios*"])
 
 
-def test_the_ini_key_one_node_and_the_plan(own):
+def test_the_ini_key_one_node_and_the_plan(own: Project) -> None:
     """The file may be named in the configuration; a node id or the plan then is of its scenarios."""
     own.write(pytest__ini="[pytest]\nspiral_tempaffect_scenarios = own.json\n")
 
-    assert own.collected("--model=dry/perfect", f"{SUITE}::test_scenario[dry/perfect-raw-b]") == [node("b")]
-    bundled = own.here("--model=dry/perfect", "--collect-only", "-q", *NO_XDIST, node("ps-01"))
-    plan = own.here("--model=m", "--plan", "--prompting=raw", "--epochs=3", *NO_XDIST)
+    assert own.collected("--model=dry/perfect", "--suite=tempaffect", f"{SUITE}::test_scenario[dry/perfect-raw-b]") == [
+        node("b")
+    ]
+    bundled = own.here("--model=dry/perfect", "--suite=tempaffect", "--collect-only", "-q", *NO_XDIST, node("ps-01"))
+    plan = own.here("--model=m", "--suite=tempaffect", "--plan", "--prompting=raw", "--epochs=3", *NO_XDIST)
 
     assert bundled.ret == pytest.ExitCode.USAGE_ERROR
     assert rows(plan)["evaluated m"][0] == "6"
@@ -90,7 +93,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("content", "says"), BROKEN, ids=range(len(BROKEN)))
-def test_a_wrong_file_names_itself_index_and_key(project, content, says):
+def test_a_wrong_file_names_itself_index_and_key(project: Project, content: Any, says: Any) -> None:
     """A usage error before anything is made, also where the stand-in quotes what the file leaves out."""
     if content is not None:
         project.write(own__json=content if isinstance(content, str) else json.dumps(content))
@@ -104,7 +107,7 @@ def test_a_wrong_file_names_itself_index_and_key(project, content, says):
     assert not (project.path / "reports").exists()
 
 
-def test_a_replay_is_of_the_scenarios_that_were_asked(own):
+def test_a_replay_is_of_the_scenarios_that_were_asked(own: Project) -> None:
     """With their file it scores the same; without it there is nothing to score, and it says what is missing."""
     own.pytest(*RUN, *NO_XDIST, "--prompting=raw")
     replay = ("--replay=reports/r", "--suite=tempaffect", "--prompting=raw", *NO_XDIST)
@@ -119,10 +122,12 @@ def test_a_replay_is_of_the_scenarios_that_were_asked(own):
     without.stderr.fnmatch_lines(["*recorded on custom scenarios; name their file with --tempaffect-scenarios"])
 
 
-def test_a_model_that_knows_the_public_scenarios_only(own, serve, capsys):
+def test_a_model_that_knows_the_public_scenarios_only(
+    own: Project, serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Right on all 75, at a loss before a scenario it has not seen: the two runs, and the caution."""
     own.reach(serve(ScriptedModel("perfect")))
-    run = ("--model=m", "--prompting=raw", *NO_XDIST)
+    run = ("--model=m", "--suite=tempaffect", "--prompting=raw", *NO_XDIST)
     own.pytest(*run, "--run-id=public")
     own.pytest(*run, "--run-id=private", "--tempaffect-scenarios=own.json")
     capsys.readouterr()
@@ -135,12 +140,14 @@ def test_a_model_that_knows_the_public_scenarios_only(own, serve, capsys):
     assert main(["compare", str(own.folder("private")), str(own.folder("private"))]) == 0
 
 
-def test_a_file_elsewhere(own, tmp_path_factory):
+def test_a_file_elsewhere(own: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
     """An absolute path is one: a private form need not lie in the project."""
     elsewhere = tmp_path_factory.mktemp("vault") / "form.json"
     Path("own.json").rename(elsewhere)
 
-    assert own.collected("--model=dry/perfect", f"--spiral-tempaffect-scenarios={elsewhere}", "-k", "raw") == [
+    assert own.collected(
+        "--model=dry/perfect", "--suite=tempaffect", f"--spiral-tempaffect-scenarios={elsewhere}", "-k", "raw"
+    ) == [
         node("a"),
         node("b"),
     ]

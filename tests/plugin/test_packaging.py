@@ -11,8 +11,11 @@ import tarfile
 import zipfile
 from email.parser import Parser
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.plugin.conftest import Project
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("pytest_spiral", "scenarios", "data")
@@ -22,7 +25,7 @@ _IGNORED = shutil.ignore_patterns(
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a wheel and an sdist made from a copy of this checkout."""
     folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
@@ -36,7 +39,7 @@ def built(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sdist(built) -> Path:
+def sdist(built: Any) -> Path:
     """The sdist, made by the build backend itself."""
     build = (
         "import os, subprocess, sys\n"
@@ -70,7 +73,7 @@ def _wheel(built: Path) -> Path:
     return found
 
 
-def test_the_wheel_holds_code_scenarios_and_data(built):
+def test_the_wheel_holds_code_scenarios_and_data(built: Any) -> None:
     """Every file, the two folders of data inside the package, without the records of label audits."""
     with zipfile.ZipFile(_wheel(built)) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
@@ -84,7 +87,7 @@ def test_the_wheel_holds_code_scenarios_and_data(built):
     assert names == wanted
 
 
-def test_the_wheel_says_what_it_is(built):
+def test_the_wheel_says_what_it_is(built: Any) -> None:
     """Plugin entry point, console script, typing marker, licence and classifiers."""
     with zipfile.ZipFile(_wheel(built)) as wheel:
         info = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")).rpartition("/")[0]
@@ -100,7 +103,7 @@ def test_the_wheel_says_what_it_is(built):
     assert "pytest_spiral/py.typed" in names
 
 
-def test_the_sdist_holds_what_it_takes_to_test_it(sdist):
+def test_the_sdist_holds_what_it_takes_to_test_it(sdist: Any) -> None:
     """Code, data, scenarios, tests and the make file; no reports, keys or caches."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -111,7 +114,7 @@ def test_the_sdist_holds_what_it_takes_to_test_it(sdist):
     assert not {name for name in names if name.startswith((".venv", "reports/2", ".git/")) or name == ".env"}
 
 
-def test_the_installed_wheel_runs_anywhere(project, built):
+def test_the_installed_wheel_runs_anywhere(project: Project, built: Any) -> None:
     """Installed into an environment inside the user's project, run from an empty folder of it: the same ids and files,
     and the environment's own tests are not collected."""
     venv = project.path / ".venv"

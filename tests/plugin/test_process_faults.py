@@ -9,14 +9,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import for_one_suite
+from tests.plugin.conftest import Project, Serve
 
-RAW = ("--model", "m", "--prompting", "raw", "--run-id", "r")
+RAW = ("--model", "m", "--suite=tempaffect", "--prompting", "raw", "--run-id", "r")
 NO_XDIST = ("-p", "no:xdist")
 # Bytes of a file that fit on the disk: some dozens of replies.
 ROOM = 60_000
@@ -29,12 +31,12 @@ def in_peace(project, run="r"):
 
 
 @pytest.fixture
-def begin(project):
+def begin(project: Project):
     """Start runs in process groups of their own; all are gone after the test."""
     processes = []
 
     def start(*args, **options):
-        command = [sys.executable, "-m", "pytest", *for_one_suite(args)]
+        command = [sys.executable, "-m", "pytest", *args]
         # Started from a background job, a process ignores Ctrl-C and hands that down.
         heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
         options = {"cwd": project.path, "process_group": 0, "preexec_fn": heard, **options}
@@ -67,7 +69,7 @@ def alive(pid):
         return False
 
 
-def test_a_full_disk_stops_the_run(project, serve, begin):
+def test_a_full_disk_stops_the_run(project: Project, serve: Serve, begin: Any) -> None:
     """No traceback and no score: exit code 4 and what to do, and nothing more is asked that could not be kept. With
     room again the same run goes on and loses nothing."""
     model = ScriptedModel()
@@ -94,19 +96,21 @@ def test_a_full_disk_stops_the_run(project, serve, begin):
     assert in_peace(project)
 
 
-def test_a_place_where_nobody_may_write(project):
+def test_a_place_where_nobody_may_write(project: Project) -> None:
     """Exit code 4 and the remedy, before anything is asked."""
     if not Path("/sys/kernel").is_dir():
         pytest.skip("needs a folder where not even root may write")
 
-    result = project.here("--model=dry/perfect", *NO_XDIST, "--run-id=r", "--report-dir=/sys/kernel")
+    result = project.here(
+        "--model=dry/perfect", "--suite=tempaffect", *NO_XDIST, "--run-id=r", "--report-dir=/sys/kernel"
+    )
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "give a writable --report-dir" in " ".join(result.stderr.str().split())
     assert "Traceback" not in result.stderr.str()
 
 
-def test_a_run_has_one_leader(project, serve, begin, wait_for):
+def test_a_run_has_one_leader(project: Project, serve: Serve, begin: Any, wait_for: Callable[..., None]) -> None:
     """A second run under the same id is refused while the first is under way, and does not disturb it."""
     model = ScriptedModel()
     project.reach(serve(model, latency=0.1))
@@ -124,7 +128,7 @@ def test_a_run_has_one_leader(project, serve, begin, wait_for):
     assert set(Counter(model.asked).values()) == {1}
 
 
-def test_ctrl_c_once_and_twice(project, serve, begin, wait_for):
+def test_ctrl_c_once_and_twice(project: Project, serve: Serve, begin: Any, wait_for: Callable[..., None]) -> None:
     """Once: nothing is sent any more and the report is there within 5 seconds. Twice at once: over as quickly. Neither
     costs a reply that was there."""
     model = ScriptedModel()
@@ -159,7 +163,9 @@ def test_ctrl_c_once_and_twice(project, serve, begin, wait_for):
     assert in_peace(project)
 
 
-def test_killed_workers_and_a_killed_controller(project, serve, begin, wait_for):
+def test_killed_workers_and_a_killed_controller(
+    project: Project, serve: Serve, begin: Any, wait_for: Callable[..., None]
+) -> None:
     """kill -9 of one worker: another takes over. Of the controller alone: its workers end by themselves, and the run
     can be resumed at once or as soon as they are gone."""
     model = ScriptedModel()

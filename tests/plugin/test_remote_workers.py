@@ -16,6 +16,7 @@ from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore, StoredChat
 from tests.fakes import spiral_cast
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 from tests.plugin.test_option_shard import results
 
 RUN = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=tempaffect", "--suite=spiral", "--prompting=raw")
@@ -47,7 +48,7 @@ def kept(project, run):
     return sorted((q.role, q.model, q.unit, a.text, a.usage.prompt_tokens) for q, a in found)
 
 
-def test_the_same_report_and_store_as_of_one_process(project, serve, tmp_path):
+def test_the_same_report_and_store_as_of_one_process(project: Project, serve: Serve, tmp_path: Path) -> None:
     """Two workers in folders of their own, the run's folder unknown to them: replies and results travel home."""
     server = serve(cast(ScriptedModel()))
     project.setenv("OPENAI_BASE_URL", server.base_url)
@@ -69,13 +70,20 @@ def test_the_same_report_and_store_as_of_one_process(project, serve, tmp_path):
     assert not [path for path in tmp_path.glob("*/*") if "pytest" not in path.name]
 
 
-def test_a_limit_on_cost_is_refused(project, serve, tmp_path):
+def test_a_limit_on_cost_is_refused(project: Project, serve: Serve, tmp_path: Path) -> None:
     """Nobody could keep it."""
     project.reach(serve(ScriptedModel()))
     project.write(spiral__toml='[[model]]\nmatch = "m"\nprice = { input = 1, output = 1 }\n')
 
     result = project.pytest(
-        "--model=m", "--prompting=raw", "--max-cost=1", "-d", f"--tx=popen//chdir={tmp_path}", "-k", "ps-01"
+        "--model=m",
+        "--suite=tempaffect",
+        "--prompting=raw",
+        "--max-cost=1",
+        "-d",
+        f"--tx=popen//chdir={tmp_path}",
+        "-k",
+        "ps-01",
     )
 
     result.stderr.fnmatch_lines(["*--max-cost needs workers that see the run directory*"])

@@ -27,7 +27,15 @@ def run(project: Project) -> Project:
     project.setenv("GITHUB_STEP_SUMMARY", str(project.path / "steps.md"))
     project.write(steps__md="before\n")
     result = project.pytest(
-        "--model", "dry/perfect", "--run-id", "r", "--gate", "tempaffect.score >= 0.1", "-p", "no:xdist"
+        "--model",
+        "dry/perfect",
+        "--suite=tempaffect",
+        "--run-id",
+        "r",
+        "--gate",
+        "tempaffect.score >= 0.1",
+        "-p",
+        "no:xdist",
     )
     assert result.ret == 0
     return project
@@ -75,7 +83,9 @@ def test_every_request_and_reply_is_kept(run: Project) -> None:
 def test_a_second_run_moves_latest(project: Project) -> None:
     """`latest` is the newest report."""
     for name in ("one", "two"):
-        project.pytest("--model", "dry/perfect", "--run-id", name, "-k", "ps-01 and raw", "-p", "no:xdist")
+        project.pytest(
+            "--model", "dry/perfect", "--suite=tempaffect", "--run-id", name, "-k", "ps-01 and raw", "-p", "no:xdist"
+        )
 
     assert (project.path / "reports" / "latest").resolve().name == "two"
 
@@ -83,7 +93,17 @@ def test_a_second_run_moves_latest(project: Project) -> None:
 def test_keys_are_taken_out_of_argv(project: Project) -> None:
     """The command line is part of the report; a key that somebody put there is not."""
     key = "sk-argv-0123456789abcdefXYZ"
-    args = ("--model", "dry/perfect", "-k", "ps-01 and raw", "-p", "no:xdist", "-o", f"junit_suite_name={key}")
+    args = (
+        "--model",
+        "dry/perfect",
+        "--suite=tempaffect",
+        "-k",
+        "ps-01 and raw",
+        "-p",
+        "no:xdist",
+        "-o",
+        f"junit_suite_name={key}",
+    )
 
     project.pytest(*args)
 
@@ -94,6 +114,8 @@ def test_an_unwritable_job_summary_costs_no_report(project: Project) -> None:
     """The report is written although the job summary cannot be."""
     project.setenv("GITHUB_STEP_SUMMARY", str(project.path / "no" / "such" / "folder.md"))
 
-    project.pytest("--model", "dry/perfect", "--run-id", "r", "-k", "ps-01 and raw", "-p", "no:xdist")
+    project.pytest(
+        "--model", "dry/perfect", "--suite=tempaffect", "--run-id", "r", "-k", "ps-01 and raw", "-p", "no:xdist"
+    )
 
     assert (project.folder("r") / "report.json").is_file()

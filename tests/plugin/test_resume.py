@@ -5,14 +5,17 @@ from __future__ import annotations
 import signal
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pytest_spiral.store import RunStore
 from tests.fakes.openai_server import Fault
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 
-RUN = ("--model", "m", "--run-id", "r")
+RUN = ("--model", "m", "--suite=tempaffect", "--run-id", "r")
 
 
 def _kept(project) -> set[tuple[str, str]]:
@@ -23,7 +26,7 @@ def _kept(project) -> set[tuple[str, str]]:
     return {("schema" if each.schema else "raw", each.unit) for each in requests if each.unit != "enforcement-probe"}
 
 
-def test_what_is_missing_is_asked_and_nothing_else(project, serve):
+def test_what_is_missing_is_asked_and_nothing_else(project: Project, serve: Serve) -> None:
     """Broken off by a dead account, resumed, resumed again: the missing requests, then none; cards as undisturbed.
 
     The distribution over processes may change from one to the next.
@@ -40,7 +43,7 @@ def test_what_is_missing_is_asked_and_nothing_else(project, serve):
     resumed_cards = project.cards("r")
     again = project.pytest(*RUN, "-n", "0")
     asked_again = len(model.asked) - asked_before - len(asked)
-    undisturbed = project.pytest("--model", "m", "--run-id", "other", "-p", "no:xdist")
+    undisturbed = project.pytest("--model", "m", "--suite=tempaffect", "--run-id", "other", "-p", "no:xdist")
 
     assert [broken.ret, resumed.ret, again.ret, undisturbed.ret] == [11, 0, 0, 0]
     assert measured == kept
@@ -52,7 +55,7 @@ def test_what_is_missing_is_asked_and_nothing_else(project, serve):
     assert model.probes == 2
 
 
-def test_lf_finds_the_failed_instruments(project, serve):
+def test_lf_finds_the_failed_instruments(project: Project, serve: Serve) -> None:
     """`--lf` runs exactly the items that were not measured, and together with what is kept that is all."""
     model = ScriptedModel("perfect", answers=70)
     project.reach(serve(model))
@@ -66,16 +69,16 @@ def test_lf_finds_the_failed_instruments(project, serve):
     assert len(model.asked) == 80
 
 
-def test_another_configuration_is_another_run(project):
+def test_another_configuration_is_another_run(project: Project) -> None:
     """Refused with the differing field named, and the old run's report untouched."""
-    args = ("--model", "dry/perfect", "--run-id", "r", "-p", "no:xdist", "-k", "ps-01")
+    args = ("--model", "dry/perfect", "--suite=tempaffect", "--run-id", "r", "-p", "no:xdist", "-k", "ps-01")
     project.pytest(*args)
     before = (project.folder("r") / "report.json").read_bytes()
     changes = {
         "prompting": ("--prompting", "schema"),
         "seed": ("--seed", "2"),
         "epochs": ("--epochs", "2"),
-        "model": ("--model", "dry/echo"),
+        "model": ("--model", "dry/echo", "--suite=tempaffect"),
     }
 
     for field, change in changes.items():
@@ -88,7 +91,7 @@ def test_another_configuration_is_another_run(project):
         assert (project.folder("r") / "report.json").read_bytes() == before
 
 
-def test_another_endpoint_is_another_run(project, serve):
+def test_another_endpoint_is_another_run(project: Project, serve: Serve) -> None:
     """The same name at another address may be another model."""
     first, second = serve(ScriptedModel()), serve(ScriptedModel())
     args = (*RUN, "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
@@ -102,9 +105,9 @@ def test_another_endpoint_is_another_run(project, serve):
     assert second.requests == []
 
 
-def test_what_does_not_decide_the_measurement_may_change(project):
+def test_what_does_not_decide_the_measurement_may_change(project: Project) -> None:
     """Gates, policy and concurrency of a resumed run are free."""
-    args = ("--model", "dry/perfect", "--run-id", "r", "-p", "no:xdist", "-k", "ps-01")
+    args = ("--model", "dry/perfect", "--suite=tempaffect", "--run-id", "r", "-p", "no:xdist", "-k", "ps-01")
     project.pytest(*args)
 
     result = project.pytest(*args, "--gate", "tempaffect.score <= 1", "--gate-policy", "point", "--concurrency", "3")
@@ -113,7 +116,9 @@ def test_what_does_not_decide_the_measurement_may_change(project):
     assert len(project.report("r")["gates"]) == 2
 
 
-def test_a_killed_run_loses_nothing_it_was_told(project, serve, wait_for, end, one_or_two):
+def test_a_killed_run_loses_nothing_it_was_told(
+    project: Project, serve: Serve, wait_for: Callable[..., None], end: Callable[..., str], one_or_two: tuple[str, ...]
+) -> None:
     """kill -9 in the middle: after it, no request whose reply was committed is ever sent again."""
     model = ScriptedModel("perfect")
     server = serve(model, latency=0.05)
@@ -136,7 +141,7 @@ def test_a_killed_run_loses_nothing_it_was_told(project, serve, wait_for, end, o
     assert not list(project.folder("r").glob(".*"))
 
 
-def test_a_run_that_died_before_its_first_reply_resumes(project, serve):
+def test_a_run_that_died_before_its_first_reply_resumes(project: Project, serve: Serve) -> None:
     """An endpoint that refuses the key leaves a run folder behind; with the right key the same run goes on."""
     model = ScriptedModel()
     refused = [True]
@@ -156,7 +161,7 @@ def test_a_run_that_died_before_its_first_reply_resumes(project, serve):
     [(b"not a database at all, but long enough to look like one" * 40, "not a database"), (None, "not a run store")],
     ids=["garbage", "foreign"],
 )
-def test_a_store_that_is_none_of_ours(project, content, says):
+def test_a_store_that_is_none_of_ours(project: Project, content: Any, says: str) -> None:
     """Refused with the file named; the file is left as it is."""
     path = project.folder("r") / "run.sqlite"
     path.parent.mkdir(parents=True)
@@ -166,7 +171,7 @@ def test_a_store_that_is_none_of_ours(project, content, says):
         content = path.read_bytes()
     path.write_bytes(content)
 
-    result = project.pytest("--model", "dry/perfect", "--run-id", "r", "-p", "no:xdist")
+    result = project.pytest("--model", "dry/perfect", "--suite=tempaffect", "--run-id", "r", "-p", "no:xdist")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert says in result.stderr.str()

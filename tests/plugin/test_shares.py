@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,7 +80,7 @@ class Session:
 
 
 @given(st.integers(0, 200), st.integers(1, 12))
-def test_shares_are_a_partition(items, of):
+def test_shares_are_a_partition(items: Any, of: Any) -> None:
     """Every item belongs to exactly one worker, and no worker has two more than another."""
     ids = [str(n) for n in range(items)]
     shares = [Share(rank=rank, of=of).of_collection(ids) for rank in range(of)]
@@ -88,13 +89,13 @@ def test_shares_are_a_partition(items, of):
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_a_worker_without_a_slot_runs_nothing():
+def test_a_worker_without_a_slot_runs_nothing() -> None:
     """More workers than requests may be in flight."""
     assert Share(rank=None, of=2).of_collection(["a", "b"]) == []
 
 
 @given(st.data())
-def test_every_item_runs_once_whoever_dies_when(data):
+def test_every_item_runs_once_whoever_dies_when(data: Any) -> None:
     """Random runs and deaths, of replacements too, before and after they start: nothing lost, nothing twice."""
     workers = data.draw(st.integers(1, 4), label="workers")
     session = Session(workers, data.draw(st.integers(1, workers), label="active"), data.draw(st.integers(0, 25)))
@@ -123,7 +124,7 @@ def test_every_item_runs_once_whoever_dies_when(data):
     assert all(node.ended for node in alive)
 
 
-def test_a_replacement_inherits_only_what_nobody_else_was_promised():
+def test_a_replacement_inherits_only_what_nobody_else_was_promised() -> None:
     """Two workers die; the first replacement has both shares or its own, the second never the same items."""
     session = Session(2, 2, 12)
     for node in session.nodes:
@@ -136,7 +137,7 @@ def test_a_replacement_inherits_only_what_nobody_else_was_promised():
     assert not left[0] & left[1]
 
 
-def test_the_replacement_of_one_that_died_before_the_deal_takes_its_place():
+def test_the_replacement_of_one_that_died_before_the_deal_takes_its_place() -> None:
     """Nothing was dealt yet, so nothing is left behind: its rank is."""
     session = Session(2, 2, 3)
     session.scheduler.add_node(session.nodes[0])
@@ -148,7 +149,7 @@ def test_the_replacement_of_one_that_died_before_the_deal_takes_its_place():
     assert (clone.sent, session.nodes[1].sent) == ([0, 2], [1])
 
 
-def test_a_replacement_with_other_items_stops_the_session():
+def test_a_replacement_with_other_items_stops_the_session() -> None:
     """xdist's own schedulers wait for ever here."""
     session = Session(1, 1, 3)
     session.ready(session.nodes[0])
@@ -160,7 +161,7 @@ def test_a_replacement_with_other_items_stops_the_session():
     assert clone.sent == []
 
 
-def test_an_item_is_given_up_after_three_deaths():
+def test_an_item_is_given_up_after_three_deaths() -> None:
     """Twice it may have been bad luck."""
     session = Session(1, 1, 1)
     node = session.nodes[0]
@@ -173,7 +174,7 @@ def test_an_item_is_given_up_after_three_deaths():
     assert session.scheduler.tests_finished
 
 
-def test_enough_failures_take_back_what_has_not_begun():
+def test_enough_failures_take_back_what_has_not_begun() -> None:
     """All but the item that runs and the next one; asked again where the worker had gone on meanwhile."""
     session = Session(1, 1, 6)
     (node,) = session.nodes

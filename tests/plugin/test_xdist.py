@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.plugin.conftest import ADDOPTS
+from tests.plugin.conftest import ADDOPTS, Project
 
 # Its answers spread over all labels.
-MODEL = ("--model", "dry/random_valid")
+MODEL = ("--model", "dry/random_valid", "--suite=tempaffect")
 
 
 def _items(project) -> list[dict]:
@@ -16,7 +16,7 @@ def _items(project) -> list[dict]:
     return items
 
 
-def test_cards_do_not_depend_on_the_distribution(project):
+def test_cards_do_not_depend_on_the_distribution(project: Project) -> None:
     """Cards and items are the same over no xdist, 0 and 2 workers and in random order."""
     assert project.pytest(*MODEL, "-p", "no:xdist").ret == 0
     cards, items, deltas = project.cards(), _items(project), project.report()["tempaffect"]["deltas"]
@@ -35,7 +35,7 @@ def test_cards_do_not_depend_on_the_distribution(project):
         assert project.report()["tempaffect"]["deltas"] == deltas
 
 
-def test_a_lost_worker_is_replaced(project):
+def test_a_lost_worker_is_replaced(project: Project) -> None:
     """A worker that dies takes one test with it; everything else is measured and the report says what is missing."""
     project.write(
         deadly__py="import os, pytest\n"
@@ -44,7 +44,9 @@ def test_a_lost_worker_is_replaced(project):
         "    if 'ps-05' in item.name: os._exit(1)\n"
     )
 
-    result = project.process("--model", "dry/perfect", "--prompting", "raw", "-n", "2", "-p", "deadly")
+    result = project.process(
+        "--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw", "-n", "2", "-p", "deadly"
+    )
 
     missing = project.report()["tempaffect"]["cards"][0]["missing"]
     assert (missing["n"], missing["ids"]) == (1, ["ps-05"])

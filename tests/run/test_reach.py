@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,7 @@ ENVIRON = {f"{role}_BASE_URL": URL for role in ("EVALUATED_MODEL", "USER_AGENT",
 
 
 @pytest.fixture
-def controller(tmp_path):
+def controller(tmp_path: Path):
     """A prepared run of three remote models."""
     settings = Settings(model=("m",), user_model="u", judge_model=("j",), suite=("spiral",), run_id="r")
     content = load_content(settings, tmp_path)
@@ -30,7 +31,7 @@ def controller(tmp_path):
     controller.close()
 
 
-def test_all_are_reached_at_once(controller, monkeypatch):
+def test_all_are_reached_at_once(controller: RunController, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is far away keeps nobody waiting: each answers only when all have been asked."""
     asked = []
 
@@ -46,7 +47,7 @@ def test_all_are_reached_at_once(controller, monkeypatch):
     assert sorted(asked) == ["j", "m", "u"]
 
 
-def test_of_several_that_fail_the_first_is_told(controller, monkeypatch):
+def test_of_several_that_fail_the_first_is_told(controller: RunController, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever fails sooner, the message is the same."""
 
     async def probe(endpoint, model):
@@ -59,7 +60,7 @@ def test_of_several_that_fail_the_first_is_told(controller, monkeypatch):
         controller.reach()
 
 
-def test_a_fault_of_ours_stays_what_it_is(controller, monkeypatch):
+def test_a_fault_of_ours_stays_what_it_is(controller: RunController, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but a model that cannot be reached reads like one."""
 
     async def probe(endpoint, model):

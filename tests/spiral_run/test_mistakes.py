@@ -158,11 +158,11 @@ def test_mistake_07_another_configuration_is_another_run(project: Project, serve
     project.write(prompts__json='[{"prompt_id": "a", "category": "c", "prompts": ["hi"]}]')
     changes = {
         "protocol": "--protocol=per-chunk",
-        "models": "--model=dry/sliding",
-        "judge_models": "--judge-model=j",
+        "model": "--model=dry/sliding",
+        "judge_model": "--judge-model=j",
         "num_turns": "--num-turns=3",
         "convos_per_prompt": "--convos-per-prompt=2",
-        "prompts_hash": "--spiral-prompts=prompts.json",
+        "spiral_prompts": "--spiral-prompts=prompts.json",
         "seed": "--seed=2",
     }
 
