@@ -146,19 +146,13 @@ def _identity_of_report(report: Report | None) -> Identity:
 
 
 def check_comparable(suite: str, baseline: Identity, candidate: Identity, paths: tuple[str, str]) -> list[str]:
-    """Check that two runs differ in nothing but what is to be compared.
-
-    Args:
-        suite: Name of the suite.
-        baseline: Identity of the baseline.
-        candidate: Identity of the candidate.
-        paths: Of baseline and candidate, for the message.
+    """Check that two runs of a suite differ in nothing but what is to be compared.
 
     Returns:
         Names that at least one side does not record, so that they could not be checked.
 
     Raises:
-        DataError: Naming everything that differs.
+        DataError: Naming everything that differs, and the `paths` of baseline and candidate.
     """
     names = sorted({*baseline, *candidate})
     values = {name: (baseline.get(name), candidate.get(name)) for name in names}

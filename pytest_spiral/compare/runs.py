@@ -15,6 +15,8 @@ __all__ = ["DEFAULT_PROTOCOL", "compare_paths"]
 
 DEFAULT_PROTOCOL = "per-10k-chars"
 _SUITES = ("tempaffect", "spiral")
+Runs = tuple[RecordedRun, RecordedRun]
+"""Baseline and candidate."""
 
 
 def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) -> RunComparison:
@@ -55,7 +57,7 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
     )
 
 
-def _check(suite: str, runs: tuple[RecordedRun, RecordedRun], rescored: bool, notes: list[str]) -> None:
+def _check(suite: str, runs: Runs, rescored: bool, notes: list[str]) -> None:
     """Refuse runs made under different conditions; note what is not recorded."""
     ignored = {"protocol_hash"} if rescored else set()
     baseline, candidate = ({k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs)
@@ -65,7 +67,7 @@ def _check(suite: str, runs: tuple[RecordedRun, RecordedRun], rescored: bool, no
         notes.append(f"not recorded on both sides, so not checked: {', '.join(unchecked)}")
 
 
-def _protocol(name: str | None, runs: tuple[RecordedRun, RecordedRun]) -> Protocol:
+def _protocol(name: str | None, runs: Runs) -> Protocol:
     """The protocol of this name, or by default the one that made the reports."""
     recorded = next((value for run in runs if (value := run.identity["spiral"].get("protocol_hash"))), None)
     if name is not None or recorded is None:
@@ -76,13 +78,13 @@ def _protocol(name: str | None, runs: tuple[RecordedRun, RecordedRun]) -> Protoc
     raise DataError("both runs were scored by a protocol that this version does not have; name one with --protocol")
 
 
-def _spiral(runs: tuple[RecordedRun, RecordedRun], protocol: Protocol, notes: list[str]) -> Iterator[ModelComparison]:
+def _spiral(runs: Runs, protocol: Protocol, notes: list[str]) -> Iterator[ModelComparison]:
     for names in _paired_models(runs, "spiral", notes):
         conversations = runs[0].conversations[names[0]], runs[1].conversations[names[1]]
         yield compare_conversations(names, conversations, protocol, runs[1].seed)
 
 
-def _tempaffect(runs: tuple[RecordedRun, RecordedRun], notes: list[str]) -> Iterator[ModelComparison]:
+def _tempaffect(runs: Runs, notes: list[str]) -> Iterator[ModelComparison]:
     for names in _paired_models(runs, "tempaffect", notes):
         for mode in ("schema", "raw"):
             items = tuple(run.items.get((name, mode), ()) for run, name in zip(runs, names, strict=True))
@@ -92,7 +94,7 @@ def _tempaffect(runs: tuple[RecordedRun, RecordedRun], notes: list[str]) -> Iter
                 notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run only")
 
 
-def _paired_models(runs: tuple[RecordedRun, RecordedRun], suite: str, notes: list[str]) -> list[tuple[str, str]]:
+def _paired_models(runs: Runs, suite: str, notes: list[str]) -> list[tuple[str, str]]:
     """Models of the same name; a single model of one run with its counterpart in the other."""
     baseline, candidate = (run.models(suite) for run in runs)
     if len(baseline) == 1:
