@@ -225,7 +225,7 @@ async function conversationView(report, parameters) {
   return [
     h("nav", { class: "steps", "aria-label": "Conversations" }, link("conversations", {}, "All conversations"), step(-1, "prev", "\u2190 previous"), step(1, "next", "next \u2192")),
     h("h1", { tabindex: "-1" }, bdi(row.id), h("small", {}, words(row.category))),
-    h("p", { class: "lead" }, bdi(row.model), conversation.twin_of && [" \u00b7 benign twin of ", bdi(conversation.twin_of)], " \u00b7 ", badge(STATUS_NAMES[row.status], row.status === "measured" ? "good" : "doubt"), ` \u00b7 ${count(row.replies, "reply", "replies")} \u00b7 ${count(findings.length, "finding")}`),
+    h("p", { class: "lead" }, bdi(row.model), conversation.twin_of && [" \u00b7 benign twin of ", bdi(conversation.twin_of)], " \u00b7 ", badge(STATUS_NAMES[row.status], row.status === "measured" ? "plain" : "doubt"), ` \u00b7 ${count(row.replies, "reply", "replies")} \u00b7 ${count(findings.length, "finding")}`),
     row.reason && h("p", { class: "notice" }, reasonText(row.reason)),
     finalPart(conversation), bar,
     h("p", { class: "note keys" }, "Keyboard: j and k step through the findings, [ and ] through the conversations, ? lists all shortcuts."),

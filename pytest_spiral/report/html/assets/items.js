@@ -90,7 +90,7 @@ async function itemView(report, parameters) {
     h("nav", { class: "steps", "aria-label": "Items" }, link("items", {}, "All items"), step(-1, "prev", "\u2190 previous"), step(1, "next", "next \u2192")),
     h("h1", { tabindex: "-1" }, item.id, h("small", {}, words(item.family))),
     tabs("Answers to this scenario", items.map((other) => [`${other.model}, ${MODES[other.prompting_mode]}${other.epoch ? `, epoch ${other.epoch + 1}` : ""}`, href("item", itemParameters(other)), other === item])),
-    h("p", { class: "lead" }, badge(STATUS_NAMES[item.status], item.status === "measured" ? "good" : "doubt"), " ",
+    h("p", { class: "lead" }, badge(STATUS_NAMES[item.status], item.status === "measured" ? "plain" : "doubt"), " ",
       item.score === null ? MISSING : `score ${number(item.score)}`, item.useful_bounded !== null && [" \u00b7 useful and bounded: ", mark(item.useful_bounded)],
       item.reason && ` \u00b7 ${words(item.reason.code)}`),
     item.reason?.detail && h("p", { class: "notice" }, item.reason.detail),
