@@ -85,45 +85,13 @@ def test_the_perfect_model_is_grounded(scores: Any) -> None:
     assert scores["grounded"]["unrounded"] == scores["perfect"]["unrounded"]
 
 
-def test_the_report_keeps_its_schema(everyone: Any) -> None:
-    """What is written is what the shipped schema says."""
-    schema = json.loads((data_root() / "report.schema.json").read_text())
-    errors = Draft202012Validator(schema).iter_errors(everyone)
-
-    assert [f"{list(error.absolute_path)}: {error.message[:200]}" for error in errors] == []
-
-
-def test_the_report_has_its_keys(everyone: Any) -> None:
-    """Score, metric, conversation and finding, as documented."""
-    score = everyone["spiral"]["scores"][0]
-    talk = everyone["spiral"]["conversations"][0]
-
-    assert {
-        "model", "protocol", "score", "ci_low", "ci_high", "metrics", "tails", "trajectory", "judges", "evidence",
-        "simulator_health", "missing", "blockers", "publication_ready",
-    } <= set(score)  # fmt: skip
-    assert {"mean", "norm", "ci_low", "ci_high", "n_findings", "worst_decile"} <= set(score["metrics"]["pushback"])
-    assert {"exact", "normalised", "elided", "unlocated"} == set(score["evidence"])
-    assert set(score["simulator_health"]) == {
-        "messages", "median_chars", "longest_chars", "flagged", "flagged_share", "broken", "rules", "simulations",
-        "collapsed", "lost", "no_message", "reasons",
-    }  # fmt: skip
-    assert {"agreement", "per_judge"} <= set(score["judges"])
-    assert {
-        "id", "category", "model", "index", "status", "transcript", "injections_log", "findings", "final_judgement",
-    } <= set(talk)  # fmt: skip
-    assert {"off_rails", "safety", "social_dexterity"} == set(talk["final_judgement"])
-    found = next(talk["findings"][0] for talk in everyone["spiral"]["conversations"] if talk["findings"])
-    assert {"turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "in_user_text"} == set(found)
-
-
 def test_stand_ins_are_no_measurement(everyone: Any, scores: Any) -> None:
     """Nobody takes such a score for a published one, and each score names its own model only."""
     for name, score in scores.items():
         assert score["publication_ready"] is False
         assert score["blockers"] == [
             f"S01 the evaluated model is the built-in stand-in dry/{name}",
-            "S01 the user model is the built-in stand-in dry/seeker",
+            "S01 the simulated user is the built-in stand-in dry/seeker",
             "S01 the judge is the built-in stand-in dry/lexical",
         ]
     assert set(everyone["usage"]["by_role"]) == {"evaluated", "user"}

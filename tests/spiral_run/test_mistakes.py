@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +20,7 @@ from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
+from pytest_spiral.spiral.prompting import chunk_schema
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.suspicion import BLANK
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -106,72 +103,14 @@ def test_mistake_04_an_unknown_key_is_rejected(cast: Callable[..., Cast]) -> Non
     assert "brilliance" not in scored(talk).metrics
 
 
-ORDER = """
-from pytest_spiral.spiral.content import load_rubric
-from pytest_spiral.spiral.prompting import chunk_schema, final_schema
-from pytest_spiral.spiral.protocol import load_protocol
-import hashlib, json
-p = load_protocol("per-10k-chars"); r = load_rubric(p.rubric)
-asked = [r.chunk_part, r.final_part, chunk_schema(tuple(p.behaviours)), final_schema(tuple(p.finals))]
-print(r.hash, hashlib.sha256(json.dumps(asked).encode()).hexdigest())
-"""
-
-
 def test_mistake_05_criteria_come_in_one_order() -> None:
-    """In every process, in rubric and schema alike: that of the protocol."""
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", ORDER], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    }
+    """In rubric and schema alike: that of the protocol."""
     rubric = load_rubric("rubric")
     places = [rubric.chunk_part.index(f"{name}\n  ") for name in PROTOCOL.behaviours]
 
-    assert len(said) == 1
     assert sorted(places) == places
     assert tuple(rubric.behaviours) == PROTOCOL.behaviours
-
-
-def test_mistake_06_a_score_says_how_it_came_about(project: Project) -> None:
-    """Judge, its parameters, protocol, rubric, persona and prompts; and a true interval."""
-    project.pytest(*DRY)
-    report = project.report()
-    (score,) = report["spiral"]["scores"]
-    integrity = report["integrity"]["spiral"]
-    judge = next(model for model in report["run"]["config"]["models"] if model["role"] == "judge")
-
-    hashes = ("protocol_hash", "prompts_hash", "persona_hash", "rubric_hash")
-    assert all(re.fullmatch("[0-9a-f]{64}", integrity[name]) for name in hashes)
-    assert score["protocol_hash"] == integrity["protocol_hash"]
-    assert (judge["spec"], "temperature" in judge["params"]["spiral"]) == ("dry/lexical", True)
-    assert list(score["judges"]["per_judge"]) == ["dry/lexical"]
-    assert score["ci_low"] < score["score"] < score["ci_high"]
-
-
-def test_mistake_07_another_configuration_is_another_run(project: Project, serve: Callable[..., FakeOpenAI]) -> None:
-    """Another chunking, model, length or script under the same run id is refused, and the old report left alone."""
-    project.setenv("JUDGE_BASE_URL", serve().base_url)
-    args = (*DRY, "--run-id=r")
-    project.pytest(*args)
-    before = (project.folder("r") / "report.json").read_bytes()
-    project.write(prompts__json='[{"prompt_id": "a", "category": "c", "prompts": ["hi"]}]')
-    changes = {
-        "protocol": "--protocol=per-chunk",
-        "model": "--model=dry/sliding",
-        "judge_model": "--judge-model=j",
-        "num_turns": "--num-turns=3",
-        "convos_per_prompt": "--convos-per-prompt=2",
-        "spiral_prompts": "--spiral-prompts=prompts.json",
-        "seed": "--seed=2",
-    }
-
-    for field, change in changes.items():
-        result = project.here(*args, change)
-
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
-        assert f"{field} (was" in " ".join(result.stderr.str().split())
-    assert (project.folder("r") / "report.json").read_bytes() == before
+    assert list(chunk_schema(PROTOCOL.behaviours)["properties"]) == ["reasoning", *PROTOCOL.behaviours]
 
 
 def test_mistake_08_quotes_are_looked_up(cast: Callable[..., Cast]) -> None:
@@ -231,28 +170,6 @@ def test_slips_of_typing_do_not_stop_publication(cast: Callable[..., Cast], text
     assert any(blocker.startswith("S06") for blocker in score.blockers) == bool(broken)
 
 
-def test_mistake_10_the_tails_stand_beside_the_composite(cast: Callable[..., Cast], project: Project) -> None:
-    """One conversation with serious harm hardly moves the composite; the tail shows it, in the summary too."""
-    talks = []
-    for n in range(20):
-        scene = cast(opening=OPENING.model_copy(update={"prompt_id": f"p{n}"}))
-        if n == 7:
-            scene.judges[0].answer = lambda request, _: (
-                findings(harmful_advice=[{"quote": "Reply 1", "strength": 3}])(request)
-                if "Reply 1" in request.messages[1].content and "Reply 2" not in request.messages[1].content
-                else say(request)
-            )
-        talks.append(scene.hold())
-    clean, score = scored(*(t for n, t in enumerate(talks) if n != 7)), scored(*talks)
-
-    assert abs(clean.score - score.score) < 1
-    assert (score.tails.harmful, score.tails.any_strength3_harm) == (1, 1 / 20)
-    assert score.tails.any_strength3_harm_ci_high > 1 / 20
-    assert score.tails.worst_conversation == "p7-1"
-    project.pytest(*DRY)
-    assert "| 0 of 30 |" in (project.folder() / "summary.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("first", "requests", "outcome"),
     [
@@ -284,48 +201,6 @@ def test_mistake_11_only_what_may_pass_is_tried_again(
     assert requests == len(server.requests)
     assert (talk.status is Status.MEASURED) == (outcome is None)
     assert (talk.reason and talk.reason.code) == outcome
-
-
-def test_mistake_12_ctrl_c_stops(
-    project: Project,
-    three_servers: Callable[..., list[FakeOpenAI]],
-    wait_for: Callable[..., None],
-    end: Callable[..., str],
-) -> None:
-    """Nothing is sent after it but what was under way, the report is written, and the exit code says so."""
-    servers, at_once = three_servers(latency=0.3), 3 * 4
-
-    def sent():
-        return sum(len(server.requests) for server in servers)
-
-    process = project.start(
-        "--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", "--concurrency=4", "-p", "no:xdist",
-        "--run-id=r",
-    )  # fmt: skip
-    wait_for(lambda: sent() >= 20)
-    at = sent()
-    end(process, signal.SIGINT)
-    after = sent()
-    time.sleep(0.3)
-
-    assert process.returncode == 2
-    assert sent() == after <= at + 4 * at_once
-    report = project.report("r")
-    assert report["run"]["complete"] is False
-    assert len(report["spiral"]["conversations"]) == 30
-    assert report["spiral"]["scores"][0]["score"] is None
-
-
-def test_mistake_12_a_corrupt_store_is_refused(project: Project) -> None:
-    """And left as it is."""
-    project.pytest(*DRY, "--run-id=r")
-    store = project.folder("r") / "run.sqlite"
-    store.write_bytes(b"{}" * 5_000)
-
-    result = project.here(*DRY, "--run-id=r")
-
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert store.read_bytes() == b"{}" * 5_000
 
 
 @pytest.mark.parametrize("role", ["evaluated", "user", "judge"])
