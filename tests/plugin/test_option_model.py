@@ -28,9 +28,9 @@ def test_several_models_are_evaluated_side_by_side(project: Project) -> None:
         ("local/", "smollm2-135m"),
         ("local/nobody", "smollm2-135m"),
         ("local/no/such/file.gguf", "file.gguf"),
-        ("", "no model name"),
-        ("a b", "no model name"),
-        ("a\x1b[31mb", "no model name"),
+        ("", "not a model name"),
+        ("a b", "not a model name"),
+        ("a\x1b[31mb", "not a model name"),
     ],
 )
 def test_a_wrong_name_is_a_usage_error(project: Project, spec: str, says: str) -> None:

@@ -51,7 +51,7 @@ def test_only_what_is_selected_counts(project: Project) -> None:
     )
 
     assert rows(result)["evaluated gpt-5-mini"][0] == "26"
-    result.stdout.fnmatch_lines(["*unchecked, for gpt-5-mini*"])
+    result.stdout.fnmatch_lines(["*unverified list price for gpt-5-mini*"])
 
 
 def test_the_plan_of_a_broken_run_is_what_is_left(project: Project, serve: Serve) -> None:

@@ -35,7 +35,7 @@ def test_a_name_that_is_no_folder_is_a_usage_error(project: Project, name: Any) 
     result = project.here(*ONE, f"--run-id={name}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --run-id: *is no run name*"])
+    result.stderr.fnmatch_lines(["ERROR: --run-id: *is not a run name*"])
     assert not (project.path / "reports").exists()
 
 

@@ -35,7 +35,7 @@ def test_only_the_evaluated_model_is_told(project: Project, serve: Serve) -> Non
     (talk,) = report["spiral"]["conversations"]
     assert [m["role"] for m in talk["transcript"]] == ["user", "assistant", "user", "assistant"]
     assert again.ret == pytest.ExitCode.USAGE_ERROR
-    again.stderr.fnmatch_lines(["*system_prompt_hash*"])
+    again.stderr.fnmatch_lines(["*another configuration: system_prompt (was*"])
 
 
 @pytest.mark.parametrize("text", ["", " \n", None])
