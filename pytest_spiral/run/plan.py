@@ -319,7 +319,7 @@ def versions() -> dict[str, str]:
         "suite tempaffect": TEMPAFFECT_VERSION,
         "suite spiral": SPIRAL_VERSION,
     }
-    for name in ("pytest-spiral", "pytest", "openai", "nltk", "pydantic"):
+    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING
 
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.strict_json import JsonFault, StrictJson
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import Answer
+from pytest_spiral.tempaffect.records import LABEL_FIELDS, Answer
 
-__all__ = ["FINISH_REASONS", "Invalid", "OutputSchema", "output_schema", "parse_output", "recoverable"]
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
 
 FINISH_REASONS: Mapping[str, ReasonCode] = {
     "length": ReasonCode.TRUNCATED,
@@ -31,11 +33,13 @@ FINISH_REASONS: Mapping[str, ReasonCode] = {
 # More than any label needs, and far below the number of digits at which Python refuses to convert.
 _MAX_DIGITS = 20
 _QUOTED_CHARS = 40
+_FIELDS = {*LABEL_FIELDS, "reply"}
 _JSON_SPACE = " \t\n\r"
 _THINK = re.compile(r"</?think(?:ing)?\b", re.IGNORECASE)
-_TYPES = {"string": str, "integer": int, "boolean": bool}
-# Of several wrong values the one with the first of these is the reason.
+# Of several violations of the schema the one with the first of these is the reason.
 _PRECEDENCE = (
+    ReasonCode.MISSING_KEY,
+    ReasonCode.EXTRA_KEY,
     ReasonCode.NULL_VALUE,
     ReasonCode.WRONG_TYPE,
     ReasonCode.ENUM_SPELLING,
@@ -57,25 +61,19 @@ class _Rejected(Exception):
         self.reason = Reason(code, detail)
 
 
-class _Property(TypedDict):
-    type: Literal["string", "integer", "boolean"]
-    enum: NotRequired[list[str | int]]
-
-
-class OutputSchema(TypedDict):
+@cache
+def output_schema() -> Mapping[str, object]:
     """JSON Schema of the answer, in the subset that every provider's enforcement covers."""
-
-    type: str
-    properties: dict[str, _Property]
-    required: list[str]
-    additionalProperties: bool
+    schema: Mapping[str, object] = read_json(data_root() / "tempaffect" / "output_schema.json")
+    return schema
 
 
 @cache
-def output_schema() -> OutputSchema:
-    """The schema as endpoints are asked to enforce it."""
-    schema: OutputSchema = read_json(data_root() / "tempaffect" / "output_schema.json")
-    return schema
+def _validator() -> Draft202012Validator:
+    # Loaded when first needed: processes that score nothing start faster without it.
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(dict(output_schema()))
 
 
 def parse_output(text: str, finish: str = "stop") -> Answer | Invalid:
@@ -179,7 +177,10 @@ def _validated(value: object) -> Answer:
         if _has_lone_surrogate(key) or (isinstance(item, str) and _has_lone_surrogate(item)):
             name = key.encode("ascii", "replace").decode()
             raise _Rejected(ReasonCode.LONE_SURROGATE, f"unpaired surrogate in {name!r}")
-    _check_schema(value)
+    faults = [_schema_fault(value, error) for error in _validator().iter_errors(value)]
+    if faults:
+        first = min(faults, key=lambda fault: (_PRECEDENCE.index(fault.code), fault.detail))
+        raise _Rejected(first.code, first.detail)
     answer = Answer(**value)
     if not answer.reply.strip():
         raise _Rejected(ReasonCode.EMPTY_REPLY, "the reply is empty")
@@ -194,34 +195,24 @@ def _has_lone_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _check_schema(value: Mapping[str, object]) -> None:
-    """Raise `_Rejected` for the most telling of the keys and values that break the schema."""
-    properties = output_schema()["properties"]
-    missing, extra = sorted(properties.keys() - value), sorted(value.keys() - properties)
-    if missing:
-        raise _Rejected(ReasonCode.MISSING_KEY, f"missing {', '.join(missing)}")
-    if extra:
-        raise _Rejected(ReasonCode.EXTRA_KEY, f"unknown {', '.join(key[:_QUOTED_CHARS] for key in extra)[:120]}")
-    faults = [_value_fault(name, value[name], properties[name]) for name in sorted(properties)]
-    found = [fault for fault in faults if fault is not None]
-    if found:
-        first = min(found, key=lambda fault: _PRECEDENCE.index(fault.code))
-        raise _Rejected(first.code, first.detail)
-
-
-def _value_fault(name: str, value: object, rule: _Property) -> Reason | None:
-    expected, allowed = rule["type"], rule.get("enum")
+def _schema_fault(document: Mapping[str, object], error: ValidationError) -> Reason:
+    """The reason behind one violation of the schema."""
+    field = ".".join(map(str, error.absolute_path))
+    value: object = error.instance
+    rule: object = error.validator_value
+    if error.validator == "required":
+        return Reason(ReasonCode.MISSING_KEY, f"missing {', '.join(sorted(_FIELDS - document.keys()))}")
+    if error.validator == "additionalProperties":
+        extra = ", ".join(key[:_QUOTED_CHARS] for key in sorted(document.keys() - _FIELDS))
+        return Reason(ReasonCode.EXTRA_KEY, f"unknown {extra[:120]}")
     if value is None:
-        return Reason(ReasonCode.NULL_VALUE, f"{name} is null")
-    # Not isinstance: true and false are no integers in JSON.
-    if type(value) is not _TYPES[expected]:
-        return Reason(ReasonCode.WRONG_TYPE, f"{name}: expected {expected}, got {type(value).__name__}")
-    if allowed is None or value in allowed:
-        return None
+        return Reason(ReasonCode.NULL_VALUE, f"{field} is null")
+    if error.validator == "type":
+        return Reason(ReasonCode.WRONG_TYPE, f"{field}: expected {rule}, got {type(value).__name__}")
     if not isinstance(value, str):
-        return Reason(ReasonCode.OUT_OF_RANGE, f"{name} is {value}, allowed are {allowed}")
+        return Reason(ReasonCode.OUT_OF_RANGE, f"{field} is {value}, allowed are {rule}")
     shown = repr(value[:_QUOTED_CHARS])
     spelled = re.sub(r"[\s-]+", "_", value.strip()).lower()
-    if spelled in allowed:
-        return Reason(ReasonCode.ENUM_SPELLING, f"{name} is spelled {shown}, expected {spelled!r}")
-    return Reason(ReasonCode.BAD_ENUM, f"{name} has the unknown value {shown}")
+    if isinstance(rule, list) and spelled in rule:
+        return Reason(ReasonCode.ENUM_SPELLING, f"{field} is spelled {shown}, expected {spelled!r}")
+    return Reason(ReasonCode.BAD_ENUM, f"{field} has the unknown value {shown}")
