@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from _pytest.mark import ParameterSet
 
 __all__ = [
+    "Node",
     "ParameterSet",
     "add_junit_properties",
     "add_short_name",
@@ -28,6 +29,10 @@ __all__ = [
     "worker_input",
     "worker_output",
 ]
+
+
+Node: TypeAlias = Any
+"""A worker as the controller sees it: `xdist.workermanage.WorkerController`, which has no types."""
 
 
 def add_short_name(parser: pytest.Parser, flag: str, short: str) -> None:
@@ -95,13 +100,13 @@ def worker_id(report: pytest.TestReport) -> str | None:
     return getattr(report, "worker_id", None)
 
 
-def is_on_this_machine(node: Any) -> bool:
+def is_on_this_machine(node: Node) -> bool:
     """Whether a worker sees the same files: started here, and not told to work elsewhere."""
     spec = node.gateway.spec
     return bool(spec.popen) and not spec.chdir
 
 
-def node_ids_differ(expected: Sequence[str], collected: Sequence[str], node: Any) -> str | None:
+def node_ids_differ(expected: Sequence[str], collected: Sequence[str], node: Node) -> str | None:
     """How the items that a worker has collected differ from those of the others, None if they do not."""
     from xdist.report import report_collection_diff
 

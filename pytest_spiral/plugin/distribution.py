@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_spiral.plugin._compat import is_on_this_machine, release_session, run_in_controller_loop, stop_session
+from pytest_spiral.plugin._compat import Node, is_on_this_machine, release_session, run_in_controller_loop, stop_session
 from pytest_spiral.plugin.scheduler import FixedShares, Share
 from pytest_spiral.plugin.worker import Assignment
 from pytest_spiral.run.remote_workers import make_package
@@ -36,7 +36,7 @@ class Distribution:
         self._nodes = tuple(nodes)
         self._fixed = config.getoption("dist") == "load"
         self._workers = 1
-        self._shares: dict[Any, Share] = {}
+        self._shares: dict[Node, Share] = {}
         self._dead: Share | None = None
         self._scheduler: FixedShares | None = None
         self._collected: set[str] = set()
@@ -70,7 +70,7 @@ class Distribution:
         """Know how many workers there will be."""
         self._workers = len(specs)
 
-    def pytest_configure_node(self, node: Any) -> None:
+    def pytest_configure_node(self, node: Node) -> None:
         """Give a worker its assignment, as JSON."""
         share = self._next_share()
         self._shares[node] = share
@@ -104,7 +104,7 @@ class Distribution:
         rank, of = len(self._shares), self._controller.run.plan.active_workers(self._workers)
         return Share(rank=rank if rank < of else None, of=of)
 
-    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+    def pytest_testnodedown(self, node: Node, error: object | None) -> None:
         """Remember who died: xdist starts a replacement right after this."""
         if error:
             self._dead = self._shares[node]

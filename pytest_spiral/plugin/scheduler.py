@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from pytest_spiral.plugin._compat import node_ids_differ
+from pytest_spiral.plugin._compat import Node, node_ids_differ
 
 __all__ = ["FixedShares", "Share"]
 
@@ -49,7 +48,7 @@ class FixedShares:
     def __init__(
         self,
         workers: int,
-        shares: Mapping[Any, Share],
+        shares: Mapping[Node, Share],
         stop: Callable[[str], None],
         config: pytest.Config | None = None,
     ) -> None:
@@ -58,17 +57,17 @@ class FixedShares:
         self._workers = workers
         self._shares = shares
         self._stop = stop
-        self._collections: dict[Any, list[str]] = {}
-        self._pending: dict[Any, list[int]] = {}
-        self._dealt: set[Any] = set()
+        self._collections: dict[Node, list[str]] = {}
+        self._pending: dict[Node, list[int]] = {}
+        self._dealt: set[Node] = set()
         self._orphans: list[int] = []
-        self._promised: dict[Any, Share] = {}
+        self._promised: dict[Node, Share] = {}
         self._crashes: Counter[str] = Counter()
         self._taking_back = False
         self.collection: list[str] | None = None
 
     @property
-    def nodes(self) -> list[Any]:
+    def nodes(self) -> list[Node]:
         return list(self._pending)
 
     @property
@@ -84,10 +83,10 @@ class FixedShares:
         waiting = bool(self._orphans) or any(node not in self._dealt for node in self._pending)
         return self.collection is not None and not (waiting or self.has_pending or self._promised)
 
-    def add_node(self, node: Any) -> None:
+    def add_node(self, node: Node) -> None:
         self._pending[node] = []
 
-    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+    def add_node_collection(self, node: Node, collection: Sequence[str]) -> None:
         self._collections[node] = list(collection)
 
     def schedule(self) -> None:
@@ -109,14 +108,14 @@ class FixedShares:
                 node.send_runtest_some(share)
             node.shutdown()
 
-    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+    def mark_test_complete(self, node: Node, item_index: int, duration: float = 0) -> None:
         self._pending[node].remove(item_index)
 
     def mark_test_pending(self, item: str) -> None:
         assert self.collection is not None
         self._orphans.insert(0, self.collection.index(item))
 
-    def remove_node(self, node: Any) -> str | None:
+    def remove_node(self, node: Node) -> str | None:
         """Forget a worker. Returns the item at which it died; what it had not begun goes to its replacement.
 
         Raises `KeyError` for one that had not reported ready, as xdist expects.
@@ -142,7 +141,7 @@ class FixedShares:
         self._orphans.clear()
         return Share(rank=dead.rank, of=dead.of, left=left)
 
-    def promise(self, node: Any, share: Share) -> None:
+    def promise(self, node: Node, share: Share) -> None:
         """Remember that a worker about to start will run this share."""
         if share.left:
             self._promised[node] = share
@@ -158,12 +157,12 @@ class FixedShares:
         for node in self._pending:
             self._take_back_from(node)
 
-    def _take_back_from(self, node: Any) -> None:
+    def _take_back_from(self, node: Node) -> None:
         # A worker holds the item it runs and the next one outside its queue.
         if len(self._pending[node]) > 2:
             node.send_steal(self._pending[node][2:])
 
-    def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> None:
+    def remove_pending_tests_from_node(self, node: Node, indices: Sequence[int]) -> None:
         taken = set(indices)
         self._pending[node] = [index for index in self._pending[node] if index not in taken]
         if not taken:
