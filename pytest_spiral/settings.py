@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["OPTIONS", "Affects", "Option", "Settings", "SuiteName"]
+__all__ = ["DEFAULT_PROTOCOL", "OPTIONS", "Affects", "Option", "Settings", "SuiteName"]
 
 T = TypeVar("T")
+DEFAULT_PROTOCOL = "per-10k-chars"
 SuiteName = Literal["tempaffect", "spiral"]
 Kind = Literal["text", "int", "float", "many", "flag"]
 Affects = Literal["measurement", "evaluation", "session"]
@@ -199,7 +200,7 @@ class Settings:
         check=_count,
     )
     protocol: str = option(
-        "per-10k-chars", "Scoring protocol of conversations", affects="measurement", suite="spiral", metavar="NAME"
+        DEFAULT_PROTOCOL, "Scoring protocol of conversations", affects="measurement", suite="spiral", metavar="NAME"
     )
     tempaffect_scenarios: str | None = option(
         None,

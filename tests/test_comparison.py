@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.compare.differences import compare_conversations
-from pytest_spiral.compare.recorded import RecordedRun, check_comparable, counterpart
-from pytest_spiral.compare.runs import compare_paths
+from pytest_spiral.compare.recording import RecordedRun, check_comparable, counterpart
+from pytest_spiral.compare.runs import compare_conversations, compare_paths
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import dump_upstream, load_protocol
 from tests.spiral.builders import bench, finding

@@ -1,43 +1,170 @@
-"""The console script `pytest-spiral`: everything that needs no test run, one module per command."""
+"""The console script `pytest-spiral`: everything that needs no test run."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import methodcaller
+from pathlib import Path
+from pkgutil import resolve_name
 
 from pytest_spiral.errors import UserError
+from pytest_spiral.settings import DEFAULT_PROTOCOL
 
-__all__ = ["main"]
-
-COMMANDS = (
-    "rescore",
-    "compare",
-    "report",
-    "leaderboard",
-    "merge",
-    "export",
-    "scenarios",
-    "score-replies",
-    "shadow",
-    "calibrate",
-    "fetch-model",
-)
-"""In the order of the help. Each is a module with `add_parser(subparsers)` and `run(options) -> int`."""
 USAGE_ERROR = 4
+_argument = partial(methodcaller, "add_argument")
+_RUN = "a run directory, its report.json, or a result file in upstream's format"
+_DEFAULT_PROTOCOL = partial(_argument, "--protocol", default=DEFAULT_PROTOCOL, metavar="NAME")
+_UPSTREAM_PROTOCOL = _DEFAULT_PROTOCOL(help=f"for files in upstream's format (default: {DEFAULT_PROTOCOL})")
+_PATHS = partial(_argument, "paths", nargs="+", type=Path, metavar="PATH")
+_OUTPUT = partial(_argument, "-o", "--output", type=Path)
+_SCENARIOS = _argument("paths", nargs="*", type=Path, help="scenario files (default: the bundled suite)")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: what runs it, as "module:function" below this package, its help and its arguments besides --json.
+
+    The function takes the parsed arguments and returns the exit code. Its module is imported only to run it: loading
+    all of them takes a second.
+    """
+
+    run: str
+    help: str
+    arguments: Sequence[methodcaller]
+
+
+COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
+    "rescore": Command(
+        "runs:rescore",
+        "score recorded conversations again, without any model",
+        [_argument("path", type=Path, help=_RUN), _DEFAULT_PROTOCOL(help=f"default: {DEFAULT_PROTOCOL}")],
+    ),
+    "compare": Command(
+        "runs:compare",
+        "compare two runs, paired, with the minimum detectable difference",
+        [
+            _argument("baseline", type=Path, metavar="BASELINE", help=f"the run to compare with: {_RUN}"),
+            _argument("candidate", type=Path, metavar="CANDIDATE", help="the run to judge, likewise"),
+            _argument("--protocol", metavar="NAME", help="score both again under it (default: the reports' own)"),
+            _argument("--markdown", action="store_true", help="print Markdown"),
+            _argument("--html", type=Path, metavar="FILE", help="also write a page with both runs side by side"),
+        ],
+    ),
+    "report": Command(
+        "pages:report",
+        "write report.html again, or the page of a result file in upstream's format",
+        [
+            _PATHS(help="run directories, report.json or result files"),
+            _UPSTREAM_PROTOCOL,
+            _OUTPUT(
+                metavar="PATH",
+                help="a directory, or a file ending in .html: for several reports one page that compares them",
+            ),
+        ],
+    ),
+    "leaderboard": Command(
+        "pages:leaderboard",
+        "write a static site over many runs",
+        [
+            _PATHS(help="run directories, directories of runs, report.json or result files"),
+            _UPSTREAM_PROTOCOL,
+            _OUTPUT(metavar="DIR", required=True, help="directory of the site"),
+        ],
+    ),
+    "merge": Command(
+        "runs:merge",
+        "merge the shards of a run; exits like the run: 0, 1, 10 or 11",
+        [
+            _PATHS(help="run directories of all shards"),
+            _argument("--run-id", default="merged", metavar="ID", help="id of the whole run (default: merged)"),
+            _argument("--report-dir", type=Path, default=Path("reports"), metavar="DIR", help="default: reports"),
+        ],
+    ),
+    "export": Command(
+        "pages:export",
+        "write a report as CSV or Parquet tables, JUnit XML, model card or Inspect log",
+        [
+            _argument("path", type=Path, help="a run directory or its report.json"),
+            _argument(
+                "--format",
+                dest="formats",
+                action="append",
+                choices=("csv", "junit", "model-card", "inspect", "parquet"),
+                help="repeatable (default: csv)",
+            ),
+            _OUTPUT(metavar="DIR", help="default: export/ in the run directory"),
+        ],
+    ),
+    "scenarios": {
+        "lint": Command("scenarios:lint", "check scenario files against the authoring rules", [_SCENARIOS]),
+        "hash": Command(
+            "scenarios:show_hashes",
+            "print the suite hash and its components",
+            [
+                _argument("--write", action="store_true", help="pin the bundled suite's hashes in its lock file"),
+                _SCENARIOS,
+            ],
+        ),
+        "show": Command(
+            "scenarios:show",
+            "print one scenario as the model sees it, with its expected answer",
+            [_argument("id"), _SCENARIOS],
+        ),
+    },
+    "score-replies": Command(
+        "scenarios:score_replies",
+        "check replies of a JSONL file of {scenario, reply} objects",
+        [_argument("file", type=Path)],
+    ),
+    "shadow": Command(
+        "runs:shadow",
+        "compare results on the public suite and on a private form; exits 1 on a caution",
+        [
+            _argument("public", type=Path, help="a run of the public suite: its directory or report.json"),
+            _argument("shadow", type=Path, help="a run of the same models with --tempaffect-scenarios"),
+        ],
+    ),
+    "calibrate": Command(
+        "judges:calibrate",
+        "measure judges against labelled assistant turns",
+        [
+            _argument("--judge-model", action="append", metavar="SPEC", help="a judge; repeat for an ensemble"),
+            _argument("--labels", type=Path, help="JSONL of labelled turns, or a result file in upstream's format"),
+            _DEFAULT_PROTOCOL(help=f"the protocol whose rubric is used (default: {DEFAULT_PROTOCOL})"),
+            _argument("--report-dir", default="reports", metavar="DIR", help="where calibrations are kept"),
+            _argument("--sheet", metavar="RATER", help="print the turns without labels, for another rater to label"),
+        ],
+    ),
+    "fetch-model": Command(
+        "judges:fetch_model",
+        "download a small local model, checked against its SHA-256",
+        [_argument("name", help="local/NAME, such as local/smollm2-135m")],
+    ),
+}
+"""In the order of the help."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code of the process."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="pytest-spiral",
+        description="Score, compare and publish recorded runs.",
+        epilog="Exit code 0: done; 1: faults found; 4: wrong input, described on stderr. `merge` exits like the run.",
+        allow_abbrev=False,
+    )
+    _add_commands(parser, COMMANDS, "COMMAND")
     try:
-        options = _parser(arguments).parse_args(arguments)
+        options = parser.parse_args(arguments)
     except SystemExit as stop:
         return USAGE_ERROR if stop.code else 0
-    run: Callable[[argparse.Namespace], int] = options.run
     try:
+        run: Callable[[argparse.Namespace], int] = resolve_name(f"{__name__}.{options.run}")
         return run(options)
     except BrokenPipeError:
         # The reader has closed the pipe; flushing at exit must not fail on it again.
@@ -48,15 +175,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of the named command, or of all of them: loading every command takes a second."""
-    parser = argparse.ArgumentParser(
-        prog="pytest-spiral",
-        description="Score, compare and publish recorded runs.",
-        epilog="Exit code 0: done; 1: faults found; 4: wrong input, described on stderr. `merge` exits like the run.",
-        allow_abbrev=False,
-    )
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name in arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS:
-        import_module(f"{__name__}.{name.replace('-', '_')}").add_parser(subparsers)
-    return parser
+def print_json(value: object) -> None:
+    """Print JSON values."""
+    print(json.dumps(value, indent=1, ensure_ascii=True))
+
+
+def _add_commands(
+    parser: argparse.ArgumentParser, commands: Mapping[str, Command | Mapping[str, Command]], metavar: str
+) -> None:
+    subparsers = parser.add_subparsers(required=True, metavar=metavar)
+    for name, command in commands.items():
+        if isinstance(command, Command):
+            one = subparsers.add_parser(name, help=command.help, description=command.help)
+            one.set_defaults(run=command.run)
+            for argument in (_argument("--json", action="store_true", help="print JSON"), *command.arguments):
+                argument(one)
+        else:
+            _add_commands(subparsers.add_parser(name, help="lint, hash and show scenario files"), command, "ACTION")

@@ -1,37 +1,31 @@
-"""`scenarios lint|hash|show`: check, hash and print scenario files."""
+"""Commands on scenario files: check, hash and print them, and run the reply checks on replies in a file."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from pytest_spiral.cli.output import FAULTS_FOUND, Subparsers, add_command, print_json
-from pytest_spiral.errors import DataError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pytest_spiral.cli import print_json
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.report.write import write_atomically
+from pytest_spiral.resources import read_text
+from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.lint import lint_scenario
 from pytest_spiral.tempaffect.prompting import build_messages
+from pytest_spiral.tempaffect.records import REPLY_CHECKS
+from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite, lock, lock_file
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands."""
-    parser = subparsers.add_parser("scenarios", help="lint, hash and show scenario files")
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
-    lint = add_command(actions, "lint", run_lint, "check scenario files against the authoring rules")
-    hashes = add_command(actions, "hash", run_hash, "print the suite hash and its components")
-    hashes.add_argument("--write", action="store_true", help="pin the bundled suite's hashes in its lock file")
-    show = add_command(actions, "show", run_show, "print one scenario as the model sees it, with its expected answer")
-    show.add_argument("id")
-    for action in (lint, hashes, show):
-        action.add_argument("paths", nargs="*", type=Path, help="scenario files (default: the bundled suite)")
-
-
-def run_lint(options: argparse.Namespace) -> int:
-    """Print faults."""
+def lint(options: argparse.Namespace) -> int:
+    """Print faults; 1 if there are any."""
     suite = load_suite(options.paths or None)
     faults = [fault for scenario in suite.scenarios for fault in lint_scenario(scenario)]
     if options.json:
@@ -40,11 +34,11 @@ def run_lint(options: argparse.Namespace) -> int:
         for fault in faults:
             print(f"{fault.scenario}: {fault.rule}: {fault.message}")
         print(f"{len(suite.scenarios)} scenarios, {len(faults)} faults")
-    return FAULTS_FOUND if faults else 0
+    return int(bool(faults))
 
 
-def run_hash(options: argparse.Namespace) -> int:
-    """Print hashes; those of the bundled suite must be the pinned ones."""
+def show_hashes(options: argparse.Namespace) -> int:
+    """Print hashes; 1 where those of the bundled suite are not the pinned ones."""
     if options.write and options.paths:
         raise DataError("--write pins the bundled suite; leave out the paths")
     suite = load_suite(options.paths or None)
@@ -63,11 +57,11 @@ def run_hash(options: argparse.Namespace) -> int:
             print(f"scorer_fingerprint {hashes['scorer_fingerprint']}")
     if not options.paths and dict(lock()) != hashes:
         print("differs from the pinned hashes", file=sys.stderr)
-        return FAULTS_FOUND
+        return 1
     return 0
 
 
-def run_show(options: argparse.Namespace) -> int:
+def show(options: argparse.Namespace) -> int:
     """Print one scenario."""
     suite = load_suite(options.paths or None)
     if options.id not in suite.by_id:
@@ -82,3 +76,40 @@ def run_show(options: argparse.Namespace) -> int:
     print_json(scenario.expected.model_dump(mode="json"))
     print(f"--- reference\n{scenario.reference_reply}\n--- rationale\n{scenario.rationale}")
     return 0
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    scenario: Scenario
+    reply: str
+
+
+def score_replies(options: argparse.Namespace) -> int:
+    """Print the checks that each reply passed, and how many passed each check."""
+    rows = [
+        {"line": line, "scenario": row.scenario.id, **asdict(check_reply(row.scenario, row.reply))}
+        for line, row in _rows(options.file)
+    ]
+    if options.json:
+        print_json(rows)
+        return 0
+    names = (*REPLY_CHECKS, "useful_bounded")
+    for row in rows:
+        print(f"{row['line']:>5} {row['scenario']:<24} " + " ".join(name for name in names if row[name]))
+    for name in names:
+        print(f"{name}: {sum(row[name] for row in rows)} of {len(rows)}")
+    return 0
+
+
+def _rows(file: Path) -> Iterator[tuple[int, _Row]]:
+    for number, line in enumerate(read_text(file).splitlines(), start=1):
+        if line.strip():
+            where = f"{file}:{number}"
+            try:
+                # Through `json`, whose limits on depth and numbers are Python's own.
+                yield number, _Row.model_validate_json(json.dumps(json.loads(line)))
+            except ValidationError as error:
+                raise DataError(f"{where}: {first_fault(error, 'object')}") from None
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{where}: not valid JSON: {error}") from None

@@ -1,4 +1,4 @@
-"""Recorded outputs and conversations: of a run directory, a report, or a result file in upstream's format.
+"""Recorded runs: of a run directory, a report, or a result file in upstream's format, and what makes them comparable.
 
 A recording is untrusted data: it is read within bounds and validated, and nothing in it is executed or followed.
 """
@@ -19,13 +19,15 @@ from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.contract import FINISH_REASONS
-from pytest_spiral.tempaffect.records import CARD_MODES, Mode
+from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode
+from pytest_spiral.tempaffect.results import item_of
 from pytest_spiral.tempaffect.unit import Output, ScenarioUnit
-
-__all__ = ["Recording", "load_recording"]
 
 _MODES: Mapping[str, Mode] = {name: mode for mode, name in CARD_MODES.items()}
 _FINISH = {code: finish for finish, code in FINISH_REASONS.items()}
+Identity = Mapping[str, str | None]
+"""What the measurements of a suite depend on, by name; None where it is not recorded."""
+SPIRAL_HASHES = ("protocol_hash", "prompts_hash", "persona_hash", "rubric_hash")
 
 
 @dataclass(frozen=True)
@@ -112,3 +114,160 @@ def load_recording(path: Path) -> Recording:
     if not conversations and not (report and report.tempaffect.items):
         raise DataError(f"{path}: nothing is recorded in it")
     return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), conversations, report)
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A finished run, as far as a comparison needs it.
+
+    Attributes:
+        path: As the user named it.
+        id: Of the run.
+        identity: By suite; suites without measurements are absent.
+        expected: Family by TempAffect scenario id, "" where a report holds only the id.
+        items: TempAffect items by model and mode.
+        conversations: Conversations by model.
+        seed: Of its resampling.
+    """
+
+    path: str
+    id: str
+    identity: Mapping[str, Identity]
+    expected: Mapping[str, str]
+    items: Mapping[tuple[str, Mode], Sequence[Item]]
+    conversations: Mapping[str, Sequence[Conversation]]
+    seed: int = 1
+
+    def models(self, suite: str) -> tuple[str, ...]:
+        """Models measured in a suite, sorted."""
+        return tuple(sorted(self.conversations if suite == "spiral" else {model for model, _ in self.items}))
+
+
+def load_run(path: Path) -> RecordedRun:
+    """Load a run directory, its `report.json`, or a result file in upstream's format.
+
+    Raises:
+        DataError: Naming the file and the key.
+    """
+    return recorded_run(load_recording(path), path)
+
+
+def recorded_run(recording: Recording, path: Path) -> RecordedRun:
+    """The run in a recording, under the path that the user gave.
+
+    Raises:
+        DataError: For a scored item whose scenario is not recorded.
+    """
+    report = recording.report
+    conversations: dict[str, list[Conversation]] = {}
+    for unit, conversation in recording.conversations.items():
+        conversations.setdefault(unit.model, []).append(conversation)
+    return RecordedRun(
+        path=str(path),
+        id=report.run.id if report else ", ".join(sorted({one.origin.run_id for one in recording.all_conversations})),
+        identity=identity_of(recording),
+        expected={} if report is None else _expected(report),
+        items={} if report is None else _items(report, recording.path),
+        conversations=conversations,
+        seed=report.run.seed if report else 1,
+    )
+
+
+def _expected(report: Report) -> dict[str, str]:
+    """Families of the scenarios asked, and the ids of those that never were."""
+    never_asked = {name: "" for card in report.tempaffect.cards for name in card.missing.ids}
+    return {**never_asked, **{name: one.family.value for name, one in report.tempaffect.scenarios.items()}}
+
+
+def _items(report: Report, path: Path) -> dict[tuple[str, Mode], list[Item]]:
+    items: dict[tuple[str, Mode], list[Item]] = {}
+    for result in report.tempaffect.items:
+        try:
+            item = item_of(result, report.tempaffect.scenarios)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+        items.setdefault((item.model, item.mode), []).append(item)
+    return items
+
+
+def identity_of(recording: Recording) -> dict[str, Identity]:
+    """The identity of every suite with measurements."""
+    report = recording.report
+    identity: dict[str, Identity] = {}
+    if report is not None and report.integrity.tempaffect is not None:
+        hashes = report.integrity.tempaffect
+        identity["tempaffect"] = {
+            "suite_hash": hashes.suite_hash,
+            "scorer_fingerprint": hashes.scorer_fingerprint,
+        }
+    if recording.all_conversations:
+        identity["spiral"] = {**_identity_of_conversations(recording.all_conversations), **_identity_of_report(report)}
+    return identity
+
+
+def _identity_of_conversations(conversations: Sequence[Conversation]) -> Identity:
+    judges = {judgement.judge for one in conversations for judgement in one.judgements} - {""}
+    users = {one.origin.user_model for one in conversations} - {""}
+    return {
+        **dict.fromkeys(SPIRAL_HASHES),
+        "judges": ", ".join(sorted(judges)) or None,
+        "user_model": ", ".join(sorted(users)) or None,
+        "num_turns": str(max(len(one.replies) for one in conversations)),
+    }
+
+
+def _identity_of_report(report: Report | None) -> Identity:
+    """What a report adds to, or corrects in, the identity that its conversations show."""
+    if report is None:
+        return {}
+    config, hashes = report.run.config, report.integrity.spiral
+    if any(model.kind == "replay" for model in config.models):
+        # A replayed run's conversations were made under the conditions of its source, which it does not repeat.
+        return {"protocol_hash": hashes.protocol_hash if hashes else None}
+    users = [model.model_id for model in config.models if model.role == "user"]
+    return {
+        **{name: getattr(hashes, name, None) for name in SPIRAL_HASHES},
+        "user_model": ", ".join(users) or None,
+        "num_turns": None if config.num_turns is None else str(config.num_turns),
+    }
+
+
+def check_comparable(suite: str, baseline: Identity, candidate: Identity, paths: tuple[str, str]) -> list[str]:
+    """Check that two runs of a suite differ in nothing but what is to be compared.
+
+    Returns:
+        Names that at least one side does not record, so that they could not be checked.
+
+    Raises:
+        DataError: Naming everything that differs, and the `paths` of baseline and candidate.
+    """
+    names = sorted({*baseline, *candidate})
+    values = {name: (baseline.get(name), candidate.get(name)) for name in names}
+    different = [
+        f"{suite}.{name} ({_shortened(one)} and {_shortened(other)})"
+        for name, (one, other) in values.items()
+        if one is not None and other is not None and one != other
+    ]
+    if different:
+        raise DataError(f"{paths[0]} and {paths[1]} cannot be compared: they differ in {', '.join(different)}")
+    return [f"{suite}.{name}" for name, both in values.items() if None in both]
+
+
+def _shortened(value: str) -> str:
+    return value[:12] if len(value) == 64 else value[:60]
+
+
+def counterpart(model: str, run: RecordedRun, suite: str) -> str:
+    """The model of a recorded run to compare `model` with: of the same name, or the only one.
+
+    Raises:
+        DataError: Where there is none, or several of other names.
+    """
+    known = run.models(suite)
+    if model in known:
+        return model
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise DataError(f"{run.path}: no measurements of {suite}")
+    raise DataError(f"{run.path}: none of its models is {model}; it has {', '.join(known)}")

@@ -10,8 +10,14 @@ from typing import Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_spiral.compare.recorded import Identity, RecordedRun, check_comparable, recorded_run
-from pytest_spiral.compare.recording import Recording, load_recording
+from pytest_spiral.compare.recording import (
+    Identity,
+    RecordedRun,
+    Recording,
+    check_comparable,
+    load_recording,
+    recorded_run,
+)
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.gates import Sample
 from pytest_spiral.report.model.comparison import FormRate, RunName, ShadowComparison, ShadowRow, ShadowVerdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_spiral.compare.recorded import counterpart
+from pytest_spiral.compare.recording import counterpart
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (

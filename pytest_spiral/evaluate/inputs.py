@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_spiral.compare.recorded import RecordedRun
+from pytest_spiral.compare.recording import RecordedRun
 from pytest_spiral.gates import Gate, Policy
 from pytest_spiral.report.model import Drift, Run, Usage
 from pytest_spiral.report.model.run import SpiralIntegrity

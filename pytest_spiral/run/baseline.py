@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_spiral.compare.recorded import (
+from pytest_spiral.compare.recording import (
     SPIRAL_HASHES,
     Identity,
     RecordedRun,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_spiral.compare.recorded import RecordedRun
+from pytest_spiral.compare.recording import RecordedRun
 from pytest_spiral.evaluate.inputs import EVALUATED, JudgeCalibration, RunResults, SpiralContext
 from pytest_spiral.gates import Gate
 from pytest_spiral.models.parameters import local_models

@@ -1,0 +1,63 @@
+"""Commands about models: calibrate judges, download a local model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pytest_spiral.cli import print_json
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.models.environment import load_environment
+from pytest_spiral.models.local_file import fetch
+from pytest_spiral.report.calibration import calibration_lines
+from pytest_spiral.report.lines import plain
+from pytest_spiral.run.calibrate import calibrate as calibrate_judges
+from pytest_spiral.run.content import load_content
+from pytest_spiral.run.controller import RunController
+from pytest_spiral.run.plan import make_judge_plan
+from pytest_spiral.settings import Settings
+from pytest_spiral.spiral.labels import load_labels, sheet
+from pytest_spiral.spiral.protocol import load_protocol
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """Print how well judges agree with labels, and keep it for later runs; 1 where a behaviour is below the bar."""
+    protocol = load_protocol(options.protocol)
+    labelled = load_labels(options.labels, protocol.behaviours)
+    if options.sheet:
+        for row in sheet(labelled, options.sheet):
+            print(json.dumps(row, ensure_ascii=True))
+        return 0
+    if not options.judge_model:
+        raise ConfigError("--judge-model: name the judge, such as --judge-model gpt-5")
+    settings = Settings(
+        judge_model=tuple(options.judge_model), protocol=options.protocol, report_dir=options.report_dir
+    )
+    folder = Path.cwd()
+    environ = load_environment(os.environ, folder)
+    content = load_content(settings, folder)
+    session = RunController(make_judge_plan(settings, folder, environ, datetime.now(UTC)), content, environ)
+    try:
+        session.prepare()
+        session.reach()
+        result = calibrate_judges(session.plan, content, session.store, environ, options.labels)
+    finally:
+        session.close()
+    if options.json:
+        alone = {name: calibration.to_json() for name, calibration in result.alone.items()}
+        drift = None if result.drift is None else result.drift.model_dump(mode="json")
+        print_json({**result.together.to_json(), "below": result.together.below, "drift": drift, "alone": alone})
+    else:
+        print(*map(plain, calibration_lines(result.together, result.drift)), sep="\n")
+        print(f"kept in {result.path}")
+    return int(bool(result.together.below))
+
+
+def fetch_model(options: argparse.Namespace) -> int:
+    """Download a model and print its path."""
+    path = fetch(options.name)
+    print_json({"path": str(path)}) if options.json else print(path)
+    return 0
