@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_spiral.tempaffect.checks.action import ACT_RULES, VERBLESS_RULES, read_statements
-from pytest_spiral.tempaffect.checks.clause_rules import CLAUSE_RULES, decide_clauses
+from pytest_spiral.resources import read_toml
+from pytest_spiral.tempaffect.checks.action import ACT_RULES, VERBLESS_RULES, Candidate, Statement, read_statements
+from pytest_spiral.tempaffect.checks.clauses import CLAUSE_RULES, decide_clauses
 from pytest_spiral.tempaffect.checks.defensive import DISCLAIMER_RULES, REBUKE_RULES, Remark
 from pytest_spiral.tempaffect.checks.prepare import prepare_scenario
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule, matches
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
-from pytest_spiral.tempaffect.checks.statements import Candidate, Statement
 from pytest_spiral.text import tokenize
 from tests.tempaffect.test_checks_rules import BASE, REPAIR
 
 AnyRule = Rule[Any, Any]
 AFTER_A_MISTAKE = {"perhaps the mistake itself"}
+EXAMPLES = read_toml(Path(__file__).parent / "data" / "rule_examples.toml")
 
 
 def marked_verb(example: str) -> tuple[tuple[Sentence, ...], Sentence, int]:
@@ -39,7 +40,7 @@ def decides_clause(rule: AnyRule, example: str) -> bool:
     return any(clause.at == place and decided is rule for clause, decided in decide_clauses(sentence))
 
 
-def read(rule: AnyRule, sentences: Iterable[Sentence]) -> tuple[Statement, ...]:
+def read(rule: AnyRule, sentences: Iterable[Sentence]) -> list[Statement]:
     """The sentences as the scenario of the rule reads them."""
     return read_statements(prepare_scenario(REPAIR if rule.name in AFTER_A_MISTAKE else BASE), tuple(sentences))
 
@@ -79,12 +80,11 @@ TABLES: dict[str, tuple[tuple[AnyRule, ...], Callable[[AnyRule, str], bool]]] = 
     "rebuke": (REBUKE_RULES, gives_reason(REBUKE_RULES)),
 }
 CASES = [
-    pytest.param(rule, decides, example, expected, id=f"{table}: {rule.name}: {example}")
+    pytest.param(rule, decides, text, kind == "examples", id=f"{table}: {rule.name}: {text}")
     for table, (rules, decides) in TABLES.items()
     for rule in rules
-    for example, expected in chain(
-        ((text, True) for text in rule.examples), ((text, False) for text in rule.near_misses)
-    )
+    for kind, texts in EXAMPLES[table].get(rule.name, {}).items()
+    for text in texts
 ]
 
 
@@ -98,8 +98,8 @@ def test_a_rule_decides_its_examples(
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_rule_has_a_name_of_its_own_and_an_example(table: str) -> None:
-    """No rule is without an example, and no two rules of a table share a name."""
+    """Rules and examples are listed in the same order, no rule is without an example, and no two share a name."""
     rules, _ = TABLES[table]
 
-    assert [rule.name for rule in rules if not rule.examples] == []
-    assert len({rule.name for rule in rules}) == len(rules)
+    assert list(EXAMPLES[table]) == [rule.name for rule in rules]
+    assert all(entry["examples"] for entry in EXAMPLES[table].values())

@@ -1,20 +1,28 @@
-"""Verbs and the clauses they stand in, told by position and function words alone: no parser, no tagger."""
+"""How each verb of a sentence is used, told by position and function words alone: no parser, no tagger.
+
+A `Clause` holds a verb and the words around it. The first rule that applies, in the table for the form of the verb,
+decides who acts, when, and how firmly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from enum import Enum
 
+from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
 from pytest_spiral.tempaffect.checks.sentences import Sentence
-from pytest_spiral.tempaffect.lexicon import WORDS, VerbForm
-
-__all__ = ["BREAKS", "FINITE_WORDS", "HELPING_VERBS", "Clause", "Kind", "clause_spans", "describe"]
+from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS, VerbForm
 
 BREAKS = frozenset(",:;()[]>!?.")
 HELPING_VERBS = WORDS.be_forms | WORDS.firm_modals | WORDS.soft_modals | WORDS.auxiliaries
 FINITE_WORDS = HELPING_VERBS | WORDS.subject_pronouns
 """Words that show a clause to have a verb of its own."""
+_SKIPPED = WORDS.adverbs | {"not"}
+_OPENING = WORDS.lead_ins | WORDS.adverbs
+_AFTER_THAT = WORDS.noun_substitutes | WORDS.speakers | WORDS.determiners
+_BEFORE_FINITE = WORDS.clause_openers | WORDS.firm_modals | WORDS.soft_modals
+_BEFORE_NOUNS = WORDS.determiners | WORDS.prepositions | WORDS.be_forms
+_PREPOSITIONS = WORDS.prepositions - {"up", "out", "off", "over"}
 
 
 class Kind(Enum):
@@ -34,146 +42,377 @@ class Kind(Enum):
     NONE = "no act"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
     """One verb with the words around it, as the rules read them.
 
     Attributes:
+        sentence, tokens: The whole sentence and its tokens.
         verb: What the written form of the verb can be.
         at: Position of the verb in the sentence.
         start, end: The clause: position of its first token and of the one after its last.
+        words: Tokens of the clause.
+        opener, break_before: First word of the clause, and what stands between it and the word before.
+        follows_break: Whether that is a punctuation mark.
+        now: Whether the clause speaks of the present moment.
+        next_word: The word after the verb; "" where the clause ends.
         first: `start`, or the token after the conjunction that opens the clause.
         back: Position of the word before the verb, adverbs and "not" skipped; may lie before `first`.
         previous: The word at `back`; "" where the clause has none.
         earlier: The word before `previous`, adverbs and "not" skipped; "" where the clause has none.
         opens: Whether nothing but lead-ins and adverbs stands between `first` and the verb.
         last: The clause of the acting verb before this one, decided.
-        joined: `last`, where a conjunction or a comma joins this clause to it.
+        joined: `last`, where a conjunction or a comma joins this clause to it; `joined_kind`: how its verb is used.
         negated, hedged, conditional: Whether the clause takes the act back, makes it uncertain or depends on something.
         kind: How the verb is used, once the rules have decided.
     """
 
-    sentence: Sentence
-    verb: VerbForm
-    at: int
-    start: int
-    end: int
-    first: int
-    back: int
-    previous: str
-    earlier: str
-    opens: bool
-    last: Clause | None
-    joined: Clause | None
-    negated: bool
-    hedged: bool
-    conditional: bool
-    kind: Kind = Kind.NONE
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """Tokens of the whole sentence."""
-        return self.sentence.tokens
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Tokens of the clause."""
-        return self.sentence.tokens[self.start : self.end]
-
-    @property
-    def opener(self) -> str:
-        """First word of the clause."""
-        return self.sentence.tokens[self.start]
-
-    @property
-    def next_word(self) -> str:
-        """The word after the verb; "" where the clause ends."""
-        return self.sentence.tokens[self.at + 1] if self.at + 1 < self.end else ""
-
-    @property
-    def break_before(self) -> str:
-        """What stands between the clause and the word before it."""
-        return self.sentence.before[self.start]
-
-    @property
-    def follows_break(self) -> bool:
-        """Whether a punctuation mark separates the clause from the words before it."""
-        return not BREAKS.isdisjoint(self.break_before)
-
-    def follows(self, *lists: frozenset[str]) -> bool:
-        """Whether the word before the verb is in one of the lists."""
-        return any(self.previous in words for words in lists)
-
-    @property
-    def now(self) -> bool:
-        """Whether the clause speaks of the present moment."""
-        return not WORDS.now_words.isdisjoint(self.words)
+    def __init__(self, sentence: Sentence, verb: VerbForm, at: int, span: tuple[int, int], last: Clause | None) -> None:
+        self.sentence, self.verb, self.at, self.last = sentence, verb, at, last
+        self.kind = Kind.NONE
+        self.tokens = tokens = sentence.tokens
+        self.start, self.end = start, end = span
+        self.words = tokens[start:end]
+        self.opener = opener = tokens[start]
+        self.break_before = sentence.before[start]
+        self.follows_break = not BREAKS.isdisjoint(self.break_before)
+        self.now = not WORDS.now_words.isdisjoint(self.words)
+        self.next_word = tokens[at + 1] if at + 1 < end else ""
+        self.first = first = start + 1 if opener in WORDS.clause_openers and start < at else start
+        back = at - 1
+        while back >= first and (tokens[back] in _SKIPPED or tokens[back].endswith("ly")):
+            back -= 1
+        earlier = back - 1
+        while earlier >= first and tokens[earlier] in _SKIPPED:
+            earlier -= 1
+        self.back = back
+        self.previous = tokens[back] if back >= first else ""
+        self.earlier = tokens[earlier] if earlier >= first else ""
+        self.opens = _OPENING.issuperset(tokens[first : back + 1])
+        self.negated = sentence.is_negated(at, since=start)
+        self.hedged = not WORDS.hedges.isdisjoint(tokens[start:at])
+        self.conditional = first > start and opener in WORDS.conditional_openers
+        self.joined = last if opener in ("and", "or", "then", "but") or "," in self.break_before else None
+        self.joined_kind = self.joined.kind if self.joined else Kind.NONE
+        if self.joined and _OPENING.issuperset(tokens[start:at]):
+            # "I could look and send": what softens or negates the first verb reaches the second.
+            self.negated = self.negated or (self.joined.negated and opener in ("or", "and"))
+            self.hedged = self.hedged or self.joined.hedged
+            self.conditional = self.conditional or self.joined.conditional
 
 
-def describe(sentence: Sentence, at: int, span: tuple[int, int], verb: VerbForm, last: Clause | None) -> Clause:
-    """Return the clause of the verb at `at`, undecided; `last`: the acting clause before it."""
-    tokens = sentence.tokens
-    start, end = span
-    opener = tokens[start]
-    first = start + 1 if opener in WORDS.clause_openers and start < at else start
-    back = _back_over(tokens, at - 1, first)
-    earlier = back - 1
-    while earlier >= first and (tokens[earlier] in WORDS.adverbs or tokens[earlier] == "not"):
-        earlier -= 1
-    negated = sentence.is_negated(at, since=start)
-    hedged = not WORDS.hedges.isdisjoint(tokens[start:at])
-    conditional = first > start and opener in WORDS.conditional_openers
-    joined = last if opener in _CONJUNCTIONS or "," in sentence.before[start] else None
-    if joined and all(word in WORDS.lead_ins or word in WORDS.adverbs for word in tokens[start:at]):
-        # "I could look and send": what softens or negates the first verb reaches the second.
-        negated = negated or (joined.negated and opener in ("or", "and"))
-        hedged = hedged or joined.hedged
-        conditional = conditional or joined.conditional
-    return Clause(
-        sentence=sentence,
-        verb=verb,
-        at=at,
-        start=start,
-        end=end,
-        first=first,
-        back=back,
-        previous=tokens[back] if back >= first else "",
-        earlier=tokens[earlier] if earlier >= first else "",
-        opens=all(word in WORDS.lead_ins or word in WORDS.adverbs for word in tokens[first : back + 1]),
-        last=last,
-        joined=joined,
-        negated=negated,
-        hedged=hedged,
-        conditional=conditional,
-    )
+def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Kind] | None]]:
+    """Yield the clause of every verb with the rule that decided how the verb is used, None where none applied."""
+    last: Clause | None = None
+    for at, span in enumerate(_clause_spans(sentence)):
+        verb = VERBS.forms.get(sentence.tokens[at])
+        if verb is None or sentence.quoted[at] or (verb.lemma == "do" and _supports(sentence, at)):
+            continue
+        clause = Clause(sentence, verb, at, span, last)
+        rule = None
+        for form in _forms(clause):
+            rule = first_rule(CLAUSE_RULES[form], clause)
+            # A verb that may have two forms is no act only if both say so.
+            if rule and rule.kind is not Kind.NONE:
+                clause.kind = clause.joined_kind if rule.kind is Kind.AS_BEFORE else rule.kind
+                last = clause
+                break
+        yield clause, rule
 
 
-_CONJUNCTIONS = frozenset({"and", "or", "then", "but"})
-
-
-def _back_over(tokens: Sequence[str], back: int, first: int) -> int:
-    while back >= first and (tokens[back] in WORDS.adverbs or tokens[back] == "not" or tokens[back].endswith("ly")):
-        back -= 1
-    return back
-
-
-def clause_spans(sentence: Sentence, limit: int) -> list[tuple[int, int]]:
-    """Return, for each of the first `limit` tokens, where its clause starts and ends."""
-    tokens = sentence.tokens[:limit]
+def _clause_spans(sentence: Sentence) -> list[tuple[int, int]]:
+    """Return, for each of the scanned tokens, where its clause starts and ends."""
+    tokens = sentence.tokens[: LIMITS.action.max_scanned_tokens]
     starts = [0]
     for at in range(1, len(tokens)):
-        before = sentence.before[at]
-        if not BREAKS.isdisjoint(before) or " -" in before or _opens_clause(tokens, at):
+        token, before = tokens[at], sentence.before[at]
+        opens = token in WORDS.clause_openers
+        if opens and token in ("that", "as"):
+            # not in "that form", "as passed"
+            opens = not _AFTER_THAT.isdisjoint(tokens[at + 1 : at + 2])
+        if opens or " -" in before or not BREAKS.isdisjoint(before):
             starts.append(at)
     ends = [*starts[1:], len(tokens)]
     return [span for span in zip(starts, ends, strict=True) for _ in range(*span)]
 
 
-def _opens_clause(tokens: Sequence[str], at: int) -> bool:
-    """Whether a conjunction or relative opens a clause here; not in "that form", "as passed"."""
-    if tokens[at] not in WORDS.clause_openers:
+def _supports(sentence: Sentence, at: int) -> bool:
+    """Whether "do" merely supports another verb ("I do apologize", "what I can do is")."""
+    following = sentence.tokens[at + 1] if at + 1 < len(sentence.tokens) else ""
+    verb = VERBS.forms.get(following)
+    return following in ("", "not", "is", "so") or (verb is not None and verb.base)
+
+
+def _forms(c: Clause) -> tuple[str, ...]:
+    """Return the tables that may decide about the verb, in order."""
+    if c.verb.ing:
+        return ("ing",)
+    as_base = c.verb.base and (c.opens or c.previous in ("will", "shall", "can", "to"))
+    if (c.verb.past or c.verb.participle) and not as_base:
+        return ("past", "base") if c.verb.base else ("past",)
+    return ("base",) if c.verb.base else ("third",)
+
+
+# --- "sending" ---
+
+
+def _gerund_subject(c: Clause) -> bool:
+    """Whether the words up to the next punctuation mark hold a finite verb, or there are none."""
+    before = c.sentence.before
+    end = next((at for at in range(c.at + 1, len(before)) if not BREAKS.isdisjoint(before[at])), len(before))
+    rest = c.tokens[c.at + 1 : end]
+    return not rest or any(word in WORDS.finite_verbs or word in HELPING_VERBS for word in rest)
+
+
+def _sets_in(c: Clause) -> bool:
+    """Whether the clause starts the sentence, or follows a punctuation mark or "and"."""
+    return c.start == 0 or c.follows_break or c.opener == "and"
+
+
+_ING: tuple[Rule[Clause, Kind], ...] = (
+    Rule(
+        "I am sending",
+        lambda c: (
+            c.previous in WORDS.be_forms
+            and (c.earlier in WORDS.speakers or c.earlier == "will" or (c.previous == "am" and not c.earlier))
+        ),
+        Kind.PROMISE,
+    ),
+    Rule(
+        "you are sending",
+        lambda c: c.previous in WORDS.be_forms and c.earlier in ("you", "") and c.previous != "be",
+        Kind.NONE,
+    ),
+    Rule("they are sending", lambda c: c.previous in WORDS.be_forms, Kind.PROGRESS),
+    Rule("a noun in -ing", lambda c: not c.opens, Kind.NONE),
+    Rule("sending as a subject", _gerund_subject, Kind.NONE),
+    Rule(
+        "joined to another -ing",
+        lambda c: c.joined is not None and c.joined.verb.ing and c.joined_kind in (Kind.PROMISE, Kind.PROGRESS),
+        Kind.AS_BEFORE,
+    ),
+    Rule(
+        "sending it now",
+        lambda c: _sets_in(c) and (c.start == 0 or any(sign in ":;(>-." for sign in c.break_before)),
+        Kind.PROMISE,
+    ),
+    Rule(
+        "a promise goes on", lambda c: _sets_in(c) and c.last is not None and c.last.kind is Kind.PROMISE, Kind.PROMISE
+    ),
+)
+
+
+# --- "sent" ---
+
+
+def _has_sent(c: Clause, subject: str) -> bool:
+    """Whether "have" makes a perfect of the participle, with the subject close before it."""
+    if not c.verb.participle or c.previous not in ("have", "has"):
         return False
-    following = tokens[at + 1] if at + 1 < len(tokens) else ""
-    return tokens[at] not in ("that", "as") or any(
-        following in words for words in (WORDS.noun_substitutes, WORDS.speakers, WORDS.determiners)
-    )
+    return c.earlier == subject or subject in c.tokens[max(c.first, c.back - 2) : c.back]
+
+
+def _is_passive(c: Clause) -> bool:
+    """Whether "been", "being", "be", or "was ... now" makes the participle a completed passive."""
+    if c.previous == "been":
+        return c.earlier in ("have", "has", "will")
+    if c.previous == "being":
+        # "the lock's being changed"
+        short = c.back > c.first and c.sentence.raws[c.back - 1].endswith(("'s", "\u2019s"))
+        return short or c.earlier in WORDS.be_forms
+    if c.previous == "be":
+        return c.earlier in ("will", "shall")
+    return c.previous in ("was", "were") and c.now and c.earlier != "you"
+
+
+def _is_state(c: Clause) -> bool:
+    return (c.previous in ("is", "are", "am") and c.earlier != "you") or c.previous in WORDS.linking_verbs
+
+
+def _has_finite_word(c: Clause, start: int, end: int) -> bool:
+    return not FINITE_WORDS.isdisjoint(c.tokens[start:end])
+
+
+def _takes_object(c: Clause) -> bool:
+    """Whether an object follows, which a participle cannot take: "The officer got the whole story"."""
+    after = c.tokens[c.at + 1 : c.at + 3]
+    return c.verb.past and len(after) == 2 and after[0] in WORDS.determiners and after[1] not in WORDS.time_words
+
+
+def _other_verb_governs(c: Clause) -> bool:
+    """Whether an earlier word is the verb of the clause: "using the details printed on the letter"."""
+    for at in range(c.first, c.back):
+        verb = VERBS.forms.get(c.tokens[at])
+        if verb is None:
+            continue
+        acting = at > c.first and (verb.base or verb.third) and verb.lemma not in WORDS.noun_like
+        if verb.ing or acting:
+            return True
+    return False
+
+
+_PAST: tuple[Rule[Clause, Kind], ...] = (
+    Rule("I have sent", lambda c: _has_sent(c, "i") or (c.earlier == "we" and _has_sent(c, "we")), Kind.REPORT),
+    Rule("you have sent", lambda c: _has_sent(c, "you"), Kind.NONE),
+    Rule("they have sent", lambda c: c.verb.participle and c.previous in ("have", "has"), Kind.DONE),
+    Rule("it has been sent", lambda c: c.verb.participle and _is_passive(c), Kind.DONE),
+    Rule("it is sent", lambda c: c.verb.participle and _is_state(c), Kind.STATE),
+    Rule("a passive without end", lambda c: c.verb.participle and c.previous in WORDS.be_forms, Kind.NONE),
+    Rule("I sent", lambda c: c.verb.past and c.previous in WORDS.speakers, Kind.PAST),
+    Rule(
+        "joined to a completed act",
+        lambda c: (
+            c.opens
+            and c.verb.participle
+            and c.joined_kind in (Kind.REPORT, Kind.DONE, Kind.PAST, Kind.STATE, Kind.FRAGMENT)
+        ),
+        Kind.AS_BEFORE,
+    ),
+    Rule(
+        "sent at once",
+        lambda c: (
+            c.opens
+            and c.verb.participle
+            and not _has_finite_word(c, c.at + 1, c.end)
+            and c.opener not in WORDS.conditional_openers
+        ),
+        Kind.FRAGMENT,
+    ),
+    Rule("a past form opens the clause", lambda c: c.opens, Kind.NONE),
+    Rule(
+        "sent after a pronoun or article",
+        lambda c: not c.verb.participle or c.previous in WORDS.noun_substitutes or c.previous in WORDS.determiners,
+        Kind.NONE,
+    ),
+    Rule("sent after a preposition", lambda c: c.previous in _PREPOSITIONS, Kind.NONE),
+    Rule("sent with an object", _takes_object, Kind.NONE),
+    Rule("describes a noun", _other_verb_governs, Kind.NONE),
+    Rule("sent after a conjunction or modal", lambda c: c.previous in _BEFORE_FINITE, Kind.NONE),
+    Rule(
+        "another verb is finite",
+        lambda c: _has_finite_word(c, c.first, c.at) or _has_finite_word(c, c.at + 1, c.end),
+        Kind.NONE,
+    ),
+    Rule("recall sent", lambda c: True, Kind.FRAGMENT),
+)
+
+
+# --- "send" ---
+
+
+def _you_alone(c: Clause) -> bool:
+    """Whether "you" stands alone before the verb, in a clause that nothing but "and", "so" or "then" opens."""
+    alone = c.back == c.first or (c.back > c.first and c.tokens[c.back - 1] == "of")
+    return alone and not c.verb.past and (c.first == c.start or c.opener in ("and", "so", "then"))
+
+
+def _numbered_noun(c: Clause) -> bool:
+    """Whether the verb is a noun with its number, subject of another verb: "stand 14 stays shut"."""
+    if c.tokens[c.at] not in WORDS.noun_like or c.at + 2 >= c.end or not c.next_word[:1].isdigit():
+        return False
+    verb = VERBS.forms.get(c.tokens[c.at + 2])
+    return c.tokens[c.at + 2] in WORDS.be_forms or (verb is not None and verb.third)
+
+
+def _plural_subject(c: Clause) -> bool:
+    """Whether a plural and its verb stand before: "Neighbors see a van and draw conclusions"."""
+    if c.start == c.at or c.last is not None or c.follows_break:
+        return False
+    verbs = (VERBS.forms.get(c.tokens[at]) for at in range(1, c.start) if c.tokens[at - 1].endswith("s"))
+    return any(verb is not None and verb.base for verb in verbs)
+
+
+def _orders(c: Clause) -> bool:
+    """Whether a base form that opens its clause reads as an order rather than as a noun."""
+    at, after = c.at, c.next_word
+    third = c.tokens[at + 2] if at + 2 < c.end else ""
+    if after in HELPING_VERBS:
+        return False
+    if c.tokens[at] not in WORDS.noun_like:
+        # "Duplicate submissions are ignored"
+        return third not in WORDS.be_forms or after in WORDS.determiners or after in WORDS.noun_substitutes
+    if at + 2 == c.end and after in WORDS.noun_like and "!" in c.sentence.text:
+        return False
+    # "Box 6 would not have been lost"
+    bare = after not in WORDS.determiners and after not in WORDS.object_pronouns
+    if bare and not HELPING_VERBS.isdisjoint(c.tokens[at + 1 : c.end]):
+        return False
+    comma = "," in c.sentence.before[at]
+    if not after:
+        # "..., file, ..." inside a chain of orders
+        return at > 0 and comma
+    if after in ("of", "for", "from") or after in WORDS.clause_openers:
+        return False
+    if after in ("to", "in", "at", "by", "with", "on") and third and third not in WORDS.determiners:
+        return comma or c.verb.strength == "light" or c.verb.lemma in WORDS.travel_verbs
+    following = VERBS.forms.get(after)
+    if following is None:
+        return True
+    participle = (following.participle or following.third) and not following.base
+    return not participle and (not following.ing or after in WORDS.noun_like)
+
+
+def _joins_base(c: Clause) -> bool:
+    kinds = (Kind.PROMISE, Kind.INSTRUCTION, Kind.OTHERS)
+    return c.opens and c.at > c.start and c.joined_kind in kinds
+
+
+_BASE: tuple[Rule[Clause, Kind], ...] = (
+    Rule("I will send", lambda c: c.previous in WORDS.firm_modals and c.earlier in WORDS.speakers, Kind.PROMISE),
+    Rule(
+        "you can send",
+        lambda c: c.earlier == "you" and (c.previous in WORDS.firm_modals or c.previous in ("should", "must")),
+        Kind.INSTRUCTION,
+    ),
+    Rule("they will send", lambda c: c.previous in WORDS.firm_modals and c.earlier != "", Kind.OTHERS),
+    Rule("send after a modal", lambda c: c.previous in WORDS.firm_modals or c.previous in WORDS.soft_modals, Kind.NONE),
+    Rule("I am going to send", lambda c: (c.earlier, c.previous) == ("going", "to"), Kind.PROMISE),
+    Rule(
+        "you need to send",
+        lambda c: c.previous == "to" and c.earlier in WORDS.need_verbs and "you" in c.tokens[c.first : c.back],
+        Kind.INSTRUCTION,
+    ),
+    Rule("to send", lambda c: c.previous == "to", Kind.NONE),
+    Rule("let me send", lambda c: c.previous in ("me", "us") and c.earlier == "let", Kind.PROMISE),
+    Rule(
+        "what I will do is send",
+        lambda c: (c.earlier, c.previous) == ("do", "is") and not WORDS.speakers.isdisjoint(c.tokens[c.first : c.back]),
+        Kind.PROMISE,
+    ),
+    Rule("what I call", lambda c: c.previous in WORDS.speakers and c.earlier == "what", Kind.NONE),
+    Rule("I send", lambda c: c.previous in WORDS.speakers, Kind.PROMISE),
+    Rule("you send", lambda c: c.previous == "you" and _you_alone(c), Kind.INSTRUCTION),
+    Rule("that you send", lambda c: c.previous == "you", Kind.NONE),
+    Rule(
+        "a relative or a numbered noun",
+        lambda c: c.opens and (c.opener in ("who", "which") or _numbered_noun(c)),
+        Kind.NONE,
+    ),
+    Rule(
+        "joined to a base form",
+        lambda c: _joins_base(c) and c.joined is not None and c.joined.verb.base,
+        Kind.AS_BEFORE,
+    ),
+    Rule("joined to another form", lambda c: _joins_base(c), Kind.ORDER),
+    Rule("joined to a plural's verb", lambda c: c.opens and _plural_subject(c), Kind.NONE),
+    Rule("send it", lambda c: c.opens and _orders(c), Kind.ORDER),
+    Rule(
+        "they send",
+        lambda c: not c.opens and c.previous in ("they", "people", "team", "colleagues", "everyone"),
+        Kind.OTHERS,
+    ),
+)
+
+# --- "sends" ---
+
+_THIRD: tuple[Rule[Clause, Kind], ...] = (
+    Rule(
+        "joined to another third person",
+        lambda c: c.opens and c.at > c.start and c.joined_kind is Kind.OTHERS,
+        Kind.OTHERS,
+    ),
+    Rule("and sends you", lambda c: c.opens and c.at > c.start and c.next_word in WORDS.object_pronouns, Kind.OTHERS),
+    Rule("a plural noun", lambda c: c.opens or c.previous[:1].isdigit() or c.previous in _BEFORE_NOUNS, Kind.NONE),
+    Rule("the desk sends", lambda c: True, Kind.OTHERS),
+)
+
+CLAUSE_RULES = {"ing": _ING, "past": _PAST, "base": _BASE, "third": _THIRD}

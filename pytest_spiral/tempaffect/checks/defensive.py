@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_spiral.tempaffect.checks.action import Statement
 from pytest_spiral.tempaffect.checks.rule import Rule, matches
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
-from pytest_spiral.tempaffect.checks.statements import Statement
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
 
-__all__ = ["DISCLAIMER_RULES", "REBUKE_RULES", "Remark", "check_defensive", "count_validation", "is_overvalidated"]
-
 _NEGATION_REACH = 4  # tokens before a phrase in which a negation turns it round
+_NEGATIONS = WORDS.negations - {"no"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,9 @@ def _reasons(rules: Sequence[Rule[Remark, None]], remark: Remark) -> list[str]:
 
 def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
     limits = LIMITS.defensive
-    counts = [count for sentence in reply.sentences if (count := _apologies(sentence))]
+    apologetic = [sentence for sentence in reply.sentences if sentence.says(PHRASES.apologies)]
+    spoken = (PHRASES.apology_mentions.sub(" ", sentence.unquoted) for sentence in apologetic)
+    counts = [count for text in spoken if (count := len(PHRASES.apologies.findall(text)))]
     total = sum(counts)
     if total >= limits.apologies_always:
         return [f"apologises {total} times"]
@@ -70,26 +71,18 @@ def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
     return []
 
 
-def _apologies(sentence: Sentence) -> int:
-    if not sentence.says(PHRASES.apologies):
-        return 0
-    return len(PHRASES.apologies.findall(PHRASES.apology_mentions.sub(" ", sentence.unquoted)))
-
-
 def _quote(sentence: Sentence, phrases: Pattern, *, unless_negated: bool = False) -> str:
     """Return the first of the phrases in a sentence; "" where it is absent, quoted or negated."""
     match = phrases.search(sentence.joined)
     if match is None:
         return ""
     place = sentence.place(match.start())
-    window = sentence.tokens[max(0, place - _NEGATION_REACH) : place]
-    negated = unless_negated and not (WORDS.negations - {"no"}).isdisjoint(window)
+    negated = unless_negated and not _NEGATIONS.isdisjoint(sentence.tokens[max(0, place - _NEGATION_REACH) : place])
     return "" if negated or any(sentence.quoted[place : place + 1]) else match.group().strip()
 
 
 def _machine(remark: Remark) -> str:
-    disclaimer = _quote(remark.sentence, PHRASES.machine_disclaimers)
-    return disclaimer if disclaimer and remark.sentence.says(PHRASES.inability) else ""
+    return _quote(remark.sentence, PHRASES.machine_disclaimers) if remark.sentence.says(PHRASES.inability) else ""
 
 
 def _disclaimer(remark: Remark) -> str:
@@ -100,7 +93,7 @@ def _disclaimer(remark: Remark) -> str:
 def _tone(remark: Remark) -> str:
     tone = _quote(remark.sentence, PHRASES.tone_policing)
     harmless = remark.known.issuperset(tone.split()) or remark.sentence.says(PHRASES.feelings)
-    return tone if tone and not harmless else ""
+    return "" if harmless else tone
 
 
 def _hidden_blame(remark: Remark) -> str:
@@ -111,28 +104,18 @@ def _idle(remark: Remark, phrases: Pattern) -> str:
     return _quote(remark.sentence, phrases) if remark.impersonal and not remark.concrete else ""
 
 
-# All that apply give a reason. One rule per paragraph; the formatter would give every argument a line of its own.
-# fmt: off
+# All that apply give a reason.
 DISCLAIMER_RULES: tuple[Rule[Remark, None], ...] = (
-    Rule("hides behind being a machine", _machine, None, ("As an AI I am not able to see parcels.",),
-         ("As an AI I see your parcel.",)),
-    Rule("shields itself", _disclaimer, None, ("We accept no liability for parcels left in a locker.",),
-         ("'We accept no liability' is what the poster says.",)),
-    Rule("blames or corrects the user", lambda r: _quote(r.sentence, PHRASES.blame, unless_negated=True), None,
-         ("You should have collected the parcel before.", "You must have typed the wrong code."),
-         ("None of this is your fault.",)),
+    Rule("hides behind being a machine", _machine, None),
+    Rule("shields itself", _disclaimer, None),
+    Rule("blames or corrects the user", lambda r: _quote(r.sentence, PHRASES.blame, unless_negated=True), None),
 )
 REBUKE_RULES: tuple[Rule[Remark, None], ...] = (
-    Rule("corrects the user's tone", _tone, None, ("Please use a respectful tone when you write about your parcel.",)),
-    Rule("blames without saying who", _hidden_blame, None,
-         ("A glance at the code on the card would have spared everybody this.",),
-         ("I know that a glance at the card would have spared everybody this.",)),
-    Rule("moralizes", lambda r: _idle(r, PHRASES.moralizing), None,
-         ("Honesty is what parcels are about.",)),
-    Rule("makes light of it", lambda r: _idle(r, PHRASES.minimizing), None,
-         ("It's only a parcel, and at least the locker is dry!",)),
+    Rule("corrects the user's tone", _tone, None),
+    Rule("blames without saying who", _hidden_blame, None),
+    Rule("moralizes", lambda r: _idle(r, PHRASES.moralizing), None),
+    Rule("makes light of it", lambda r: _idle(r, PHRASES.minimizing), None),
 )
-# fmt: on
 
 
 def _is_distant(reply: PreparedReply, statements: Sequence[Statement]) -> bool:
@@ -146,14 +129,8 @@ def _is_distant(reply: PreparedReply, statements: Sequence[Statement]) -> bool:
     return not any(sentence.says(phrases) for sentence in sentences for phrases in kind)
 
 
-def count_validation(statements: Sequence[Statement]) -> int:
-    """Return the number of sentences about feelings that hold no act."""
-    feelings = PHRASES.feelings
-    return sum(not each.acts and each.sentence.says(feelings) for each in statements)
-
-
 def is_overvalidated(validating: int, sentences: int) -> bool:
-    """Whether so many of the sentences are about feelings that the reply is mostly validation."""
+    """Whether so many sentences are about feelings, without an act, that the reply is mostly validation."""
     limits = LIMITS.validation
     mostly = validating * 1000 >= limits.few_share * sentences
     return validating >= limits.many or (validating >= limits.few and mostly)

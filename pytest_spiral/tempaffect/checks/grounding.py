@@ -12,8 +12,6 @@ from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
 from pytest_spiral.text import function_words
 
-__all__ = ["GroundingFinding", "check_grounding", "is_clause_like"]
-
 
 @dataclass(frozen=True, slots=True)
 class GroundingFinding:

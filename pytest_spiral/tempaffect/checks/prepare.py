@@ -12,8 +12,6 @@ from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Patt
 from pytest_spiral.tempaffect.scenario import Anchor, Family, ForbiddenPhrase, Scenario
 from pytest_spiral.text import function_words, stem, tokenize
 
-__all__ = ["AnchorGroup", "Demand", "PreparedScenario", "echo_classes", "grams", "prepare_scenario"]
-
 Stems = tuple[str, ...]
 
 

@@ -6,32 +6,26 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["Rule", "first_rule", "matches"]
-
 Subject = TypeVar("Subject")
-Kind = TypeVar("Kind")
+Decision = TypeVar("Decision")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Generic[Subject, Kind]):
-    """One rule of an ordered table.
+class Rule(Generic[Subject, Decision]):
+    """One rule of an ordered table; its examples are in `tests/tempaffect/data/rule_examples.toml`.
 
     Attributes:
         name: What the rule recognises, unique in its table.
         applies: Whether the rule decides about a subject. A rule that quotes the reply returns the words it quotes.
         kind: What the rule makes of the subject.
-        examples: Texts that this rule decides; they are its tests. Square brackets mark the verb in question.
-        near_misses: Texts that look similar and that this rule does not decide.
     """
 
     name: str
     applies: Callable[[Subject], bool | str]
-    kind: Kind
-    examples: tuple[str, ...]
-    near_misses: tuple[str, ...] = ()
+    kind: Decision
 
 
-def first_rule(rules: Iterable[Rule[Subject, Kind]], subject: Subject) -> Rule[Subject, Kind] | None:
+def first_rule(rules: Iterable[Rule[Subject, Decision]], subject: Subject) -> Rule[Subject, Decision] | None:
     """Return the first rule that applies, None if none does."""
     for rule in rules:
         if rule.applies(subject):
@@ -39,7 +33,9 @@ def first_rule(rules: Iterable[Rule[Subject, Kind]], subject: Subject) -> Rule[S
     return None
 
 
-def matches(rules: Iterable[Rule[Subject, Kind]], subject: Subject) -> Iterator[tuple[Rule[Subject, Kind], str]]:
+def matches(
+    rules: Iterable[Rule[Subject, Decision]], subject: Subject
+) -> Iterator[tuple[Rule[Subject, Decision], str]]:
     """Yield every rule that applies, with the words it quotes or else its name."""
     for rule in rules:
         found = rule.applies(subject)

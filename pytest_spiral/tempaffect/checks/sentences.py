@@ -10,8 +10,6 @@ from functools import cached_property
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
 from pytest_spiral.text import clean, count_words, sentences, stem, words
 
-__all__ = ["PreparedReply", "Sentence", "prepare_reply"]
-
 
 @dataclass(frozen=True)
 class Sentence:
