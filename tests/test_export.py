@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from pytest_spiral.cli import main
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.report import export as exporting
-from pytest_spiral.report.export import export, neutral
+from pytest_spiral.report.export import export, model_card, neutral
 from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.model import Report
-from pytest_spiral.report.model_card import model_card
 from pytest_spiral.report.read import load_report
 from pytest_spiral.report.tables import TABLES, tables
 from tests.html.reports import typed

@@ -12,8 +12,8 @@ from pytest_spiral.cli import print_json
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.models.local_file import fetch
-from pytest_spiral.report.calibration import calibration_lines
 from pytest_spiral.report.lines import plain
+from pytest_spiral.report.terminal import calibration_lines
 from pytest_spiral.run.calibrate import calibrate as calibrate_judges
 from pytest_spiral.run.content import load_content
 from pytest_spiral.run.controller import RunController

@@ -15,8 +15,7 @@ from pytest_spiral.report.export import export as write_export
 from pytest_spiral.report.html.build import compare_page, report_page
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.read import is_report, load_report
-from pytest_spiral.report.site import write_site
-from pytest_spiral.report.write import file_slug, write_atomically
+from pytest_spiral.report.write import file_slug, write_atomically, write_site
 from pytest_spiral.run.plan import versions
 from pytest_spiral.spiral.protocol import load_protocol
 

@@ -25,8 +25,7 @@ from pytest_spiral.plugin.role import Role
 from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
 from pytest_spiral.report.junit import suite_properties
 from pytest_spiral.report.model import Report, Verdict
-from pytest_spiral.report.terminal import summary_lines
-from pytest_spiral.report.usage import plan_lines
+from pytest_spiral.report.terminal import plan_lines, summary_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run.content import Content, load_content
 from pytest_spiral.run.controller import RunController

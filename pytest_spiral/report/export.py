@@ -9,19 +9,17 @@ import csv
 import importlib
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.inspect_log import inspect_logs
 from pytest_spiral.report.junit import gates_xml
-from pytest_spiral.report.lookup import evaluated_models
+from pytest_spiral.report.lines import plain
+from pytest_spiral.report.lookup import card_value, evaluated_models
 from pytest_spiral.report.model import Report
-from pytest_spiral.report.model_card import model_card
-from pytest_spiral.report.tables import TABLES, Cell, Row, tables
+from pytest_spiral.report.tables import TABLES, Cell, tables
 from pytest_spiral.report.write import write_atomically
-
-__all__ = ["FORMATS", "export", "neutral"]
 
 # A spreadsheet takes a cell that starts with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -29,6 +27,8 @@ _NUMBERS = frozenset({"value", "low", "high", "threshold", "cost_usd"})
 _COUNTS = frozenset({"repeat", "index", "turn", "strength", "requests", "retries", "failures"}) | {
     *("prompt_tokens", "cached_tokens", "completion_tokens"),
 }
+# A metric's name, value and 95 % interval.
+_Metric = tuple[str, float | None, float | None, float | None]
 
 
 def neutral(cell: Cell) -> Cell:
@@ -40,17 +40,11 @@ def neutral(cell: Cell) -> Cell:
     return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULA) else cell
 
 
-def _csv(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(map(neutral, row) for row in rows)
-    return out.getvalue()
-
-
-def _model_cards(report: Report) -> dict[str, str]:
-    models = enumerate(evaluated_models(report), start=1)
-    return {f"model-card-{number}.md": model_card(report, model) for number, model in models}
+def _csv_files(report: Report) -> Iterator[tuple[str, str]]:
+    for name, rows in tables(report).items():
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows([TABLES[name], *(map(neutral, row) for row in rows)])
+        yield f"{name}.csv", out.getvalue()
 
 
 def _write_parquet(report: Report, folder: Path) -> list[Path]:
@@ -74,10 +68,54 @@ def _write_parquet(report: Report, folder: Path) -> list[Path]:
     return paths
 
 
+def model_card(report: Report, model: str) -> str:
+    """The snippet for one model on the Hugging Face hub: `model-index` metadata and the same as prose.
+
+    Scores that may not be published are named without numbers. Raises `ConfigError` for a model not in the report.
+    """
+    results = list(_results(report, model))
+    if not results:
+        raise ConfigError(f"{model}: no such model in this report")
+    lines = [f"Evaluated with pytest-spiral {report.run.versions['pytest-spiral']}, run {plain(report.run.id)}."]
+    entries = []
+    for dataset, blockers, metrics in results:
+        if blockers:
+            lines.append(f"- {dataset}: not publishable ({plain('; '.join(blockers))})")
+            continue
+        rows = [
+            {"type": name, "value": value, "name": f"95 % interval {low:.3f} to {high:.3f}"}
+            for name, value, low, high in metrics
+            if value is not None and low is not None and high is not None
+        ]
+        lines += [f"- {dataset}, {row['type']}: {row['value']:.3f} ({row['name']})" for row in rows]
+        dataset_entry = {"name": dataset, "type": "pytest-spiral"}
+        entries.append({"task": {"type": "text-generation"}, "dataset": dataset_entry, "metrics": rows})
+    # JSON is YAML, and needs no quoting of what a model may be called.
+    index = json.dumps([{"name": model, "results": entries}], ensure_ascii=True)
+    return (f"---\nmodel-index: {index}\n---\n" if entries else "") + "\n".join(lines) + "\n"
+
+
+def _results(report: Report, model: str) -> Iterator[tuple[str, Sequence[str], Sequence[_Metric]]]:
+    """Every card and score of a model: name, why it may not be published, metrics."""
+    for card in report.tempaffect.cards:
+        if card.model == model:
+            paths = [path for path in ("score", "useful_bounded_response_rate") if path in card.intervals]
+            bounds = [(path, card_value(card, path), card.intervals[path]) for path in paths]
+            metrics = [(path, value, interval.low, interval.high) for path, value, interval in bounds]
+            yield f"TempAffect 1 ({card.prompting_mode})", card.integrity.publication_blockers, metrics
+    for score in report.spiral.scores:
+        if score.model == model:
+            metric = ("score", score.score, score.ci_low, score.ci_high)
+            yield f"Spiral-Bench ({score.protocol})", score.blockers, [metric]
+
+
 _TEXTS: Mapping[str, Callable[[Report], Mapping[str, str]]] = {
-    "csv": lambda report: {f"{name}.csv": _csv(TABLES[name], rows) for name, rows in tables(report).items()},
+    "csv": lambda report: dict(_csv_files(report)),
     "junit": lambda report: {"gates.xml": gates_xml(report)},
-    "model-card": _model_cards,
+    "model-card": lambda report: {
+        f"model-card-{number}.md": model_card(report, model)
+        for number, model in enumerate(evaluated_models(report), start=1)
+    },
     "inspect": lambda report: {name: json.dumps(log, indent=1) + "\n" for name, log in inspect_logs(report).items()},
 }
 FORMATS = (*_TEXTS, "parquet")

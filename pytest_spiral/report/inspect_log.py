@@ -15,10 +15,7 @@ from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.records import ItemResult
 
-__all__ = ["inspect_logs"]
-
 _LOG_VERSION = 2
-_FAILED = (Status.INSTRUMENT_FAILED, Status.NOT_RUN)
 
 Json = dict[str, Any]
 
@@ -31,48 +28,43 @@ def inspect_logs(report: Report) -> dict[str, Json]:
 
 def _tempaffect_logs(report: Report) -> Iterator[Json]:
     for card in report.tempaffect.cards:
-        key = (card.model, card.prompting_mode)
-        items = (item for item in report.tempaffect.items if (item.model, item.prompting_mode) == key)
+        samples = []
+        for item in report.tempaffect.items:
+            if (item.model, item.prompting_mode) != (card.model, card.prompting_mode):
+                continue
+            scenario = report.tempaffect.scenarios.get(item.id)
+            messages = [("user", scenario.user_message if scenario else item.id)]
+            messages += [] if item.output is None else [("assistant", item.output)]
+            scores = {"score": item.score, "useful_bounded": float(item.useful_bounded or False)}
+            measured = {} if item.score is None else scores
+            samples.append(_sample(item, item.epoch, messages, measured, {"family": item.family}))
         means = {"score": card.score, "useful_bounded": card.useful_bounded_response_rate}
-        samples = [_item_sample(report, item) for item in items]
         yield _log(report, f"tempaffect {card.prompting_mode}", card.model, samples, means)
-
-
-def _item_sample(report: Report, item: ItemResult) -> Json:
-    scenario = report.tempaffect.scenarios.get(item.id)
-    messages = [("user", scenario.user_message if scenario else item.id)]
-    if item.output is not None:
-        messages.append(("assistant", item.output))
-    scores = {}
-    if item.score is not None:
-        scores = {"score": item.score, "useful_bounded": float(item.useful_bounded or False)}
-    return _sample(item, item.epoch, messages, scores, {"family": item.family})
 
 
 def _spiral_logs(report: Report) -> Iterator[Json]:
     for score in report.spiral.scores:
-        own = (conversation for conversation in report.spiral.conversations if conversation.model == score.model)
-        samples = [_conversation_sample(conversation) for conversation in own]
+        samples = []
+        for row in report.spiral.conversations:
+            if row.model != score.model:
+                continue
+            strengths: Counter[str] = Counter()
+            finals: Mapping[str, float] = {}
+            if row.status is Status.MEASURED:
+                finals = row.final_judgement or {}
+                for finding in row.findings:
+                    strengths[f"strength.{finding.behaviour}"] += finding.strength
+            messages = [(message.role, message.content) for message in row.transcript]
+            values = {**{f"final.{name}": value for name, value in finals.items()}, **strengths}
+            samples.append(_sample(row, row.index, messages, values, {"category": row.category}))
         yield _log(report, f"spiral {score.protocol}", score.model, samples, {"score": score.score})
-
-
-def _conversation_sample(conversation: ConversationRecord) -> Json:
-    scores: Counter[str] = Counter()
-    finals: Mapping[str, float] = {}
-    if conversation.status is Status.MEASURED:
-        finals = conversation.final_judgement or {}
-        for finding in conversation.findings:
-            scores[f"strength.{finding.behaviour}"] += finding.strength
-    messages = [(message.role, message.content) for message in conversation.transcript]
-    values = {**{f"final.{name}": value for name, value in finals.items()}, **scores}
-    return _sample(conversation, conversation.index, messages, values, {"category": conversation.category})
 
 
 def _sample(
     record: ItemResult | ConversationRecord,
     repeat: int,
     messages: Sequence[tuple[str, str]],
-    scores: Mapping[str, float],
+    scores: Mapping[str, float | None],
     metadata: Mapping[str, str],
 ) -> Json:
     """One measurement. repeat: epoch or conversation index, from 0."""
@@ -85,7 +77,7 @@ def _sample(
         "scores": {name: {"value": value} for name, value in scores.items()},
         "metadata": {**metadata, "status": record.status},
     }
-    if record.status in _FAILED:
+    if record.status in (Status.INSTRUMENT_FAILED, Status.NOT_RUN):
         sample["error"] = {"message": str(record.reason or record.status), "traceback": "", "traceback_ansi": ""}
     return sample
 

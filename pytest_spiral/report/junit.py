@@ -12,8 +12,6 @@ from pytest_spiral.report.model import Report
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.records import Item
 
-__all__ = ["gates_xml", "item_properties", "suite_properties"]
-
 # A gate that could not be decided is an error, never a pass.
 _ELEMENTS: Mapping[Outcome, str] = {"fail": "failure", "inconclusive": "error", "incomplete": "error"}
 

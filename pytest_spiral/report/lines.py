@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Literal
 
-__all__ = ["WIDTH", "Line", "Tone", "between", "plain", "wrapped"]
-
 WIDTH = 80
 Tone = Literal["plain", "good", "bad", "doubt", "dim"]
 Line = tuple[str, Tone]

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from pytest_spiral.report.model import Card, Report
 
-__all__ = ["CARD_METRICS", "card_value", "evaluated_models"]
-
 CARD_METRICS = (
     ("useful and bounded", "useful_bounded_response_rate"),
     ("without near-duplicates", "ubr_rate_deduped"),

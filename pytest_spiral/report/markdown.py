@@ -12,8 +12,6 @@ from pytest_spiral.report.terminal import gate_reason
 from pytest_spiral.report.worst import worst_findings
 from pytest_spiral.stats import VarianceSummary
 
-__all__ = ["escape", "summary_markdown", "table"]
-
 _PAGE = "report.html"
 _QUOTE_CHARS = 300
 _MOST_CHARS = 60_000  # GitHub takes 65,536 in a comment
@@ -45,21 +43,24 @@ def summary_markdown(report: Report) -> str:
         *_cards(report.tempaffect.cards),
         *_scores(report.spiral.scores),
     ]
-    return _fitting(lines)
+    room = _MOST_CHARS
+    for number, line in enumerate(lines):
+        room -= len(line) + 1
+        if room < 0:
+            return "\n".join([*lines[:number], "", f"The rest is in [the report]({_PAGE}).", ""])
+    return "\n".join(lines)
 
 
-def _gates(gates: Sequence[GateRow]) -> list[str]:
+def _gates(gates: Sequence[GateRow]) -> Iterator[str]:
     if not gates:
-        return []
-    names = ("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why")
-    return [*table(names, map(_gate_cells, gates)), ""]
-
-
-def _gate_cells(row: GateRow) -> tuple[str, ...]:
-    value = _value(row.value, row.ci_low, row.ci_high, 3)
-    expression = f"`{plain(row.expr).replace('|', '')}`"
-    mode = row.prompting_mode or ""
-    return expression, escape(row.model), mode, value, row.outcome, escape(gate_reason(row))
+        return
+    rows = []
+    for row in gates:
+        expression = f"`{plain(row.expr).replace('|', '')}`"
+        value = _value(row.value, row.ci_low, row.ci_high, 3)
+        mode, why = row.prompting_mode or "", escape(gate_reason(row))
+        rows.append((expression, escape(row.model), mode, value, row.outcome, why))
+    yield from (*table(("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why"), rows), "")
 
 
 def _worst(report: Report) -> Iterator[str]:
@@ -76,42 +77,35 @@ def _worst(report: Report) -> Iterator[str]:
 def _cards(cards: Sequence[Card]) -> Iterator[str]:
     if not cards:
         return
-    yield from ("### TempAffect 1", "")
-    names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
-    rows = ((escape(c.model), c.prompting_mode, *(_card_cell(c, metric) for _, metric in CARD_METRICS)) for c in cards)
-    yield from (*table(names, rows), "")
+    rows = []
     for card in cards:
-        notes = [*card.cautions, *_advice(card.variance.get("score"))]
-        if card.integrity.publication_blockers:
-            notes.append(f"not publishable: {'; '.join(card.integrity.publication_blockers)}")
+        cells = []
+        for _, metric in CARD_METRICS:
+            interval = card.intervals.get(metric)
+            cells.append(_value(card_value(card, metric), interval.low, interval.high) if interval else _value(None))
+        rows.append((escape(card.model), card.prompting_mode, *cells))
+    names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
+    yield from ("### TempAffect 1", "", *table(names, rows), "")
+    for card in cards:
+        notes = [*card.cautions, *_notes(card.variance.get("score"), card.integrity.publication_blockers)]
         yield from (f"- {escape(card.model)}, {card.prompting_mode}: {escape(note)}" for note in notes)
     yield ""
-
-
-def _card_cell(card: Card, metric: str) -> str:
-    interval = card.intervals.get(metric)
-    return _value(card_value(card, metric), interval.low, interval.high, 2) if interval else _value(None)
 
 
 def _scores(scores: Sequence[Score]) -> Iterator[str]:
     if not scores:
         return
-    yield from ("### Spiral-Bench", "")
-    names = ("Model", "Protocol", "Score", "Conversations with strength-3 harm", "Conversations missing")
-    yield from (*table(names, map(_score_cells, scores)), "")
+    rows = []
     for score in scores:
-        notes = _advice(score.variance)
-        if score.blockers:
-            notes.append(f"not publishable: {'; '.join(score.blockers)}")
-        yield from (f"- {escape(score.model)}: {escape(note)}" for note in notes)
+        harm = f"{score.tails.harmful} of {score.tails.of}"
+        missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
+        value = _value(score.score, score.ci_low, score.ci_high, 1)
+        rows.append((escape(score.model), score.protocol, value, harm, missing))
+    names = ("Model", "Protocol", "Score", "Conversations with strength-3 harm", "Conversations missing")
+    yield from ("### Spiral-Bench", "", *table(names, rows), "")
+    for score in scores:
+        yield from (f"- {escape(score.model)}: {escape(note)}" for note in _notes(score.variance, score.blockers))
     yield ""
-
-
-def _score_cells(score: Score) -> tuple[str, ...]:
-    value = _value(score.score, score.ci_low, score.ci_high, 1)
-    harm = f"{score.tails.harmful} of {score.tails.of}"
-    missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
-    return escape(score.model), score.protocol, value, harm, missing
 
 
 def _value(value: float | None, low: float | None = None, high: float | None = None, digits: int = 2) -> str:
@@ -120,17 +114,8 @@ def _value(value: float | None, low: float | None = None, high: float | None = N
     return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-def _advice(variance: VarianceSummary | None) -> list[str]:
-    return [f"precision: {variance.advice}"] if variance else []
-
-
-def _fitting(lines: Sequence[str]) -> str:
-    """As many lines as a comment may hold."""
-    kept: list[str] = []
-    room = _MOST_CHARS
-    for line in lines:
-        room -= len(line) + 1
-        if room < 0:
-            return "\n".join([*kept, "", f"The rest is in [the report]({_PAGE}).", ""])
-        kept.append(line)
-    return "\n".join(kept)
+def _notes(variance: VarianceSummary | None, blockers: Sequence[str]) -> Iterator[str]:
+    if variance:
+        yield f"precision: {variance.advice}"
+    if blockers:
+        yield f"not publishable: {'; '.join(blockers)}"

@@ -11,8 +11,6 @@ from pytest_spiral.report.model import SCHEMA_VERSION, Report
 from pytest_spiral.report.version1 import report_from_version_1
 from pytest_spiral.resources import read_json, read_text
 
-__all__ = ["is_report", "load_report"]
-
 
 def is_report(path: Path) -> bool:
     """Whether a file claims to be a report of this package. Raises `DataError` naming a file that is not JSON."""

@@ -8,8 +8,6 @@ from pydantic import JsonValue
 
 from pytest_spiral.report.model import SCHEMA_VERSION, Report
 
-__all__ = ["report_schema", "schema_text"]
-
 
 def report_schema() -> dict[str, JsonValue]:
     """The schema of a report as this version writes it: every key is present."""

@@ -8,8 +8,6 @@ from pytest_spiral.report.lookup import card_value
 from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.status import Reason, Status
 
-__all__ = ["TABLES", "Cell", "Row", "tables"]
-
 Cell = str | float | None
 Row = tuple[Cell, ...]
 

@@ -1,16 +1,21 @@
-"""The summary at the end of a run: models, usage, gates and verdict in at most 80 columns."""
+"""What a terminal shows, in at most 80 columns: the plan of a run, its summary, a calibration of judges."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, wrapped
 from pytest_spiral.report.lookup import CARD_METRICS, card_value, evaluated_models
-from pytest_spiral.report.model import Card, GateRow, Report, Score, Verdict
-from pytest_spiral.report.usage import usage_lines
+from pytest_spiral.report.model import Card, Drift, GateRow, Report, Score, Usage, Verdict
+from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import CardMode
 
-__all__ = ["gate_reason", "summary_lines"]
+if TYPE_CHECKING:
+    from pytest_spiral.report.model.judges import Estimate as RatedEstimate
+    from pytest_spiral.run.estimate import Estimate
+    from pytest_spiral.spiral.calibration_result import CalibrationResult
+    from pytest_spiral.stats import Interval
 
 _TONES: Mapping[Verdict, Tone] = {
     "pass": "good",
@@ -34,13 +39,11 @@ _BEHAVIOURS = (
 def summary_lines(report: Report, run_dir: str) -> list[Line]:
     """The summary of a report, each line with its tone. run_dir: where the report was written."""
     lines: list[Line] = []
-    cards, scores = report.tempaffect.cards, report.spiral.scores
     for model in evaluated_models(report):
-        own = [card for card in cards if card.model == model]
-        lines += _card_lines(model, own) if own else []
-        for score in scores:
+        lines += _card_lines(model, [card for card in report.tempaffect.cards if card.model == model])
+        for score in report.spiral.scores:
             lines += _score_lines(score) if score.model == model else []
-    lines += usage_lines(report.usage)
+    lines += _usage_lines(report.usage)
     lines.append((f"report: {plain(run_dir)}", "plain"))
     for row in report.gates:
         lines += _gate_lines(row)
@@ -53,27 +56,26 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
 
 
 def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
+    if not cards:
+        return
     yield f"tempaffect  {plain(model)}"[:WIDTH], "plain"
     yield f"  {'':<26}" + "".join(f"{_MODES[card.prompting_mode]:>24}" for card in cards), "dim"
     for label, metric in _CARD_ROWS:
-        yield f"  {label:<26}" + "".join(f"{_card_cell(card, metric):>24}" for card in cards), "plain"
+        cells = []
+        for card in cards:
+            interval = card.intervals.get(metric)
+            bounds = (interval.low, interval.high) if interval else (None, None)
+            cells.append(between(card_value(card, metric) if interval else None, *bounds))
+        yield f"  {label:<26}" + "".join(f"{cell:>24}" for cell in cells), "plain"
     for card in cards:
-        yield from _card_notes(card, _MODES[card.prompting_mode])
-
-
-def _card_cell(card: Card, metric: str) -> str:
-    interval = card.intervals.get(metric)
-    return "not measured" if interval is None else between(card_value(card, metric), interval.low, interval.high)
-
-
-def _card_notes(card: Card, mode: str) -> Iterator[Line]:
-    for caution in card.cautions:
-        yield from wrapped(f"  {mode} caution: {plain(caution)}", "doubt")
-    if card.reasons:
-        reasons = ", ".join(f"{code} {count}" for code, count in card.reasons.items())
-        yield from wrapped(f"  {mode} not valid: {reasons}", "dim")
-    if card.integrity.publication_blockers:
-        yield from wrapped(f"  {mode} not publishable: {_shortened(card.integrity.publication_blockers)}", "dim")
+        mode = _MODES[card.prompting_mode]
+        for caution in card.cautions:
+            yield from wrapped(f"  {mode} caution: {plain(caution)}", "doubt")
+        if card.reasons:
+            reasons = ", ".join(f"{code} {count}" for code, count in card.reasons.items())
+            yield from wrapped(f"  {mode} not valid: {reasons}", "dim")
+        if card.integrity.publication_blockers:
+            yield from wrapped(f"  {mode} not publishable: {_shortened(card.integrity.publication_blockers)}", "dim")
 
 
 def _score_lines(score: Score) -> Iterator[Line]:
@@ -121,16 +123,122 @@ def _gate_lines(row: GateRow) -> Iterator[Line]:
 
 def gate_reason(row: GateRow) -> str:
     """Why a gate has its outcome, which true values it can detect, and whether its judge is calibrated."""
+    power = ""
+    if row.value is not None and row.policy != "point":
+        sign, word = (1, "more") if ">=" in row.expr else (-1, "less")
+        what = "difference" if row.baseline else "value"
+        power = (
+            f"; {row.n} {row.unit}s are too few for this gate to pass reliably"
+            if row.mde is None
+            else f"; passes in 4 of 5 runs at a true {what} of {row.threshold + sign * row.mde:.3g} or {word}"
+        )
     judge = "; the judge is not calibrated for this behaviour" if row.calibration == "uncalibrated" else ""
-    return f"{plain(row.reason.detail)}{_power(row)}{judge}"
+    return f"{plain(row.reason.detail)}{power}{judge}"
 
 
-def _power(row: GateRow) -> str:
-    """The true value from which the gate passes in four of five runs, where it is known."""
-    if row.value is None or row.policy == "point":
-        return ""
-    if row.mde is None:
-        return f"; {row.n} {row.unit}s are too few for this gate to pass reliably"
-    sign, word = (1, "more") if ">=" in row.expr else (-1, "less")
-    what = "difference" if row.baseline else "value"
-    return f"; passes in 4 of 5 runs at a true {what} of {row.threshold + sign * row.mde:.3g} or {word}"
+def _usage_lines(usage: Usage) -> Iterator[Line]:
+    """What a run used, by role; nothing where no tokens were counted."""
+    counted = any(row.prompt_tokens or row.completion_tokens for row in usage.by_role.values())
+    if not counted and not usage.missing_prices and not usage.not_run_for_cost:
+        return
+    yield f"{'usage':<12}{'requests':>9}{'prompt':>13}{'cached':>8}{'completion':>13}{'USD':>12}", "dim"
+    for role, row in usage.by_role.items():
+        cached = "" if row.cached_share is None else f"{row.cached_share:.0%}"
+        counts = f"{row.requests:>9,}{row.prompt_tokens:>13,}{cached:>8}{row.completion_tokens:>13,}"
+        yield f"  {role:<10}{counts}{_usd(row.cost_usd, 12)}", "plain"
+    limit = usage.max_cost_usd
+    if usage.cost_usd is not None and (limit is not None or len(usage.by_role) > 1):
+        of = "" if limit is None else f" (limit {limit:g})"
+        yield f"  cost {usage.cost_usd:.4f} USD{of}", "plain"
+    if usage.not_run_for_cost:
+        text = f"  {usage.not_run_for_cost} not run because of --max-cost; resume with --run-id and a higher limit"
+        yield from wrapped(text, "doubt")
+    yield from _price_notes(usage.missing_prices, usage.unchecked_prices)
+
+
+def plan_lines(estimates: Sequence[Estimate]) -> Iterator[Line]:
+    """The plan of a run: calls, tokens and cost by role and model."""
+    if not estimates:
+        yield "plan: no calls", "plain"
+        return
+    yield f"{'plan':<28}{'calls':>8}{'prompt':>12}{'completion':>12}{'USD':>10}{'at most':>10}", "dim"
+    for row in estimates:
+        tokens = f"{row.calls:>8,}{row.prompt_tokens:>12,}{row.completion_tokens:>12,}"
+        name = f"{row.role} {plain(row.model)}"
+        name = name if len(name) < 28 else f"{name[:26]}~"
+        yield f"{name:<28}{tokens}{_usd(row.cost_usd)}{_usd(row.most_usd)}", "plain"
+    calls = sum(row.calls for row in estimates)
+    prompt = sum(row.prompt_tokens for row in estimates)
+    completion = sum(row.completion_tokens for row in estimates)
+    costs = ([row.cost_usd for row in estimates], [row.most_usd for row in estimates])
+    totals = (_usd(None if None in column else sum(filter(None, column))) for column in costs)
+    yield f"{'total':<28}{calls:>8,}{prompt:>12,}{completion:>12,}{''.join(totals)}", "plain"
+    yield from wrapped(
+        "USD: with replies of typical length. At most: with every reply as long as its token limit allows. Retries "
+        "and prompt caching are not included. Nothing was sent.",
+        "dim",
+    )
+    yield from _price_notes(
+        sorted({row.model for row in estimates if row.cost_usd is None}),
+        sorted({row.model for row in estimates if row.unchecked}),
+    )
+
+
+def _price_notes(missing: Sequence[str], unchecked: Sequence[str]) -> Iterator[Line]:
+    if missing:
+        yield from wrapped(f"  no price known for {', '.join(map(plain, missing))}: add it to spiral.toml", "doubt")
+    if unchecked:
+        names = ", ".join(map(plain, unchecked))
+        yield from wrapped(f"  unverified list price for {names}: set the price in spiral.toml", "doubt")
+
+
+def _usd(cost: float | None, width: int = 10) -> str:
+    return f"{'no price':>{width}}" if cost is None else f"{cost:>{width},.4f}" if cost < 10 else f"{cost:>{width},.2f}"
+
+
+def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[str]:
+    """Sensitivity, specificity and kappa by behaviour, the labels behind them, and the drift since the last time."""
+    yield f"judges {', '.join(run.record.judges)} on {run.turns} labelled turns ({run.record.labels})"
+    yield f"labelled by: {', '.join(f'{name} ({kind})' for name, kind in run.raters.items())}"
+    if run.unread:
+        yield f"{run.unread} turns without a readable judgement, counted as wrong"
+    yield ""
+    yield f"{'behaviour':<34}{'n':>6}{'  sensitivity':<22}{'  specificity':<22}{'  kappa':<22}  standing"
+    for name, row in run.record.behaviours.items():
+        cells = (_ranged(e.value if e else None, e) for e in (row.sensitivity, row.specificity, row.kappa))
+        verdict = standing(run.record, name)[0].replace("_", " ")
+        yield f"{name:<34}{row.positives:>6}" + "".join(f"  {cell:<20}" for cell in cells) + f"  {verdict}"
+    if run.kinds:
+        yield ""
+        alarms = ", ".join(f"{kind} {count.false_alarms} of {count.turns}" for kind, count in run.kinds.items())
+        yield f"turns with a finding that the labels do not have: {alarms}"
+    if len(run.raters) > 1:
+        yield from _rater_lines(run)
+    if drift is None:
+        yield "drift: no earlier calibration of these judges on these labels"
+    elif not drift.comparable:
+        yield "drift: the last calibration used other labels or another rubric"
+    else:
+        behaviours = ", ".join(drift.drifted) or "no behaviour beyond its interval"
+        yield f"drift: {drift.changed or 0:.1%} of the labels changed since the last calibration; {behaviours}"
+    yield "publication: blocked" if run.below else "publication: not blocked by calibration"
+
+
+def _rater_lines(run: CalibrationResult) -> Iterator[str]:
+    """Agreement of the raters among themselves, and with the author."""
+    yield ""
+    yield f"the raters differ on {len(run.disagreements)} turns; --json lists them"
+    yield f"{'agreement of the raters (alpha)':<34}    presence              strength"
+    for name, row in run.agreement.items():
+        if row is not None:
+            presence = _ranged(row.presence, row.presence_interval)
+            yield f"{name:<34}    {presence:<20}  {_ranged(row.strength, row.strength_interval)}"
+    for author, by_name in run.author.items():
+        differing = {turn for m in by_name.values() for turn in (*m.consensus_only, *m.author_only, *m.other_strength)}
+        same = run.turns - len(differing)
+        yield f"the raters' consensus matches the author's intention ({author}) on {same} of {run.turns} turns"
+
+
+def _ranged(value: float | None, interval: RatedEstimate | Interval | None) -> str:
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return "-" if value is None else between(value, low, high)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import asdict
 from typing import Any
 
 from pytest_spiral.gates.records import DecisionCode
@@ -12,19 +13,14 @@ from pytest_spiral.report.model import SCHEMA_VERSION, Report
 from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.text import whole_characters
 
-__all__ = ["parsed_reason", "report_from_version_1"]
-
-Json = dict[str, Any]
-
 _CODES = {code.value: code for code in ReasonCode}
-_SPEAKER = re.compile(r"(?:evaluated|user) model, ")
+_SPEAKER = re.compile(r"^(?:evaluated|user) model, ")
 _OWN_WORDS = (
     (re.compile(r"no usable message \("), ReasonCode.NO_USER_MESSAGE),
     (re.compile(r"collapsed|^message \d+: "), ReasonCode.SIMULATOR_COLLAPSED),
     (re.compile(r"not (judged|completed)$|^not_run$"), ReasonCode.NOT_STARTED),
     (re.compile(r"^points without quotes"), ReasonCode.UNQUOTED_POINTS),
 )
-
 _DECISIONS = {
     "pass": DecisionCode.BOUND_MET,
     "fail": DecisionCode.BOUND_MISSED,
@@ -33,7 +29,7 @@ _DECISIONS = {
 }
 
 
-def report_from_version_1(document: Json) -> Report:
+def report_from_version_1(document: dict[str, Any]) -> Report:
     """A version 1 document as a `Report`. Changes the document.
 
     Raises:
@@ -47,36 +43,31 @@ def report_from_version_1(document: Json) -> Report:
         card["reasons"] = _counted(card["reasons"])
     for item in document["tempaffect"]["items"]:
         code, detail = item["reason"], item.pop("detail")
-        item["reason"] = None if code is None else _json(_known(code, detail))
+        item["reason"] = None if code is None else _known(code, detail)
     for gate in document["gates"]:
-        gate["reason"] = {"code": _DECISIONS[gate["outcome"]].value, "detail": gate["reason"]}
+        gate["reason"] = {"code": _DECISIONS[gate["outcome"]], "detail": gate["reason"]}
     for score in document["spiral"]["scores"]:
-        _convert_score(score)
+        health = score["simulator_health"]
+        health.pop("premises", None)
+        score["simulator_health"] = {"broken": 0, "no_message": 0, **health}
+        score["simulator_health"]["reasons"] = [_collapse(text) for text in health["reasons"]]
+        by_kind: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for text, times in score["missing"]["reasons"].items():
+            kind, _, reason = text.partition(": ")
+            by_kind[kind][reason] = times
+        score["missing"]["reasons"] = {kind: _counted(reasons) for kind, reasons in by_kind.items()}
     for conversation in document["spiral"]["conversations"]:
         retested = [retest["judgement"] for retest in conversation["retests"]]
         for row in (conversation, *conversation["judgements"], *conversation["finals"], *retested):
-            row["reason"] = _optional(row["reason"])
-        conversation["given_up"] = [_json(_collapse(text)) for text in conversation["given_up"]]
+            row["reason"] = parsed_reason(row["reason"])
+        conversation["given_up"] = [_collapse(text) for text in conversation["given_up"]]
         conversation["simulator"].pop("premises", None)
     spiral = document["integrity"].get("spiral")
     if spiral is not None:
         spiral["twins_hash"] = spiral.get("twins_hash") or None
     # Version 1 held halves of surrogate pairs as escapes.
-    text = whole_characters(json.dumps(document, ensure_ascii=False))
+    text = whole_characters(json.dumps(document, ensure_ascii=False, default=asdict))
     return Report.model_validate_json(text)
-
-
-def _convert_score(score: Json) -> None:
-    health = score["simulator_health"]
-    health.pop("premises", None)
-    health.setdefault("broken", 0)
-    health.setdefault("no_message", 0)
-    health["reasons"] = [_json(_collapse(text)) for text in health["reasons"]]
-    by_kind: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for text, times in score["missing"]["reasons"].items():
-        kind, _, reason = text.partition(": ")
-        by_kind[kind][reason] = times
-    score["missing"]["reasons"] = {kind: _counted(reasons) for kind, reasons in by_kind.items()}
 
 
 def parsed_reason(text: str) -> Reason | None:
@@ -86,7 +77,7 @@ def parsed_reason(text: str) -> Reason | None:
     for pattern, code in _OWN_WORDS:
         if pattern.search(text):
             return Reason(code, text)
-    code_name, _, detail = text[match.end() if (match := _SPEAKER.match(text)) else 0 :].partition(": ")
+    code_name, _, detail = _SPEAKER.sub("", text, count=1).partition(": ")
     return _known(code_name, detail) if code_name in _CODES else Reason(ReasonCode.IMPORTED_ERROR, text)
 
 
@@ -102,20 +93,10 @@ def _collapse(text: str) -> Reason:
     return reason if reason is not None and known else Reason(ReasonCode.SIMULATOR_COLLAPSED, text)
 
 
-def _optional(text: str) -> Json | None:
-    reason = parsed_reason(text)
-    return None if reason is None else _json(reason)
-
-
-def _json(reason: Reason) -> Json:
-    return {"code": reason.code.value, "detail": reason.detail}
-
-
-def _counted(reasons: dict[str, int]) -> dict[str, int]:
+def _counted(reasons: dict[str, int]) -> Counter[str]:
     """Occurrences by code; what has no code of its own is counted together."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for text, times in reasons.items():
         reason = parsed_reason(text)
-        code = ReasonCode.IMPORTED_ERROR if reason is None else reason.code
-        counts[code.value] = counts.get(code.value, 0) + times
+        counts[reason.code if reason else ReasonCode.IMPORTED_ERROR] += times
     return counts

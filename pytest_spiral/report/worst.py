@@ -9,8 +9,6 @@ from urllib.parse import urlencode
 
 from pytest_spiral.report.model import Report
 
-__all__ = ["Worst", "worst_findings"]
-
 # Harm of a TempAffect item that broke its boundary; a finding's harm is its strength, 1 to 3, times its weight.
 _BROKEN_BOUNDARY = 5.0
 _MODES = {"schema_assisted": "schema", "raw_json": "raw"}

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from pytest_spiral.errors import StoreError
-from pytest_spiral.report.html.build import report_page
+from pytest_spiral.report.html.build import leaderboard_page, report_page
+from pytest_spiral.report.html.leaderboard import Entry
 from pytest_spiral.report.markdown import summary_markdown
-from pytest_spiral.report.model import Card, Report
+from pytest_spiral.report.model import Report
 from pytest_spiral.spiral.upstream import upstream_json
-
-__all__ = ["file_slug", "write_atomically", "write_report"]
 
 
 def write_report(report: Report, run_dir: Path, step_summary: str | None = None) -> None:
@@ -34,7 +34,10 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None)
     # Innocent twins are not part of upstream's benchmark, whose own scoring would count them.
     conversations = [row.conversation() for row in report.spiral.conversations if not row.twin_of]
     try:
-        for name, card in _card_files(report.tempaffect.cards).items():
+        cards: set[str] = set()
+        for card in report.tempaffect.cards:
+            name = _unused(card.model, cards, f"{{}}-{card.prompting_mode}.json")
+            cards.add(name)
             write_atomically(run_dir / "cards" / name, card.model_dump_json(indent=1) + "\n")
         write_atomically(run_dir / "summary.md", summary)
         if conversations:
@@ -53,17 +56,28 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None)
         ) from None
 
 
-def _card_files(cards: Sequence[Card]) -> dict[str, Card]:
-    """File names of cards. Models whose names differ only in what no file name can hold are numbered."""
-    files: dict[str, Card] = {}
-    for card in cards:
-        slug, mode, number = file_slug(card.model), card.prompting_mode, 1
-        name = f"{slug}-{mode}.json"
-        while name in files:
-            number += 1
-            name = f"{slug}-{number}-{mode}.json"
-        files[name] = card
-    return files
+def write_site(reports: Sequence[Report], folder: Path) -> list[Path]:
+    """Write a leaderboard over reports, with a page for each; the files, the leaderboard first. Raises `StoreError`."""
+    pages: dict[str, str] = {}
+    entries = []
+    for report in reports:
+        name = _unused(report.run.id, pages, "runs/{}.html")
+        pages[name] = report_page(report, home="../index.html")
+        entries.append(Entry(report, name))
+    pages = {"index.html": leaderboard_page(entries), **pages}
+    try:
+        for name, page in pages.items():
+            write_atomically(folder / name, page)
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be written ({error.strerror or error}); give another -o") from None
+    return [folder / name for name in pages]
+
+
+def _unused(name: str, files: Container[str], pattern: str) -> str:
+    """A file name by the pattern that no file has: names that differ in what no file name can hold are numbered."""
+    slug = file_slug(name)
+    numbered = itertools.chain([slug], (f"{slug}-{number}" for number in itertools.count(2)))
+    return next(file for file in map(pattern.format, numbered) if file not in files)
 
 
 def file_slug(model: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.report.html.leaderboard import Entry, Group, leaderboard
-from pytest_spiral.report.site import write_site
+from pytest_spiral.report.write import write_site
 from tests.html.conftest import Visitor
 from tests.html.reports import BAD, GOOD, demo, demo_document, typed
 

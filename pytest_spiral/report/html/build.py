@@ -1,42 +1,137 @@
-"""The pages: one report, several runs in one page to compare them, the leaderboard over many."""
+"""The pages: one report, several runs in one page to compare them, the leaderboard over many.
+
+A page holds the whole report as JSON; long texts are in packs, which it opens on request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
 from pytest_spiral.report.html.markup import html_page
-from pytest_spiral.report.html.view import view_of
-from pytest_spiral.report.model import Report
+from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
 from pytest_spiral.report.model.comparison import RunComparison
+from pytest_spiral.report.worst import worst_findings
+from pytest_spiral.spiral.turn_means import turn_means
+from pytest_spiral.tempaffect.params import load_params
+from pytest_spiral.tempaffect.results import ITEM_RESULT
 
-__all__ = ["compare_page", "leaderboard_page", "report_page"]
+Payload = dict[str, object]
+
+_EXCERPT_CHARS = 200
+# Shown in the list of conversations; everything else about one waits in its pack.
+_CONVERSATION_ROW = {"id", "prompt_id", "category", "model", "index", "status", "reason", "final_judgement", "twin_of"}
+_ITEM_ROW = {
+    *("id", "family", "model", "prompting_mode", "epoch"),
+    *("status", "reason", "score", "useful_bounded", "points"),
+}
+# Findings are listed once for the conversation; the page does not use the other keys.
+_LEFT_OUT = {"judgements": {"__all__": {"findings", "stated", "behaviours"}}}
 
 
 def report_page(report: Report, home: str | None = None) -> str:
     """The page of one report. home: address of the leaderboard that links to it, relative to the page."""
-    view = view_of(report)
-    data = {"kind": "report", "title": report.run.id, "home": home, "reports": [view.shown]}
-    return html_page(f"pytest-spiral {report.run.id}", data, view.packs)
+    packs: Payload = {}
+    data = {"kind": "report", "title": report.run.id, "home": home, "reports": [_shown(report, packs)]}
+    return html_page(f"pytest-spiral {report.run.id}", data, packs)
 
 
 def compare_page(reports: Sequence[Report], comparison: RunComparison | None = None) -> str:
     """Several runs in one page, side by side on the same prompts. comparison: their paired differences."""
-    views = [view_of(report, prefix=f"r{number}") for number, report in enumerate(reports)]
-    differences = None if comparison is None else comparison.model_dump(mode="json")
+    packs: Payload = {}
+    shown = [_shown(report, packs, prefix=f"r{number}") for number, report in enumerate(reports)]
+    differences = comparison and comparison.model_dump(mode="json")
     title = " and ".join(report.run.id for report in reports)
-    data = {"kind": "compare", "title": title, "reports": [view.shown for view in views], "comparison": differences}
-    return html_page(
-        f"pytest-spiral {title}", data, {name: pack for view in views for name, pack in view.packs.items()}
-    )
+    data = {"kind": "compare", "title": title, "reports": shown, "comparison": differences}
+    return html_page(f"pytest-spiral {title}", data, packs)
 
 
 def leaderboard_page(entries: Sequence[Entry]) -> str:
     """The leaderboard over many runs."""
-    data = {
-        "kind": "leaderboard",
-        "title": "leaderboard",
-        "leaderboard": {"groups": [*map(asdict, leaderboard(entries))]},
-    }
+    groups = [asdict(group) for group in leaderboard(entries)]
+    data = {"kind": "leaderboard", "title": "leaderboard", "leaderboard": {"groups": groups}}
     return html_page("pytest-spiral leaderboard", data, {})
+
+
+def _shown(report: Report, packs: Payload, prefix: str = "") -> Payload:
+    """What the page needs at once; what it opens on request is added to the packs, whose names get the prefix."""
+    return {
+        **report.model_dump(mode="json", exclude={"tempaffect", "spiral"}),
+        "worst": [asdict(worst) for worst in worst_findings(report)],
+        "tempaffect": _tempaffect(report.tempaffect, packs, prefix),
+        "spiral": _spiral(report.spiral, packs, prefix, report.run.seed),
+    }
+
+
+def _tempaffect(suite: TempAffect, packs: Payload, prefix: str) -> Payload:
+    """Rows of all items. The answers to one scenario share a pack."""
+    answers: defaultdict[str, list[object]] = defaultdict(list)
+    names: dict[str, str] = {}
+    rows = []
+    for item in suite.items:
+        name = names.setdefault(item.id, f"{prefix}s{len(names)}")
+        answers[item.id].append(ITEM_RESULT.dump_python(item, mode="json"))
+        message = suite.scenarios[item.id].user_message[:_EXCERPT_CHARS] if item.id in suite.scenarios else ""
+        rows.append({**ITEM_RESULT.dump_python(item, mode="json", include=_ITEM_ROW), "message": message, "pack": name})
+    for item_id, name in names.items():
+        scenario = suite.scenarios.get(item_id)
+        shown = scenario and scenario.model_dump(mode="json", exclude={"meta"})
+        packs[name] = {"scenario": shown, "items": answers[item_id]}
+    params = load_params()
+    bands = params.useful_bounded_bands
+    return {
+        **suite.model_dump(mode="json", exclude={"items", "scenarios"}),
+        "items": rows,
+        "cuts": [cut / 1000 for cut in (bands.mixed, bands.solid, bands.strong)],
+        "weights": dict(params.weights),
+    }
+
+
+def _spiral(suite: Spiral, packs: Payload, prefix: str, seed: int) -> Payload:
+    conversations = suite.conversations
+    findings = [finding for conversation in conversations for finding in conversation.findings]
+    scored = (name for score in suite.scores for name, row in score.metrics.items() if row.kind == "behaviour")
+    behaviours = _unique([*scored, *(finding.behaviour for finding in findings)])
+    judgements = (judgement for conversation in conversations for judgement in conversation.judgements)
+    judges = _unique([*(judgement.judge for judgement in judgements), *(finding.judge for finding in findings)])
+    rows = []
+    for number, conversation in enumerate(conversations):
+        name = f"{prefix}c{number}"
+        packs[name] = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
+        rows.append({**_row(conversation, behaviours, judges), "pack": name})
+    # Benign twins are part of no score.
+    own = [conversation.conversation() for conversation in conversations if not conversation.twin_of]
+    return {
+        **suite.model_dump(mode="json", exclude={"conversations"}),
+        "behaviours": behaviours,
+        "judge_names": judges,
+        "turn_means": {
+            model: asdict(turn_means([row for row in own if row.model == model], behaviours, seed))
+            for model in _unique(conversation.model for conversation in conversations)
+        },
+        "conversations": rows,
+    }
+
+
+def _row(conversation: ConversationRecord, behaviours: Sequence[str], judges: Sequence[str]) -> Payload:
+    replies = [message.content for message in conversation.transcript if message.role == "assistant"]
+    said = (message.content for message in conversation.transcript if message.role == "user")
+    opening = next(filter(None, (*said, *conversation.prompts)), "")
+    return {
+        **conversation.model_dump(mode="json", include=_CONVERSATION_ROW),
+        "suspicions": len(conversation.suspicions),
+        "opening": opening[:_EXCERPT_CHARS],
+        "replies": len(replies),
+        "chars": sum(map(len, replies)),
+        # Enough to filter and count without opening the conversation.
+        "findings": [
+            (f.turn, behaviours.index(f.behaviour), f.strength, judges.index(f.judge), f.evidence)
+            for f in conversation.findings
+        ],
+    }
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

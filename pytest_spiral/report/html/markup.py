@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["html_page"]
-
 _STYLE = "style.css"
 _SCRIPTS = (
     *("dom.js", "format.js", "data.js", "charts.js", "parts.js", "overview.js", "tempaffect.js", "items.js"),

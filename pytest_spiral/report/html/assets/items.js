@@ -112,15 +112,7 @@ function scenarioPart(scenario) {
 }
 
 function replyPart(item) {
-  const spans = (item.marks || []).map(([start, end, check]) => ({ start, end, check }));
-  const draw = (text) => pieces(text, spans).map((piece) => (piece.spans.length
-    ? h("mark", { class: piece.spans.map(({ check }) => `check-${check}`).join(" "), title: piece.spans.map(({ check }) => words(check)).join(", ") }, piece.text)
-    : visible(piece.text)));
-  const checks = [...new Set(spans.map(({ check }) => check))];
-  return [
-    h("div", { class: "message assistant" }, h("p", { class: "speaker" }, "The model"), h("div", { class: "message-text", dir: "auto" }, longText(item.answer.reply, draw))),
-    checks.length ? h("p", { class: "note" }, "Highlighted: words that a check refers to. ", checks.map((check) => [h("mark", { class: `check-${check}` }, words(check)), " "])) : null,
-  ];
+  return h("div", { class: "message assistant" }, h("p", { class: "speaker" }, "The model"), h("div", { class: "message-text", dir: "auto" }, longText(item.answer.reply, visible)));
 }
 
 function checkTable(item, weights) {
