@@ -9,29 +9,35 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
 
-__all__ = [
-    "ChatModel",
-    "ChatReply",
-    "ChatRequest",
-    "Finish",
-    "Message",
-    "MessageRole",
-    "Role",
-    "StoredChatModel",
-    "Usage",
-]
-
 Role = Literal["evaluated", "user", "judge"]
 MessageRole = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length", "content_filter", "refusal", "tool_calls", "other"]
 
 
-@dataclass(frozen=True, slots=True)
+def digest_of(text: str) -> bytes:
+    """The first 128 bits of a text's SHA-256: two texts of one run do not share them by accident."""
+    # Text from models may hold lone surrogates, which have no UTF-8 form of their own.
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+@dataclass(frozen=True)
 class Message:
     """One chat message as the endpoint sees it."""
 
     role: MessageRole
     content: str
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Identifies the content."""
+        return digest_of(self.content)
+
+
+@dataclass(frozen=True)
+class ComposedMessage(Message):
+    """A message that repeats texts of other messages, in the order of `parts`: the store keeps those texts once."""
+
+    parts: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +72,9 @@ class ChatRequest:
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) of everything that determines the reply. The endpoint's address is not part of it."""
-        messages = [[message.role, message.content] for message in self.messages]
+        messages = [[message.role, message.digest.hex()] for message in self.messages]
         schema = None if self.schema is None else dict(self.schema)
         document = [self.role, self.model, messages, dict(self.params), schema, self.sample]
-        # ASCII with escapes, because text from models may hold lone surrogates, which have no UTF-8 form.
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 

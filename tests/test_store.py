@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message, Usage
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import Exchange, ModelUsage, Pace, RunStore, StoredChat
@@ -169,6 +169,21 @@ def test_a_conversation_is_stored_without_repeating_its_history(tmp_path: Path, 
     again = resume(store.path)
     assert [(each.request, each.reply.text) for each in again.exchanges()] == asked
     again.close()
+
+
+def test_a_prompt_that_repeats_texts_is_stored_without_them(store: RunStore) -> None:
+    """What a judge reads is made of texts that are there already; it comes back word for word."""
+    said = [random.Random(n).randbytes(2_000).hex() for n in range(40)]
+    for n, text in enumerate(said):
+        store.keep(ask(sample=n), ChatReply(text))
+    prompt = "\n---\n".join(["rules", *said, "go"])
+    parts = ("not in it" * 20, "", *said)
+
+    store.keep(ask(role="judge", messages=(ComposedMessage("user", prompt, parts),)), ChatReply("good"))
+
+    size = "SELECT max(length(content)) FROM text WHERE id = (SELECT max(id) - 1 FROM text)"
+    assert sqlite3.connect(store.path).execute(size).fetchone()[0] < 1_000
+    assert store.exchanges()[-1].request.messages[0].content == prompt
 
 
 @settings(deadline=None)

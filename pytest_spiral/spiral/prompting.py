@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-from pytest_spiral.chat import Message
+from pytest_spiral.chat import ComposedMessage, Message
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.suspicion import load_signs, without_notes
@@ -37,7 +37,8 @@ class UserPrompt:
         if injection is None:
             return tuple(self._messages)
         *before, last = self._messages
-        return (*before, Message(last.role, f"{last.content}\n\n[{load_signs().note}: {injection}]"))
+        noted = f"{last.content}\n\n[{load_signs().note}: {injection}]"
+        return (*before, ComposedMessage(last.role, noted, (last.content,)))
 
 
 @lru_cache(maxsize=64)
@@ -76,7 +77,8 @@ def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> t
         fenced.spoken(turns),
         fenced.aside("after"),
     ]
-    return (_system(rubric.chunk_part), Message("user", "\n".join(body)))
+    parts = (body[0], opening, *(turn.content for turn in turns), body[-1])
+    return (_system(rubric.chunk_part), ComposedMessage("user", "\n".join(body), parts))
 
 
 def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -> tuple[Message, ...]:
@@ -86,7 +88,8 @@ def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -
         turns.pop()
     fenced = _Fenced(rubric, fence_of(secret, turns))
     body = [fenced.aside("fence_rule"), fenced.aside("before_transcript"), fenced.spoken(turns), fenced.aside("after")]
-    return (_system(rubric.final_part), Message("user", "\n".join(body)))
+    parts = tuple(turn.content for turn in turns)
+    return (_system(rubric.final_part), ComposedMessage("user", "\n".join(body), parts))
 
 
 class _Fenced:

@@ -11,33 +11,21 @@ from pathlib import Path
 
 from pytest_spiral.errors import StoreError
 
-__all__ = [
-    "check_pages",
-    "check_run",
-    "connect",
-    "create",
-    "damaged",
-    "is_empty",
-    "lock_run",
-    "roll_back",
-    "transaction",
-]
-
 _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
-_FORMAT = 3
+_FORMAT = 4
 # Seconds that a writer waits for another process of the run; a commit takes less than a millisecond.
 _BUSY_SECONDS = 30
 # A commit rewrites a page of every table and index that it touches, so small pages make for small commits.
-_PAGE_BYTES = 1024
+_PAGE_BYTES = 4096
 # Copying the log into the database waits for the disk, so it happens once in 8 MB and not once in 1 MB.
-_CHECKPOINT_PAGES = 8192
+_CHECKPOINT_PAGES = 2048
 _TABLES = """
 CREATE TABLE run (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE secret (value TEXT NOT NULL);
 CREATE TABLE text (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL);
 CREATE TABLE reply (
   id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL,
-  sample INTEGER NOT NULL, settings INTEGER NOT NULL REFERENCES text, speakers TEXT NOT NULL, messages TEXT NOT NULL,
+  sample INTEGER NOT NULL, settings INTEGER NOT NULL REFERENCES text, messages TEXT NOT NULL,
   text INTEGER NOT NULL REFERENCES text, finish TEXT NOT NULL, served_model TEXT NOT NULL,
   prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
   seconds REAL NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL, checksum BLOB NOT NULL
@@ -77,7 +65,7 @@ def damaged(path: Path, error: object) -> StoreError:
 def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
     """Whether the file is new, or was left behind by a process that died before it had written anything."""
     try:
-        return bool(connection.execute("SELECT count(*) = 0 FROM sqlite_schema").fetchone()[0])
+        return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
     except sqlite3.Error as error:
         raise damaged(path, error) from None
 
@@ -85,7 +73,6 @@ def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
 def create(connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
     """Make the tables of a new run. Raises `sqlite3.Error`."""
     rows = [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
-    connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
     # Set once, before any worker opens the file: processes that switch at the same time lock each other out.
     connection.execute("PRAGMA journal_mode=WAL")
     with transaction(connection):
@@ -111,7 +98,7 @@ def check_run(path: Path, connection: sqlite3.Connection, config: Mapping[str, o
         raise damaged(path, error) from None
     given = json.loads(json.dumps(dict(config)))
     differing = [
-        f"{field} (was {_short(stored.get(field))}, now {_short(given.get(field))})"
+        "{} (was {:.60}, now {:.60})".format(field, *(json.dumps(each.get(field)) for each in (stored, given)))
         for field in sorted({*stored, *given})
         if stored.get(field) != given.get(field)
     ]
@@ -172,8 +159,3 @@ def roll_back(connection: sqlite3.Connection) -> None:
     """Undo what a failed transaction may have left behind."""
     if connection.in_transaction:
         connection.execute("ROLLBACK")
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value, sort_keys=True)
-    return text if len(text) <= 60 else f"{text[:57]}..."

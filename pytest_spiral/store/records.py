@@ -7,8 +7,6 @@ from typing import Literal
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
 
-__all__ = ["Exchange", "ModelUsage", "Pace"]
-
 
 @dataclass(frozen=True, slots=True)
 class Exchange:

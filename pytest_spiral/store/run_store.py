@@ -2,26 +2,71 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from pytest_spiral.chat import ChatReply, ChatRequest
+from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Finish, Message, MessageRole, Role, Usage
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import database, rows
+from pytest_spiral.store import database
 from pytest_spiral.store.records import Exchange, ModelUsage, Pace
-
-__all__ = ["RunStore"]
+from pytest_spiral.store.texts import DamagedRowError, Texts
 
 # Errors that are about the values of one row, not about the file.
 _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+_LETTERS: Mapping[MessageRole, str] = {"system": "s", "user": "u", "assistant": "a"}
+_ROLES: Mapping[str, MessageRole] = {letter: role for role, letter in _LETTERS.items()}
+# 64 bits are enough to notice damage; they keep nobody from changing a row and its checksum on purpose.
+_CHECKSUM_BYTES = 8
+
+
+class _Row(NamedTuple):
+    """The columns of table `reply` in order, its id and checksum apart.
+
+    Attributes:
+        key: The first 128 bits of the request's key.
+        settings: Id of the text `{"params": ..., "schema": ...}`.
+        messages: For each message the letter of its role (s, u or a) and the id of its text: "s2u7a9".
+        text: Id of the reply's text.
+    """
+
+    key: bytes
+    role: Role
+    model: str
+    unit: str
+    sample: int
+    settings: int
+    messages: str
+    text: int
+    finish: Finish
+    served_model: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    seconds: float
+    attempts: int
+    at: float
+
+    def checksum(self) -> bytes:
+        """What the row's last column must hold."""
+        text = json.dumps([self.key.hex(), *self[1:]])
+        return hashlib.sha256(text.encode("ascii")).digest()[:_CHECKSUM_BYTES]
+
+
+_COLUMNS = ", ".join(_Row._fields)
+_INSERT = f"INSERT INTO reply ({_COLUMNS}, checksum) VALUES ({', '.join('?' * (len(_Row._fields) + 1))})"  # noqa: S608
+_BY_KEY = f"SELECT {_COLUMNS}, checksum FROM reply WHERE key = ?"  # noqa: S608  # names of ours
+_ALL = f"SELECT {_COLUMNS}, checksum FROM reply ORDER BY id"  # noqa: S608
 
 
 class RunStore:
@@ -40,6 +85,7 @@ class RunStore:
         self._connection = connection
         self._run_lock: sqlite3.Connection | None = None
         self._thread_lock = threading.Lock()
+        self._texts = Texts()
 
     @classmethod
     def create_or_resume(cls, path: Path, config: Mapping[str, object], *, alone: bool = False) -> RunStore:
@@ -82,12 +128,12 @@ class RunStore:
     def find(self, request: ChatRequest) -> ChatReply | None:
         """The stored reply to a request, None if it was never answered. Raises `StoreError`."""
         with self._reading() as connection:
-            return rows.read_reply(connection, request.key)
+            return self._reply(connection, request)
 
     def knows(self, request: ChatRequest) -> bool:
         """Whether a request was answered. Raises `StoreError`."""
         with self._reading() as connection:
-            return rows.has_reply(connection, request.key)
+            return _has_reply(connection, request)
 
     def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
         """Store a reply; it is committed when this returns.
@@ -100,9 +146,9 @@ class RunStore:
             ChatError: This reply cannot be stored (`store_failed`); others can.
         """
         with self._writing() as connection:
-            stored = rows.read_reply(connection, request.key)
+            stored = self._reply(connection, request)
             if stored is None:
-                rows.insert_reply(connection, request, reply)
+                self._insert(connection, request, reply)
         return reply if stored is None else stored
 
     def keep_all(self, answered: Iterable[tuple[ChatRequest, ChatReply]]) -> None:
@@ -112,17 +158,17 @@ class RunStore:
         """
         with self._writing() as connection:
             for request, reply in answered:
-                if not rows.has_reply(connection, request.key):
-                    rows.insert_reply(connection, request, reply)
+                if not _has_reply(connection, request):
+                    self._insert(connection, request, reply)
 
     def exchanges(self) -> list[Exchange]:
         """Every request with its reply, in the order in which they were stored. Raises `StoreError`."""
         with self._reading() as connection:
-            return rows.read_exchanges(connection)
+            return [self._exchange(connection, values) for values in connection.execute(_ALL).fetchall()]
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
         """Store that a call failed; it is made again when the run is resumed. Raises like `keep`."""
-        key = bytes.fromhex(request.key)
+        key = _key(request)
         row = (key, request.role, request.model, request.unit, error.code, str(error), error.attempts, time.time())
         with self._writing() as connection:
             connection.execute(
@@ -209,6 +255,63 @@ class RunStore:
         if self._run_lock is not None:
             self._run_lock.close()
 
+    def _insert(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> None:
+        schema = None if request.schema is None else dict(request.schema)
+        settings = json.dumps({"params": dict(request.params), "schema": schema}, separators=(",", ":"))
+        messages = ""
+        for message in request.messages:
+            parts = message.parts if isinstance(message, ComposedMessage) else ()
+            text_id = self._texts.id(connection, message.content, message.digest, parts)
+            messages += f"{_LETTERS[message.role]}{text_id}"
+        row = _Row(
+            key=_key(request),
+            role=request.role,
+            model=request.model,
+            unit=request.unit,
+            sample=request.sample,
+            settings=self._texts.id(connection, settings),
+            messages=messages,
+            text=self._texts.id(connection, reply.text),
+            finish=reply.finish,
+            served_model=reply.model,
+            prompt_tokens=reply.usage.prompt_tokens,
+            cached_tokens=reply.usage.cached_tokens,
+            completion_tokens=reply.usage.completion_tokens,
+            seconds=round(float(reply.seconds), 3),
+            attempts=reply.attempts,
+            at=round(time.time(), 3),
+        )
+        connection.execute(_INSERT, (*row, row.checksum()))
+
+    def _reply(self, connection: sqlite3.Connection, request: ChatRequest) -> ChatReply | None:
+        values = connection.execute(_BY_KEY, (_key(request),)).fetchone()
+        return None if values is None else self._read_reply(connection, _verified(values))
+
+    def _exchange(self, connection: sqlite3.Connection, values: Sequence[object]) -> Exchange:
+        row = _verified(values)
+        settings = json.loads(self._texts.text(connection, row.settings))
+        messages = [
+            Message(_ROLES[letter], self._texts.text(connection, int(text_id)))
+            for letter, text_id in re.findall(r"([sua])(\d+)", row.messages)
+        ]
+        request = ChatRequest(
+            role=row.role,
+            model=row.model,
+            messages=tuple(messages),
+            params=settings["params"],
+            schema=settings["schema"],
+            sample=row.sample,
+            unit=row.unit,
+        )
+        if _key(request) != row.key:
+            raise DamagedRowError("a reply does not belong to its request")
+        return Exchange(request, self._read_reply(connection, row), row.at)
+
+    def _read_reply(self, connection: sqlite3.Connection, row: _Row) -> ChatReply:
+        usage = Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens)
+        text = self._texts.text(connection, row.text)
+        return ChatReply(text, row.finish, row.served_model, usage, row.seconds, row.attempts)
+
     def _pace(self, endpoint: str) -> Pace | None:
         row = self._connection.execute(
             "SELECT most, ceiling, reason, epoch, at FROM pace WHERE endpoint = ? ORDER BY id DESC LIMIT 1", (endpoint,)
@@ -222,7 +325,7 @@ class RunStore:
                 # What a failed rollback has left open is not in the file and must not be read.
                 database.roll_back(self._connection)
                 yield self._connection
-            except (sqlite3.Error, rows.DamagedRowError, json.JSONDecodeError) as error:
+            except (sqlite3.Error, DamagedRowError, json.JSONDecodeError) as error:
                 raise database.damaged(self.path, error) from None
             except Exception as error:
                 raise self._refused(error) from error
@@ -232,9 +335,9 @@ class RunStore:
         """A transaction. An error about one row fails that row; one about the file breaks the store."""
         with self._thread_lock:
             try:
-                with database.transaction(self._connection):
+                with self._texts.kept(), database.transaction(self._connection):
                     yield self._connection
-            except rows.DamagedRowError as error:
+            except DamagedRowError as error:
                 raise database.damaged(self.path, error) from None
             except sqlite3.Error as error:
                 if isinstance(error, _ROW_ERRORS):
@@ -250,3 +353,19 @@ class RunStore:
 
     def _unwritable(self, error: Exception) -> StoreError:
         return StoreError(f"{self.path}: the run store cannot be written ({error}); check disk and permissions")
+
+
+def _key(request: ChatRequest) -> bytes:
+    return bytes.fromhex(request.key)[:16]
+
+
+def _has_reply(connection: sqlite3.Connection, request: ChatRequest) -> bool:
+    return connection.execute("SELECT 1 FROM reply WHERE key = ?", (_key(request),)).fetchone() is not None
+
+
+def _verified(values: Sequence[object]) -> _Row:
+    *fields, checksum = values
+    row = _Row._make(fields)
+    if checksum != row.checksum():
+        raise DamagedRowError("the checksum of a reply is wrong")
+    return row

@@ -9,8 +9,6 @@ from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.store.run_store import RunStore
 
-__all__ = ["StoredChat"]
-
 
 class StoredChat:
     """Answers from the store where it can; otherwise asks the model and stores the reply."""
