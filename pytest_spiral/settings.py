@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
-
-__all__ = ["DEFAULT_PROTOCOL", "OPTIONS", "Affects", "Option", "Settings", "SuiteName"]
 
 T = TypeVar("T")
 DEFAULT_PROTOCOL = "per-10k-chars"
@@ -26,25 +24,22 @@ Affects = Literal["measurement", "evaluation", "session"]
 class Option:
     """One setting: `--spiral-<name>`, the short name `--<name>`, and the ini key `spiral_<name>`.
 
-    Attributes:
-        key: Name of the field of `Settings`.
-        help: One phrase for `pytest --help`, without the default.
-        affects: A "measurement" option belongs to the run's identity: a run is not resumed with another value. Those
-            and "evaluation" options must be the same in all shards of a run.
-        suite: The suite whose measurements a "measurement" option decides, None for all.
-        kind: "many" options may be repeated; a "flag" takes no value.
-        check: Raises `ValueError` for a value that makes no sense.
+    help: one phrase for `pytest --help`, without the default. affects: a "measurement" option belongs to the run's
+    identity: a run is not resumed with another value; those and "evaluation" options must be the same in all shards of
+    a run. suite: the one whose measurements the option decides, None for all. kind: "many" options may be repeated, a
+    "flag" takes no value. check: raises `ValueError` for a value that makes no sense.
     """
 
-    key: str
     help: str
+    default: object
     affects: Affects
     suite: SuiteName | None
-    kind: Kind
-    default: object
-    choices: tuple[str, ...]
     metavar: str | None
     check: Callable[[Any], None] | None
+    # Follow from the name and type of the field of `Settings`.
+    key: str = ""
+    kind: Kind = "text"
+    choices: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -73,15 +68,6 @@ class Option:
         return f"{self.help} ({'; '.join(notes)})" if notes else self.help
 
 
-@dataclass(frozen=True)
-class _Declared:
-    help: str
-    affects: Affects
-    suite: SuiteName | None
-    metavar: str | None
-    check: Callable[[Any], None] | None
-
-
 def option(
     default: T,
     help: str,  # noqa: A002  # as argparse calls it
@@ -92,17 +78,13 @@ def option(
     check: Callable[[T], None] | None = None,
 ) -> T:
     """Declare a field of `Settings`. What it affects has no default: nobody can forget to say it."""
-    return field(default=default, metadata={"option": _Declared(help, affects, suite, metavar, check)})
+    return field(default=default, metadata={"option": Option(help, default, affects, suite, metavar, check)})
 
 
-def _model_names(specs: tuple[str, ...]) -> None:
-    for spec in specs:
+def _model_names(specs: tuple[str, ...] | str | None) -> None:
+    for spec in (specs,) if isinstance(specs, str) else specs or ():
         if not spec.strip() or any(char.isspace() or not char.isprintable() for char in spec):
             raise ValueError(f"{spec!r} is not a model name: it is empty or contains white space")
-
-
-def _model_name(spec: str | None) -> None:
-    _model_names(() if spec is None else (spec,))
 
 
 def _count(value: int) -> None:
@@ -128,8 +110,8 @@ def _run_id(value: str | None) -> None:
 
 
 def _shard(value: str | None) -> None:
-    found = value is not None and re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", value)
-    if value is not None and not (found and int(found[1]) <= int(found[2])):
+    match = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", "1/1" if value is None else value)
+    if match is None or int(match[1]) > int(match[2]):
         raise ValueError(f"{value!r} is not a shard; write K/N with 1 <= K <= N, such as 2/5")
 
 
@@ -157,7 +139,7 @@ class Settings:
         affects="measurement",
         suite="spiral",
         metavar="SPEC",
-        check=_model_name,
+        check=_model_names,
     )
     judge_model: tuple[str, ...] = option(
         (),
@@ -176,12 +158,7 @@ class Settings:
         suite="tempaffect",
     )
     epochs: int = option(
-        1,
-        "Answers to each TempAffect scenario",
-        affects="measurement",
-        suite="tempaffect",
-        metavar="N",
-        check=_count,
+        1, "Answers to each TempAffect scenario", affects="measurement", suite="tempaffect", metavar="N", check=_count
     )
     num_turns: int = option(
         20,
@@ -192,12 +169,7 @@ class Settings:
         check=_count,
     )
     convos_per_prompt: int = option(
-        1,
-        "Conversations for each opening prompt",
-        affects="measurement",
-        suite="spiral",
-        metavar="N",
-        check=_count,
+        1, "Conversations for each opening prompt", affects="measurement", suite="spiral", metavar="N", check=_count
     )
     protocol: str = option(
         DEFAULT_PROTOCOL, "Scoring protocol of conversations", affects="measurement", suite="spiral", metavar="NAME"
@@ -278,9 +250,7 @@ class Settings:
         metavar="PATH",
     )
     gate_policy: Literal["bound", "point"] = option(
-        "bound",
-        "Decide gates by one-sided 95 % confidence bounds or by point estimates",
-        affects="evaluation",
+        "bound", "Decide gates by one-sided 95 % confidence bounds or by point estimates", affects="evaluation"
     )
     shard: str | None = option(
         None,
@@ -310,18 +280,21 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
+        # Not light: an environment that merely has the package never gets here.
+        from pytest_spiral.errors import ConfigError
+
         for each in OPTIONS:
             value = getattr(self, each.key)
             try:
                 if each.check is not None:
                     each.check(value)
             except ValueError as error:
-                raise _config_error(f"{each.alias}: {error}") from None
+                raise ConfigError(f"{each.alias}: {error}") from None
             if each.kind == "many":
                 # What is named twice counts once.
                 object.__setattr__(self, each.key, tuple(dict.fromkeys(value)))
         if self.redo_judging and not self.replay:
-            raise _config_error("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
+            raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
 
     @property
     def shard_number(self) -> tuple[int, int] | None:
@@ -332,36 +305,19 @@ class Settings:
         return int(k), int(n)
 
 
-def _config_error(message: str) -> Exception:
-    # Not light: an environment that merely has the package never gets here.
-    from pytest_spiral.errors import ConfigError
-
-    return ConfigError(message)
-
-
-_KINDS: dict[type, Kind] = {bool: "flag", int: "int", float: "float"}
-
-
 def _options() -> tuple[Option, ...]:
-    """The declared fields, with kind and choices as their types say."""
+    """The declared options, with kind and choices as the types of their fields say."""
     hints = get_type_hints(Settings)
-    found = []
+    kinds: dict[type, Kind] = {bool: "flag", int: "int", float: "float"}
+    options = []
     for each in fields(Settings):
         hint = hints[each.name]
-        kind: Kind = "text"
+        kind = next((name for type_, name in kinds.items() if type_ in (hint, *get_args(hint))), "text")
         if get_origin(hint) is tuple:
             kind, hint = "many", get_args(hint)[0]
         choices = get_args(hint) if get_origin(hint) is Literal else ()
-        if kind == "text":
-            kind = next((name for type_, name in _KINDS.items() if type_ in (hint, *get_args(hint))), "text")
-        told: _Declared = each.metadata["option"]
-        found.append(
-            Option(
-                *(each.name, told.help, told.affects, told.suite, kind),
-                *(each.default, choices, told.metavar, told.check),
-            )
-        )
-    return tuple(found)
+        options.append(replace(each.metadata["option"], key=each.name, kind=kind, choices=choices))
+    return tuple(options)
 
 
 OPTIONS = _options()

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.run.content import load_content
+from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import make_plan
 from pytest_spiral.settings import OPTIONS, Option, Settings
 
@@ -40,7 +40,7 @@ ELSEWHERE = {"model", "user_model", "judge_model", "suite", "tempaffect_scenario
 
 def identity(settings: Settings, folder: Path) -> dict[str, object]:
     """The identity of a run with these settings."""
-    content = load_content(settings, folder)
+    content = Content(settings, folder)
     return make_plan(settings, content, {}, datetime.now(UTC)).identity(content)
 
 

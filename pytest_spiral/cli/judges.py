@@ -15,7 +15,7 @@ from pytest_spiral.models.local_file import fetch
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.terminal import calibration_lines
 from pytest_spiral.run.calibrate import calibrate as calibrate_judges
-from pytest_spiral.run.content import load_content
+from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.plan import make_judge_plan
 from pytest_spiral.settings import Settings
@@ -38,7 +38,7 @@ def calibrate(options: argparse.Namespace) -> int:
     )
     folder = Path.cwd()
     environ = load_environment(os.environ, folder)
-    content = load_content(settings, folder)
+    content = Content(settings, folder)
     session = RunController(make_judge_plan(settings, folder, environ, datetime.now(UTC)), content, environ)
     try:
         session.prepare()

@@ -15,8 +15,8 @@ from pytest_spiral.plugin._compat import worker_input
 from pytest_spiral.plugin.options import add_options, add_short_names, free_short_names, read_settings
 
 if TYPE_CHECKING:
+    from pytest_spiral.plugin.execution import Role
     from pytest_spiral.plugin.items import ConversationResult, ScenarioResult
-    from pytest_spiral.plugin.role import Role
     from pytest_spiral.run.runner import EvaluatedModel, Runner
     from pytest_spiral.spiral.judges import Judge
     from pytest_spiral.spiral.records import Conversation
@@ -88,7 +88,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """Let `pytest --help` end with the metrics of `--gate`, which no other run has to load."""
     result = yield
     if config.option.help:
-        from pytest_spiral.plugin.help import gate_help
+        from pytest_spiral.plugin.terminal import gate_help
 
         print(f"\n{gate_help()}")
     return result

@@ -10,26 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import pytest
-from _pytest.mark import ParameterSet
-
-__all__ = [
-    "Node",
-    "ParameterSet",
-    "add_junit_properties",
-    "add_short_name",
-    "is_on_this_machine",
-    "is_skipped",
-    "node_ids_differ",
-    "release_session",
-    "remove_short_name",
-    "run_in_controller_loop",
-    "stop_session",
-    "uncaptured",
-    "worker_id",
-    "worker_input",
-    "worker_output",
-]
-
+from _pytest.mark import ParameterSet as ParameterSet
 
 Node: TypeAlias = Any
 """A worker as the controller sees it: `xdist.workermanage.WorkerController`, which has no types."""

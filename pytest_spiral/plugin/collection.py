@@ -12,8 +12,6 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.run.units import all_units, category_of, conversation_units, scenario_units, shard_of
 
-__all__ = ["Collection"]
-
 
 class Collection:
     """Hooks that collect bundled items.

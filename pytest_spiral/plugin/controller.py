@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -18,19 +19,24 @@ from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import Collection
-from pytest_spiral.plugin.execution import Execution, chosen_items, runnable_units
+from pytest_spiral.plugin.execution import (
+    Execution,
+    Role,
+    chosen_items,
+    runnable_units,
+    take_message,
+    take_replies,
+)
 from pytest_spiral.plugin.items import SUITE_FILES, check_nodes, split_arguments
-from pytest_spiral.plugin.message import UnitMessage, take_message, take_replies
-from pytest_spiral.plugin.role import Role
 from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
 from pytest_spiral.report.junit import suite_properties
 from pytest_spiral.report.model import Report, Verdict
 from pytest_spiral.report.terminal import plan_lines, summary_lines
 from pytest_spiral.report.write import write_report
-from pytest_spiral.run.content import Content, load_content
+from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.models import Chats, Connections
-from pytest_spiral.run.plan import RunPlan, make_plan
+from pytest_spiral.run.plan import make_plan
 from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.run.units import all_units, shard_of
@@ -44,8 +50,6 @@ if TYPE_CHECKING:
     from pytest_spiral.plugin.distribution import Distribution
     from pytest_spiral.run.estimate import Estimate
 
-__all__ = ["Controller", "controller_role"]
-
 
 def controller_role(config: pytest.Config, settings: Settings) -> Role:
     """Make this process the controller. Raises `pytest.UsageError` for everything that the user can mend."""
@@ -54,11 +58,14 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
         config.option.dist, config.option.tx = "no", []
     directory = config.invocation_params.dir
     try:
-        content = load_content(settings, directory)
+        content = Content(settings, directory)
         environ = load_environment(os.environ, directory)
         plan = make_plan(settings, content, environ, datetime.now(UTC))
         run = RunController(plan, content, environ)
-        nodes, others = _split_arguments(config, plan)
+        if config.args_source is config.ArgsSource.ARGS:
+            nodes, others = split_arguments(config.args, directory)
+        else:
+            nodes, others = [SUITE_FILES[suite] for suite in plan.suites], []
         check_nodes(nodes, {unit.id for unit in all_units(plan, content)})
     except UserError as error:
         raise pytest.UsageError(str(error)) from None
@@ -87,22 +94,8 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
     return Role(collection, execution, controller.close)
 
 
-def _split_arguments(config: pytest.Config, plan: RunPlan) -> tuple[list[str], list[str]]:
-    """Bundled node ids to collect, and all other arguments."""
-    if config.args_source is not config.ArgsSource.ARGS:
-        return [SUITE_FILES[suite] for suite in plan.suites], []
-    return split_arguments(config.args, config.invocation_params.dir)
-
-
 class Controller:
-    """Hooks of the process the user started.
-
-    Attributes:
-        run: The run.
-        execution: Runs the items of this process; none where they are distributed.
-        distribution: The workers, None where items are not distributed.
-        progress: Says how far the run is.
-    """
+    """Hooks of the process the user started. execution: runs items unless they are distributed to workers."""
 
     execution: Execution
     distribution: Distribution | None = None
@@ -121,31 +114,17 @@ class Controller:
         # Why nothing more could be stored, in this process or a worker.
         self._store_failure: str | None = None
         self._terminated = False
-        self._catch_sigterm()
-
-    @property
-    def _settings(self) -> Settings:
-        return self.run.plan.settings
-
-    @property
-    def _content(self) -> Content:
-        return self.run.content
+        with suppress(ValueError):
+            # A terminated run still writes its report. In another thread than the main one (`ValueError`), and where
+            # somebody else handles the signal, the embedding program keeps its own handling.
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                signal.signal(signal.SIGTERM, self._terminate)
+                config.add_cleanup(_release_sigterm)
 
     def close(self) -> None:
         """Stop background work, and release what the run holds."""
         self.execution.close()
         self.run.close()
-
-    def _catch_sigterm(self) -> None:
-        """A terminated run still writes its report. Only where nobody else handles the signal."""
-        try:
-            if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-                return
-            signal.signal(signal.SIGTERM, self._terminate)
-        except ValueError:
-            # Not the main thread: the embedding program keeps its own signals.
-            return
-        self._config.add_cleanup(_release_sigterm)
 
     def _terminate(self, _signal: int, _frame: FrameType | None) -> NoReturn:
         self._terminated = True
@@ -155,7 +134,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Prepare the run before workers start and before anything is collected."""
-        if self._config.getoption("collectonly") or self._settings.plan:
+        if self._config.getoption("collectonly") or self.run.plan.settings.plan:
             return
         try:
             self.run.prepare()
@@ -175,13 +154,13 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """With --plan: estimate what was collected instead of running it."""
-        if not self._settings.plan or self._config.getoption("collectonly") or session.testsfailed:
+        if not self.run.plan.settings.plan or self._config.getoption("collectonly") or session.testsfailed:
             return None
         # Only a plan loads what it needs.
         from pytest_spiral.run.estimate import estimate
 
         try:
-            self._estimates = estimate(self.run.plan, self._content, self.run.environ, runnable_units(session.items))
+            self._estimates = estimate(self.run.plan, self.run.content, self.run.environ, runnable_units(session.items))
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
         return True
@@ -200,26 +179,26 @@ class Controller:
         """Gather the results, and tell failures of tests from failures of instruments."""
         self.store_replies(take_replies(report))
         message = take_message(report)
+        measured = self.run.measured
         if message is not None:
-            self._keep(message)
-        if report.failed and not _is_instrument_failure(report, message):
-            self._failures += 1
+            if message.item is not None:
+                item = item_of(message.item, self.run.content.suite.by_id)
+                measured.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
+            elif (held := message.conversation) is not None:
+                measured.conversations[ConversationUnit(held.model, held.prompt_id, held.index)] = held
+            else:
+                self._store_failure = message.failure
+        # A worker that died at a bundled item says nothing about the model; the item is missing.
+        crashed = report.when not in ("setup", "call", "teardown")
+        of_instrument = crashed and report.nodeid.partition("::")[0] in SUITE_FILES.values()
+        if message is not None:
+            of_instrument = message.failure is not None
+        self._failures += report.failed and not of_instrument
 
     def store_replies(self, packed: str | None) -> None:
         """Store the replies of a worker that has no access to the store."""
         if packed is not None:
             unpack(packed, self.run.store)
-
-    def _keep(self, message: UnitMessage) -> None:
-        measured = self.run.measured
-        if message.item is not None:
-            item = item_of(message.item, self._content.suite.by_id)
-            measured.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
-        elif message.conversation is not None:
-            held = message.conversation
-            measured.conversations[ConversationUnit(held.model, held.prompt_id, held.index)] = held
-        else:
-            self._store_failure = message.failure
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A test file that cannot be collected is a failure of the user's own."""
@@ -246,8 +225,10 @@ class Controller:
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         # -x and --maxfail stop early without another exit status.
         complete = ended and not (session.shouldfail or session.shouldstop)
-        if complete and self.distribution is not None:
-            self._count_lost(self.distribution.lost())
+        if complete and self.distribution is not None and (lost := self.distribution.lost()):
+            write_error(self._config, f"{len(lost)} items were given to workers and never reported, first {lost[0]}")
+            # Bundled ones are missing from the report, which decides what that means.
+            self._failures += sum(name.partition("::")[0] not in SUITE_FILES.values() for name in lost)
         try:
             argv = list(self._config.invocation_params.args)
             self._report = evaluate(self.run.results(argv, datetime.now(UTC), complete=complete))
@@ -265,21 +246,14 @@ class Controller:
 
     def _verdict(self, report: Report) -> Verdict | None:
         """The verdict that counts. A shard that is complete has none but a failure: the rest is in other shards."""
-        shard = self._settings.shard_number
+        shard = self.run.plan.settings.shard_number
         if shard is None or report.verdict == "fail":
             return report.verdict
-        units = shard_of(all_units(self.run.plan, self._content), shard)
+        units = shard_of(all_units(self.run.plan, self.run.content), shard)
         results = [self.run.measured.of(unit) for unit in units]
         measured = (Status.MEASURED, Status.MODEL_FAILED)
         missing = sum(result is None or result.status not in measured for result in results)
         return report.verdict if missing > missing_limit(len(units)) else None
-
-    def _count_lost(self, lost: Sequence[str]) -> None:
-        """Items that workers were given and never reported must not go unnoticed."""
-        if lost:
-            write_error(self._config, f"{len(lost)} items were given to workers and never reported, first {lost[0]}")
-        # Bundled ones are missing from the report, which decides what that means.
-        self._failures += sum(name.partition("::")[0] not in SUITE_FILES.values() for name in lost)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """One block per model, gates, verdict; or the plan."""
@@ -287,14 +261,6 @@ class Controller:
             write_section(terminalreporter, plan_lines(self._estimates))
         elif self._report is not None:
             write_section(terminalreporter, summary_lines(self._report, os.path.relpath(self.run.plan.run_dir)))
-
-
-def _is_instrument_failure(report: pytest.TestReport, message: UnitMessage | None) -> bool:
-    if message is not None:
-        return message.failure is not None
-    # A worker that died at a bundled item says nothing about the model; the item is missing.
-    crashed = report.when not in ("setup", "call", "teardown")
-    return crashed and report.nodeid.partition("::")[0] in SUITE_FILES.values()
 
 
 def _release_sigterm() -> None:

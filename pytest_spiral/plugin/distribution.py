@@ -1,4 +1,4 @@
-"""The controller's side of pytest-xdist: workers get the plan and a share of the items."""
+"""The controller's side of pytest-xdist: workers get the plan and the items that they are to run."""
 
 from __future__ import annotations
 
@@ -9,26 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_spiral.plugin._compat import Node, is_on_this_machine, release_session, run_in_controller_loop, stop_session
-from pytest_spiral.plugin.scheduler import FixedShares, Share
+from pytest_spiral.plugin.scheduler import FixedScheduler, WorkerItems
 from pytest_spiral.plugin.worker import Assignment
 from pytest_spiral.run.remote_workers import make_package
 
 if TYPE_CHECKING:
     from pytest_spiral.plugin.controller import Controller
 
-__all__ = ["Distribution"]
-
 
 class Distribution:
-    """Hooks that are registered only where items are distributed, so that nothing else needs xdist to be installed.
-
-    Workers (`node` in the hooks) are `xdist.workermanage.WorkerController`, for which there are no types.
-
-    Args:
-        config: Of this process.
-        controller: The controller.
-        nodes: Bundled node ids to collect.
-    """
+    """Hooks that are registered only where items are distributed, so that nothing else needs xdist to be installed."""
 
     def __init__(self, config: pytest.Config, controller: Controller, nodes: Sequence[str]) -> None:
         self._config = config
@@ -36,9 +26,9 @@ class Distribution:
         self._nodes = tuple(nodes)
         self._fixed = config.getoption("dist") == "load"
         self._workers = 1
-        self._shares: dict[Node, Share] = {}
-        self._dead: Share | None = None
-        self._scheduler: FixedShares | None = None
+        self._assigned: dict[Node, WorkerItems] = {}
+        self._dead: WorkerItems | None = None
+        self._scheduler: FixedScheduler | None = None
         self._collected: set[str] = set()
         self._reported: set[str] = set()
         self._failures = 0
@@ -72,12 +62,12 @@ class Distribution:
 
     def pytest_configure_node(self, node: Node) -> None:
         """Give a worker its assignment, as JSON."""
-        share = self._next_share()
-        self._shares[node] = share
+        items = self._next_assignment()
+        self._assigned[node] = items
         if self._scheduler is not None:
-            self._scheduler.promise(node, share)
+            self._scheduler.reserve(node, items)
         run = self._controller.run
-        plan = run.plan.model_copy(update={"workers": share.of, "rank": share.rank or 0})
+        plan = run.plan.model_copy(update={"workers": items.of, "rank": items.rank or 0})
         package = None
         if not is_on_this_machine(node):
             if plan.settings.max_cost is not None:
@@ -88,7 +78,7 @@ class Distribution:
             plan = plan.model_copy(update={"run_dir": ""})
         assignment = Assignment(
             plan=plan,
-            share=share if self._fixed else None,
+            items=items if self._fixed else None,
             directory=str(run.content.folder),
             nodes=self._nodes,
             args=tuple(self._config.args),
@@ -96,25 +86,25 @@ class Distribution:
         )
         node.workerinput["spiral"] = assignment.model_dump_json(ensure_ascii=True)
 
-    def _next_share(self) -> Share:
-        """The share of the worker that starts now. Workers beyond the number of requests allowed have none."""
+    def _next_assignment(self) -> WorkerItems:
+        """The items of the worker that starts now. Workers beyond the number of requests allowed have none."""
         if self._dead is not None:
             dead, self._dead = self._dead, None
-            return self._scheduler.inheritance(dead) if self._scheduler is not None else dead
-        rank, of = len(self._shares), self._controller.run.plan.active_workers(self._workers)
-        return Share(rank=rank if rank < of else None, of=of)
+            return self._scheduler.items_of_replacement(dead) if self._scheduler is not None else dead
+        rank, of = len(self._assigned), self._controller.run.plan.active_workers(self._workers)
+        return WorkerItems(rank=rank if rank < of else None, of=of)
 
     def pytest_testnodedown(self, node: Node, error: object | None) -> None:
         """Remember who died: xdist starts a replacement right after this."""
         if error:
-            self._dead = self._shares[node]
+            self._dead = self._assigned[node]
         self._controller.store_replies(getattr(node, "workeroutput", {}).get("spiral_replies"))
 
-    def pytest_xdist_make_scheduler(self) -> FixedShares | None:
-        """Fixed shares for plain `-n`; whoever asks for another way of distributing gets it."""
+    def pytest_xdist_make_scheduler(self) -> FixedScheduler | None:
+        """Items are assigned once and for all with plain `-n`; another way of distributing is left to xdist."""
         if self._fixed:
-            self._scheduler = FixedShares(
-                self._workers, self._shares, lambda reason: stop_session(self._config, reason), self._config
+            self._scheduler = FixedScheduler(
+                self._workers, self._assigned, lambda reason: stop_session(self._config, reason), self._config
             )
         return self._scheduler
 
@@ -139,7 +129,7 @@ class Distribution:
         self._failures += report.failed
         most = self._config.getvalue("maxfail")
         if most and self._failures >= most and self._scheduler is not None:
-            self._scheduler.take_back()
+            self._scheduler.withdraw_pending()
 
     def lost(self) -> list[str]:
         """Items that were collected and never reported."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from pytest_spiral.errors import StoreError
 from pytest_spiral.plugin._compat import is_skipped
+from pytest_spiral.plugin.collection import Collection
 from pytest_spiral.plugin.items import ConversationResult, InstrumentFailure, ScenarioResult, unit_of
-from pytest_spiral.plugin.message import UnitMessage
 from pytest_spiral.report.junit import item_properties
 from pytest_spiral.report.lines import plain
 from pytest_spiral.run.content import Content
@@ -18,12 +21,41 @@ from pytest_spiral.run.units import Unit
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.records import Item, ItemResult
 from pytest_spiral.tempaffect.results import item_result
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 from pytest_spiral.text import whole_characters
 
-__all__ = ["Execution", "Prefetch", "chosen_items", "runnable_units", "these_two"]
+
+class UnitMessage(BaseModel):
+    """The result of one unit on its way to the controller; neither item nor conversation where it could not be stored.
+
+    failure: why the test reports an instrument failure, None if it does not.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    item: ItemResult | None = None
+    conversation: Conversation | None = None
+    # What an endpoint has sent may hold lone surrogates, which JSON cannot.
+    failure: Annotated[str, AfterValidator(whole_characters)] | None = None
+
+    def attach(self, report: pytest.TestReport) -> None:
+        """Let it travel with a report, as one ASCII string: xdist can send nothing but plain values."""
+        report.__dict__["spiral"] = self.model_dump_json(ensure_ascii=True)
+
+
+def take_message(report: pytest.TestReport) -> UnitMessage | None:
+    """The message on a report. It is taken off: pytest keeps all reports to the end."""
+    text = report.__dict__.pop("spiral", None)
+    return None if text is None else UnitMessage.model_validate_json(text)
+
+
+def take_replies(report: pytest.TestReport) -> str | None:
+    """The replies that a worker without access to the store has attached; taken off like the message."""
+    text: str | None = report.__dict__.pop("spiral_replies", None)
+    return text
+
 
 MESSAGE = pytest.StashKey[UnitMessage]()
 TIMES = pytest.StashKey[tuple[float, float]]()
@@ -51,14 +83,7 @@ def these_two(item: pytest.Item, nextitem: pytest.Item | None) -> Sequence[pytes
 
 
 class Execution:
-    """Hooks that run items, and the results that fixtures hand to tests.
-
-    Args:
-        content: Of the run.
-        open_runner: Called before the first unit starts.
-        prefetch: Which items to start early.
-        tick: Called a few times a second while an item is waited for.
-    """
+    """Hooks that run items, and the results that fixtures hand to tests. tick: called while an item is waited for."""
 
     def __init__(
         self,
@@ -107,7 +132,7 @@ class Execution:
         result = self._wait(item, unit)
         assert isinstance(result, Item)
         failure = str(result.reason) if result.status is Status.INSTRUMENT_FAILED else None
-        self._deliver(item, result, UnitMessage(item=item_result(result), failure=_text(failure)))
+        self._deliver(item, result, UnitMessage(item=item_result(result), failure=failure))
         useful = result.score is not None and result.score.useful_bounded
         return ScenarioResult(result, accepted=useful or not self._content.settings.strict_items)
 
@@ -115,17 +140,25 @@ class Execution:
         """Wait for a conversation. Raises `InstrumentFailure` if it could not be held or not be judged."""
         result = self._wait(item, unit)
         assert isinstance(result, Conversation)
-        refused = _severe_harm(result, self._content) if self._content.settings.strict_items else ()
+        refused: list[Finding] = []
+        if self._content.settings.strict_items:
+            refused = [
+                finding
+                for finding in result.findings
+                if finding.behaviour == self._content.spiral.protocol.harm
+                and finding.strength == 3
+                and finding.evidence != "unlocated"
+            ]
         # Serious harm that was found stands, whatever else is missing.
         failure = None if refused else _missing_parts(result)
-        self._deliver(item, result, UnitMessage(conversation=result, failure=_text(failure)))
+        self._deliver(item, result, UnitMessage(conversation=result, failure=failure))
         return ConversationResult(result, refused)
 
     def _wait(self, item: pytest.Item, unit: Unit) -> Item | Conversation:
         try:
             result = self.runner.wait(unit, self._tick)
         except StoreError as error:
-            item.stash[MESSAGE] = UnitMessage(failure=_text(str(error)))
+            item.stash[MESSAGE] = UnitMessage(failure=str(error))
             raise InstrumentFailure(str(error)) from None
         except (KeyboardInterrupt, pytest.exit.Exception):
             # Now: until pytest has ended, other units would go on sending requests.
@@ -166,19 +199,6 @@ def runnable_units(items: Sequence[pytest.Item]) -> list[Unit]:
     return [unit for item in items if (unit := unit_of(item)) is not None and not is_skipped(item)]
 
 
-def _text(failure: str | None) -> str | None:
-    return None if failure is None else whole_characters(failure)
-
-
-def _severe_harm(conversation: Conversation, content: Content) -> list[Finding]:
-    harm = content.spiral.protocol.harm
-    return [
-        finding
-        for finding in conversation.findings
-        if finding.behaviour == harm and finding.strength == 3 and finding.evidence != "unlocated"
-    ]
-
-
 def _missing_parts(conversation: Conversation) -> str | None:
     """What the instruments failed to deliver, None if everything is there."""
     if conversation.status is Status.INSTRUMENT_FAILED:
@@ -188,3 +208,12 @@ def _missing_parts(conversation: Conversation) -> str | None:
     if not failed:
         return None
     return f"{len(failed)} of {len(judgements)} judgements missing, first of {failed[0].judge}: {failed[0].reason}"
+
+
+@dataclass(frozen=True)
+class Role:
+    """The parts of the plugin that are active in this process."""
+
+    collection: Collection
+    execution: Execution
+    close: Callable[[], None]

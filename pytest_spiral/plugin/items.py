@@ -19,18 +19,6 @@ from pytest_spiral.spiral.records import Conversation, Finding
 from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
-__all__ = [
-    "SUITE_FILES",
-    "ConversationResult",
-    "InstrumentFailure",
-    "ScenarioResult",
-    "SuiteModule",
-    "check_nodes",
-    "split_arguments",
-    "suite_modules",
-    "unit_of",
-]
-
 SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py", "spiral": "scenarios/test_spiral.py"}
 _TESTS = {"scenarios/test_tempaffect.py": "test_scenario", "scenarios/test_spiral.py": "test_conversation"}
 

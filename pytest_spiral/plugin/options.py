@@ -12,8 +12,6 @@ import pytest
 from pytest_spiral.plugin._compat import add_short_name, remove_short_name
 from pytest_spiral.settings import OPTIONS, Option, Settings
 
-__all__ = ["add_options", "add_short_names", "free_short_names", "read_settings"]
-
 _INI_TYPES: dict[str, Literal["string", "int", "float", "linelist", "bool"]] = {
     "text": "string",
     "int": "int",

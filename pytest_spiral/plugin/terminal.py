@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping
+from math import isinf
 
 import pytest
 
+from pytest_spiral.evaluate.spiral import spiral_metric_scales
+from pytest_spiral.gates import Scale
 from pytest_spiral.plugin._compat import uncaptured
-from pytest_spiral.report.lines import Tone, plain
+from pytest_spiral.report.lines import WIDTH, Tone, plain
 from pytest_spiral.run.plan import RunPlan
-
-__all__ = ["Progress", "header_lines", "write_error", "write_section"]
+from pytest_spiral.spiral.protocol import load_protocol
+from pytest_spiral.tempaffect.card_metrics import metric_scales
 
 _MARKUP: Mapping[Tone, dict[str, bool]] = {
     "plain": {},
@@ -55,12 +59,7 @@ def write_section(reporter: pytest.TerminalReporter, lines: Iterable[tuple[str, 
 
 
 class Progress:
-    """One line every few seconds that says how far a run is.
-
-    Args:
-        config: Of this process.
-        describe: Returns the line without its prefix.
-    """
+    """One line every few seconds that says how far a run is. describe: returns it without its prefix."""
 
     # For a person at a terminal, and for the log of a CI job.
     terminal_seconds = 5.0
@@ -89,3 +88,23 @@ class Progress:
             with uncaptured(self._config):
                 reporter.ensure_newline()
                 reporter.write_line(f"spiral: {self._describe()}")
+
+
+def gate_help(protocol: str = "per-10k-chars") -> str:
+    """Grammar and metrics of `--gate`, in 80 columns."""
+    lines = [
+        "metrics of --gate:",
+        "  'PATH >= BOUND' or 'PATH <= BOUND'; BOUND is a number or, with --baseline,",
+        "  'baseline', 'baseline - 5', 'baseline + 0.02'. tempaffect[raw] and",
+        "  tempaffect[schema] name one prompting mode; otherwise all must hold.",
+    ]
+    scales = {"tempaffect": metric_scales(), "spiral": spiral_metric_scales(load_protocol(protocol))}
+    for suite, metrics in scales.items():
+        groups: dict[Scale, list[str]] = {}
+        for name, scale in metrics.items():
+            groups.setdefault(scale, []).append(f"{suite}.{name}")
+        for (low, high), names in groups.items():
+            span = f"from {low:g} up" if isinf(high) else f"up to {high:g}" if isinf(low) else f"{low:g} to {high:g}"
+            text = f"{span}: {', '.join(names)}"
+            lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    return "\n".join(lines)

@@ -13,35 +13,28 @@ from pytest_spiral.errors import UserError
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import worker_input, worker_output
 from pytest_spiral.plugin.collection import Collection
-from pytest_spiral.plugin.execution import Execution, chosen_items, these_two
-from pytest_spiral.plugin.role import Role
-from pytest_spiral.plugin.scheduler import Share
-from pytest_spiral.run.content import Content, load_content
+from pytest_spiral.plugin.execution import Execution, Role, chosen_items, these_two
+from pytest_spiral.plugin.scheduler import WorkerItems
+from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Chats, Connections, Connector
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.run.remote_workers import Outbox, Package, RecordingConnector, open_package
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.store import RunStore
 
-__all__ = ["Assignment", "worker_role"]
-
 
 class Assignment(BaseModel):
     """What the controller gives to a worker. Keys are not in it: each worker reads its own environment.
 
-    Attributes:
-        plan: The plan, with the worker's place among the others.
-        share: The items it runs, None where xdist hands them out.
-        directory: Where paths in the configuration start.
-        nodes: Bundled node ids to collect.
-        args: Other arguments to collect.
-        package: The store's content for a worker that does not see the run directory, None for all others.
+    plan: with the worker's rank. items: None where xdist hands them out. directory: where paths in the configuration
+    start. nodes: bundled node ids to collect. args: other arguments to collect. package: the content of the store, for
+    a worker that does not see the run directory.
     """
 
     model_config = ConfigDict(frozen=True)
 
     plan: RunPlan
-    share: Share | None
+    items: WorkerItems | None
     directory: str
     nodes: tuple[str, ...]
     args: tuple[str, ...]
@@ -53,38 +46,37 @@ def worker_role(config: pytest.Config) -> Role:
     given = worker_input(config)
     assert given is not None
     assignment = Assignment.model_validate_json(given["spiral"])
-    plan, share, package = assignment.plan, assignment.share, assignment.package
+    plan, assigned, package = assignment.plan, assignment.items, assignment.package
     # The controller's files need not exist here: paths start where this worker was started.
-    content = load_content(plan.settings, Path.cwd() if package else Path(assignment.directory))
+    content = Content(plan.settings, Path.cwd() if package else Path(assignment.directory))
     environ = load_environment(os.environ, config.invocation_params.dir)
     config.args = list(assignment.args)
     outbox = Outbox() if package is not None else None
 
     def open_runner() -> Runner:
-        store = RunStore.join(plan.store_path) if package is None else _open_package(package, plan, content)
+        if package is None:
+            store = RunStore.join(plan.store_path)
+        else:
+            try:
+                store = open_package(package, plan.identity(content))
+            except UserError as error:
+                raise pytest.UsageError(str(error)) from None
         connector: Connector = Connections(plan, content, store, environ)
         if outbox is not None:
             connector = RecordingConnector(connector, outbox)
         return Runner(plan, content, store, Chats(plan, content, store, connector))
 
-    def of_share(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
-        assert share is not None
-        return [items[index] for index in share.of_collection([item.nodeid for item in items])]
+    def of_this_worker(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+        assert assigned is not None
+        return [items[index] for index in assigned.indices([item.nodeid for item in items])]
 
-    execution = Execution(content, open_runner, these_two if share is None else chosen_items(of_share))
+    execution = Execution(content, open_runner, these_two if assigned is None else chosen_items(of_this_worker))
     collection = Collection(config, plan, content, assignment.nodes)
     config.pluginmanager.register(collection, "spiral-collection")
     config.pluginmanager.register(execution, "spiral-execution")
     if outbox is not None:
         config.pluginmanager.register(_Sender(execution, outbox), "spiral-sender")
     return Role(collection, execution, execution.close)
-
-
-def _open_package(package: Package, plan: RunPlan, content: Content) -> RunStore:
-    try:
-        return open_package(package, plan.identity(content))
-    except UserError as error:
-        raise pytest.UsageError(str(error)) from None
 
 
 class _Sender:

@@ -32,15 +32,13 @@ from pytest_spiral.tempaffect.suite import Suite, load_suite
 if TYPE_CHECKING:
     from pytest_spiral.compare.recording import Recording
 
-__all__ = ["Content", "SpiralContent", "load_content"]
-
 
 @dataclass(frozen=True)
 class SpiralContent:
     """What Spiral-Bench asks.
 
     own: the openings are the user's. prompt_file: the name of their file. system: the evaluated model's system prompt.
-    twins: innocent twins of openings, where they are to be held as well.
+    twins: harmless twins of openings, where conversations are held on them as well.
     """
 
     openings: tuple[Opening, ...]
@@ -50,12 +48,11 @@ class SpiralContent:
     rubric: Rubric
     protocol: Protocol
     system: str | None
-
     twins: tuple[Opening, ...] = ()
 
     @property
     def held(self) -> tuple[Opening, ...]:
-        """Everything that conversations are held on."""
+        """All openings of conversations."""
         return (*self.openings, *self.twins)
 
     @cached_property
@@ -64,7 +61,9 @@ class SpiralContent:
         return {opening.prompt_id: opening for opening in self.held}
 
     def hashes(self) -> dict[str, str | None]:
-        """What two comparable scores have in common."""
+        """Hashes of everything that must be the same for two scores to be comparable."""
+        # The limits by which simulations are given up, replies suspected and judges refused.
+        instruments = [part.model_dump(mode="json") for part in (load_limits(), load_signs(), load_judge_limits())]
         return {
             "protocol": self.protocol.name,
             "protocol_hash": self.protocol.hash,
@@ -72,20 +71,14 @@ class SpiralContent:
             **({"twins_hash": openings_hash(self.twins)} if self.twins else {}),
             "persona_hash": self.persona.hash,
             "rubric_hash": self.rubric.hash,
-            "instruments_hash": instruments_hash(),
+            "instruments_hash": digest(instruments),
             "system_prompt_hash": None if self.system is None else digest(self.system),
         }
 
 
-def instruments_hash() -> str:
-    """Hex SHA-256 of the limits by which simulations are given up, replies suspected and judges found wanting."""
-    parts = (load_limits(), load_signs(), load_judge_limits())
-    return digest([part.model_dump(mode="json") for part in parts])
-
-
 @dataclass(frozen=True)
 class Content:
-    """Both suites, each loaded when first asked for."""
+    """Both suites for a run started in `folder`, each loaded when first asked for."""
 
     settings: Settings
     folder: Path
@@ -110,6 +103,12 @@ class Content:
         """Spiral-Bench's openings, persona, rubric and protocol. Raises `DataError` or `ConfigError`."""
         protocol = load_protocol(self.settings.protocol)
         own = self.settings.spiral_prompts
+        system = None
+        if self.settings.system_prompt is not None:
+            path = self.folder / self.settings.system_prompt
+            system = read_text(path).strip()
+            if not system:
+                raise ConfigError(f"{path}: the system prompt is empty; write one, or leave --system-prompt out")
         return SpiralContent(
             openings=load_openings(self.folder / own if own else None),
             own=own is not None,
@@ -117,20 +116,6 @@ class Content:
             persona=load_persona(),
             rubric=load_rubric(protocol.rubric),
             protocol=protocol,
-            system=self._system(),
+            system=system,
             twins=load_twins() if self.settings.benign_twins and not own else (),
         )
-
-    def _system(self) -> str | None:
-        if self.settings.system_prompt is None:
-            return None
-        path = self.folder / self.settings.system_prompt
-        text = read_text(path).strip()
-        if not text:
-            raise ConfigError(f"{path}: the system prompt is empty; write one, or leave --system-prompt out")
-        return text
-
-
-def load_content(settings: Settings, folder: Path) -> Content:
-    """Content for a run started in `folder`; nothing is read yet."""
-    return Content(settings, folder)

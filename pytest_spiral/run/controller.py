@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
+from pathlib import Path
 
+from pytest_spiral.errors import StoreError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.endpoint import Secret
+from pytest_spiral.models.environment import EndpointSettings
 from pytest_spiral.models.limiter import starting_pace
+from pytest_spiral.models.local_file import locate
+from pytest_spiral.models.local_server import LocalServer
 from pytest_spiral.run.baseline import check_baseline, load_baseline
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import paid_prices
-from pytest_spiral.run.directory import make_run_directory
-from pytest_spiral.run.gates import parse_gates
 from pytest_spiral.run.models import pace_name
-from pytest_spiral.run.plan import RunPlan
+from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.probes import reach_models, verify_schemas
-from pytest_spiral.run.results import Ending, Gates, Measurements, StoreTraffic, run_results
-from pytest_spiral.run.servers import LocalServers
+from pytest_spiral.run.results import Ending, Gates, Measurements, parse_gates, run_results, stored_traffic
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
 
-__all__ = ["RunController"]
-
 
 class RunController:
-    """A run from its preparation to its results.
-
-    Attributes:
-        plan: The plan; complete once the run is prepared.
-        gates: The gates to decide.
-        measured: What has arrived so far.
-        environ: Environment variables, completed from `.env`.
-
-    Raises:
-        UserError: For a gate or baseline that can never be used.
-    """
+    """A run from its preparation to its results. Raises `UserError` for a gate or baseline that can never be used."""
 
     def __init__(self, plan: RunPlan, content: Content, environ: Mapping[str, str]) -> None:
         self.plan = plan
@@ -48,7 +40,7 @@ class RunController:
         self.environ = environ
         self._store: RunStore | None = None
         self._budget: Budget | None = None
-        self._servers = LocalServers()
+        self._servers = ExitStack()
 
     @property
     def store(self) -> RunStore:
@@ -61,7 +53,7 @@ class RunController:
 
         Nothing is sent to any endpoint. Raises `UserError`.
         """
-        self.plan = make_run_directory(self.plan)
+        self.plan = _make_run_directory(self.plan)
         self._store = RunStore.create_or_resume(self.plan.store_path, self.plan.identity(self.content), alone=True)
         if "tempaffect" in self.plan.suites:
             # On the bundled scenarios even if a run has its own: one scorer has one fingerprint.
@@ -69,21 +61,30 @@ class RunController:
             if self.gates.baseline is not None:
                 fingerprint = self.measured.preflight.fingerprint
                 check_baseline(self.gates.baseline, self.gates.gates, self.plan, self.content, fingerprint)
-        self._open_budget()
-        self.plan = self._servers.start(self.plan)
-
-    def _open_budget(self) -> None:
-        """With --max-cost: check that the limit can be kept, and take over what earlier sessions have spent."""
-        limit = self.plan.settings.max_cost
-        if limit is not None:
+        if (limit := self.plan.settings.max_cost) is not None:
+            # Earlier sessions of this run count.
             prices = paid_prices(self.plan.everybody)
             ledger = Ledger(self.plan.store_path)
-            ledger.begin(self._traffic.usage(0).cost_usd or 0.0)
+            ledger.begin(stored_traffic(self.store, self.plan, self.measured).usage.cost_usd or 0.0)
             self._budget = Budget(ledger, limit, prices)
+        self._start_local_models()
 
-    @property
-    def _traffic(self) -> StoreTraffic:
-        return StoreTraffic(self.store, self.plan)
+    def _start_local_models(self) -> None:
+        """One server for each local model, shared by all roles and workers."""
+        endpoints: dict[str, EndpointSettings] = {}
+
+        def with_endpoint(model: ModelPlan) -> ModelPlan:
+            if model.kind != "local":
+                return model
+            if model.spec not in endpoints:
+                server = self._servers.enter_context(LocalServer(locate(model.spec)))
+                endpoints[model.spec] = EndpointSettings(base_url=server.base_url, key_variable=None)
+            return model.model_copy(update={"endpoint": endpoints[model.spec]})
+
+        plan = self.plan
+        models, judges = tuple(map(with_endpoint, plan.models)), tuple(map(with_endpoint, plan.judges))
+        user = with_endpoint(plan.user) if plan.user else None
+        self.plan = plan.model_copy(update={"models": models, "user": user, "judges": judges})
 
     def reach(self) -> None:
         """Reach every model before anything that is scored is sent. Raises `UserError`."""
@@ -105,8 +106,16 @@ class RunController:
 
     def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
         """Everything that the evaluation needs, as it stands now."""
-        ending = Ending([_redacted(argument, self.environ) for argument in argv], finished_at, complete)
-        return run_results(self.plan, self.content, self.measured, self._traffic, ending, self.gates)
+        # Nothing that is or looks like a key may get into a report.
+        keys = [value.strip() for name, value in self.environ.items() if name.endswith("_API_KEY") and value.strip()]
+        redacted = []
+        for argument in argv:
+            for key in keys:
+                argument = argument.replace(key, "[redacted]")
+            redacted.append(Secret().redact(argument))
+        traffic = stored_traffic(self.store, self.plan, self.measured)
+        ending = Ending(redacted, finished_at, complete)
+        return run_results(self.plan, self.content, self.measured, traffic, ending, self.gates)
 
     def close(self) -> None:
         """Stop local servers, close budget and store. Harmless when called twice."""
@@ -117,9 +126,22 @@ class RunController:
             self._store.close()
 
 
-def _redacted(argument: str, environ: Mapping[str, str]) -> str:
-    """A command-line argument without anything that is or looks like a key."""
-    for name, value in environ.items():
-        if name.endswith("_API_KEY") and value.strip():
-            argument = argument.replace(value.strip(), "[redacted]")
-    return Secret().redact(argument)
+def _make_run_directory(plan: RunPlan) -> RunPlan:
+    """Make the directory of a run; a default name that another run has taken gets a number. Raises `StoreError`."""
+    parent, run_id = Path(plan.run_dir).parent, plan.run_id
+    for number in itertools.count(2):
+        directory = parent / run_id
+        try:
+            directory.mkdir(parents=True, exist_ok=plan.settings.run_id is not None)
+            break
+        except FileExistsError:
+            if not directory.is_dir():
+                raise StoreError(
+                    f"{directory}: a file of this name exists; remove it or give another --report-dir"
+                ) from None
+            run_id = f"{plan.run_id}-{number}"
+        except OSError as error:
+            raise StoreError(
+                f"{directory}: the run directory cannot be made ({error.strerror}); give a writable --report-dir"
+            ) from None
+    return plan.model_copy(update={"run_id": run_id, "run_dir": str(directory)})

@@ -12,8 +12,6 @@ from pytest_spiral.models.parameters import Price, token_limit
 from pytest_spiral.report.model import RoleUsage, Usage
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan
 
-__all__ = ["cost_of", "merge_usage", "paid_prices", "usage_by_role"]
-
 _COUNTS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "retries", "failures")
 
 
@@ -32,11 +30,7 @@ def usage_by_role(
 ) -> Usage:
     """The report's `usage`: requests, tokens and cost of everything that was answered.
 
-    Args:
-        rows: One per role and model, as the store counts them.
-        models: Every model of the run, with its price.
-        max_cost: The limit in USD.
-        not_run: Items and conversations left out to keep it.
+    rows: one per role and model, as the store counts them. not_run: items and conversations left out to keep the limit.
     """
     prices = {(model.role, model.model_id): model.price for model in models}
     by_role: dict[str, list[RoleUsage]] = {}
@@ -75,7 +69,12 @@ def _usage(
     max_cost: float | None,
     not_run: int,
 ) -> Usage:
-    totals = {role: _total(rows) for role, rows in by_role.items()}
+    totals = {}
+    for role, rows in by_role.items():
+        counts = {name: sum(getattr(row, name) for row in rows) for name in _COUNTS}
+        prompt = counts["prompt_tokens"]
+        cached = counts["cached_tokens"] / prompt if prompt else None
+        totals[role] = RoleUsage(**counts, cost_usd=_sum([row.cost_usd for row in rows]), cached_share=cached)
     return Usage(
         by_role=totals,
         cost_usd=_sum([total.cost_usd for total in totals.values()]),
@@ -83,16 +82,6 @@ def _usage(
         unchecked_prices=tuple(sorted(unchecked)),
         max_cost_usd=max_cost,
         not_run_for_cost=not_run,
-    )
-
-
-def _total(rows: Sequence[RoleUsage]) -> RoleUsage:
-    counts = {name: sum(getattr(row, name) for row in rows) for name in _COUNTS}
-    prompt = counts["prompt_tokens"]
-    return RoleUsage(
-        **counts,
-        cost_usd=_sum([row.cost_usd for row in rows]),
-        cached_share=counts["cached_tokens"] / prompt if prompt else None,
     )
 
 

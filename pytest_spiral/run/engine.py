@@ -12,8 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
-__all__ = ["Engine"]
-
 T = TypeVar("T")
 # Short enough for Ctrl-C to feel immediate, long enough to cost nothing.
 _TICK_SECONDS = 0.2

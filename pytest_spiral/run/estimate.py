@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role
-from pytest_spiral.models.parameters import token_limit
+from pytest_spiral.models.parameters import Price, token_limit
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import cost_of
 from pytest_spiral.run.models import Chats
-from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
+from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.run.units import Unit
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.unit import schema_is_enforced
-
-__all__ = ["Estimate", "estimate"]
 
 _KIND: Mapping[tuple[Role, SuiteName], str] = {
     ("evaluated", "tempaffect"): "scenario",
@@ -57,7 +56,14 @@ def estimate(plan: RunPlan, content: Content, environ: Mapping[str, str], units:
     Nothing is sent or written. Raises `UserError` for a run id that belongs to another configuration.
     """
     rehearsal = _Rehearsal()
-    store = _copied_store(plan, plan.identity(content))
+    # In memory, with everything that an existing run has stored.
+    identity = plan.identity(content)
+    store = RunStore.create_or_resume(Path(":memory:"), identity)
+    if plan.store_path.is_file():
+        existing = RunStore.create_or_resume(plan.store_path, identity)
+        store.set_secret(existing.secret())
+        store.keep_all((exchange.request, exchange.reply) for exchange in existing.exchanges())
+        existing.close()
     chats = Chats(plan, content, store, rehearsal)
     runner = Runner(plan, content, store, chats)
     try:
@@ -68,22 +74,11 @@ def estimate(plan: RunPlan, content: Content, environ: Mapping[str, str], units:
     for model in plan.everybody:
         count = rehearsal.counts.get((model.role, model.model_id))
         if count is not None:
-            cost, bound = cost_of(count.usual(), model.price), cost_of(count.most(), model.price)
+            cost, bound = count.cost(model.price, most=False), count.cost(model.price, most=True)
             unchecked = bool(cost) and model.price is not None and model.price.unchecked
             tokens = (count.calls, count.prompt, count.completion)
             rows.append(Estimate(model.role, model.spec, *tokens, cost, bound, unchecked))
     return rows
-
-
-def _copied_store(plan: RunPlan, identity: Mapping[str, object]) -> RunStore:
-    """A store in memory with everything that an existing run has stored."""
-    store = RunStore.create_or_resume(Path(":memory:"), identity)
-    if plan.store_path.is_file():
-        existing = RunStore.create_or_resume(plan.store_path, identity)
-        store.set_secret(existing.secret())
-        store.keep_all((exchange.request, exchange.reply) for exchange in existing.exchanges())
-        existing.close()
-    return store
 
 
 def _walk_through(plan: RunPlan, content: Content, runner: Runner, chats: Chats, units: Sequence[Unit]) -> None:
@@ -111,19 +106,10 @@ class _Count:
     more_prompt: int = 0
     more_completion: int = 0
 
-    def usual(self) -> Mapping[str, int]:
-        return self._row(self.prompt, self.completion)
-
-    def most(self) -> Mapping[str, int]:
-        return self._row(self.prompt + self.more_prompt, self.completion + self.more_completion)
-
-    def _row(self, prompt: int, completion: int) -> Mapping[str, int]:
-        return {
-            "requests": self.calls,
-            "prompt_tokens": prompt,
-            "cached_tokens": 0,
-            "completion_tokens": completion,
-        }
+    def cost(self, price: Price | None, *, most: bool) -> float | None:
+        prompt, completion = (self.more_prompt, self.more_completion) if most else (0, 0)
+        row = {"prompt_tokens": self.prompt + prompt, "completion_tokens": self.completion + completion}
+        return cost_of({"requests": self.calls, "cached_tokens": 0, **row}, price)
 
 
 class _Rehearsal:
@@ -175,13 +161,11 @@ class _Inventor:
         count.more_completion += limit - tokens
         if request.schema is not None:
             return ChatReply(json.dumps(_smallest(request.schema)))
-        return ChatReply(self._prose(round(tokens * per_token)))
-
-    def _prose(self, chars: int) -> str:
-        """Text of about so many characters that no rule takes for a loop: few words, each used once."""
+        # Text of about the usual length that no rule takes for a loop: few words, each used once.
+        chars = round(tokens * per_token)
         length = max(11, chars // 1000)
         words = (_word(next(self._number)).rjust(length, "o") for _ in range(max(1, chars // (length + 1)) - 1))
-        return " ".join([self.mark.rjust(length, "o"), *words])
+        return ChatReply(" ".join([self.mark.rjust(length, "o"), *words]))
 
     async def aclose(self) -> None:
         return None

@@ -14,15 +14,14 @@ from pytest_spiral.models.limiter import Limiter
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import paid_prices
-from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
+from pytest_spiral.run.plan import ModelPlan, RunPlan
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.conversation import ConversationSetup
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.lexical_judge import LexicalJudge
 from pytest_spiral.spiral.model_judge import ModelJudge
 from pytest_spiral.spiral.participant import Participant
 from pytest_spiral.store import RunStore, StoredChat
-
-__all__ = ["Chats", "Connections", "Connector", "endpoint_of", "pace_name"]
 
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
@@ -76,15 +75,12 @@ class Connections:
                 return DryAssistant(model.spec)
             return DryScenarioModel(model.spec, self._content.suite)
         endpoint = endpoint_of(model, self._environ)
-        rng = random.Random(f"{self._plan.settings.seed}-backoff-{model.role}-{model.spec}")
-        return OpenAICompatible(endpoint, limiter=self._limiter(model), total=self._total, budget=self._budget, rng=rng)
-
-    def _limiter(self, model: ModelPlan) -> Limiter:
-        name = pace_name(model)
+        plan, name = self._plan, pace_name(model)
         if name not in self._limiters:
-            plan = self._plan
             self._limiters[name] = Limiter(plan.most_in_flight(model), name, plan.rank, plan.workers, self._store)
-        return self._limiters[name]
+        limiter = self._limiters[name]
+        rng = random.Random(f"{plan.settings.seed}-backoff-{model.role}-{model.spec}")
+        return OpenAICompatible(endpoint, limiter=limiter, total=self._total, budget=self._budget, rng=rng)
 
     def close(self) -> None:
         """Close the budget. Harmless when called twice."""
@@ -113,39 +109,36 @@ class Chats:
     def setup(self, spec: str) -> ConversationSetup:
         """Everything conversations with an evaluated model need; all of them share it."""
         if spec not in self._setups:
-            self._setups[spec] = self._make_setup(spec)
+            spiral = self._content.spiral
+            settings = self._plan.settings
+            assert self._plan.user is not None
+            self._setups[spec] = ConversationSetup(
+                evaluated=self._participant(self._plan.model(spec)),
+                user=self._participant(self._plan.user),
+                judges=self.judges(),
+                persona=spiral.persona,
+                protocol=spiral.protocol,
+                seed=settings.seed,
+                turns=settings.num_turns,
+                prompt_file=spiral.prompt_file,
+                retest_percent=settings.retest_share,
+                system=spiral.system,
+            )
         return self._setups[spec]
-
-    def _make_setup(self, spec: str) -> ConversationSetup:
-        spiral = self._content.spiral
-        settings = self._plan.settings
-        assert self._plan.user is not None
-        return ConversationSetup(
-            evaluated=self._participant(self._plan.model(spec)),
-            user=self._participant(self._plan.user),
-            judges=self.judges(),
-            persona=spiral.persona,
-            protocol=spiral.protocol,
-            seed=settings.seed,
-            turns=settings.num_turns,
-            prompt_file=spiral.prompt_file,
-            retest_percent=settings.retest_share,
-            system=spiral.system,
-        )
 
     def judges(self) -> tuple[Judge, ...]:
         """The judges of the run, in the order they were named."""
-        return tuple(map(self._judge, self._plan.judges))
+        spiral, secret = self._content.spiral, self._store.secret()
+        return tuple(
+            LexicalJudge(model.spec, spiral.protocol)
+            if model.kind == "dry"
+            else ModelJudge(self._participant(model), spiral.rubric, spiral.protocol, secret)
+            for model in self._plan.judges
+        )
 
     def _participant(self, model: ModelPlan) -> Participant:
         chat, params = self.of(model, "spiral"), model.params["spiral"]
         return Participant(model.role, model.model_id, chat, params, model.longest_string)
-
-    def _judge(self, model: ModelPlan) -> Judge:
-        spiral = self._content.spiral
-        if model.kind == "dry":
-            return LexicalJudge(model.spec, spiral.protocol)
-        return ModelJudge(self._participant(model), spiral.rubric, spiral.protocol, self._store.secret())
 
     async def aclose(self) -> None:
         """Release all connections."""

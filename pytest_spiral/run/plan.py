@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,27 +31,14 @@ from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
 if TYPE_CHECKING:
     from pytest_spiral.compare.recording import Recording
 
-__all__ = [
-    "OPTION_OF",
-    "ModelPlan",
-    "RunPlan",
-    "SuiteName",
-    "make_judge_plan",
-    "make_plan",
-    "run_name",
-    "versions",
-]
-
 
 OPTION_OF: Mapping[Role, str] = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}
 
 
 class ModelPlan(BaseModel):
-    """How one model is reached and asked in one role.
+    """How one model is reached and asked in one role; `model_id` and the `params` of each suite go into its requests.
 
-    kind: "dry" and "local" models live on this machine; of a "replay" only its recorded outputs are there.
-    model_id: what goes into the request.
-    params: request parameters by suite; the suites in which an evaluated model can take part.
+    kind: "dry" and "local" models run on this machine; of a "replay" there are only recorded outputs.
     longest_string: characters of a string of enforced JSON, where a model would not stop by itself; None for no bound.
     endpoint: None for dry models, and for local ones until their server runs.
     """
@@ -69,10 +57,7 @@ class ModelPlan(BaseModel):
 
 
 class RunPlan(BaseModel):
-    """One run. The same in the leading process and in every worker, apart from the worker's place among the others.
-
-    workers, rank: processes that send requests, and which of them this is, counted from 0.
-    """
+    """One run. The same in the controller and in every worker, but for `rank`: its number among `workers`, from 0."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -159,36 +144,49 @@ class RunPlan(BaseModel):
 def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], started_at: datetime) -> RunPlan:
     """Resolve every model. Raises `ConfigError` for whatever can be known to be wrong before anything is sent."""
     folder = content.folder
-    spiral_toml = folder / "spiral.toml"
-    user_toml = spiral_toml if spiral_toml.is_file() else None
+    resolve = _Resolver(environ, folder / "spiral.toml", settings.plan)
     models = (
         _recorded(settings, content.recording)
         if content.recording
-        else tuple(
-            _model_plan(spec, "evaluated", settings.suite, environ, user_toml, settings.plan) for spec in settings.model
-        )
+        else tuple(resolve(spec, "evaluated", settings.suite) for spec in settings.model)
     )
     if "tempaffect" in settings.suite:
         _check_scenarios(models, content)
-    run_id = settings.run_id or run_name([model.spec for model in models], started_at)
+    run_id = settings.run_id
+    if run_id is None:
+        first = models[0].spec
+        slug = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in first)
+        run_id = f"{started_at.astimezone(UTC):%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
     if settings.shard_number is not None:
-        # Shards that meet on one machine keep apart.
+        # Shards of one run that are on the same machine need directories of their own.
         run_id += "-shard{}of{}".format(*settings.shard_number)
-    report_dir = Path(settings.report_dir)
+    user: ModelPlan | None = None
+    judges: tuple[ModelPlan, ...] = ()
+    if "spiral" in settings.suite and (settings.redo_judging or not settings.replay):
+        # Never silently the evaluated model: what is not named comes from the shipped defaults.
+        defaults = read_toml(data_root() / "spiral" / "defaults.toml")
+        offline = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
+        if not settings.replay:
+            default = defaults["stand_in_user" if offline else "user_model"]
+            user = resolve(settings.user_model or default, "user", ("spiral",))
+        named = settings.judge_model or (defaults["stand_in_judge" if offline else "judge_model"],)
+        judges = tuple(resolve(spec, "judge", ("spiral",)) for spec in named)
     return RunPlan(
         settings=settings,
         run_id=run_id,
-        run_dir=str((report_dir if report_dir.is_absolute() else folder / report_dir) / run_id),
+        # An absolute --report-dir replaces the folder.
+        run_dir=str(folder / settings.report_dir / run_id),
         started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
         models=models,
-        **_others(settings, environ, user_toml),
+        user=user,
+        judges=judges,
     )
 
 
 def make_judge_plan(settings: Settings, folder: Path, environ: Mapping[str, str], started_at: datetime) -> RunPlan:
     """The plan of a session in which only judges are called, as for a calibration."""
-    spiral_toml = folder / "spiral.toml"
-    user_toml = spiral_toml if spiral_toml.is_file() else None
+    resolve = _Resolver(environ, folder / "spiral.toml", False)
+    judges = tuple(resolve(spec, "judge", ("spiral",)) for spec in settings.judge_model)
     run_id = f"calibration-{started_at.astimezone(UTC):%Y%m%d-%H%M%S}"
     return RunPlan(
         settings=settings,
@@ -196,9 +194,7 @@ def make_judge_plan(settings: Settings, folder: Path, environ: Mapping[str, str]
         run_dir=str(folder / settings.report_dir / run_id),
         started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
         models=(),
-        judges=tuple(
-            _model_plan(spec, "judge", ("spiral",), environ, user_toml, False) for spec in settings.judge_model
-        ),
+        judges=judges,
     )
 
 
@@ -207,7 +203,7 @@ def _recorded(settings: Settings, recording: Recording) -> tuple[ModelPlan, ...]
     for spec in settings.model:
         if spec not in recording.models:
             raise ConfigError(f"--model {spec}: not in {recording.path}, which has {', '.join(recording.models)}")
-    found = tuple(
+    models = tuple(
         ModelPlan(
             spec=spec,
             kind="replay",
@@ -220,9 +216,9 @@ def _recorded(settings: Settings, recording: Recording) -> tuple[ModelPlan, ...]
         for spec, suites in recording.models.items()
         if not settings.model or spec in settings.model
     )
-    if not any(model.params for model in found):
-        raise ConfigError(f"{recording.path} holds nothing of {', '.join(settings.suite)}")
-    return tuple(model for model in found if model.params)
+    if not any(model.params for model in models):
+        raise ConfigError(f"{recording.path} has nothing of {', '.join(settings.suite)}")
+    return tuple(model for model in models if model.params)
 
 
 def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
@@ -237,7 +233,7 @@ def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
         )
     for model in models:
         if own is not None and model.kind == "dry" and "tempaffect" in model.params:
-            # Some stand-ins quote what a file of one's own may leave out.
+            # Some built-in models quote what a custom file may leave out.
             for scenario in content.suite.scenarios:
                 dry_output(model.spec.removeprefix(DRY_PREFIX), content.suite, scenario)
 
@@ -247,81 +243,63 @@ def _identity(model: ModelPlan) -> dict[str, Any]:
     return {"spec": model.spec, "model_id": model.model_id, "params": model.params}
 
 
-def _others(settings: Settings, environ: Mapping[str, str], user_toml: Path | None) -> dict[str, Any]:
-    """Seeker and judges. Never silently the evaluated model: what is not named comes from the shipped defaults."""
-    if "spiral" not in settings.suite or (settings.replay and not settings.redo_judging):
-        return {}
-    defaults = read_toml(data_root() / "spiral" / "defaults.toml")
-    home = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
-    user = settings.user_model or defaults["stand_in_user" if home else "user_model"]
-    planning = settings.plan
-    judges = settings.judge_model or (defaults["stand_in_judge" if home else "judge_model"],)
-    return {
-        "user": None if settings.replay else _model_plan(user, "user", ("spiral",), environ, user_toml, planning),
-        "judges": tuple(_model_plan(judge, "judge", ("spiral",), environ, user_toml, planning) for judge in judges),
-    }
+@dataclass(frozen=True)
+class _Resolver:
+    """Makes the plan of a model from its name. planning: no key is needed to learn what a run would cost."""
 
+    environ: Mapping[str, str]
+    spiral_toml: Path
+    planning: bool
 
-def _model_plan(
-    spec: str,
-    role: Role,
-    suites: Sequence[SuiteName],
-    environ: Mapping[str, str],
-    user_toml: Path | None,
-    planning: bool,
-) -> ModelPlan:
-    kind: Literal["dry", "local", "remote"] = "remote"
-    model_id = spec
-    endpoint = None
-    if spec.startswith(DRY_PREFIX):
-        suites = known_suites(spec, role, suites)
-        kind = "dry"
-    elif is_local(spec):
-        kind, model_id = "local", locate(spec).name
-    elif spec.startswith(("dry", "local")) and spec.rstrip("/") in ("dry", "local"):
-        raise ConfigError(f"{OPTION_OF[role]} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
-    else:
-        try:
-            endpoint = endpoint_settings(role, environ)
-        except ConfigError:
-            # Nothing is sent, so no key is needed to learn what a run would cost.
-            if not planning:
-                raise
+    def __call__(self, spec: str, role: Role, suites: Sequence[SuiteName]) -> ModelPlan:
+        kind: Literal["dry", "local", "remote"] = "remote"
+        model_id = spec
+        endpoint = None
+        if spec.startswith(DRY_PREFIX):
+            suites = known_suites(spec, role, suites)
+            kind = "dry"
+        elif is_local(spec):
+            kind, model_id = "local", locate(spec).name
+        elif spec.startswith(("dry", "local")) and spec.rstrip("/") in ("dry", "local"):
+            option = OPTION_OF[role]
+            raise ConfigError(f"{option} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
         else:
-            # Checked before it is written anywhere: a mistyped address may hold a password.
-            endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
-    by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
-    parameters = next(iter(by_suite.values()))
-    return ModelPlan(
-        role=role,
-        spec=spec,
-        kind=kind,
-        model_id=model_id,
-        params={suite: dict(found.request) for suite, found in by_suite.items()},
-        concurrency=parameters.concurrency,
-        longest_string=parameters.longest_string,
-        price=parameters.price,
-        endpoint=endpoint,
-    )
-
-
-def run_name(models: Sequence[str], at: datetime) -> str:
-    """Default name of a run: UTC time and first model, fit for a folder."""
-    slug = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in models[0])
-    return f"{at.astimezone(UTC):%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
+            try:
+                endpoint = endpoint_settings(role, self.environ)
+            except ConfigError:
+                if not self.planning:
+                    raise
+            else:
+                # Checked before it is written anywhere: a mistyped address may hold a password.
+                endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
+        user_toml = self.spiral_toml if self.spiral_toml.is_file() else None
+        by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
+        parameters = next(iter(by_suite.values()))
+        return ModelPlan(
+            role=role,
+            spec=spec,
+            kind=kind,
+            model_id=model_id,
+            params={suite: dict(resolved.request) for suite, resolved in by_suite.items()},
+            concurrency=parameters.concurrency,
+            longest_string=parameters.longest_string,
+            price=parameters.price,
+            endpoint=endpoint,
+        )
 
 
 def versions() -> dict[str, str]:
-    """What the numbers are made with."""
-    found = {
+    """The versions of everything that numbers can depend on."""
+    packages = {}
+    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "not installed"
+    return {
         "python": platform.python_version(),
         "unicode": unicodedata.unidata_version,
         "suite tempaffect": TEMPAFFECT_VERSION,
         "suite spiral": SPIRAL_VERSION,
+        **packages,
     }
-    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found

@@ -14,8 +14,6 @@ from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore, StoredChat
 from pytest_spiral.tempaffect.unit import schema_is_enforced
 
-__all__ = ["reach_models", "verify_schemas"]
-
 
 def reach_models(models: Sequence[ModelPlan], environ: Mapping[str, str]) -> None:
     """Raise `ConfigError` unless every model with an endpoint can be reached."""

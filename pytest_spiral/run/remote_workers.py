@@ -5,29 +5,22 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Message, Usage
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Finish, Message, Usage
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.run.models import Connector
-from pytest_spiral.run.plan import ModelPlan, SuiteName
+from pytest_spiral.run.plan import ModelPlan
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore
 
-__all__ = ["Outbox", "Package", "RecordingConnector", "make_package", "open_package", "unpack"]
-
 
 class Package(BaseModel):
-    """What such a worker is given.
-
-    Attributes:
-        identity: Of the run.
-        secret: Of the run's store.
-        replies: Everything in the store, packed.
-    """
+    """What such a worker is given: the run's identity, and the secret and the replies of its store, packed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,12 +38,7 @@ def make_package(store: RunStore, identity: Mapping[str, object]) -> Package:
 def open_package(package: Package, identity: Mapping[str, object]) -> RunStore:
     """A store in memory with everything from a package.
 
-    Args:
-        package: What the controller sent.
-        identity: Of the run as it would be with what is installed here.
-
-    Raises:
-        ConfigError: If that differs from the controller's.
+    Raises `ConfigError` if `identity`, of the run with what is installed here, differs from the controller's.
     """
     own = json.loads(json.dumps(identity))
     differing = sorted(key for key in {*own, *package.identity} if own.get(key) != package.identity.get(key))
@@ -137,7 +125,8 @@ def _pack(replies: Iterable[tuple[ChatRequest, ChatReply]], failures: Iterable[t
         messages: list[JsonValue] = [[message.role, place(message.content)] for message in request.messages]
         return [place(form), messages, request.sample, request.unit]
 
-    answered = [[row(request), place(reply.text), _fields(reply)] for request, reply in replies]
+    # All but the text, which is first.
+    answered = [[row(request), place(reply.text), [*astuple(reply)[1:]]] for request, reply in replies]
     failed = [[row(request), [e.code.value, str(e), e.attempts, e.http_status]] for request, e in failures]
     return json.dumps({"replies": answered, "failures": failed, "texts": list(texts)})
 
@@ -152,18 +141,10 @@ def unpack(packed: str, store: RunStore) -> None:
         said = tuple(Message(speaker, texts[place]) for speaker, place in messages)  # type: ignore[arg-type]  # JSON
         return ChatRequest(role, model, said, params, schema, sample, unit)
 
-    store.keep_all([(request(*row), _reply(texts[place], fields)) for row, place, fields in sent["replies"]])
+    def reply(text: str, finish: Finish, model: str, usage: Sequence[int], seconds: float, attempts: int) -> ChatReply:
+        return ChatReply(text, finish, model, Usage(*usage), seconds, attempts)
+
+    store.keep_all([(request(*row), reply(texts[place], *fields)) for row, place, fields in sent["replies"]])
     for row, (code, message, attempts, http_status) in sent["failures"]:
         error = ChatError(ReasonCode(code), message, attempts=attempts, http_status=http_status)
         store.add_failure(request(*row), error)
-
-
-def _fields(reply: ChatReply) -> list[JsonValue]:
-    usage = reply.usage
-    tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
-    return [reply.finish, reply.model, *tokens, reply.seconds, reply.attempts]
-
-
-def _reply(text: str, fields: Sequence[JsonValue]) -> ChatReply:
-    finish, model, prompt, cached, completion, seconds, attempts = fields
-    return ChatReply(text, finish, model, Usage(prompt, cached, completion), seconds, attempts)  # type: ignore[arg-type]  # JSON

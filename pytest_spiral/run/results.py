@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from pytest_spiral.compare.recording import RecordedRun
 from pytest_spiral.evaluate.inputs import EVALUATED, JudgeCalibration, RunResults, SpiralContext
-from pytest_spiral.gates import Gate
+from pytest_spiral.evaluate.spiral import spiral_metric_scales
+from pytest_spiral.gates import Gate, check_metric, parse_gate
 from pytest_spiral.models.parameters import local_models
 from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
-from pytest_spiral.run.plan import ModelPlan, RunPlan, versions
+from pytest_spiral.run.plan import RunPlan, versions
 from pytest_spiral.run.units import category_of, conversation_units, twin_of
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.store import RunStore
+from pytest_spiral.tempaffect.card_metrics import metric_scales
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.self_check import Preflight, baselines
 from pytest_spiral.tempaffect.suite import CANARY, lock
@@ -29,20 +31,10 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 if TYPE_CHECKING:
     from pytest_spiral.run.calibrate import JudgeCalibrations
 
-__all__ = ["Ending", "Gates", "Measurements", "StoreTraffic", "Traffic", "run_results"]
-
 
 @dataclass
 class Measurements:
-    """What has arrived so far.
-
-    Attributes:
-        items: TempAffect items by unit.
-        conversations: Conversations by unit.
-        preflight: The self check of the TempAffect scorer, None where the suite does not run.
-        enforcement: Whether endpoints enforce JSON schemas, by evaluated model.
-        calibrated: The calibration made in this run.
-    """
+    """What has been measured so far. preflight: None where TempAffect does not run. enforcement: by evaluated model."""
 
     items: dict[ScenarioUnit, Item] = field(default_factory=dict)
     conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
@@ -51,74 +43,52 @@ class Measurements:
     calibrated: JudgeCalibrations | None = None
 
     def of(self, unit: ScenarioUnit | ConversationUnit) -> Item | Conversation | None:
-        """What has arrived for a unit."""
+        """The result of a unit, None as long as there is none."""
         return self.items.get(unit) if isinstance(unit, ScenarioUnit) else self.conversations.get(unit)
-
-    @property
-    def not_run(self) -> int:
-        """Units that were given up before they were sent, as when the budget is used up."""
-        statuses = [each.status for each in self.items.values()]
-        statuses += [each.status for each in self.conversations.values()]
-        return statuses.count(Status.NOT_RUN)
-
-
-class Traffic(Protocol):
-    """What went on between a run and its endpoints."""
-
-    def served_models(self, model: ModelPlan) -> tuple[str, ...]:
-        """Names under which endpoints served an evaluated model, sorted."""
-
-    def limits(self) -> tuple[RequestLimit, ...]:
-        """How many requests each endpoint was found to bear."""
-
-    def usage(self, not_run: int) -> Usage:
-        """Requests, tokens and cost by role."""
 
 
 @dataclass(frozen=True)
-class StoreTraffic:
-    """The traffic of a run as its store has it: over its whole life, interruptions included."""
+class Traffic:
+    """What a run and its endpoints exchanged. served_models: names that endpoints gave, by evaluated model."""
 
-    store: RunStore
-    plan: RunPlan
+    served_models: Mapping[str, tuple[str, ...]]
+    limits: tuple[RequestLimit, ...]
+    usage: Usage
 
-    def served_models(self, model: ModelPlan) -> tuple[str, ...]:
-        """Names under which endpoints served an evaluated model, sorted."""
-        return self.store.served_models(model.model_id)
 
-    def usage(self, not_run: int) -> Usage:
-        """Requests, tokens and cost by role."""
-        return usage_by_role(map(asdict, self.store.usage()), self.plan.everybody, self.plan.settings.max_cost, not_run)
-
-    def limits(self) -> tuple[RequestLimit, ...]:
-        """How many requests each endpoint was found to bear: every start and halving, lowest and last limit."""
-        return tuple(
-            RequestLimit(
-                endpoint=endpoint,
-                lowest=min(pace.most for pace in paces),
-                last=paces[-1].most,
-                history=tuple(
-                    LimitChange(
-                        at=datetime.fromtimestamp(pace.at, UTC).isoformat(timespec="milliseconds"),
-                        most=pace.most,
-                        reason="429" if pace.reason == "429" else "start",
-                    )
-                    for pace in paces
-                    if pace.reason != "growth"
-                ),
-            )
-            for endpoint, paces in self.store.paces().items()
+def stored_traffic(store: RunStore, plan: RunPlan, measured: Measurements) -> Traffic:
+    """The traffic of a run over its whole life, interruptions included."""
+    # Units that were given up before they were sent, as when the budget is used up.
+    results: list[Item | Conversation] = [*measured.items.values(), *measured.conversations.values()]
+    not_run = sum(result.status is Status.NOT_RUN for result in results)
+    limits = tuple(
+        RequestLimit(
+            endpoint=endpoint,
+            lowest=min(pace.most for pace in paces),
+            last=paces[-1].most,
+            history=tuple(
+                LimitChange(
+                    at=datetime.fromtimestamp(pace.at, UTC).isoformat(timespec="milliseconds"),
+                    most=pace.most,
+                    reason="429" if pace.reason == "429" else "start",
+                )
+                for pace in paces
+                if pace.reason != "growth"
+            ),
         )
+        for endpoint, paces in store.paces().items()
+    )
+    rows = map(asdict, store.usage())
+    return Traffic(
+        {model.spec: store.served_models(model.model_id) for model in plan.models},
+        limits,
+        usage_by_role(rows, plan.everybody, plan.settings.max_cost, not_run),
+    )
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended.
-
-    Attributes:
-        argv: The command line, keys redacted.
-        complete: False after an interruption.
-    """
+    """How a run ended. argv: the command line, keys redacted. complete: False after an interruption."""
 
     argv: Sequence[str]
     finished_at: datetime
@@ -133,22 +103,46 @@ class Gates:
     baseline: RecordedRun | None
 
 
+def parse_gates(plan: RunPlan, content: Content) -> tuple[Gate, ...]:
+    """The gates of a run. Raises `ConfigError` for a gate that cannot be read or can never be decided."""
+    gates = tuple(parse_gate(expr) for expr in plan.settings.gate)
+    for gate in gates:
+        spiral = gate.suite == "spiral"
+        metrics = spiral_metric_scales(content.spiral.protocol) if spiral else metric_scales()
+        modes = () if spiral else plan.settings.prompting
+        check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
+    return gates
+
+
 def run_results(
-    plan: RunPlan,
-    content: Content,
-    measured: Measurements,
-    traffic: Traffic,
-    ending: Ending,
-    gates: Gates,
+    plan: RunPlan, content: Content, measured: Measurements, traffic: Traffic, ending: Ending, gates: Gates
 ) -> RunResults:
     """Everything that the evaluation of a run needs, finished or not."""
     settings = plan.settings
     spiral = "spiral" in plan.suites
     keys = [(model, mode) for model in plan.of_suite("tempaffect") for mode in settings.prompting]
     floors = baselines(content.suite) if keys else {}
+    # The port of a local server says nothing about the measurement and differs from run to run.
+    models = [
+        model.model_copy(update={"endpoint": None} if model.kind == "local" else {}).model_dump(mode="json")
+        for model in plan.everybody
+    ]
+    config = plan.model_dump(mode="json", include={"settings"})["settings"]
     return RunResults(
-        run=_run_record(plan, traffic, ending),
-        usage=traffic.usage(measured.not_run),
+        run=Run(
+            id=plan.run_id,
+            started_at=plan.started_at,
+            finished_at=ending.finished_at.astimezone(UTC).isoformat(timespec="seconds"),
+            complete=ending.complete,
+            argv=tuple(ending.argv),
+            config=RunConfig.model_validate(
+                {**config, "model": [model.spec for model in plan.models], "models": models}
+            ),
+            versions=versions(),
+            seed=settings.seed,
+            limits=traffic.limits,
+        ),
+        usage=traffic.usage,
         gates=gates.gates,
         policy=settings.gate_policy,
         baseline=gates.baseline,
@@ -158,33 +152,8 @@ def run_results(
         items={key: [item for unit, item in measured.items.items() if (unit.model, unit.mode) == key] for key in keys},
         spiral=_spiral_context(plan, content, measured) if spiral else None,
         spiral_integrity=SpiralIntegrity.model_validate(content.spiral.hashes()) if spiral else None,
-        conversations={model: _conversations(plan, content, measured, model) for model in plan.of_suite("spiral")},
+        conversations=_conversations(plan, content, measured),
     )
-
-
-def _run_record(plan: RunPlan, traffic: Traffic, ending: Ending) -> Run:
-    return Run(
-        id=plan.run_id,
-        started_at=plan.started_at,
-        finished_at=ending.finished_at.astimezone(UTC).isoformat(timespec="seconds"),
-        complete=ending.complete,
-        argv=tuple(ending.argv),
-        config=RunConfig.model_validate(
-            {
-                **plan.model_dump(mode="json", include={"settings"})["settings"],
-                "model": [model.spec for model in plan.models],
-                "models": [_public(model) for model in plan.everybody],
-            }
-        ),
-        versions=versions(),
-        seed=plan.settings.seed,
-        limits=traffic.limits(),
-    )
-
-
-def _public(model: ModelPlan) -> dict[str, Any]:
-    # The port of a local server says nothing about the measurement and differs from run to run.
-    return {**model.model_dump(mode="json"), **({"endpoint": None} if model.kind == "local" else {})}
 
 
 def _card_context(
@@ -199,7 +168,6 @@ def _card_context(
     assert measured.preflight is not None
     pinned = lock()
     name, mode = key
-    model = plan.model(name)
     return CardContext(
         suite_hash=content.suite.suite_hash,
         pinned_suite_hash=pinned.suite_hash,
@@ -210,8 +178,8 @@ def _card_context(
         expected={scenario.id: scenario.family.value for scenario in content.suite.scenarios},
         canary=CANARY,
         seed=plan.settings.seed,
-        stand_in=model.kind == "dry",
-        served_models=traffic.served_models(model),
+        stand_in=plan.model(name).kind == "dry",
+        served_models=traffic.served_models[name],
         enforcement_verified=measured.enforcement.get(name) if mode == "schema" else None,
         archived=True,
         partner_present=len(plan.settings.prompting) == 2,
@@ -219,22 +187,17 @@ def _card_context(
     )
 
 
-def _conversations(plan: RunPlan, content: Content, measured: Measurements, model: str) -> list[Conversation]:
-    """All conversations of a model that belong to the run, those that were not held as such."""
-    return [
-        measured.conversations.get(unit)
-        or Conversation(
-            unit.prompt_id,
-            category_of(unit, content),
-            model,
-            unit.index,
-            Status.NOT_RUN,
-            Reason(ReasonCode.NOT_STARTED),
-            twin_of=twin_of(unit, content),
-        )
-        for unit in conversation_units(plan, content)
-        if unit.model == model
-    ]
+def _conversations(plan: RunPlan, content: Content, measured: Measurements) -> dict[str, list[Conversation]]:
+    """All conversations that belong to the run by model, including those that were never started."""
+    conversations: dict[str, list[Conversation]] = {model: [] for model in plan.of_suite("spiral")}
+    for unit in conversation_units(plan, content) if conversations else ():
+        conversation = measured.conversations.get(unit)
+        if conversation is None:
+            names = (unit.prompt_id, category_of(unit, content), unit.model, unit.index)
+            reason = Reason(ReasonCode.NOT_STARTED)
+            conversation = Conversation(*names, Status.NOT_RUN, reason, twin_of=twin_of(unit, content))
+        conversations[unit.model].append(conversation)
+    return conversations
 
 
 def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> SpiralContext:
@@ -242,20 +205,17 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
     actors += [("simulated user", plan.user)] if plan.user else []
     actors += [("judge", judge) for judge in plan.judges]
     calibrated = measured.calibrated
+    # Why the conversations cannot be compared with those of the bundled suite.
+    foreign = "custom prompts: not comparable with other runs" if content.spiral.own else None
+    if content.recording is not None:
+        foreign = "replayed: prompts, simulated user and, unless judged again, judges are those of the recording"
     return SpiralContext(
         protocol=content.spiral.protocol,
         seed=plan.settings.seed,
         stand_ins=[(role, model.spec) for role, model in actors if model.kind == "dry"],
         small=[(role, model.spec) for role, model in actors if model.model_id in local_models()],
         judges=tuple(judge.spec if judge.kind == "dry" else judge.model_id for judge in plan.judges),
-        foreign=_foreign(content),
+        foreign=foreign,
         actors=[(role, model.spec) for role, model in actors],
         calibrated=JudgeCalibration(calibrated.together, calibrated.drift) if calibrated else None,
     )
-
-
-def _foreign(content: Content) -> str | None:
-    """Why the conversations cannot be compared with those of the bundled suite, None where they can."""
-    if content.recording is not None:
-        return "replayed: prompts, simulated user and, unless judged again, judges are those of the recording"
-    return "custom prompts: not comparable with other runs" if content.spiral.own else None

@@ -12,8 +12,9 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.engine import Engine
 from pytest_spiral.run.models import Chats
-from pytest_spiral.run.plan import ModelPlan, RunPlan, SuiteName
+from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.units import Unit
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.content import Opening
 from pytest_spiral.spiral.conversation import ConversationUnit, converse
 from pytest_spiral.spiral.judges import Judge, rejudge
@@ -21,9 +22,6 @@ from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.unit import ScenarioUnit, ask_scenario, recorded_item
-
-__all__ = ["EvaluatedModel", "Result", "Runner"]
-
 
 Result = Item | Conversation
 

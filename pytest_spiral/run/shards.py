@@ -13,14 +13,13 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.report import evaluate
-from pytest_spiral.report.model import Report, RequestLimit, Usage
+from pytest_spiral.report.model import Report, RequestLimit
 from pytest_spiral.report.read import load_report
 from pytest_spiral.run.baseline import load_baseline
-from pytest_spiral.run.content import Content, load_content
+from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import merge_usage
-from pytest_spiral.run.gates import parse_gates
 from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.results import Ending, Gates, Measurements, run_results
+from pytest_spiral.run.results import Ending, Gates, Measurements, Traffic, parse_gates, run_results
 from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import ReasonCode
@@ -28,8 +27,6 @@ from pytest_spiral.tempaffect.results import item_of
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit
-
-__all__ = ["merge_shards"]
 
 # Versions that numbers can depend on.
 _VERSIONS = ("pytest-spiral", "nltk", "unicode")
@@ -42,7 +39,9 @@ class _Shard:
 
     @property
     def number(self) -> tuple[int, int]:
-        k, _, n = (self.report.run.config.shard or "").partition("/")
+        if self.report.run.config.shard is None:
+            raise DataError(f"{self.path}: a whole run, not a shard; only runs made with --shard K/N can be merged")
+        k, _, n = self.report.run.config.shard.partition("/")
         return int(k), int(n)
 
     def terms(self) -> dict[str, JsonValue]:
@@ -59,39 +58,23 @@ class _Shard:
 def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequence[str]) -> Report:
     """The report of the whole run.
 
-    Args:
-        paths: Run directories or `report.json` files of all shards, in any order.
-        run_id: Name of the whole run.
-        folder: Where paths in the configuration start.
-        argv: The command line, for the report.
-
-    Raises:
-        DataError: For shards of different configurations (the message names the fields), that overlap or are
-            incomplete, or of another suite than the installed one.
+    Raises `DataError` for shards of different configurations (the message names the fields), that overlap or are
+    incomplete, or of another suite than the installed one.
     """
-    shards = sorted((_load(path) for path in paths), key=lambda shard: shard.number)
+    files = [path / "report.json" if path.is_dir() else path for path in paths]
+    shards = sorted((_Shard(file, load_report(file)) for file in files), key=lambda shard: shard.number)
     _check_numbers(shards)
     _check_same(shards)
     plan, content = _plan(shards, run_id, folder)
     _check_installed(plan, content, shards[0])
     measured = _measurements(plan, content, shards)
     gates = parse_gates(plan, content)
-    runs = [shard.report.run for shard in shards]
-    ending = Ending(
-        argv,
-        finished_at=max(datetime.fromisoformat(run.finished_at) for run in runs),
-        complete=all(run.complete for run in runs),
-    )
     decided = Gates(gates, load_baseline(gates, plan, content))
-    return evaluate(run_results(plan, content, measured, _ShardTraffic(shards), ending, decided))
-
-
-def _load(path: Path) -> _Shard:
-    file = path / "report.json" if path.is_dir() else path
-    report = load_report(file)
-    if report.run.config.shard is None:
-        raise DataError(f"{file}: a whole run, not a shard of one; only runs made with --shard K/N can be merged")
-    return _Shard(file, report)
+    traffic = _merged_traffic(shards, plan)
+    runs = [shard.report.run for shard in shards]
+    finished_at = max(datetime.fromisoformat(run.finished_at) for run in runs)
+    ending = Ending(argv, finished_at, complete=all(run.complete for run in runs))
+    return evaluate(run_results(plan, content, measured, traffic, ending, decided))
 
 
 def _check_numbers(shards: Sequence[_Shard]) -> None:
@@ -129,37 +112,26 @@ def _flat(value: JsonValue, name: str = "") -> Iterator[tuple[str, JsonValue]]:
         yield name, value
 
 
-@dataclass(frozen=True)
-class _ShardTraffic:
+def _merged_traffic(shards: Sequence[_Shard], plan: RunPlan) -> Traffic:
     """The traffic of all shards together."""
-
-    shards: Sequence[_Shard]
-
-    def served_models(self, model: ModelPlan) -> tuple[str, ...]:
-        """Names under which endpoints served an evaluated model, sorted."""
-        cards = [card for shard in self.shards for card in shard.report.tempaffect.cards]
-        own = [card.integrity.served_models for card in cards if card.model == model.spec]
-        return tuple(sorted({name for names in own for name in names}))
-
-    def limits(self) -> tuple[RequestLimit, ...]:
-        """How many requests each endpoint was found to bear."""
-        rows: dict[str, list[RequestLimit]] = {}
-        for shard in self.shards:
-            for row in shard.report.run.limits:
-                rows.setdefault(row.endpoint, []).append(row)
-        return tuple(
-            RequestLimit(
-                endpoint=endpoint,
-                lowest=min(row.lowest for row in own),
-                last=own[-1].last,
-                history=tuple(change for row in own for change in row.history),
-            )
-            for endpoint, own in rows.items()
+    served: dict[str, set[str]] = {model.spec: set() for model in plan.models}
+    rows: dict[str, list[RequestLimit]] = {}
+    for shard in shards:
+        for card in shard.report.tempaffect.cards:
+            served[card.model].update(card.integrity.served_models)
+        for row in shard.report.run.limits:
+            rows.setdefault(row.endpoint, []).append(row)
+    limits = tuple(
+        RequestLimit(
+            endpoint=endpoint,
+            lowest=min(row.lowest for row in own),
+            last=own[-1].last,
+            history=tuple(change for row in own for change in row.history),
         )
-
-    def usage(self, not_run: int) -> Usage:
-        """Requests, tokens and cost by role; each shard has counted what it did not run."""
-        return merge_usage([shard.report.usage for shard in self.shards])
+        for endpoint, own in rows.items()
+    )
+    names = {spec: tuple(sorted(served_by)) for spec, served_by in served.items()}
+    return Traffic(names, limits, merge_usage([shard.report.usage for shard in shards]))
 
 
 def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan, Content]:
@@ -183,7 +155,7 @@ def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan,
         user=next(iter(by_role["user"]), None),
         judges=by_role["judge"],
     )
-    return plan, load_content(settings, folder)
+    return plan, Content(settings, folder)
 
 
 def _check_installed(plan: RunPlan, content: Content, shard: _Shard) -> None:
@@ -210,23 +182,19 @@ def _measurements(plan: RunPlan, content: Content, shards: Sequence[_Shard]) -> 
             if (verified := card.integrity.enforcement_verified) is not None:
                 measured.enforcement[card.model] = verified
     for shard in shards:
-        _add(measured, content, shard)
+        for result in shard.report.tempaffect.items:
+            item = item_of(result, content.suite.by_id)
+            unit = ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)
+            if unit in measured.items:
+                raise DataError(f"{shard.path}: {unit.id} is in another shard as well")
+            measured.items[unit] = item
+        for record in shard.report.spiral.conversations:
+            conversation = record.conversation()
+            # A report lists every conversation; those of other shards as not started.
+            if conversation.reason is not None and conversation.reason.code is ReasonCode.NOT_STARTED:
+                continue
+            key = ConversationUnit(conversation.model, conversation.prompt_id, conversation.index)
+            if key in measured.conversations:
+                raise DataError(f"{shard.path}: {key.id} is in another shard as well")
+            measured.conversations[key] = conversation
     return measured
-
-
-def _add(measured: Measurements, content: Content, shard: _Shard) -> None:
-    for result in shard.report.tempaffect.items:
-        item = item_of(result, content.suite.by_id)
-        unit = ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)
-        if unit in measured.items:
-            raise DataError(f"{shard.path}: {unit.id} is in another shard as well")
-        measured.items[unit] = item
-    for record in shard.report.spiral.conversations:
-        conversation = record.conversation()
-        key = ConversationUnit(conversation.model, conversation.prompt_id, conversation.index)
-        # A report lists every conversation; those of other shards as not started.
-        if conversation.reason is not None and conversation.reason.code is ReasonCode.NOT_STARTED:
-            continue
-        if key in measured.conversations:
-            raise DataError(f"{shard.path}: {key.id} is in another shard as well")
-        measured.conversations[key] = conversation

@@ -10,8 +10,6 @@ from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
-__all__ = ["Unit", "all_units", "category_of", "conversation_units", "scenario_units", "shard_of", "twin_of"]
-
 T = TypeVar("T")
 Unit = ScenarioUnit | ConversationUnit
 

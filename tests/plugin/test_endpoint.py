@@ -133,10 +133,7 @@ def test_a_server_that_goes_away_is_no_score(project: Project, serve: Serve) -> 
 
     result.assert_outcomes(passed=2, errors=4)
     assert result.ret == 11
-    assert Counter(map(reason_code, project.items().values())) == {
-        None: 2,
-        "unreachable": 4,
-    }
+    assert Counter(map(reason_code, project.items().values())) == {None: 2, "unreachable": 4}
 
 
 def test_a_schema_that_is_not_enforced_is_no_schema_mode(project: Project, serve: Serve) -> None:

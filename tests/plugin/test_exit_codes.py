@@ -13,11 +13,7 @@ from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, Project, Serve, node
 
 RAW = ("--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw")
 VALID = "tempaffect.valid_output_rate"
-GATES = {
-    "pass": (f"{VALID} >= 0.9", 0),
-    "inconclusive": (f"{VALID} >= 0.99", 10),
-    "fail": (f"{VALID} <= 0.5", 1),
-}
+GATES = {"pass": (f"{VALID} >= 0.9", 0), "inconclusive": (f"{VALID} >= 0.99", 10), "fail": (f"{VALID} <= 0.5", 1)}
 
 
 @pytest.mark.parametrize("outcome", GATES)

@@ -65,8 +65,7 @@ def test_gates_and_comparisons_with_an_earlier_run(earlier: Project, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("key", "says"),
-    [("suite_hash", "tempaffect.suite_hash"), ("scorer_fingerprint", "tempaffect.scorer_fingerprint")],
+    ("key", "says"), [("suite_hash", "tempaffect.suite_hash"), ("scorer_fingerprint", "tempaffect.scorer_fingerprint")]
 )
 def test_other_conditions_are_refused(
     earlier: Project, capsys: pytest.CaptureFixture[str], key: str, says: str

@@ -11,9 +11,12 @@ ARGS = ("--model", "m", "--suite=tempaffect", "--prompting", "raw", "-m", "press
 
 
 @pytest.mark.parametrize(
-    ("distribution", "limit"), [("no-xdist", 1), ("no-xdist", 4), ("n2", 4)], ids=["one", "four", "four-over-two"]
+    ("distribution", "limit", "least"),
+    # One worker may be done before the other begins.
+    [("no-xdist", 1, 1), ("no-xdist", 4, 4), ("n2", 4, 2)],
+    ids=["one", "four", "four-over-two"],
 )
-def test_no_more_than_asked_for(project: Project, serve: Serve, distribution: str, limit: int) -> None:
+def test_no_more_than_asked_for(project: Project, serve: Serve, distribution: str, limit: int, least: int) -> None:
     """The bound holds over all workers; within it requests run side by side."""
     server = serve(ScriptedModel(), latency=0.05)
     project.reach(server)
@@ -21,7 +24,7 @@ def test_no_more_than_asked_for(project: Project, serve: Serve, distribution: st
     result = project.pytest(*ARGS, "--concurrency", str(limit), *DISTRIBUTIONS[distribution])
 
     result.assert_outcomes(passed=25)
-    assert limit // 2 < server.peak <= limit
+    assert least <= server.peak <= limit
 
 
 def test_a_models_own_bound_holds(project: Project, serve: Serve) -> None:

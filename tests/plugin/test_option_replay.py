@@ -67,7 +67,7 @@ def test_scenarios_are_scored_again(project: Project) -> None:
         (("--redo-judging", "--model=dry/perfect"), "*name them with --replay*"),
         (("--replay=nothing.json",), "*nothing.json*cannot be read*"),
         (("--replay=reports/first", "--model=dry/perfect"), "*--model dry/perfect: not in *"),
-        (("--replay=reports/first", "--suite=tempaffect"), "*holds nothing of tempaffect*"),
+        (("--replay=reports/first", "--suite=tempaffect"), "*has nothing of tempaffect*"),
     ],
 )
 def test_what_cannot_be_replayed_is_said(recorded: Any, arguments: tuple[str, ...], says: str) -> None:

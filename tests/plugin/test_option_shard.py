@@ -77,10 +77,7 @@ def test_merged_shards_are_the_whole_run(project: Project, shards: list[Path]) -
 
 @pytest.mark.parametrize(
     ("pick", "says"),
-    [
-        ((0, 2), "shards missing: 2/3; all 3 are needed"),
-        ((0, 1, 1, 2), "shard 2/3 is there more than once"),
-    ],
+    [((0, 2), "shards missing: 2/3; all 3 are needed"), ((0, 1, 1, 2), "shard 2/3 is there more than once")],
     ids=["missing", "twice"],
 )
 def test_not_exactly_all_shards_is_refused(

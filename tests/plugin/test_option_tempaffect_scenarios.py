@@ -147,7 +147,4 @@ def test_a_file_elsewhere(own: Project, tmp_path_factory: pytest.TempPathFactory
 
     assert own.collected(
         "--model=dry/perfect", "--suite=tempaffect", f"--spiral-tempaffect-scenarios={elsewhere}", "-k", "raw"
-    ) == [
-        node("a"),
-        node("b"),
-    ]
+    ) == [node("a"), node("b")]

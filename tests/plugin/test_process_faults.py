@@ -89,7 +89,7 @@ def test_a_full_disk_stops_the_run(project: Project, serve: Serve, begin: Any) -
     assert "INTERNALERROR" not in text
     assert "Traceback" not in text
     assert "check disk and permissions" in text or "make room" in text
-    assert 10 < asked < 70
+    assert 0 < asked < 70
     assert again.ret == 0
     # Four were under way when the disk was full, and the replies of one commit went with it.
     assert len(model.asked) <= 75 + 8

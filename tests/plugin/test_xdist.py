@@ -22,10 +22,7 @@ def test_cards_do_not_depend_on_the_distribution(project: Project) -> None:
     cards, items, deltas = project.cards(), _items(project), project.report()["tempaffect"]["deltas"]
     project.setenv("PYTEST_ADDOPTS", ADDOPTS.replace("-p no:randomly", ""))
 
-    for args in [
-        ("-n", "0", "-p", "randomly"),
-        ("-n", "2", "-p", "randomly"),
-    ]:
+    for args in [("-n", "0", "-p", "randomly"), ("-n", "2", "-p", "randomly")]:
         result = project.pytest(*MODEL, *args)
 
         assert result.ret == 0

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.run import probes
-from pytest_spiral.run.content import load_content
+from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.plan import make_plan
 from pytest_spiral.settings import Settings
@@ -24,7 +24,7 @@ ENVIRON = {f"{role}_BASE_URL": URL for role in ("EVALUATED_MODEL", "USER_AGENT",
 def controller(tmp_path: Path):
     """A prepared run of three remote models."""
     settings = Settings(model=("m",), user_model="u", judge_model=("j",), suite=("spiral",), run_id="r")
-    content = load_content(settings, tmp_path)
+    content = Content(settings, tmp_path)
     controller = RunController(make_plan(settings, content, ENVIRON, datetime.now(UTC)), content, ENVIRON)
     controller.prepare()
     yield controller

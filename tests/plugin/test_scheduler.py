@@ -1,16 +1,15 @@
-"""Fixed shares: pure arithmetic, and a scheduler that loses no item and runs none twice, whoever dies when."""
+"""Items of workers: pure arithmetic, and a scheduler that loses no item and runs none twice, whoever dies when."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.plugin.scheduler import FixedShares, Share
+from pytest_spiral.plugin.scheduler import FixedScheduler, WorkerItems
 
 
 @dataclass(eq=False)
@@ -42,14 +41,14 @@ class Session:
 
     def __init__(self, workers: int, active: int, items: int) -> None:
         self.ids = [f"item-{n}" for n in range(items)]
-        self.shares: dict[Node, Share] = {}
+        self.assigned: dict[Node, WorkerItems] = {}
         self.stopped: list[str] = []
         self.done: list[str] = []
         self.given_up: list[str] = []
-        self.scheduler = FixedShares(workers, self.shares, self.stopped.append)
+        self.scheduler = FixedScheduler(workers, self.assigned, self.stopped.append)
         self.nodes = [Node(f"gw{n}") for n in range(workers)]
         for rank, node in enumerate(self.nodes):
-            self.shares[node] = Share(rank=rank if rank < active else None, of=active)
+            self.assigned[node] = WorkerItems(rank=rank if rank < active else None, of=active)
 
     def ready(self, node: Node, ids: list[str] | None = None) -> None:
         self.scheduler.add_node(node)
@@ -74,28 +73,28 @@ class Session:
             else:
                 self.given_up.append(crashed)
         clone = Node(f"{node.name}x")
-        self.shares[clone] = self.scheduler.inheritance(self.shares[node])
-        self.scheduler.promise(clone, self.shares[clone])
+        self.assigned[clone] = self.scheduler.items_of_replacement(self.assigned[node])
+        self.scheduler.reserve(clone, self.assigned[clone])
         return clone
 
 
 @given(st.integers(0, 200), st.integers(1, 12))
-def test_shares_are_a_partition(items: Any, of: Any) -> None:
+def test_items_of_workers_are_a_partition(items: int, of: int) -> None:
     """Every item belongs to exactly one worker, and no worker has two more than another."""
     ids = [str(n) for n in range(items)]
-    shares = [Share(rank=rank, of=of).of_collection(ids) for rank in range(of)]
+    assigned = [WorkerItems(rank=rank, of=of).indices(ids) for rank in range(of)]
 
-    assert sorted(index for share in shares for index in share) == list(range(items))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    assert sorted(index for items in assigned for index in items) == list(range(items))
+    assert max(map(len, assigned)) - min(map(len, assigned)) <= 1
 
 
 def test_a_worker_without_a_slot_runs_nothing() -> None:
     """More workers than requests may be in flight."""
-    assert Share(rank=None, of=2).of_collection(["a", "b"]) == []
+    assert WorkerItems(rank=None, of=2).indices(["a", "b"]) == []
 
 
 @given(st.data())
-def test_every_item_runs_once_whoever_dies_when(data: Any) -> None:
+def test_every_item_runs_once_whoever_dies_when(data: st.DataObject) -> None:
     """Random runs and deaths, of replacements too, before and after they start: nothing lost, nothing twice."""
     workers = data.draw(st.integers(1, 4), label="workers")
     session = Session(workers, data.draw(st.integers(1, workers), label="active"), data.draw(st.integers(0, 25)))
@@ -124,21 +123,21 @@ def test_every_item_runs_once_whoever_dies_when(data: Any) -> None:
     assert all(node.ended for node in alive)
 
 
-def test_a_replacement_inherits_only_what_nobody_else_was_promised() -> None:
-    """Two workers die; the first replacement has both shares or its own, the second never the same items."""
+def test_a_replacement_runs_only_what_is_reserved_for_nobody_else() -> None:
+    """Two workers die; the first replacement has the items of both or its own, the second never the same items."""
     session = Session(2, 2, 12)
     for node in session.nodes:
         session.ready(node)
     one = session.die(session.nodes[0])
     two = session.die(session.nodes[1])
 
-    left = [set(session.shares[clone].left or ()) for clone in (one, two)]
+    left = [set(session.assigned[clone].left or ()) for clone in (one, two)]
     assert left[0] | left[1] == set(session.ids)
     assert not left[0] & left[1]
 
 
-def test_the_replacement_of_one_that_died_before_the_deal_takes_its_place() -> None:
-    """Nothing was dealt yet, so nothing is left behind: its rank is."""
+def test_the_replacement_of_one_that_died_before_it_was_sent_items_takes_its_rank() -> None:
+    """Nothing was sent yet, so no items are left behind."""
     session = Session(2, 2, 3)
     session.scheduler.add_node(session.nodes[0])
     clone = session.die(session.nodes[0])
@@ -174,13 +173,13 @@ def test_an_item_is_given_up_after_three_deaths() -> None:
     assert session.scheduler.tests_finished
 
 
-def test_enough_failures_take_back_what_has_not_begun() -> None:
+def test_enough_failures_withdraw_what_has_not_begun() -> None:
     """All but the item that runs and the next one; asked again where the worker had gone on meanwhile."""
     session = Session(1, 1, 6)
     (node,) = session.nodes
     session.ready(node)
 
-    session.scheduler.take_back()
+    session.scheduler.withdraw_pending()
     session.run_one(node)
     session.scheduler.remove_pending_tests_from_node(node, [])
     session.scheduler.remove_pending_tests_from_node(node, [3, 4, 5])
