@@ -17,16 +17,6 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = [
-    "ChatError",
-    "ConfigError",
-    "DataError",
-    "SpiralError",
-    "StoreError",
-    "UserError",
-    "first_fault",
-]
-
 
 class SpiralError(Exception):
     """Base of all errors raised on purpose by this package."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from pytest_spiral.errors import DataError
 
-__all__ = ["canonical", "digest"]
-
 
 def canonical(value: Any) -> bytes:
     """Canonical JSON: NFC strings, sorted ASCII keys, no floats; equals RFC 8785 (JCS) on this subset.

@@ -16,8 +16,6 @@ from pytest_spiral.errors import DataError
 # About twice a file with a thousand conversations.
 MAX_FILE_BYTES = 256 * 2**20
 
-__all__ = ["data_root", "read_json", "read_text", "read_toml", "scenarios_root"]
-
 _PACKAGE = Path(__file__).resolve().parent
 
 

@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from pydantic import ConfigDict
 
-__all__ = ["Reason", "ReasonCode", "Status"]
-
 
 class Status(StrEnum):
     """State of one item, conversation or judgement. A score exists only in the first two."""

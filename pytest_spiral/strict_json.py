@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-__all__ = ["JsonFault", "StrictJson"]
-
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)
 
 

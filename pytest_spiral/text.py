@@ -14,19 +14,6 @@ from typing import Any, NamedTuple
 
 from pytest_spiral.resources import data_root, read_toml
 
-__all__ = [
-    "Word",
-    "clean",
-    "count_words",
-    "function_words",
-    "normalize",
-    "sentences",
-    "stem",
-    "tokenize",
-    "whole_characters",
-    "words",
-]
-
 # A number keeps its inner separators (07:30, 41,800); any other token is letters and digits with inner apostrophes.
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+[^\W_]*|[^\W_]+(?:'[^\W_]+)*")
 _COUNTED = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
@@ -127,12 +114,7 @@ def _settle(text: str, step: Callable[[str], str]) -> str:
 
 def _visible(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
-    return "".join([character for character in text if character.isascii() or _is_kept(character)])
-
-
-@lru_cache(maxsize=4096)
-def _is_kept(character: str) -> bool:
-    return unicodedata.category(character) not in _DROPPED_CATEGORIES
+    return "".join([sign for sign in text if sign.isascii() or unicodedata.category(sign) not in _DROPPED_CATEGORIES])
 
 
 def _latinized(match: re.Match[str]) -> str:
@@ -168,24 +150,24 @@ def words(text: str, *, cleaned: bool = False) -> list[Word]:
 def _normal_forms(raw: str) -> tuple[str, ...]:
     """Return the normal forms of one written token."""
     tables = _tables()
-    token = _fold(raw)
+    token = (
+        raw.lower() if raw.isascii() else _settle(raw, lambda text: _TOKEN.sub(_latinized, _visible(text.casefold())))
+    )
     opened = tables.contractions.get(token) or _open_contraction(token, tables)
     parts: list[str] = []
     for piece in opened.split():
-        if piece[0].isdigit():
-            piece = _plain_number(piece)
+        # A number has no separators of thousands, a time of day no leading zero.
+        thousands = _THOUSANDS.match(piece)
+        if piece[0].isdigit() and ":" in piece:
+            piece = _CLOCK.sub(r"\1", piece) if piece.startswith("0") else piece
+        elif piece[0].isdigit():
+            piece = thousands.group().replace(",", "") + piece[thousands.end() :] if thousands else piece
         else:
             piece = tables.contractions.get(piece, piece)
             prefix = tables.prefix.match(piece)
             piece = tables.prefixes[prefix.group()] + piece[prefix.end() :] if prefix else piece
         parts.extend(piece.split())
     return tuple(parts)
-
-
-def _fold(token: str) -> str:
-    if token.isascii():
-        return token.lower()
-    return _settle(token, lambda text: _TOKEN.sub(_latinized, _visible(text.casefold())))
 
 
 def _open_contraction(token: str, tables: _Tables) -> str:
@@ -196,14 +178,6 @@ def _open_contraction(token: str, tables: _Tables) -> str:
         head = token[:-2]
         return head + " is" if head in tables.is_after else head
     return token.replace("'", "")
-
-
-def _plain_number(piece: str) -> str:
-    """Return a number without separators of thousands, a time of day without leading zero."""
-    if ":" in piece:
-        return _CLOCK.sub(r"\1", piece) if piece.startswith("0") else piece
-    match = _THOUSANDS.match(piece)
-    return match.group().replace(",", "") + piece[match.end() :] if match else piece
 
 
 def _join_numbers(found: Sequence[Word]) -> list[Word]:

@@ -8,84 +8,109 @@ the names that the code uses with the names in the files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Generic, NamedTuple, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, StrictInt, TypeAdapter, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
 
-__all__ = ["LIMITS", "PHRASES", "VERBS", "WORDS", "Pattern", "VerbForm", "forbidden_phrases", "synonyms"]
-
 Pattern = re.Pattern[str]
 WordSet = frozenset[str]
+Value = TypeVar("Value")
+
+
+class _VerbClass(BaseModel):
+    regular: str
+    irregular: dict[str, tuple[str, str]]
+
+
+_TEXT: TypeAdapter[str] = TypeAdapter(Annotated[str, Field(min_length=1)])
+_TEXTS: TypeAdapter[list[str]] = TypeAdapter(Annotated[list[str], Field(min_length=1)])
+_VERB_CLASS = TypeAdapter(_VerbClass)
+_FORBIDDEN = TypeAdapter(tuple[ForbiddenPhrase, ...])
+_NUMBERS = TypeAdapter(dict[str, StrictInt])
 
 
 @cache
-def _entries() -> Mapping[str, tuple[Path, Any]]:
-    """Return every list of the lexicon files by name, with its file."""
-    paths = sorted((data_root() / "tempaffect" / "lexicons").glob("*.toml"))
+def _entries() -> Mapping[str, tuple[Path, object]]:
+    """Return every list of the lexicon files and every table of `params.toml` by name, with its file."""
+    folder = data_root() / "tempaffect"
+    paths = [*sorted((folder / "lexicons").glob("*.toml")), folder / "params.toml"]
     return {name: (path, value) for path in paths for name, value in read_toml(path).items()}
 
 
-def _entry(name: str, expected: type) -> tuple[Path, Any]:
+def _read(name: str, expected: TypeAdapter[Value]) -> Value:
     if name not in _entries():
-        raise AttributeError(f"no list {name!r} in data/tempaffect/lexicons")
+        raise AttributeError(f"no list or table {name!r} in data/tempaffect/lexicons and params.toml")
     path, value = _entries()[name]
-    if not isinstance(value, expected) or not value:
-        raise DataError(f"{path}: {name}: expected a {expected.__name__} that is not empty, got {value!r}")
-    return path, value
+    try:
+        return expected.validate_python(value)
+    except ValidationError as error:
+        raise DataError(f"{path}: {name}: {first_fault(error, 'list')}") from None
 
 
-class _Words:
-    """Word lists by name."""
+class _Lists(Generic[Value]):
+    """Lists of one form by name, each compiled on first use."""
 
-    def __getattr__(self, name: str) -> WordSet:
-        words = frozenset(_entry(name, str)[1].split())
-        setattr(self, name, words)
-        return words
+    def __init__(self, compiled: Callable[[str], Value]) -> None:
+        self._compiled = compiled
+
+    def __getattr__(self, name: str) -> Value:
+        value = self._compiled(name)
+        setattr(self, name, value)
+        return value
 
 
-class _Phrases:
-    """Phrase lists by name, each one expression that finds whole words."""
+def _words(name: str) -> WordSet:
+    return frozenset(_read(name, _TEXT).split())
 
-    def __getattr__(self, name: str) -> Pattern:
-        path, alternatives = _entry(name, list)
-        try:
-            # A phrase may end with the space that its last optional word left behind.
-            found = re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?:(?<=\s)|(?!\S))", re.MULTILINE)
-        except (re.error, TypeError) as error:
-            raise DataError(f"{path}: {name}: not a usable regular expression: {error}") from None
-        setattr(self, name, found)
-        return found
+
+def _phrases(name: str) -> Pattern:
+    """Return one expression that finds the phrases of a list as whole words."""
+    alternatives = _read(name, _TEXTS)
+    try:
+        # A phrase may end with the space that its last optional word left behind.
+        return re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?:(?<=\s)|(?!\S))", re.MULTILINE)
+    except re.error as error:
+        raise DataError(f"{_entries()[name][0]}: {name}: not a usable regular expression: {error}") from None
 
 
 class _Numbers:
     """One table of `params.toml`. Shares are in per mille; the rest are counts of tokens, stems, sentences or words."""
 
     def __init__(self, table: str) -> None:
-        path = data_root() / "tempaffect" / "params.toml"
-        try:
-            numbers = TypeAdapter(dict[str, int]).validate_python(read_toml(path).get(table), strict=True)
-        except ValidationError as error:
-            raise DataError(f"{path}: {table}: {first_fault(error)}") from None
+        numbers = _read(table, _NUMBERS)
         self.__dict__.update(numbers)
 
     def __getattr__(self, name: str) -> int:
         raise AttributeError(f"no limit {name!r} in data/tempaffect/params.toml")
 
 
-class _Limits:
-    """Tables of `params.toml` by name."""
+WORDS = _Lists(_words)
+PHRASES = _Lists(_phrases)
+LIMITS = _Lists(_Numbers)
 
-    def __getattr__(self, table: str) -> _Numbers:
-        numbers = _Numbers(table)
-        setattr(self, table, numbers)
-        return numbers
+
+@cache
+def forbidden_phrases() -> tuple[ForbiddenPhrase, ...]:
+    """Return the phrases that are banned unless a scenario brings its own list."""
+    phrases = _read("forbidden_phrases", _FORBIDDEN)
+    if len(phrases) > LIMITS.phrases.global_limit:
+        path, _ = _entries()["forbidden_phrases"]
+        raise DataError(f"{path}: expected at most {LIMITS.phrases.global_limit} phrases, got {len(phrases)}")
+    return phrases
+
+
+@cache
+def synonyms(lemma: str) -> WordSet:
+    """Return the verbs that do the same to a thing as `lemma`."""
+    groups = [frozenset(group.split()) for group in _read("same_acts", _TEXTS)]
+    return frozenset[str]().union(*(group for group in groups if lemma in group))
 
 
 class VerbForm(NamedTuple):
@@ -109,66 +134,29 @@ class VerbForm(NamedTuple):
 class _Verbs:
     """Written forms of the verbs of `verbs.toml`, and every verb that a form may belong to."""
 
-    forms: Mapping[str, VerbForm]
-    lemmas: Mapping[str, WordSet]
-
-    def __getattr__(self, name: str) -> Mapping[str, Any]:
-        if name not in ("forms", "lemmas"):
-            raise AttributeError(name)
-        self.forms, self.lemmas = _conjugate()
-        return self.forms if name == "forms" else self.lemmas
-
-
-WORDS = _Words()
-PHRASES = _Phrases()
-LIMITS = _Limits()
-VERBS = _Verbs()
-
-
-@cache
-def forbidden_phrases() -> tuple[ForbiddenPhrase, ...]:
-    """Return the phrases that are banned unless a scenario brings its own list."""
-    path, entries = _entry("forbidden_phrases", list)
-    try:
-        phrases = TypeAdapter(tuple[ForbiddenPhrase, ...]).validate_python(entries)
-    except ValidationError as error:
-        raise DataError(f"{path}: forbidden_phrases: {first_fault(error)}") from None
-    if len(phrases) > LIMITS.phrases.global_limit:
-        raise DataError(f"{path}: expected at most {LIMITS.phrases.global_limit} phrases, got {len(phrases)}")
-    return phrases
+    def __init__(self) -> None:
+        self.forms: dict[str, VerbForm] = {}
+        self.lemmas: dict[str, WordSet] = {}
+        # The first class to claim a form keeps it: an empty word stays empty even where it could also be an act.
+        for strength in ("never", "strong", "light", "weak", "act_only"):
+            for base, past, participle in _principal_parts(_read(strength, _VERB_CLASS)):
+                written = (base, _third(base), _ing(base), past, participle)
+                for form in dict.fromkeys(written):
+                    self.lemmas[form] = self.lemmas.get(form, frozenset()) | {base}
+                    new = VerbForm(base, strength, *(form == other for other in written))
+                    known = self.forms.setdefault(form, new)
+                    if known.strength == strength and known.lemma != base:
+                        self.forms[form] = known._replace(
+                            base=known.base or new.base,
+                            past=known.past or new.past,
+                            participle=known.participle or new.participle,
+                        )
 
 
-@cache
-def synonyms(lemma: str) -> WordSet:
-    """Return the verbs that do the same to a thing as `lemma`."""
-    groups = [frozenset(group.split()) for group in _entry("same_acts", list)[1]]
-    return frozenset[str]().union(*(group for group in groups if lemma in group))
-
-
-def _conjugate() -> tuple[Mapping[str, VerbForm], Mapping[str, WordSet]]:
-    forms: dict[str, VerbForm] = {}
-    lemmas: dict[str, WordSet] = {}
-    # The first class to claim a form keeps it: an empty word stays empty even where it could also be an act.
-    for strength in ("never", "strong", "light", "weak", "act_only"):
-        for base, past, participle in _principal_parts(_entry(strength, dict)[1]):
-            written = (base, _third(base), _ing(base), past, participle)
-            for form in dict.fromkeys(written):
-                lemmas[form] = lemmas.get(form, frozenset()) | {base}
-                new = VerbForm(base, strength, *(form == other for other in written))
-                known = forms.setdefault(form, new)
-                if known.strength == strength and known.lemma != base:
-                    forms[form] = known._replace(
-                        base=known.base or new.base,
-                        past=known.past or new.past,
-                        participle=known.participle or new.participle,
-                    )
-    return forms, lemmas
-
-
-def _principal_parts(verbs: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for base in verbs["regular"].split():
+def _principal_parts(verbs: _VerbClass) -> Iterator[tuple[str, str, str]]:
+    for base in verbs.regular.split():
         yield base, _past(base), _past(base)
-    for base, (past, participle) in verbs["irregular"].items():
+    for base, (past, participle) in verbs.irregular.items():
         yield base, past, participle
 
 
@@ -198,3 +186,6 @@ def _ing(base: str) -> str:
 
 def _ends_in_consonant_y(base: str) -> bool:
     return base.endswith("y") and base[-2] not in "aeiou"
+
+
+VERBS = _Verbs()

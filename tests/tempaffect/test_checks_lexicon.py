@@ -73,7 +73,7 @@ def test_a_damaged_phrase_list_names_file_and_list(
     lexicon._entries.cache_clear()
     try:
         with pytest.raises(DataError, match=r"grammar\.toml: idioms"):
-            type(PHRASES)().idioms  # noqa: B018
+            type(PHRASES)(PHRASES._compiled).idioms  # noqa: B018
     finally:
         lexicon._entries.cache_clear()
 

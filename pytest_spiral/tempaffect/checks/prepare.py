@@ -42,7 +42,6 @@ class Demand:
     objects: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
 class PreparedScenario:
     """A scenario, compiled for the checks.
 
@@ -64,79 +63,54 @@ class PreparedScenario:
         phrases: Forbidden phrases: pattern, letters without spaces, phrase.
     """
 
-    scenario: Scenario
-    anchors: tuple[AnchorGroup, ...]
-    targets: tuple[Stems, ...]
-    target_stems: frozenset[str]
-    anchor_stems: frozenset[str]
-    named_stems: frozenset[str]
-    permitted: tuple[Stems, ...]
-    fresh_stems: frozenset[str]
-    near_stems: frozenset[str]
-    user_stems: frozenset[str]
-    known: frozenset[str]
-    echo_grams: frozenset[Stems]
-    prohibited: tuple[Stems, ...]
-    demands: tuple[Demand, ...]
-    protected: frozenset[str]
-    guarded: bool
-    repair: bool
-    direct_answer: bool
-    question: bool
-    phrases: tuple[tuple[Pattern, str, ForbiddenPhrase], ...]
+    def __init__(self, scenario: Scenario) -> None:
+        spec = scenario.expected.reply
+        context = prepare_reply(scenario.agent_context).sentences
+        user = tokenize(scenario.user_message)
+        targets = [tokenize(target) for target in spec.action_targets]
+        wordings = [wording for anchor in spec.issue_anchors for wording in anchor.any] + list(spec.action_targets)
+        texts = (scenario.user_message, scenario.agent_context, scenario.agent_role, *wordings)
+        known = frozenset(token for text in texts for token in tokenize(text))
+        listed = forbidden_phrases() if spec.forbidden_phrases is None else spec.forbidden_phrases
+        practical = scenario.family is Family.PRACTICAL_SUPPORT and "specific_action" in scenario.expected.user_need
+
+        self.scenario = scenario
+        self.anchors = tuple(map(_anchor, spec.issue_anchors))
+        self.targets = _distinct(tuple(map(stem, target)) for target in targets)
+        self.user_stems = _content_stems(user)
+        self.anchor_stems = frozenset[str]().union(*(group.stems for group in self.anchors))
+        self.target_stems = _content_stems(token for target in targets for token in target)
+        self.named_stems = self.target_stems | self.anchor_stems
+        self.permitted = _permitted(scenario, context, self.targets, self.user_stems)
+        self.fresh_stems = self.target_stems - self.user_stems
+        self.near_stems = _near_stems(scenario) - self.anchor_stems
+        self.known = known | frozenset(map(stem, known))
+        self.echo_grams = frozenset(grams(echo_classes(user), LIMITS.grounding.echo_gram))
+        self.prohibited = _distinct(tuple(tokenize(act)) for act in spec.prohibited_acts)
+        self.demands = tuple(_demands(scenario, context, self.fresh_stems))
+        self.guarded = scenario.expected.boundary_action != "continue_helping"
+        self.protected = _protected(context) if self.guarded else frozenset[str]()
+        self.repair = scenario.family is Family.REPAIR
+        self.direct_answer = "direct_answer" in spec.action_forms or practical
+        self.question = "question" in spec.action_forms
+        self.phrases = tuple(map(_phrase, (*listed, *spec.extra_forbidden_phrases)))
 
 
 @lru_cache(maxsize=1024)
 def prepare_scenario(scenario: Scenario) -> PreparedScenario:
     """Return the scenario compiled for the checks; compiled once."""
-    spec = scenario.expected.reply
-    anchors = tuple(map(_anchor, spec.issue_anchors))
-    targets = _distinct(tuple(map(stem, tokenize(target))) for target in spec.action_targets)
-    user = tokenize(scenario.user_message)
-    user_stems = _content_stems(user)
-    anchor_stems = frozenset[str]().union(*(group.stems for group in anchors))
-    target_stems = _content_stems(token for target in spec.action_targets for token in tokenize(target))
-    wordings = [wording for anchor in spec.issue_anchors for wording in anchor.any] + list(spec.action_targets)
-    texts = (scenario.user_message, scenario.agent_context, scenario.agent_role, *wordings)
-    known = frozenset(token for text in texts for token in tokenize(text))
-    context = prepare_reply(scenario.agent_context).sentences
-    guarded = scenario.expected.boundary_action != "continue_helping"
-    listed = forbidden_phrases() if spec.forbidden_phrases is None else spec.forbidden_phrases
-    practical = scenario.family is Family.PRACTICAL_SUPPORT and "specific_action" in scenario.expected.user_need
-    return PreparedScenario(
-        scenario=scenario,
-        anchors=anchors,
-        targets=targets,
-        target_stems=target_stems,
-        anchor_stems=anchor_stems,
-        named_stems=target_stems | anchor_stems,
-        permitted=_permitted(scenario, context, targets, user_stems),
-        fresh_stems=target_stems - user_stems,
-        near_stems=_near_stems(scenario) - anchor_stems,
-        user_stems=user_stems,
-        known=known | frozenset(map(stem, known)),
-        echo_grams=frozenset(grams(echo_classes(user), LIMITS.grounding.echo_gram)),
-        prohibited=_distinct(tuple(tokenize(act)) for act in spec.prohibited_acts),
-        demands=tuple(_demands(scenario, context, target_stems - user_stems)),
-        protected=_protected(context) if guarded else frozenset(),
-        guarded=guarded,
-        repair=scenario.family is Family.REPAIR,
-        direct_answer="direct_answer" in spec.action_forms or practical,
-        question="question" in spec.action_forms,
-        phrases=tuple(map(_phrase, (*listed, *spec.extra_forbidden_phrases))),
-    )
+    return PreparedScenario(scenario)
 
 
 def _distinct(sequences: Iterable[Stems]) -> tuple[Stems, ...]:
     return tuple(dict.fromkeys(filter(None, sequences)))
 
 
-def _is_content(token: str) -> bool:
-    return token not in function_words() and (len(token) > 2 or token[0].isdigit())
-
-
 def _content_stems(tokens: Iterable[str]) -> frozenset[str]:
-    return frozenset(stem(token) for token in tokens if _is_content(token))
+    functional = function_words()
+    return frozenset(
+        stem(token) for token in tokens if token not in functional and (len(token) > 2 or token[0].isdigit())
+    )
 
 
 def _anchor(anchor: Anchor) -> AnchorGroup:
@@ -154,9 +128,8 @@ def _anchor(anchor: Anchor) -> AnchorGroup:
 
 
 _ECHO_CLASSES = {
-    **dict.fromkeys(
-        ("i", "me", "my", "mine", "myself", "you", "your", "yours", "yourself", "we", "us", "our", "ours"), "@"
-    ),
+    **dict.fromkeys(("i", "me", "my", "mine", "myself", "we", "us", "our", "ours"), "@"),
+    **dict.fromkeys(("you", "your", "yours", "yourself"), "@"),
     **dict.fromkeys(("am", "is", "are", "was", "were", "be"), "="),
 }
 
