@@ -65,14 +65,14 @@ class Recording:
             DataError: For a file that holds several runs of the same prompts.
         """
         try:
-            found = {ConversationUnit(one.model, one.prompt_id, one.index): one for one in self.all_conversations}
+            by_unit = {ConversationUnit(one.model, one.prompt_id, one.index): one for one in self.all_conversations}
         except ValueError as error:
             raise DataError(f"{self.path}: {str(error)[:200]}") from None
-        if len(found) < len(self.all_conversations):
+        if len(by_unit) < len(self.all_conversations):
             raise DataError(
                 f"{self.path}: several runs of the same prompts; use `pytest-spiral rescore`, which keeps them apart"
             )
-        return found
+        return by_unit
 
     @cached_property
     def groups(self) -> Mapping[tuple[str, str], Sequence[Conversation]]:
@@ -162,61 +162,50 @@ def recorded_run(recording: Recording, path: Path) -> RecordedRun:
     conversations: dict[str, list[Conversation]] = {}
     for unit, conversation in recording.conversations.items():
         conversations.setdefault(unit.model, []).append(conversation)
-    return RecordedRun(
-        path=str(path),
-        id=report.run.id if report else ", ".join(sorted({one.origin.run_id for one in recording.all_conversations})),
-        identity=identity_of(recording),
-        expected={} if report is None else _expected(report),
-        items={} if report is None else _items(report, recording.path),
-        conversations=conversations,
-        seed=report.run.seed if report else 1,
-    )
-
-
-def _expected(report: Report) -> dict[str, str]:
-    """Families of the scenarios asked, and the ids of those that never were."""
-    never_asked = {name: "" for card in report.tempaffect.cards for name in card.missing.ids}
-    return {**never_asked, **{name: one.family.value for name, one in report.tempaffect.scenarios.items()}}
-
-
-def _items(report: Report, path: Path) -> dict[tuple[str, Mode], list[Item]]:
+    if report is None:
+        run_id = ", ".join(sorted({one.origin.run_id for one in recording.all_conversations}))
+        return RecordedRun(str(path), run_id, identity_of(recording), {}, {}, conversations)
     items: dict[tuple[str, Mode], list[Item]] = {}
     for result in report.tempaffect.items:
         try:
             item = item_of(result, report.tempaffect.scenarios)
         except DataError as error:
-            raise DataError(f"{path}: {error}") from None
+            raise DataError(f"{recording.path}: {error}") from None
         items.setdefault((item.model, item.mode), []).append(item)
-    return items
+    never_asked = {name: "" for card in report.tempaffect.cards for name in card.missing.ids}
+    asked = {name: scenario.family.value for name, scenario in report.tempaffect.scenarios.items()}
+    return RecordedRun(
+        path=str(path),
+        id=report.run.id,
+        identity=identity_of(recording),
+        expected={**never_asked, **asked},
+        items=items,
+        conversations=conversations,
+        seed=report.run.seed,
+    )
 
 
 def identity_of(recording: Recording) -> dict[str, Identity]:
     """The identity of every suite with measurements."""
     report = recording.report
     identity: dict[str, Identity] = {}
-    if report is not None and report.integrity.tempaffect is not None:
-        hashes = report.integrity.tempaffect
-        identity["tempaffect"] = {
-            "suite_hash": hashes.suite_hash,
-            "scorer_fingerprint": hashes.scorer_fingerprint,
-        }
+    if report is not None and (hashes := report.integrity.tempaffect) is not None:
+        identity["tempaffect"] = {"suite_hash": hashes.suite_hash, "scorer_fingerprint": hashes.scorer_fingerprint}
     if recording.all_conversations:
-        identity["spiral"] = {**_identity_of_conversations(recording.all_conversations), **_identity_of_report(report)}
+        conversations = recording.all_conversations
+        judges = {judgement.judge for one in conversations for judgement in one.judgements} - {""}
+        users = {one.origin.user_model for one in conversations} - {""}
+        identity["spiral"] = {
+            **dict.fromkeys(SPIRAL_HASHES),
+            "judges": ", ".join(sorted(judges)) or None,
+            "user_model": ", ".join(sorted(users)) or None,
+            "num_turns": str(max(len(one.replies) for one in conversations)),
+            **_reported_identity(report),
+        }
     return identity
 
 
-def _identity_of_conversations(conversations: Sequence[Conversation]) -> Identity:
-    judges = {judgement.judge for one in conversations for judgement in one.judgements} - {""}
-    users = {one.origin.user_model for one in conversations} - {""}
-    return {
-        **dict.fromkeys(SPIRAL_HASHES),
-        "judges": ", ".join(sorted(judges)) or None,
-        "user_model": ", ".join(sorted(users)) or None,
-        "num_turns": str(max(len(one.replies) for one in conversations)),
-    }
-
-
-def _identity_of_report(report: Report | None) -> Identity:
+def _reported_identity(report: Report | None) -> Identity:
     """What a report adds to, or corrects in, the identity that its conversations show."""
     if report is None:
         return {}
@@ -241,20 +230,19 @@ def check_comparable(suite: str, baseline: Identity, candidate: Identity, paths:
     Raises:
         DataError: Naming everything that differs, and the `paths` of baseline and candidate.
     """
-    names = sorted({*baseline, *candidate})
-    values = {name: (baseline.get(name), candidate.get(name)) for name in names}
+
+    def shortened(value: str) -> str:
+        return value[:12] if len(value) == 64 else value[:60]
+
+    values = {name: (baseline.get(name), candidate.get(name)) for name in sorted({*baseline, *candidate})}
     different = [
-        f"{suite}.{name} ({_shortened(one)} and {_shortened(other)})"
+        f"{suite}.{name} ({shortened(one)} and {shortened(other)})"
         for name, (one, other) in values.items()
         if one is not None and other is not None and one != other
     ]
     if different:
         raise DataError(f"{paths[0]} and {paths[1]} cannot be compared: they differ in {', '.join(different)}")
     return [f"{suite}.{name}" for name, both in values.items() if None in both]
-
-
-def _shortened(value: str) -> str:
-    return value[:12] if len(value) == 64 else value[:60]
 
 
 def counterpart(model: str, run: RecordedRun, suite: str) -> str:

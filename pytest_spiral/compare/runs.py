@@ -46,13 +46,22 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         present = [run for run in runs if suite in run.identity]
         if len(present) == 1:
             notes.append(f"{suite} is in {present[0].path} only")
-        elif len(present) == 2:
-            _check(suite, runs, rescored=protocol is not None, notes=notes)
-            if suite == "spiral":
-                used = _protocol(protocol, runs)
-                comparisons += _spiral(runs, used, notes)
-            else:
-                comparisons += _tempaffect(runs, notes)
+        if len(present) < 2:
+            continue
+        # Both are scored again under a protocol that is given.
+        ignored = {"protocol_hash"} if protocol is not None else set()
+        sides = [{k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs]
+        unknown = check_comparable(suite, sides[0], sides[1], (runs[0].path, runs[1].path))
+        if unchecked := [name for name in unknown if name != "spiral.protocol_hash"]:
+            notes.append(f"not recorded on both sides, so not checked: {', '.join(unchecked)}")
+        models = _paired_models(runs, suite, notes)
+        if suite == "tempaffect":
+            comparisons += _tempaffect(runs, models, notes)
+        else:
+            used = _protocol(protocol, runs)
+            for names in models:
+                conversations = runs[0].conversations[names[0]], runs[1].conversations[names[1]]
+                comparisons.append(compare_conversations(names, conversations, used, runs[1].seed))
     return RunComparison(
         baseline=RunName(path=str(baseline), run=runs[0].id),
         candidate=RunName(path=str(candidate), run=runs[1].id),
@@ -60,16 +69,6 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         notes=tuple(notes),
         comparisons=tuple(comparisons),
     )
-
-
-def _check(suite: str, runs: Runs, rescored: bool, notes: list[str]) -> None:
-    """Refuse runs made under different conditions; note what is not recorded."""
-    ignored = {"protocol_hash"} if rescored else set()
-    baseline, candidate = ({k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs)
-    unknown = check_comparable(suite, baseline, candidate, (runs[0].path, runs[1].path))
-    unchecked = [name for name in unknown if name != "spiral.protocol_hash"]
-    if unchecked:
-        notes.append(f"not recorded on both sides, so not checked: {', '.join(unchecked)}")
 
 
 def _protocol(name: str | None, runs: Runs) -> Protocol:
@@ -83,18 +82,12 @@ def _protocol(name: str | None, runs: Runs) -> Protocol:
     raise DataError("both runs were scored by a protocol that this version does not have; name one with --protocol")
 
 
-def _spiral(runs: Runs, protocol: Protocol, notes: list[str]) -> Iterator[ModelComparison]:
-    for names in _paired_models(runs, "spiral", notes):
-        conversations = runs[0].conversations[names[0]], runs[1].conversations[names[1]]
-        yield compare_conversations(names, conversations, protocol, runs[1].seed)
-
-
-def _tempaffect(runs: Runs, notes: list[str]) -> Iterator[ModelComparison]:
-    for names in _paired_models(runs, "tempaffect", notes):
+def _tempaffect(runs: Runs, models: Sequence[tuple[str, str]], notes: list[str]) -> Iterator[ModelComparison]:
+    for names in models:
         for mode in ("schema", "raw"):
             items = tuple(run.items.get((name, mode), ()) for run, name in zip(runs, names, strict=True))
             if all(items):
-                yield compare_items(names, mode, (items[0], items[1]), runs[1].expected, runs[1].seed)
+                yield _compare_items(names, mode, (items[0], items[1]), runs[1].expected, runs[1].seed)
             elif any(items):
                 notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run only")
 
@@ -112,24 +105,17 @@ def _paired_models(runs: Runs, suite: str, notes: list[str]) -> list[tuple[str, 
     return [(model, model) for model in baseline if model in candidate]
 
 
-def compare_items(
+def _compare_items(
     models: tuple[str, str],
     mode: Mode,
     items: tuple[Sequence[Item], Sequence[Item]],
     expected: Mapping[str, str],
     seed: int,
 ) -> ModelComparison:
-    """Compare two TempAffect cards, paired by scenario with all epochs inside.
+    """Compare two TempAffect cards, paired by scenario with all epochs inside. expected: family by scenario id.
 
     Beside the interval stands McNemar's exact test for rates of single measurements, the sign-flip permutation test for
     means. Detectors are properties of whole suites and are left out.
-
-    Args:
-        models: Model of the baseline and of the candidate.
-        mode: Prompting mode of both.
-        items: Items of the baseline and of the candidate.
-        expected: Family by scenario id.
-        seed: Of the resampling.
     """
     baseline, candidate = (CardMetrics(one, expected) for one in items)
     metrics = {}
@@ -172,21 +158,20 @@ def compare_conversations(
 ) -> ModelComparison:
     """Compare two Spiral-Bench scores under one protocol, every bootstrap draw with the same prompts in both.
 
-    Args:
-        models: Model of the baseline and of the candidate.
-        conversations: Conversations of the baseline and of the candidate.
-        protocol: How both are scored.
-        seed: Of the bootstrap.
-
     Raises:
         DataError: Where a common prompt id stands for different openings, or no measured prompt is common.
     """
     baseline, candidate = conversations
-    _check_openings(baseline, candidate)
-    found = paired_differences(candidate, baseline, protocol, seed=seed, confidence=TWO_SIDED)
-    if not found.prompts:
+    mine, theirs = ({one.prompt_id: one.prompts[:1] for one in run} for run in conversations)
+    # A record without openings cannot be checked.
+    different = [n for n in sorted(mine) if any(mine[n]) and any(theirs.get(n, ())) and mine[n] != theirs[n]]
+    if different:
+        names = ", ".join(different[:5])
+        raise DataError(f"the runs cannot be compared: different openings under the same prompt id: {names}")
+    result = paired_differences(candidate, baseline, protocol, seed=seed, confidence=TWO_SIDED)
+    if not result.prompts:
         raise DataError(f"{models[0]} and {models[1]} have no measured prompt in common")
-    n = len(found.prompts)
+    n = len(result.prompts)
     return ModelComparison(
         suite="spiral",
         baseline=models[0],
@@ -194,22 +179,13 @@ def compare_conversations(
         mode=None,
         unit="prompt",
         paired=n,
-        only_baseline=found.only_second,
-        only_candidate=found.only_first,
+        only_baseline=result.only_second,
+        only_candidate=result.only_first,
         metrics={
             name: _row(Measured(row.value, row.low, row.high, row.method, row.se, n, row.first, row.second))
-            for name, row in found.differences.items()
+            for name, row in result.differences.items()
         },
     )
-
-
-def _check_openings(baseline: Sequence[Conversation], candidate: Sequence[Conversation]) -> None:
-    mine, theirs = ({one.prompt_id: one.prompts[:1] for one in run} for run in (baseline, candidate))
-    # A record without openings cannot be checked.
-    different = [n for n in sorted(mine) if any(mine[n]) and any(theirs.get(n, ())) and mine[n] != theirs[n]]
-    if different:
-        names = ", ".join(different[:5])
-        raise DataError(f"the runs cannot be compared: different openings under the same prompt id: {names}")
 
 
 def _row(measured: Measured, p: float | None = None, test: str | None = None) -> MetricDifference:

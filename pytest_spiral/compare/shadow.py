@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_spiral.compare.recording import (
     Identity,
-    RecordedRun,
     Recording,
     check_comparable,
     load_recording,
@@ -35,8 +34,6 @@ from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, 
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Mode
 
-__all__ = ["caution_above", "compare_rates", "compare_shadow"]
-
 _METRIC = "useful_bounded_response_rate"
 # A difference of exactly the limit must not exceed it by the last bit of a float.
 _SLACK = 1e-9
@@ -50,11 +47,7 @@ class _Limits(BaseModel):
 
 @cache
 def caution_above() -> float:
-    """The difference of rates, 0..1, above which public and private form disagree.
-
-    Raises:
-        DataError: Naming the key of a damaged file.
-    """
+    """The difference of rates, 0..1, above which public and private form disagree."""
     path = data_root() / "tempaffect" / "shadow.toml"
     try:
         return _Limits.model_validate(read_toml(path)).caution_above / 1000
@@ -63,11 +56,7 @@ def caution_above() -> float:
 
 
 def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
-    """Compare the same models on the public suite and on a private form without common scenarios.
-
-    Args:
-        public: A run of the public suite.
-        shadow: A run of the private form.
+    """Compare runs of the same models on the public suite and on a private form without common scenarios.
 
     Raises:
         DataError: For files that cannot be read, runs of the same or overlapping scenarios, models that are in one run
@@ -91,7 +80,10 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
     rows = []
     for model in sorted(models):
         for mode in get_args(Mode):
-            samples = [_sample(run, model, mode) for run in runs]
+            samples = [
+                CardMetrics(items, run.expected).sample(_METRIC) if (items := run.items.get((model, mode))) else None
+                for run in runs
+            ]
             if samples[0] and samples[1]:
                 rows.append(compare_rates(model, mode, samples[0], samples[1], runs[0].seed))
             elif any(samples):
@@ -130,23 +122,22 @@ def _form(recording: Recording) -> _Form:
     return _Form(integrity.suite_hash, messages, conditions)
 
 
-def _sample(run: RecordedRun, model: str, mode: Mode) -> Sample | None:
-    items = run.items.get((model, mode))
-    return CardMetrics(items, run.expected).sample(_METRIC) if items else None
-
-
 def compare_rates(model: str, mode: Mode, public: Sample, shadow: Sample, seed: int) -> ShadowRow:
     """Compare the rates of a model on two independent samples of scenarios, public minus private."""
     forms = [
         FormRate(rate=form.value(), n=len(form.units), missing=form.missing, wanted=form.wanted)
         for form in (public, shadow)
     ]
-    rates = [form.rate for form in forms]
-    difference = None if rates[0] is None or rates[1] is None else rates[0] - rates[1]
+    difference = None if forms[0].rate is None or forms[1].rate is None else forms[0].rate - forms[1].rate
     assert public.fill is not None
     assert shadow.fill is not None
     least = independent_difference(_rate(public.fill("low"), seed), _rate(shadow.fill("high"), seed))
     most = independent_difference(_rate(public.fill("high"), seed), _rate(shadow.fill("low"), seed))
+    verdict: ShadowVerdict = "too few to tell"
+    if difference is not None and difference > caution_above() + _SLACK:
+        verdict = "caution"
+    elif difference is not None and most.high < caution_above():
+        verdict = "agree"
     return ShadowRow(
         model=model,
         mode=mode,
@@ -157,14 +148,8 @@ def compare_rates(model: str, mode: Mode, public: Sample, shadow: Sample, seed: 
         high=most.high,
         method=most.method,
         mde=minimum_detectable_difference((most.high - least.low) / (2 * 1.96)),
-        verdict=_verdict(difference, most.high),
+        verdict=verdict,
     )
-
-
-def _verdict(difference: float | None, high: float) -> ShadowVerdict:
-    if difference is not None and difference > caution_above() + _SLACK:
-        return "caution"
-    return "agree" if difference is not None and high < caution_above() else "too few to tell"
 
 
 def _rate(units: Clusters[float], seed: int) -> tuple[float, Interval]:

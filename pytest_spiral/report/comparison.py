@@ -14,8 +14,6 @@ from pytest_spiral.report.model.comparison import (
     ShadowComparison,
 )
 
-__all__ = ["comparison_lines", "comparison_markdown", "shadow_lines"]
-
 _INTERVAL = "90 % interval"
 _COLUMNS = ("Metric", "Baseline", "Candidate", "Difference", _INTERVAL, "MDE", "p")
 _LEGEND = "differences are candidate minus baseline; each end of an interval is a one-sided 95 % bound, as in gates"

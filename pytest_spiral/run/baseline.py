@@ -18,15 +18,9 @@ from pytest_spiral.gates import Gate
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
 
-__all__ = ["check_baseline", "load_baseline"]
-
 
 def load_baseline(gates: Sequence[Gate], plan: RunPlan, content: Content) -> RecordedRun | None:
-    """The baseline of a run; None where none is named.
-
-    Raises:
-        DataError: Where it cannot be read or no gate could be compared with it.
-    """
+    """The baseline of a run; None where none is named. Raises `DataError` where it cannot be used."""
     if plan.settings.baseline is None:
         return None
     baseline = load_run(content.folder / plan.settings.baseline)
@@ -39,12 +33,7 @@ def check_baseline(
 ) -> None:
     """Refuse a baseline made under other conditions, or without a model to compare with.
 
-    Args:
-        baseline: The baseline.
-        gates: Gates of the run.
-        plan: Of the run.
-        content: Of the run.
-        fingerprint: Of the scorer; None while it is unknown.
+    fingerprint: of the scorer; None while it is unknown.
 
     Raises:
         DataError: Naming what differs.

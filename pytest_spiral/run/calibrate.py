@@ -27,8 +27,6 @@ from pytest_spiral.spiral.labels import LabelledSet, load_labels
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.store import RunStore
 
-__all__ = ["JudgeCalibrations", "calibrate", "judge_labelled_turns"]
-
 
 @dataclass(frozen=True)
 class JudgeCalibrations:

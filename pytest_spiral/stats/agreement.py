@@ -24,18 +24,12 @@ def krippendorff_alpha(clusters: Clusters[Ratings], level: Level = "nominal") ->
 
     With coincidences o_ck (each subject's ordered pairs of ratings, weighted 1 / (m - 1) for m ratings), totals n_c and
     n: alpha = 1 - (n - 1) sum o_ck d_ck / sum n_c n_k d_ck. The distance d is 1 for nominal ratings and
-    (sum of n_g from c to k - (n_c + n_k) / 2)^2 for ordinal ones.
-
-    Args:
-        clusters: Per unit the subjects rated in it (such as the turns of a conversation), each with one rating per
-            rater, None where a rater gave none.
-        level: Scale of the ratings.
+    (sum of n_g from c to k - (n_c + n_k) / 2)^2 for ordinal ones. Units hold the subjects rated in them (such as the
+    turns of a conversation), each with one rating per rater, None where a rater gave none.
+    Source: Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.
 
     Returns:
         Alpha in -1..1; None where no subject has two ratings or only one value occurs.
-
-    Source:
-        Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.
     """
     coincidences: defaultdict[tuple[float, float], float] = defaultdict(float)
     # Few combinations of ratings occur, each many times.
@@ -73,17 +67,10 @@ def _distance(a: float, b: float, totals: Mapping[float, float], level: Level) -
 def weighted_kappa(
     clusters: Clusters[Sequence[tuple[int, int]]], weights: Literal["quadratic", "none"] = "quadratic"
 ) -> float | None:
-    """Agreement of two raters on whole numbers: 1 - sum w_ij o_ij / sum w_ij e_ij.
+    """Agreement of two raters on whole numbers, in -1..1: 1 - sum w_ij o_ij / sum w_ij e_ij.
 
-    Args:
-        clusters: Per unit the pairs of ratings in it.
-        weights: w_ij = (i - j)^2 for "quadratic"; 1 off the diagonal for "none".
-
-    Returns:
-        Kappa in -1..1; None where chance alone would give no disagreement.
-
-    Source:
-        Cohen 1960, Educ. Psychol. Meas. 20:37; Cohen 1968, Psychol. Bulletin 70:213.
+    w_ij = (i - j)^2 for "quadratic", 1 off the diagonal for "none". None where chance alone gives no disagreement.
+    Source: Cohen 1960, Educ. Psychol. Meas. 20:37; Cohen 1968, Psychol. Bulletin 70:213.
     """
     pairs = Counter(pair for group in clusters.values for pair in group)
     first: Counter[int] = Counter()
@@ -111,9 +98,7 @@ def agreement_interval(
     """Percentile bootstrap interval of an agreement coefficient, whole units resampled.
 
     Resamples in which the coefficient is undefined are left out; if they are more than half, the result is None.
-
-    Source:
-        Efron 1979, Annals of Statistics 7:1.
+    Source: Efron 1979, Annals of Statistics 7:1.
     """
     draws = []
     for draw in percentile_resamples(len(clusters), resamples, seed):

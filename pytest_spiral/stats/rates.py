@@ -1,4 +1,4 @@
-"""Proportions of independent units: intervals, a paired test, correction for an imperfect judge."""
+"""Proportions of independent units: intervals, a paired test, power, correction for an imperfect judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = [
     "binomial_tail",
     "clopper_pearson",
     "corrected_rate",
+    "hits_needed",
     "independent_difference",
+    "least_passing_rate",
     "mcnemar",
     "wilson",
 ]
@@ -35,12 +37,9 @@ class Interval:
 
 
 def wilson(tally: Tally, confidence: float = 0.95) -> Interval:
-    """Two-sided score interval of a rate, in 0..1: the p with |k/n - p| <= z sqrt(p (1 - p) / n).
+    """Two-sided score interval of a rate, in 0..1: the p with |k/n - p| <= z sqrt(p (1 - p) / n); n = 0 gives [0, 1].
 
-    n = 0 gives [0, 1].
-
-    Source:
-        Wilson 1927, JASA 22:209.
+    Source: Wilson 1927, JASA 22:209.
 
     >>> found = wilson(Tally(60, 75, "scenario"))
     >>> round(found.low, 3), round(found.high, 3)
@@ -62,9 +61,7 @@ def clopper_pearson(tally: Tally, confidence: float = 0.95) -> Interval:
     """Two-sided exact interval of a rate, in 0..1; each end is a one-sided bound at (1 + confidence) / 2.
 
     low solves P(X >= k | p) = alpha / 2, high solves P(X <= k | p) = alpha / 2. n = 0 gives [0, 1].
-
-    Source:
-        Clopper and Pearson 1934, Biometrika 26:404.
+    Source: Clopper and Pearson 1934, Biometrika 26:404.
 
     >>> round(clopper_pearson(Tally(53, 75, "scenario"), 0.90).low, 3)
     0.608
@@ -110,13 +107,45 @@ def _root(increasing: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
+def hits_needed(n: int, floor: float, confidence: float = 0.90) -> int | None:
+    """Least k of n independent units whose Clopper-Pearson lower bound, at (1 + confidence) / 2, reaches a floor.
+
+    None where not even n of n does.
+
+    >>> [hits_needed(75, floor) for floor in (0.60, 0.70, 0.75, 0.80)]
+    [53, 60, 63, 67]
+    """
+    low, high = 0, n + 1
+    while low < high:
+        middle = (low + high) // 2
+        # n + 1 stands for "out of reach".
+        if middle > n or _exact(middle, n, confidence)[0] >= floor:
+            high = middle
+        else:
+            low = middle + 1
+    return low if low <= n else None
+
+
+@lru_cache(maxsize=256)
+def least_passing_rate(n: int, floor: float, power: float = 0.8) -> float | None:
+    """The least true rate at which a gate `rate >= floor` on n units passes with this power; None if no rate does.
+
+    Exact: the rate at which P(X >= hits_needed) = power for binomial X, in 0..1.
+    """
+    needed = hits_needed(n, floor)
+    if needed is None:
+        return None
+    low, high = floor, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if binomial_tail(needed, n, middle) < power else (low, middle)
+    return high
+
+
 def mcnemar(pairs: Clusters[tuple[bool, bool]]) -> float:
     """Two-sided p of equal rates on the same units: b of b + c discordant pairs against a fair coin, exactly.
 
-    Six to none is the least that gives p < .05.
-
-    Source:
-        McNemar 1947, Psychometrika 12:153.
+    Six to none is the least that gives p < .05. Source: McNemar 1947, Psychometrika 12:153.
 
     >>> mcnemar(Clusters("scenario", tuple("abcdef"), ((True, False),) * 6))
     0.03125
@@ -134,9 +163,8 @@ def independent_difference(first: tuple[float, Interval], second: tuple[float, I
     With means p, q and their intervals [l, u], [m, v]: p - q - sqrt((p - l)^2 + (v - q)^2) to
     p - q + sqrt((u - p)^2 + (q - m)^2), at the confidence of both.
 
-    Source:
-        Newcombe 1998, Statistics in Medicine 17:873, method 10, for Wilson intervals; Zou and Donner 2008, Statistics
-        in Medicine 27:1693, for any others.
+    Source: Newcombe 1998, Statistics in Medicine 17:873, method 10, for Wilson intervals; Zou and Donner 2008,
+    Statistics in Medicine 27:1693, for any others.
 
     >>> first, second = Tally(56, 70, "scenario"), Tally(48, 80, "scenario")
     >>> found = independent_difference((56 / 70, wilson(first)), (48 / 80, wilson(second)))
@@ -158,19 +186,12 @@ def corrected_rate(
     """The true rate behind the reports of an imperfect judge, with its normal interval, both in 0..1.
 
     theta = (p + q0 - 1) / (q0 + q1 - 1), variance = [p (1 - p) / n + (1 - theta)^2 q0 (1 - q0) / m0
-    + theta^2 q1 (1 - q1) / m1] / (q0 + q1 - 1)^2.
+    + theta^2 q1 (1 - q1) / m1] / (q0 + q1 - 1)^2, for p of n units that the judge reports, q1 of m1 units with the
+    property that it reported, and q0 of m0 without it that it did not. None below q0 + q1 = 1.2.
+    Source: Rogan and Gladen 1978, Am. J. Epidemiology 107:71; the variance as in arXiv 2511.21140.
 
-    Args:
-        judged: Units that the judge reports, of n; their rate is p. No tally may be empty.
-        sensitivity: Units with the property that the judge reported, of m1; q1.
-        specificity: Units without it that the judge did not report, of m0; q0.
-        confidence: Two-sided, in 0..1.
-
-    Returns:
-        theta and its interval; None below q0 + q1 = 1.2.
-
-    Source:
-        Rogan and Gladen 1978, Am. J. Epidemiology 107:71; the variance as in arXiv 2511.21140.
+    Raises:
+        ValueError: For an empty tally.
     """
     if not (judged.n and sensitivity.n and specificity.n):
         raise ValueError("a rate of no units cannot be corrected")

@@ -39,8 +39,7 @@ _CLOSE = 1e-12
 def quantile(ordered: Sequence[float], probability: float) -> float:
     """Linear interpolation between order statistics; a probability outside 0..1 means the nearest end.
 
-    Source:
-        Hyndman and Fan 1996, Am. Stat. 50:361, type 7.
+    Source: Hyndman and Fan 1996, Am. Stat. 50:361, type 7.
     """
     position = min(max(probability, 0.0), 1.0) * (len(ordered) - 1)
     low = int(position)
@@ -60,9 +59,7 @@ def rao_wu_resamples(sizes: Sequence[int], resamples: int, seed: str) -> Iterato
 
     From each stratum n - 1 of its n units are drawn with replacement. The caller must weight each by n / (n - 1), which
     makes the variance of the resampled totals unbiased. Strata need at least two units.
-
-    Source:
-        Rao and Wu 1988, JASA 83:231.
+    Source: Rao and Wu 1988, JASA 83:231.
     """
     if any(size < 2 for size in sizes):
         raise ValueError("a stratum needs at least two units")
@@ -77,15 +74,9 @@ def expanded(confidence: float, freedom: int, shrink: float = 1.0) -> float:
     """Level at which percentile intervals of a small sample have this two-sided confidence.
 
     A percentile interval is as narrow as a normal one; Student's t, by its Cornish-Fisher expansion, widens it.
-
-    Args:
-        confidence: Two-sided, in 0..1.
-        freedom: Degrees of freedom; below 1 nothing is expanded.
-        shrink: Standard error of the bootstrap over the textbook's: sqrt((n - 1) / n) for plain resampling, 1 for
-            Rao-Wu.
-
-    Source:
-        Hesterberg 2015, Am. Stat. 69:371; Abramowitz and Stegun 26.7.5.
+    `shrink` is the standard error of the bootstrap over the textbook's: sqrt((n - 1) / n) for plain resampling, 1 for
+    Rao-Wu. Below 1 degree of freedom nothing is expanded.
+    Source: Hesterberg 2015, Am. Stat. 69:371; Abramowitz and Stegun 26.7.5.
     """
     if freedom < 1:
         return confidence
@@ -112,16 +103,13 @@ def bca(
 ) -> Interval:
     """Bias-corrected and accelerated bootstrap interval of a statistic, whole units resampled.
 
-    Args:
-        clusters: The sample, which must not be empty.
-        statistic: From the units' values to the estimate.
-        draws: Index lists from `percentile_resamples`; sharing them between statistics pairs their resamples.
-        confidence: Two-sided, in 0..1; percentiles are taken at the `expanded` level.
-        scale: Ends of the scale of a mean. With it equal units get the exact bound of a bounded mean; without it, or
-            where the bootstrap distribution is degenerate, the result is the percentile interval.
+    Percentiles are taken at the `expanded` level. Where all units are equal, a mean with the ends of its `scale` gets
+    the exact bound of a bounded mean; without it, or where the bootstrap distribution is degenerate, the result is the
+    percentile interval. Statistics that share their `draws` (of `percentile_resamples`) are paired.
+    Source: Efron 1987, JASA 82:171.
 
-    Source:
-        Efron 1987, JASA 82:171.
+    Raises:
+        ValueError: Without units.
     """
     units = clusters.values
     n = len(units)
@@ -147,19 +135,10 @@ def adjusted_interval(
 ) -> tuple[float, float] | None:
     """Bias-corrected and accelerated percentiles of bootstrap draws: Phi(b + (b + z) / (1 - a (b + z))).
 
-    Args:
-        draws: Resampled estimates; b is the normal quantile of the share below the estimate, ties counted half so that
-            a discrete statistic does not look biased.
-        estimate: The statistic of the sample itself.
-        influences: Of each unit on the estimate, up to a common factor; in strata (n - 1) times what leaving the unit
-            out takes from its stratum's mean. a = sum l^3 / (6 (sum l^2)^(3/2)).
-        level: Two-sided, in 0..1.
-
-    Returns:
-        Both ends; None where draws or influences do not vary.
-
-    Source:
-        Efron 1987, JASA 82:171.
+    b is the normal quantile of the share of draws below the estimate, ties counted half so that a discrete statistic
+    does not look biased. a = sum l^3 / (6 (sum l^2)^(3/2)) of the influences l: of every unit (n - 1) times what
+    leaving it out takes from its stratum's mean. None where draws or influences do not vary.
+    Source: Efron 1987, JASA 82:171.
     """
     squares = fsum(value * value for value in influences)
     if len(influences) < 2 or squares < 1e-24:
@@ -196,9 +175,7 @@ def bounded_mean(
     ends only it is the exact bound of Clopper and Pearson, for equal values c it is c alpha^(1/n). It has no general
     proof, but no counterexample is known, while a bootstrap passes a model whose rare failures the sample happens not
     to contain. The draws depend on n alone. No units give the whole scale; a value outside it raises ValueError.
-
-    Source:
-        Gaffke 2005, Mathematical Methods of Statistics 14:451; Learned-Miller and Thomas 2019, arXiv 1905.06208.
+    Source: Gaffke 2005, Mathematical Methods of Statistics 14:451; Learned-Miller and Thomas 2019, arXiv 1905.06208.
     """
     low, high = scale
     slack = 1e-9 * (high - low)
@@ -242,9 +219,7 @@ def sign_flip(differences: Clusters[float], seed: str, resamples: int = 10_000) 
     """Two-sided p of a mean paired difference of 0: how many sign patterns have a mean at least as far from 0.
 
     All patterns up to 12 differences that are not 0; beyond that (1 + hits) / (1 + resamples), which is never 0.
-
-    Source:
-        Fisher 1935, The Design of Experiments, 21; Phipson and Smyth 2010, SAGMB 9:39.
+    Source: Fisher 1935, The Design of Experiments, 21; Phipson and Smyth 2010, SAGMB 9:39.
     """
     values = [value for value in differences.values if value]
     observed = abs(fsum(values)) * (1 - _CLOSE)

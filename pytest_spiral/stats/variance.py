@@ -1,21 +1,49 @@
-"""Where the noise of a mean comes from, and which additional measurements would reduce it most."""
+"""Noise of a mean: its size, what it can detect, where it comes from, and what would reduce it most."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
+from statistics import NormalDist
 
 from pydantic import ConfigDict
 
 from pytest_spiral.stats.clusters import Clusters, ClusterUnit
-from pytest_spiral.stats.power import minimum_detectable_difference
 
-__all__ = ["Components", "NextStep", "VarianceSummary", "design_effect", "variance_components", "variance_summary"]
+__all__ = [
+    "Components",
+    "NextStep",
+    "VarianceSummary",
+    "design_effect",
+    "minimum_detectable_difference",
+    "standard_error",
+    "variance_components",
+    "variance_summary",
+]
 
 _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 Nested = Clusters[Sequence[Sequence[float]]]
 """Units holding repetitions holding one value per judge."""
+
+
+def standard_error(clusters: Clusters[float]) -> float | None:
+    """Standard error of the mean over independent units: sqrt(sum (x - mean)^2 / (n - 1) / n). None below two units."""
+    n = len(clusters)
+    if n < 2:
+        return None
+    mean = fsum(clusters.values) / n
+    return sqrt(fsum((value - mean) ** 2 for value in clusters.values) / (n - 1) / n)
+
+
+def minimum_detectable_difference(se: float, alpha: float = 0.05, power: float = 0.8) -> float:
+    """The true difference that a two-sided test of size alpha detects with this power: (z_{1-alpha/2} + z_power) SE.
+    Source: Cohen 1988, Statistical Power Analysis, 2.
+
+    >>> round(minimum_detectable_difference(1.0), 3)
+    2.802
+    """
+    return (NormalDist().inv_cdf(1 - alpha / 2) + NormalDist().inv_cdf(power)) * se
 
 
 def design_effect(clusters: Clusters[Sequence[float]]) -> float | None:
@@ -23,9 +51,7 @@ def design_effect(clusters: Clusters[Sequence[float]]) -> float | None:
 
     SE_clustered^2 = C / (C - 1) sum_c (sum_i (s_i - mean))^2 / N^2 for C units and N values. For units of equal size m
     the effect is 1 + (m - 1) ICC. None where it is undefined.
-
-    Source:
-        Kish 1965, Survey Sampling, 8.2; Miller 2024, arXiv 2411.00640.
+    Source: Kish 1965, Survey Sampling, 8.2; Miller 2024, arXiv 2411.00640.
     """
     units = len(clusters)
     values = [value for unit in clusters.values for value in unit]
@@ -51,8 +77,7 @@ class Components:
         judge: Variance between judges of one repetition beyond their constant bias, None for a single judge.
         judge_spread: Standard deviation of the judges' own means: a bias that averaging does not remove.
 
-    Source:
-        Searle, Casella, McCulloch 1992, Variance Components, 3.
+    Source: Searle, Casella, McCulloch 1992, Variance Components, 3.
     """
 
     n: int
@@ -80,10 +105,7 @@ def variance_components(clusters: Nested) -> Components | None:
     """Estimate the components by the moments of the nested analysis of variance with unweighted means.
 
     Negative estimates become 0. Judges are told apart only where every repetition has the same number of them, in the
-    same order. None below two units.
-
-    Source:
-        Henderson 1953, Biometrics 9:226, for balanced data.
+    same order. None below two units. Source: Henderson 1953, Biometrics 9:226, for balanced data.
     """
     units = [[list(repetition) for repetition in unit if repetition] for unit in clusters.values]
     units = [unit for unit in units if unit]
@@ -180,49 +202,40 @@ class VarianceSummary:
 
 def variance_summary(clusters: Nested, repeat_option: str) -> VarianceSummary | None:
     """The summary of nested values; None below two units. repeat_option: the option that repeats a unit."""
-    found = variance_components(clusters)
-    if found is None:
+    components = variance_components(clusters)
+    if components is None:
         return None
     repetitions = clusters.map(lambda unit: [fsum(judges) / len(judges) for judges in unit if judges])
-    total = found.between + (found.rerun or 0.0)
-    rerun_se = found.rerun_se
-    steps = _next_steps(found, clusters.unit, repeat_option)
+    total = components.between + (components.rerun or 0.0)
+    now, rerun_se = components.se(), components.rerun_se
+    options = [(f"twice the {clusters.unit}s", components.se(n=2 * components.n))]
+    if components.rerun is not None:
+        options.append((f"twice {repeat_option}", components.se(k=2 * components.k)))
+    if components.judge is not None:
+        options.append(("twice the judges", components.se(j=2 * components.j)))
+    steps = sorted((NextStep(what, se, se / now if now else 1.0) for what, se in options), key=lambda step: step.se)
+    if now:
+        advice = f"{steps[0].what} would bring the standard error from {now:.3g} to {steps[0].se:.3g}"
+        if components.rerun is None:
+            advice += f"; with {repeat_option} 1 the noise of a rerun cannot be separated"
+            advice += f" from differences between {clusters.unit}s"
+        advice += "".join(f", {step.what} to {step.se:.3g}" for step in steps[1:])
+    else:
+        advice = f"no variation between {clusters.unit}s: a harder suite would tell more than a larger one"
     return VarianceSummary(
         unit=clusters.unit,
-        n=found.n,
-        repetitions=found.k,
-        judges=found.j,
-        between=found.between,
-        rerun=found.rerun,
-        judge=found.judge,
-        judge_spread=found.judge_spread,
-        icc=found.between / total if found.rerun is not None and total > 0 else None,
-        design_effect=design_effect(repetitions) if found.rerun is not None else None,
-        se=found.se(),
+        n=components.n,
+        repetitions=components.k,
+        judges=components.j,
+        between=components.between,
+        rerun=components.rerun,
+        judge=components.judge,
+        judge_spread=components.judge_spread,
+        icc=components.between / total if components.rerun is not None and total > 0 else None,
+        design_effect=design_effect(repetitions) if components.rerun is not None else None,
+        se=now,
         rerun_se=rerun_se,
         rerun_mde=None if rerun_se is None else minimum_detectable_difference(rerun_se * 2**0.5),
         next=tuple(steps),
-        advice=_advice(found, steps, clusters.unit, repeat_option),
+        advice=advice,
     )
-
-
-def _next_steps(found: Components, unit: str, repeat_option: str) -> list[NextStep]:
-    now = found.se()
-    options = [(f"twice the {unit}s", found.se(n=2 * found.n))]
-    if found.rerun is not None:
-        options.append((f"twice {repeat_option}", found.se(k=2 * found.k)))
-    if found.judge is not None:
-        options.append(("twice the judges", found.se(j=2 * found.j)))
-    steps = [NextStep(what, se, se / now if now else 1.0) for what, se in options]
-    return sorted(steps, key=lambda step: step.se)
-
-
-def _advice(found: Components, steps: Sequence[NextStep], unit: str, repeat_option: str) -> str:
-    now = found.se()
-    if not now:
-        return f"no variation between {unit}s: a harder suite would tell more than a larger one"
-    best, *others = steps
-    text = f"{best.what} would bring the standard error from {now:.3g} to {best.se:.3g}"
-    if found.rerun is None:
-        text += f"; with {repeat_option} 1 the noise of a rerun cannot be separated from differences between {unit}s"
-    return text + "".join(f", {step.what} to {step.se:.3g}" for step in others)

@@ -10,17 +10,6 @@ from pydantic import Field
 from pytest_spiral.report.model.base import Count, Rate, Record
 from pytest_spiral.stats import ClusterUnit
 
-__all__ = [
-    "FormRate",
-    "MetricDifference",
-    "ModelComparison",
-    "RunComparison",
-    "RunName",
-    "ShadowComparison",
-    "ShadowRow",
-    "ShadowVerdict",
-]
-
 Difference = Annotated[float, Field(ge=-1, le=1)]
 
 
