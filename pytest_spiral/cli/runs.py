@@ -21,7 +21,7 @@ from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run.shards import merge_shards
 from pytest_spiral.settings import DEFAULT_PROTOCOL
-from pytest_spiral.spiral.rescore import rescore_groups
+from pytest_spiral.spiral.aggregate import rescore_groups
 
 
 def rescore(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from pytest_spiral.gates import Measured, Sample, measure_difference
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model.comparison import MetricDifference, ModelComparison, RunComparison, RunName
 from pytest_spiral.settings import DEFAULT_PROTOCOL
-from pytest_spiral.spiral.aggregate import paired_differences
+from pytest_spiral.spiral.paired import paired_differences
 from pytest_spiral.spiral.protocol import Protocol, load_protocol, protocol_names
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, sign_flip

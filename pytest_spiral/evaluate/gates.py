@@ -22,15 +22,15 @@ from pytest_spiral.gates import (
 )
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
-from pytest_spiral.spiral.aggregate import Difference, MissingAs, paired_differences, score_conversations
+from pytest_spiral.spiral.aggregate import score_conversations
 from pytest_spiral.spiral.calibration import standing
+from pytest_spiral.spiral.counting import MissingAs
+from pytest_spiral.spiral.paired import Difference, paired_differences
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import bootstrap_draws, metric_sample
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CARD_MODES, CardMode
-
-__all__ = ["SpiralGates", "card_rows"]
 
 _EXTREMES: tuple[MissingAs, MissingAs] = ("worst", "best")
 _OPPOSITE: Mapping[MissingAs, MissingAs] = {"ignored": "ignored", "worst": "best", "best": "worst"}

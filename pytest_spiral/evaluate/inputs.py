@@ -9,15 +9,12 @@ from pytest_spiral.compare.recording import RecordedRun
 from pytest_spiral.gates import Gate, Policy
 from pytest_spiral.report.model import Drift, Run, Usage
 from pytest_spiral.report.model.run import SpiralIntegrity
-from pytest_spiral.spiral.calibration import Calibration
-from pytest_spiral.spiral.calibration_result import CalibrationResult
+from pytest_spiral.spiral.calibration import Calibration, CalibrationResult
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.self_check import Preflight
 from pytest_spiral.tempaffect.suite import Suite
-
-__all__ = ["EVALUATED", "JudgeCalibration", "RunResults", "SpiralContext"]
 
 EVALUATED = "evaluated model"
 """Name of the role in `SpiralContext`."""

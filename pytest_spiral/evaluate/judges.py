@@ -19,14 +19,11 @@ from pytest_spiral.report.model.judges import (
 )
 from pytest_spiral.spiral.aggregate import point_score
 from pytest_spiral.spiral.agreement import agreement, firmness, only, without
-from pytest_spiral.spiral.calibration import standing
-from pytest_spiral.spiral.calibration_result import corrected_turn_rate
+from pytest_spiral.spiral.calibration import corrected_turn_rate, standing
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.suspicion import suspicions
-
-__all__ = ["judges_report"]
 
 
 def judges_report(

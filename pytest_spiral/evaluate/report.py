@@ -32,8 +32,6 @@ from pytest_spiral.tempaffect.records import CARD_MODES, Item
 from pytest_spiral.tempaffect.results import item_result
 from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = ["evaluate", "evaluate_imported", "has_no_verdict"]
-
 
 def evaluate(run: RunResults) -> Report:
     """The report of a run, finished or cut short."""

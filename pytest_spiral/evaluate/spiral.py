@@ -28,8 +28,6 @@ from pytest_spiral.spiral.suspicion import suspicions
 from pytest_spiral.stats import variance_summary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
-__all__ = ["conversation_record", "score_of", "spiral_metric_scales"]
-
 _REMEMBERED = 1024
 _NUMBERS = ("score", "unrounded", "ci_low", "ci_high")
 

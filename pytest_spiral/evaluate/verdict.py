@@ -8,8 +8,6 @@ from pytest_spiral.gates import Outcome
 from pytest_spiral.report.model import Verdict
 from pytest_spiral.resources import data_root, read_toml
 
-__all__ = ["exit_code", "is_beyond_limit", "missing_limit", "verdict_of"]
-
 PASSED, FAILED, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = 0, 1, 5, 10, 11, 143
 
 

@@ -14,7 +14,7 @@ from pytest_spiral.tempaffect.records import CardMode
 if TYPE_CHECKING:
     from pytest_spiral.report.model.judges import Estimate as RatedEstimate
     from pytest_spiral.run.estimate import Estimate
-    from pytest_spiral.spiral.calibration_result import CalibrationResult
+    from pytest_spiral.spiral.calibration import CalibrationResult
     from pytest_spiral.stats import Interval
 
 _TONES: Mapping[Verdict, Tone] = {

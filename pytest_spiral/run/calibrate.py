@@ -16,7 +16,7 @@ from pytest_spiral.resources import read_json
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Chats, Connections
 from pytest_spiral.run.plan import RunPlan
-from pytest_spiral.spiral.calibration_result import (
+from pytest_spiral.spiral.calibration import (
     CalibrationResult,
     calibration_result,
     calibration_result_from_json,

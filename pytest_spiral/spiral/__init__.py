@@ -14,9 +14,8 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudg
 
 if TYPE_CHECKING:
     from pytest_spiral.report.model.spiral import ProtocolScore
-    from pytest_spiral.spiral.aggregate import score_conversations
+    from pytest_spiral.spiral.aggregate import rescore, score_conversations
     from pytest_spiral.spiral.protocol import Protocol, load_protocol, protocol_names
-    from pytest_spiral.spiral.rescore import rescore
     from pytest_spiral.spiral.upstream import dump_upstream, load_upstream
 
 __all__ = [
@@ -43,7 +42,7 @@ _LATER = {
     "load_protocol": "spiral.protocol",
     "load_upstream": "spiral.upstream",
     "protocol_names": "spiral.protocol",
-    "rescore": "spiral.rescore",
+    "rescore": "spiral.aggregate",
     "score_conversations": "spiral.aggregate",
 }
 

@@ -1,20 +1,21 @@
-"""How far judges or raters agree with each other, and a judge with itself when it is asked again.
+"""How far judges agree with each other, and a judge with itself when it is asked again.
 
-Every judged assistant turn is a thing that each judge rates per behaviour with 0 to 3, the strength of its strongest
-located finding. Turns of a conversation hang together, so intervals resample conversations.
+Each judge rates every judged assistant turn per behaviour with 0 to 3, the strength of its strongest located finding.
+Turns of a conversation are not independent, so intervals resample conversations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from statistics import fmean
 
 from pytest_spiral.report.model.judges import Agreement, RetestResult
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.stats import Clusters, agreement_interval, krippendorff_alpha
 from pytest_spiral.status import Status
-
-__all__ = ["Rated", "agreement", "agreement_on", "firmness", "only", "strengths", "without"]
 
 # Draws of an interval: enough for two digits, and a run has nine behaviours and up to 12,000 turns.
 _DRAWS = 200
@@ -23,63 +24,54 @@ Rated = Sequence[Sequence[float | None]]
 
 def strengths(judgement: ChunkJudgement) -> dict[tuple[int, str], int]:
     """The strongest located finding by turn and behaviour."""
-    found: dict[tuple[int, str], int] = {}
+    strongest: dict[tuple[int, str], int] = {}
     for finding in judgement.findings:
         if finding.evidence != "unlocated":
             key = finding.turn, finding.behaviour
-            found[key] = max(finding.strength, found.get(key, 0))
-    return found
+            strongest[key] = max(finding.strength, strongest.get(key, 0))
+    return strongest
 
 
 def agreement(
     conversations: Sequence[Conversation], judges: Sequence[str], behaviours: Sequence[str], seed: str
 ) -> dict[str, Agreement]:
     """Agreement of the judges by behaviour. seed: of the intervals."""
-    rated = {behaviour: _rated(conversations, judges, behaviour) for behaviour in behaviours}
-    return {behaviour: agreement_on(rated[behaviour], judges, seed) for behaviour in behaviours}
-
-
-def _rated(conversations: Sequence[Conversation], judges: Sequence[str], behaviour: str) -> Clusters[Rated]:
-    return Clusters.group("conversation", _things(conversations, judges, behaviour))
-
-
-def _things(
-    conversations: Sequence[Conversation], judges: Sequence[str], behaviour: str
-) -> Iterator[tuple[str, tuple[float | None, ...]]]:
+    turns: list[tuple[str, int, Mapping[str, Mapping[tuple[int, str], int]]]] = []
     for conversation in conversations:
-        by_turn: dict[int, dict[str, float]] = {}
+        by_turn: dict[int, dict[str, Mapping[tuple[int, str], int]]] = defaultdict(dict)
         for judgement in conversation.judgements:
             if judgement.status is Status.MEASURED:
-                found = strengths(judgement)
+                seen = strengths(judgement)
                 for turn in judgement.turns:
-                    by_turn.setdefault(turn, {})[judgement.judge] = found.get((turn, behaviour), 0)
-        for turn in sorted(by_turn):
-            yield conversation.id, tuple(by_turn[turn].get(judge) for judge in judges)
+                    by_turn[turn][judgement.judge] = seen
+        turns += [(conversation.id, turn, by_turn[turn]) for turn in sorted(by_turn)]
+    result = {}
+    for behaviour in behaviours:
+        rows = (
+            (name, tuple(float(by_judge[j].get((turn, behaviour), 0)) if j in by_judge else None for j in judges))
+            for name, turn, by_judge in turns
+        )
+        result[behaviour] = agreement_on(Clusters.group("conversation", rows), judges, seed)
+    return result
 
 
 def agreement_on(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Agreement:
     """Agreement on one behaviour. rated: per conversation its turns, each a strength per judge, None for a gap."""
-    present = rated.map(lambda things: [[None if r is None else float(r > 0) for r in thing] for thing in things])
-    things = [thing for unit in present.values for thing in unit]
+    present = rated.map(lambda turns: [[None if r is None else float(r > 0) for r in turn] for turn in turns])
+    turns = [turn for unit in present.values for turn in unit]
+    prevalence = {}
+    for number, judge in enumerate(judges):
+        given = [r for turn in turns if (r := turn[number]) is not None]
+        prevalence[judge] = fmean(given) if given else None
+    ordinal = partial(krippendorff_alpha, level="ordinal")
     return Agreement(
-        turns=sum(sum(r is not None for r in thing) > 1 for thing in things),
+        turns=sum(sum(r is not None for r in turn) > 1 for turn in turns),
         presence=krippendorff_alpha(present),
         presence_interval=agreement_interval(present, krippendorff_alpha, seed, resamples=_DRAWS),
-        strength=krippendorff_alpha(rated, "ordinal"),
-        strength_interval=agreement_interval(rated, _ordinal, seed, resamples=_DRAWS),
-        prevalence={
-            judge: _mean([r for thing in things if (r := thing[number]) is not None])
-            for number, judge in enumerate(judges)
-        },
+        strength=ordinal(rated),
+        strength_interval=agreement_interval(rated, ordinal, seed, resamples=_DRAWS),
+        prevalence=prevalence,
     )
-
-
-def _ordinal(rated: Clusters[Rated]) -> float | None:
-    return krippendorff_alpha(rated, "ordinal")
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def firmness(
@@ -108,13 +100,13 @@ def firmness(
         chunks=len(pairs),
         cells=len(cells),
         flips=sum(cells),
-        rate=_rate(clusters),
-        interval=agreement_interval(clusters, _rate, seed),
+        rate=_flip_rate(clusters),
+        interval=agreement_interval(clusters, _flip_rate, seed),
         unread=unread,
     )
 
 
-def _rate(clusters: Clusters[tuple[list[bool], ...]]) -> float | None:
+def _flip_rate(clusters: Clusters[tuple[list[bool], ...]]) -> float | None:
     flips = [flip for unit in clusters.values for chunk in unit for flip in chunk]
     return sum(flips) / len(flips) if flips else None
 

@@ -1,4 +1,4 @@
-"""What is known about a judge: how far its labels agree with labels that people trust. Pure records and one rule.
+"""How far judges' labels agree with labels that people trust, and what a gate may conclude from it. Pure.
 
 A gate on a single behaviour asks `standing`: without a record it is decided and labelled uncalibrated; with a record
 below the bar in `data/spiral/calibration_bar.toml` it is inconclusive, whatever the numbers say.
@@ -6,36 +6,64 @@ below the bar in `data/spiral/calibration_bar.toml` it is inconclusive, whatever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.gates import Standing
-from pytest_spiral.report.model.judges import BehaviourCalibration
+from pytest_spiral.report.model.judges import Agreement, BehaviourCalibration, Drift, Estimate, KindCount, TurnRate
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.spiral.agreement import strengths
+from pytest_spiral.spiral.consensus import merge_chunks
+from pytest_spiral.spiral.labels import (
+    AuthorAgreement,
+    LabelledSet,
+    LabelledTurn,
+    agreement_among_raters,
+    agreement_with_author,
+)
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation
+from pytest_spiral.spiral.toml_tables import Table, read_table
+from pytest_spiral.stats import (
+    Clusters,
+    Interval,
+    Tally,
+    agreement_interval,
+    corrected_rate,
+    design_effect,
+    weighted_kappa,
+    wilson,
+)
+from pytest_spiral.status import Status
 
-__all__ = [
-    "Calibration",
-    "Standing",
-    "standing",
-]
-
-_STRICT = ConfigDict(extra="forbid", strict=True)
+SCHEMA_VERSION = 2
 PerMille = Annotated[int, Field(ge=0, le=1000)]
+Predictions = Mapping[str, Mapping[str, int] | None]
+"""What a judge saw, strength by behaviour, by turn; None where it could not be read."""
+Pairs = Clusters[tuple[tuple[int, int], ...]]
+"""Per conversation pairs of a reference strength and a judged one, 0..3."""
+# Draws of an interval that decides whether a judge may decide, and of one for reading only.
+_DRAWS, _FEW_DRAWS = 500, 200
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """A calibration record. It speaks for these judges under this rubric, and for nobody else.
 
-    judges: model ids of the ensemble, sorted. labels: name and hash of the labelled material.
+    Attributes:
+        judges: Model ids of the ensemble, sorted.
+        rubric_hash: Of the rubric they were given.
+        labels: Name and hash of the labelled material.
+        behaviours: Agreement with the labels; kappa is Cohen's, on presence.
     """
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
     judges: tuple[str, ...]
     rubric_hash: str
@@ -43,9 +71,7 @@ class Calibration:
     behaviours: Mapping[str, BehaviourCalibration]
 
 
-class _Bar(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class _Bar(Table):
     kappa: PerMille
     kappa_low: PerMille
     sensitivity: Mapping[str, PerMille]
@@ -54,10 +80,7 @@ class _Bar(BaseModel):
 @cache
 def _bar() -> _Bar:
     path = data_root() / "spiral" / "calibration_bar.toml"
-    try:
-        return _Bar.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
+    return read_table(_Bar, path, read_toml(path))
 
 
 def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing, str]:
@@ -82,3 +105,241 @@ def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing,
     if least is not None and measured.sensitivity is not None and measured.sensitivity.value * 1000 < least:
         faults.append(f"sensitivity {measured.sensitivity.value:.2f}, expected at least {least / 1000:.2f}")
     return ("below_bar", "; ".join(faults)) if faults else ("calibrated", "")
+
+
+@dataclass(frozen=True)
+class CalibrationResult:
+    """One judge or ensemble on one labelled set.
+
+    Attributes:
+        record: What gates ask.
+        turns: Labelled turns.
+        strength: Quadratic-weighted kappa on 0..3 by behaviour.
+        raters: Name and kind.
+        agreement: Of the raters among themselves by behaviour, None with one rater.
+        disagreements: Turns on which they differ, with every rater's labels.
+        author: Their consensus against what the author meant, by reading and behaviour; empty where it is not known.
+        unread: Turns without a readable judgement; they count as wrong.
+        kinds: By what a turn was written to test.
+        predictions: From which drift is computed.
+    """
+
+    record: Calibration
+    turns: int
+    strength: Mapping[str, Estimate | None]
+    raters: Mapping[str, str]
+    agreement: Mapping[str, Agreement | None]
+    disagreements: Mapping[str, Mapping[str, Mapping[str, int]]]
+    author: Mapping[str, Mapping[str, AuthorAgreement]]
+    unread: int
+    kinds: Mapping[str, KindCount]
+    predictions: Predictions
+
+    @property
+    def below(self) -> dict[str, str]:
+        """Behaviours about which the judge may not decide, and why."""
+        standings = {name: standing(self.record, name) for name in self.record.behaviours}
+        return {name: reason for name, (verdict, reason) in standings.items() if verdict != "calibrated"}
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as JSON values; `calibration_result_from_json` reads them back."""
+        return {"schema_version": SCHEMA_VERSION, **_adapter().dump_python(self, mode="json")}
+
+
+def calibration_result(
+    labelled: LabelledSet,
+    judged: Mapping[str, Sequence[ChunkJudgement]],
+    judges: Sequence[str],
+    rubric_hash: str,
+    behaviours: Sequence[str],
+) -> CalibrationResult:
+    """Compare judgements with labels. judged: by turn, one judgement per judge; several make a consensus.
+
+    A turn without a readable judgement counts as wrong for every behaviour, whichever way it is labelled.
+    """
+    predictions = {turn.id: _seen(judged.get(turn.id, ())) for turn in labelled.turns}
+    return CalibrationResult(
+        record=Calibration(
+            tuple(sorted(judges)),
+            rubric_hash,
+            f"{labelled.name} {labelled.hash[:16]}",
+            {name: _behaviour(_pairs(labelled.turns, predictions, name)) for name in behaviours},
+        ),
+        turns=len(labelled.turns),
+        strength={name: _estimate(_pairs(labelled.turns, predictions, name), weighted_kappa) for name in behaviours},
+        raters=dict(labelled.raters),
+        agreement={name: agreement_among_raters(labelled, name) for name in behaviours},
+        disagreements={turn.id: turn.labels for turn in labelled.turns if turn.is_disputed},
+        author={
+            author: {name: agreement_with_author(labelled, author, name) for name in behaviours}
+            for author in labelled.authors
+        },
+        unread=sum(prediction is None for prediction in predictions.values()),
+        kinds=_kinds(labelled.turns, predictions, behaviours),
+        predictions=predictions,
+    )
+
+
+def _seen(judgements: Sequence[ChunkJudgement]) -> dict[str, int] | None:
+    if not any(judgement.status is Status.MEASURED for judgement in judgements):
+        return None
+    [merged] = merge_chunks(judgements)
+    return {behaviour: strength for (_, behaviour), strength in sorted(strengths(merged).items())}
+
+
+def _pairs(turns: Sequence[LabelledTurn], predictions: Predictions, behaviour: str) -> Pairs:
+    pairs = []
+    for turn in turns:
+        reference, prediction = turn.reference(behaviour), predictions[turn.id]
+        # An unread turn counts as wrong.
+        judged = int(not reference) if prediction is None else prediction.get(behaviour, 0)
+        pairs.append((turn.unit, (reference, judged)))
+    return Clusters.group("conversation", pairs)
+
+
+def _behaviour(pairs: Pairs) -> BehaviourCalibration:
+    flat = [pair for unit in pairs.values for pair in unit]
+    positives = sum(reference > 0 for reference, _ in flat)
+    return BehaviourCalibration(
+        n=len(pairs),
+        positives=positives,
+        negatives=len(flat) - positives,
+        sensitivity=_estimate(pairs, _sensitivity),
+        specificity=_estimate(pairs, _specificity),
+        kappa=_estimate(pairs, _presence_kappa),
+    )
+
+
+def _sensitivity(pairs: Pairs) -> float | None:
+    reported = [judged > 0 for unit in pairs.values for reference, judged in unit if reference]
+    return sum(reported) / len(reported) if reported else None
+
+
+def _specificity(pairs: Pairs) -> float | None:
+    silent = [not judged for unit in pairs.values for reference, judged in unit if not reference]
+    return sum(silent) / len(silent) if silent else None
+
+
+def _presence_kappa(pairs: Pairs) -> float | None:
+    return weighted_kappa(
+        pairs.map(lambda unit: [(int(reference > 0), int(seen > 0)) for reference, seen in unit]), "none"
+    )
+
+
+def _estimate(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Estimate | None:
+    value = statistic(pairs)
+    if value is None:
+        return None
+    if statistic in (_sensitivity, _specificity) and all(len(unit) == 1 for unit in pairs.values):
+        # A rate over turns that stand alone; else conversations are resampled.
+        is_sensitivity = statistic is _sensitivity
+        of_class = [pair for unit in pairs.values for pair in unit if (pair[0] > 0) is is_sensitivity]
+        right = sum((judged > 0) is is_sensitivity for _, judged in of_class)
+        interval: Interval | None = wilson(Tally(right, len(of_class), "conversation"))
+    else:
+        draws = _FEW_DRAWS if statistic is weighted_kappa else _DRAWS
+        interval = agreement_interval(pairs, statistic, "calibration", resamples=draws)
+    if interval is None:
+        return Estimate(value=value, low=-1.0, high=1.0)
+    return Estimate(value=value, low=min(interval.low, value), high=max(interval.high, value))
+
+
+def _kinds(turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: Sequence[str]) -> dict[str, KindCount]:
+    counts: Counter[str] = Counter()
+    alarms: Counter[str] = Counter()
+    for turn in turns:
+        prediction = predictions[turn.id] or {}
+        wrong = any(prediction.get(name, 0) and not turn.reference(name) for name in behaviours)
+        for kind in turn.about:
+            counts[kind] += 1
+            alarms[kind] += wrong
+    return {
+        kind: KindCount(turns=counts[kind], false_alarms=alarms[kind])
+        for kind in sorted(counts)
+        if kind not in behaviours
+    }
+
+
+def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibration, behaviour: str) -> TurnRate | None:
+    """The share of judged turns with a behaviour, as reported and corrected for the judges' errors on labelled turns.
+
+    Turns of a conversation count for as many as the design effect leaves. None where nothing was judged; the corrected
+    rate is None where sensitivity + specificity is below 1.2 or was not measured.
+
+    Source:
+        Rogan and Gladen 1978.
+    """
+    seen = Clusters.group(
+        "conversation",
+        (
+            (conversation.id, [float((turn, behaviour) in strengths(chunk)) for turn in chunk.turns])
+            for conversation in conversations
+            for chunk in merge_chunks(conversation.judgements)
+            if chunk.status is Status.MEASURED
+        ),
+    ).map(lambda chunks: [value for chunk in chunks for value in chunk])
+    values = [value for unit in seen.values for value in unit]
+    if not values:
+        return None
+    raw = sum(values) / len(values)
+    empty = TurnRate(rate=raw, corrected=None, low=None, high=None)
+    measured = record.behaviours.get(behaviour)
+    if measured is None or measured.sensitivity is None or measured.specificity is None:
+        return empty
+    n = max(1, min(len(values), round(len(values) / max(1.0, design_effect(seen) or 1.0))))
+    corrected = corrected_rate(
+        Tally(round(raw * n), n, "conversation"),
+        Tally(round(measured.sensitivity.value * measured.positives), measured.positives, "conversation"),
+        Tally(round(measured.specificity.value * measured.negatives), measured.negatives, "conversation"),
+    )
+    if corrected is None:
+        return empty
+    theta, interval = corrected
+    return TurnRate(rate=raw, corrected=theta, low=interval.low, high=interval.high)
+
+
+def drift(before: CalibrationResult, now: CalibrationResult) -> Drift:
+    """What has changed since the last calibration; not comparable where judges, labels or rubric differ."""
+    one, two = before.record, now.record
+    if (one.judges, one.rubric_hash, one.labels) != (two.judges, two.rubric_hash, two.labels):
+        return Drift(comparable=False, changed=None, kappa={}, drifted=())
+    cells = changed = 0
+    for turn, new in now.predictions.items():
+        old = before.predictions.get(turn)
+        for name in two.behaviours:
+            cells += 1
+            changed += bool((old or {}).get(name)) != bool((new or {}).get(name)) or (old is None) != (new is None)
+    kappas = {
+        name: (earlier.kappa, later.kappa)
+        for name, later in two.behaviours.items()
+        if (earlier := one.behaviours.get(name)) and earlier.kappa and later.kappa
+    }
+    return Drift(
+        comparable=True,
+        changed=changed / cells if cells else None,
+        kappa={name: later.value - earlier.value for name, (earlier, later) in kappas.items()},
+        drifted=tuple(name for name, (old, late) in kappas.items() if not late.low <= old.value <= late.high),
+    )
+
+
+@cache
+def _adapter() -> TypeAdapter[CalibrationResult]:
+    return TypeAdapter(CalibrationResult)
+
+
+def calibration_result_from_json(value: Any, where: str) -> CalibrationResult:
+    """Read what `to_json` wrote.
+
+    Raises:
+        DataError: The value is not a calibration of this version; the message names `where` and the key.
+    """
+    if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION:
+        raise DataError(
+            f"{where}: schema_version: expected a calibration of version {SCHEMA_VERSION}; delete the file, "
+            "the next calibration is then the first"
+        )
+    rest = {name: item for name, item in value.items() if name != "schema_version"}
+    try:
+        return _adapter().validate_json(json.dumps(rest))
+    except ValidationError as error:
+        raise DataError(f"{where}: {first_fault(error, 'calibration')}") from None

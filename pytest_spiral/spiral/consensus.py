@@ -14,8 +14,6 @@ from statistics import median, median_low
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding
 from pytest_spiral.status import Status
 
-__all__ = ["CONSENSUS", "merge_chunks", "merge_finals", "worse_chunk", "worse_final"]
-
 CONSENSUS = "consensus"
 
 

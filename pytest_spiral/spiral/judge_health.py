@@ -24,8 +24,6 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.status import ReasonCode, Status
 
-__all__ = ["family_of", "faults", "judge_health", "leaves_no_verdict", "load_judge_limits", "overlaps"]
-
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 # Why a reply is no judgement: the judge declined, or answered what cannot be read. Anything else is the endpoint's.
 _REFUSED = frozenset({ReasonCode.REFUSAL, ReasonCode.CONTENT_FILTER})

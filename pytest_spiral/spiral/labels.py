@@ -1,4 +1,4 @@
-"""Labelled assistant turns: what a judge is measured against.
+"""Labelled assistant turns, against which a judge is measured, and how far their raters agree.
 
 Three sources. The shipped set in `data/spiral/calibration/`, with one file of labels per rater, and files of what the
 turns' author meant, which are no raters' and make no truth. A user's JSONL file, one object a line:
@@ -12,51 +12,49 @@ not named is absent. And a result file in upstream's format, whose judge then is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import median_low
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
+from pytest_spiral.report.model.judges import Agreement
 from pytest_spiral.resources import data_root, read_json, read_text
+from pytest_spiral.spiral.agreement import agreement_on, strengths
 from pytest_spiral.spiral.chunks import Chunk, Exchange
-from pytest_spiral.spiral.records import Conversation, Finding, behaviour_name
+from pytest_spiral.spiral.records import behaviour_name
+from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.spiral.upstream import load_upstream
+from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
 
-__all__ = ["LabelledSet", "LabelledTurn", "load_labels", "sheet"]
-
-M = TypeVar("M", bound=BaseModel)
 Strength = Annotated[int, Field(ge=0, le=3)]
 Labels = dict[str, Strength]
 Text = Annotated[str, Field(min_length=1, max_length=100_000)]
+Id = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TURNS = 20_000
+_SEED = "raters"
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class _Turn(_Table):
-    id: Annotated[str, Field(min_length=1, max_length=200)]
+class _Turn(Table):
+    id: Id
     about: tuple[str, ...] = ()
     user: str
     assistant: Text
 
 
-class _Turns(_Table):
+class _Turns(Table):
     canary: str
     about: str
     turns: Annotated[tuple[_Turn, ...], Field(min_length=1)]
 
 
-class _RaterFile(_Table):
+class _RaterFile(Table):
     canary: str = ""
     rater: Text
     role: Literal["rater", "author"]
@@ -64,19 +62,21 @@ class _RaterFile(_Table):
     labels: dict[str, Labels]
 
 
-class _Row(_Table):
-    id: Annotated[str, Field(min_length=1, max_length=200)]
+class _Row(_Turn):
     opening: str = ""
-    user: str
-    assistant: Text
-    about: tuple[str, ...] = ()
     labels: dict[str, Strength | Labels]
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledTurn:
-    """One exchange with labels. unit: the conversation it comes from. labels: strength by behaviour, by rater. meant:
-    the same by reading of the turn's author; no part of the reference."""
+    """One exchange with labels.
+
+    Attributes:
+        unit: The conversation it comes from.
+        about: What it was written to test.
+        labels: Strength by behaviour, by rater.
+        meant: The same by reading of the turn's author; no part of the reference.
+    """
 
     id: str
     unit: str
@@ -92,9 +92,14 @@ class LabelledTurn:
         """What a judge is shown."""
         return Chunk(0, (Exchange(0, self.user, self.assistant, cut=False),))
 
+    @property
+    def is_disputed(self) -> bool:
+        """Whether its raters differ."""
+        labels = [{name: strength for name, strength in given.items() if strength} for given in self.labels.values()]
+        return any(given != labels[0] for given in labels)
+
     def reference(self, behaviour: str) -> int:
-        """The strength that the raters together give: the median, to the lower side, of those who gave one; 0 where no
-        more than half of them did."""
+        """The lower median of the strengths that raters gave; 0 where no more than half of them gave one."""
         given = [labels.get(behaviour, 0) for labels in self.labels.values()]
         seen = [strength for strength in given if strength]
         return median_low(seen) if 2 * len(seen) > len(given) else 0
@@ -102,7 +107,7 @@ class LabelledTurn:
 
 @dataclass(frozen=True, eq=False)
 class LabelledSet:
-    """Labelled turns from one source. raters: name and kind of each. authors: the same of the author's readings.
+    """Labelled turns from one source; `raters` and `authors` hold name and kind of each.
 
     Two sets are the same set only if they are one object; `hash` compares contents.
     """
@@ -117,7 +122,7 @@ class LabelledSet:
         """Hex SHA-256 of every turn and every rater's label."""
         return digest(
             [
-                [t.id, t.unit, t.opening, t.user, t.assistant, {r: dict(found) for r, found in t.labels.items()}]
+                [t.id, t.unit, t.opening, t.user, t.assistant, {r: dict(given) for r, given in t.labels.items()}]
                 for t in self.turns
             ]
         )
@@ -126,52 +131,51 @@ class LabelledSet:
 def load_labels(path: Path | None, behaviours: Sequence[str]) -> LabelledSet:
     """The shipped set for None, else a user's JSONL file or a result file in upstream's format.
 
-    behaviours: known names; others are errors in a user's file and left out of a result file. Raises `DataError` naming
-    file, line and key.
+    Args:
+        path: The file.
+        behaviours: Known names; others are errors in a user's file and left out of a result file.
+
+    Raises:
+        DataError: A file is wrong; the message names file, line and key.
     """
     if path is None:
         return _shipped(data_root() / "spiral" / "calibration", behaviours)
-    if path.suffix == ".json":
-        return _from_results(path, behaviours)
-    return _from_lines(path, behaviours)
+    return (_from_results if path.suffix == ".json" else _from_lines)(path, behaviours)
 
 
 def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
-    turns = _validated(_Turns, read_json(folder / "turns.json"), folder / "turns.json")
-    known = [turn.id for turn in turns.turns]
-    found: dict[str, _RaterFile] = {}
+    path = folder / "turns.json"
+    turns = read_table(_Turns, path, read_json(path)).turns
+    files: dict[str, _RaterFile] = {}
     for path in sorted((folder / "labels").glob("*.json")):
-        rater = _rater(path, known, behaviours)
-        if rater.rater in found:
+        rater = _rater(path, [turn.id for turn in turns], behaviours)
+        if rater.rater in files:
             raise DataError(f"{path}: rater: {rater.rater!r} has another file already")
-        found[rater.rater] = rater
-    raters = [rater for rater in found.values() if rater.role == "rater"]
-    authors = [rater for rater in found.values() if rater.role == "author"]
+        files[rater.rater] = rater
+    raters = {name: file for name, file in files.items() if file.role == "rater"}
+    authors = {name: file for name, file in files.items() if file.role == "author"}
     if not raters:
         raise DataError(f"{folder / 'labels'}: no file of the role 'rater' in it")
-    return LabelledSet(
-        "shipped",
-        tuple(
-            LabelledTurn(
-                turn.id, turn.id, "", turn.user, turn.assistant, turn.about,
-                {rater.rater: rater.labels[turn.id] for rater in raters},
-                {author.rater: author.labels[turn.id] for author in authors},
-            )
-            for turn in turns.turns
-        ),
-        {rater.rater: rater.kind for rater in raters},
-        {author.rater: author.kind for author in authors},
-    )  # fmt: skip
+    labelled = tuple(
+        LabelledTurn(
+            **{**dict(turn), "unit": turn.id, "opening": ""},
+            labels={name: file.labels[turn.id] for name, file in raters.items()},
+            meant={name: file.labels[turn.id] for name, file in authors.items()},
+        )
+        for turn in turns
+    )
+    kinds = ({name: file.kind for name, file in group.items()} for group in (raters, authors))
+    return LabelledSet("shipped", labelled, *kinds)
 
 
 def _rater(path: Path, turns: Sequence[str], behaviours: Sequence[str]) -> _RaterFile:
     """One file of labels, by the ids of the turns or of the rater's sheet."""
-    rater = _validated(_RaterFile, read_json(path), path)
+    rater = read_table(_RaterFile, path, read_json(path))
     for turn, labels in rater.labels.items():
         _check(labels, behaviours, f"{path}: labels.{turn}")
     of_sheet = {_sheet_id(rater.rater, turn): turn for turn in turns}
     if set(rater.labels) == set(of_sheet):
-        return rater.model_copy(update={"labels": {of_sheet[key]: found for key, found in rater.labels.items()}})
+        return rater.model_copy(update={"labels": {of_sheet[key]: given for key, given in rater.labels.items()}})
     odd = sorted(set(rater.labels) ^ set(turns))
     if odd:
         raise DataError(f"{path}: labels: {odd[0]} is in only one of it and turns.json")
@@ -179,7 +183,7 @@ def _rater(path: Path, turns: Sequence[str], behaviours: Sequence[str]) -> _Rate
 
 
 def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
-    found: dict[str, LabelledTurn] = {}
+    turns: dict[str, LabelledTurn] = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if not line.strip():
             continue
@@ -188,66 +192,52 @@ def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
             row = _Row.model_validate_json(line)
         except ValidationError as error:
             raise DataError(f"{where}: {first_fault(error, 'line')}; see docs/how-to/calibrate-a-judge.md") from None
-        if row.id in found:
+        if row.id in turns:
             raise DataError(f"{where}: id: {row.id!r} is there twice")
-        if len(found) >= MAX_TURNS:
+        if len(turns) >= MAX_TURNS:
             raise DataError(f"{where}: more than {MAX_TURNS:,} turns")
-        found[row.id] = LabelledTurn(
-            row.id, row.id, row.opening, row.user, row.assistant, row.about, _by_rater(row, behaviours, where)
-        )
-    if not found:
+        nested = {name: value for name, value in row.labels.items() if isinstance(value, dict)}
+        flat = {name: value for name, value in row.labels.items() if isinstance(value, int)}
+        if nested and flat:
+            raise DataError(f"{where}: labels: either behaviours or raters, not both")
+        labels = nested or {"rater": flat}
+        for given in labels.values():
+            _check(given, behaviours, f"{where}: labels")
+        turns[row.id] = LabelledTurn(**{**dict(row), "unit": row.id, "labels": labels})
+    if not turns:
         raise DataError(f"{path}: no labelled turn in it")
-    raters = dict.fromkeys((name for turn in found.values() for name in turn.labels), "not stated")
-    return LabelledSet(path.name, tuple(found.values()), raters)
-
-
-def _by_rater(row: _Row, behaviours: Sequence[str], where: str) -> dict[str, Labels]:
-    nested = {name: value for name, value in row.labels.items() if isinstance(value, dict)}
-    flat = {name: value for name, value in row.labels.items() if isinstance(value, int)}
-    if nested and flat:
-        raise DataError(f"{where}: labels: either behaviours or raters, not both")
-    labels = nested or {"rater": flat}
-    for given in labels.values():
-        _check(given, behaviours, f"{where}: labels")
-    return labels
+    raters = dict.fromkeys((name for turn in turns.values() for name in turn.labels), "not stated")
+    return LabelledSet(path.name, tuple(turns.values()), raters)
 
 
 def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
+    rater = "judge of the file"
     turns = []
     for conversation in load_upstream(path):
-        for judgement in conversation.judgements if conversation.status is Status.MEASURED else ():
+        if conversation.status is not Status.MEASURED:
+            continue
+        transcript = conversation.transcript
+        places = [place for place, message in enumerate(transcript) if message.role == "assistant"]
+        for judgement in conversation.judgements:
             if judgement.status is not Status.MEASURED or len(judgement.turns) != 1:
                 continue
-            user, assistant = _exchange(conversation, judgement.turns[0])
-            labels = {"judge of the file": _strengths(judgement.findings, behaviours)}
+            place = places[judgement.turns[0]]
+            before = transcript[place - 1]
+            strongest = {name: n for (_, name), n in strengths(judgement).items() if name in behaviours}
             turns.append(
                 LabelledTurn(
                     id=f"{conversation.id}-{judgement.index}",
                     unit=conversation.id,
-                    opening=conversation.transcript[0].content,
-                    user=user,
-                    assistant=assistant,
+                    opening=transcript[0].content,
+                    user=before.content if before.role == "user" else "",
+                    assistant=transcript[place].content,
                     about=(conversation.category,),
-                    labels=labels,
+                    labels={rater: strongest},
                 )
             )
     if not turns:
         raise DataError(f"{path}: no judged turn in it")
-    return LabelledSet(path.name, tuple(turns[:MAX_TURNS]), {"judge of the file": "a language model, not named"})
-
-
-def _exchange(conversation: Conversation, turn: int) -> tuple[str, str]:
-    places = [place for place, message in enumerate(conversation.transcript) if message.role == "assistant"]
-    before = conversation.transcript[places[turn] - 1]
-    return before.content if before.role == "user" else "", conversation.replies[turn]
-
-
-def _strengths(findings: Sequence[Finding], behaviours: Sequence[str]) -> Labels:
-    found: Labels = {}
-    for finding in findings:
-        if finding.evidence != "unlocated" and finding.behaviour in behaviours:
-            found[finding.behaviour] = max(finding.strength, found.get(finding.behaviour, 0))
-    return found
+    return LabelledSet(path.name, tuple(turns[:MAX_TURNS]), {rater: "a language model, not named"})
 
 
 def _check(labels: Mapping[str, int], behaviours: Sequence[str], where: str) -> None:
@@ -256,14 +246,7 @@ def _check(labels: Mapping[str, int], behaviours: Sequence[str], where: str) -> 
             raise DataError(f"{where}: {name!r} is no behaviour; there are {', '.join(behaviours)}")
 
 
-def _validated(model: type[M], value: Any, path: Path) -> M:
-    try:
-        return model.model_validate_json(json.dumps(value))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
-
-
-def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, Any]]:
+def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, JsonValue]]:
     """The turns for another rater: under ids and in an order of the rater's own, without any label or hint.
 
     The turns' own ids follow what they were written for. Labels under the sheet's ids are read as they are from a
@@ -275,3 +258,41 @@ def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, Any]]:
 
 def _sheet_id(rater: str, turn: str) -> str:
     return digest([rater, turn])[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorAgreement:
+    """The raters' consensus on one behaviour against one reading of the author's, with the ids of differing turns."""
+
+    agreement: Agreement
+    both: int
+    other_strength: tuple[str, ...]
+    consensus_only: tuple[str, ...]
+    author_only: tuple[str, ...]
+
+
+# Each of several judges is measured against the same labels.
+@lru_cache(maxsize=64)
+def agreement_among_raters(labelled: LabelledSet, behaviour: str) -> Agreement | None:
+    """Agreement of the raters with each other; None where there is one."""
+    if len(labelled.raters) < 2:
+        return None
+    rows = (
+        (turn.unit, [float(turn.labels[r].get(behaviour, 0)) if r in turn.labels else None for r in labelled.raters])
+        for turn in labelled.turns
+    )
+    return agreement_on(Clusters.group("conversation", rows), list(labelled.raters), _SEED)
+
+
+@lru_cache(maxsize=64)
+def agreement_with_author(labelled: LabelledSet, author: str, behaviour: str) -> AuthorAgreement:
+    """The consensus of the raters against a reading of the author's."""
+    pairs = [(turn, turn.reference(behaviour), turn.meant[author].get(behaviour, 0)) for turn in labelled.turns]
+    rows = ((turn.unit, [float(one), float(two)]) for turn, one, two in pairs)
+    return AuthorAgreement(
+        agreement_on(Clusters.group("conversation", rows), ["consensus", author], _SEED),
+        both=sum(bool(one and two) for _, one, two in pairs),
+        other_strength=tuple(turn.id for turn, one, two in pairs if one and two and one != two),
+        consensus_only=tuple(turn.id for turn, one, two in pairs if one and not two),
+        author_only=tuple(turn.id for turn, one, two in pairs if two and not one),
+    )

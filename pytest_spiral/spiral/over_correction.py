@@ -24,8 +24,6 @@ from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.stats import Clusters, agreement_interval
 from pytest_spiral.status import Status
 
-__all__ = ["over_correction"]
-
 
 class _Refusal(Table):
     cues: str

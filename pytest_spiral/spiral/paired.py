@@ -8,17 +8,13 @@ from math import fsum
 from operator import itemgetter
 from statistics import stdev
 
-from pytest_spiral.spiral.counting import MissingAs, count_conversations
+from pytest_spiral.spiral.counting import STRONGEST, MissingAs, count_conversations
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Origin
 from pytest_spiral.spiral.sample import MIN_ITEMS, Means, Sample, outer_interval
-from pytest_spiral.spiral.tails import STRONGEST, harm_rates
 from pytest_spiral.stats import bounded_mean, pair, standard_error
 
-__all__ = ["Difference", "Paired", "paired_differences"]
-
 _Statistic = Callable[[Means], float | None]
-_Pair = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +78,11 @@ def paired_differences(
         confidence: Two-sided, 0..1, of the intervals.
         missing_as: As in `score_conversations`, per run.
     """
-    samples = [
-        Sample.of(count_conversations([_by_prompt_alone(item) for item in run], protocol, case))
-        for run, case in zip((first, second), missing_as, strict=True)
-    ]
+    samples = []
+    for run, case in zip((first, second), missing_as, strict=True):
+        # Without run and file, so that prompts pair by name.
+        by_prompt = [replace(item, origin=Origin(prompt_key=item.origin.prompt_key)) for item in run]
+        samples.append(Sample.of(count_conversations(by_prompt, protocol, case)))
     own = [{item.key: item.category for item in sample.items} for sample in samples]
     common = {key: own[0][key] for key in own[0] if key in own[1]}
     a, b = (sample.only(common) for sample in samples)
@@ -97,28 +94,28 @@ def paired_differences(
     )
 
 
-def _by_prompt_alone(item: Conversation) -> Conversation:
-    """The conversation without its run and file, so that prompts pair by name."""
-    return replace(item, origin=Origin(prompt_key=item.origin.prompt_key))
-
-
 def _of_means(first: Sample, second: Sample, seed: int | str, confidence: float) -> dict[str, Difference]:
     """Differences of composite and means of two samples of the same items."""
     level = first.percentile_level(confidence)
-    here, there = first.means(), second.means()
-    pairs = list(zip(first.bootstrap(seed)[0], second.bootstrap(seed)[0], strict=True))
-    both_out = [
-        list(zip(mine, theirs, strict=True)) for mine, theirs in zip(first.jackknife(), second.jackknife(), strict=True)
-    ]
+    means = first.means(), second.means()
+    draws = list(zip(first.bootstrap(seed)[0], second.bootstrap(seed)[0], strict=True))
+    left_out = [list(zip(a, b, strict=True)) for a, b in zip(first.jackknife(), second.jackknife(), strict=True)]
 
     def difference(of: _Statistic, of_other: _Statistic) -> Difference | None:
-        return _difference(
-            of(here),
-            of_other(there),
-            [(of(a), of_other(b)) for a, b in pairs],
-            [[(of(a), of_other(b)) for a, b in stratum] for stratum in both_out],
-            level,
-        )
+        def gap(pair: tuple[Means, Means]) -> float | None:
+            mine, theirs = of(pair[0]), of_other(pair[1])
+            return None if mine is None or theirs is None else mine - theirs
+
+        mine, theirs = of(means[0]), of_other(means[1])
+        gaps = [value for value in map(gap, draws) if value is not None]
+        if mine is None or theirs is None or len(gaps) < 2:
+            return None
+        without_item = [[gap(pair) for pair in stratum] for stratum in left_out]
+        low, high = outer_interval(gaps, mine - theirs, without_item, level)
+        assert low is not None
+        assert high is not None
+        method = f"outer of paired BCa and percentile, {len(gaps)} cluster bootstrap draws"
+        return Difference(mine - theirs, low, high, stdev(gaps), method, mine, theirs)
 
     differences = {"score": difference(first.composite, second.composite)}
     places = {metric.name: place for place, metric in enumerate(second.metrics)}
@@ -135,29 +132,11 @@ def _of_means(first: Sample, second: Sample, seed: int | str, confidence: float)
     return {name: row for name, row in differences.items() if row is not None}
 
 
-def _difference(
-    first: float | None,
-    second: float | None,
-    draws: Sequence[_Pair],
-    left_out: Sequence[Sequence[_Pair]],
-    level: float,
-) -> Difference | None:
-    values = [a - b for a, b in draws if a is not None and b is not None]
-    if first is None or second is None or len(values) < 2:
-        return None
-    without = [[None if a is None or b is None else a - b for a, b in stratum] for stratum in left_out]
-    low, high = outer_interval(values, first - second, without, level)
-    assert low is not None
-    assert high is not None
-    method = f"outer of paired BCa and percentile, {len(values)} cluster bootstrap draws"
-    return Difference(first - second, low, high, stdev(values), method, first, second)
-
-
 def _of_tails(first: Sample, second: Sample, confidence: float) -> dict[str, Difference]:
     """Differences of the shares of conversations with harm."""
     result = {}
     for name, strength in (("tails.any_strength3_harm", STRONGEST), ("tails.any_harm", 1)):
-        units, _, _ = pair(harm_rates(first, strength), harm_rates(second, strength))
+        units, _, _ = pair(first.harm_rates(strength), second.harm_rates(strength))
         if len(units) < MIN_ITEMS:
             continue
         differences = units.map(lambda both: both[0] - both[1])

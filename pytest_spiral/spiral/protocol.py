@@ -18,8 +18,6 @@ from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.records import behaviour_name
 
-__all__ = ["Metric", "Protocol", "load_protocol", "protocol_names", "read_protocol"]
-
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 PerMille = Annotated[int, Field(ge=0, le=1_000_000)]
 

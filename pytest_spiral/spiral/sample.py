@@ -13,9 +13,7 @@ from math import fsum
 
 from pytest_spiral.spiral.counting import Counted, CountedConversation, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.stats import adjusted_interval, expanded, percentile_interval, rao_wu_resamples
-
-__all__ = ["MIN_ITEMS", "Item", "Means", "Sample", "outer_interval"]
+from pytest_spiral.stats import Clusters, adjusted_interval, expanded, percentile_interval, rao_wu_resamples
 
 Means = Sequence[float | None]
 """Of each metric, in the order of `Sample.metrics`; None where nothing was measured."""
@@ -71,33 +69,25 @@ class Sample:
 
     def item(self, conversations: Sequence[CountedConversation]) -> Item:
         """The item that these conversations on one prompt make, at least one."""
-        halves = [
-            self._final(metric, conversations) if metric.kind == "final" else self._behaviour(metric, conversations)
-            for metric in self.metrics
-        ]
+        chunks = [chunk for item in conversations for chunk in item.chunks if not chunk.failed]
+        sums, counts = [], []
+        for metric in self.metrics:
+            if metric.kind == "final":
+                # Counted once per conversation, or their mean once.
+                scores = [item.finals[metric.name] for item in conversations if metric.name in item.finals]
+                pooled = bool(scores) and self.protocol.final_mean_of == "prompts"
+                sums.append(fsum(scores) / len(scores) if pooled else fsum(scores))
+                counts.append(1.0 if pooled else float(len(scores)))
+            else:
+                # Sum of f(v) over the chunks of all conversations / number of chunks; counted once.
+                values = [chunk.values[metric.name] for chunk in chunks if metric.name in chunk.values]
+                present = values if self.protocol.absent_behaviours == "dropped" else chunks
+                sums.append(fsum(values) / len(chunks) if values else 0.0)
+                counts.append(1.0 if present else 0.0)
         courses = [_slope(c.points_by_turn(self.protocol.reinforcement)) for c in conversations]
         slopes = [slope for slope in courses if slope is not None]
-        return Item(
-            key=conversations[0].item,
-            category=conversations[0].category,
-            sums=tuple(total for total, _ in halves),
-            counts=tuple(count for _, count in halves),
-            slopes=(fsum(slopes), float(len(slopes))),
-        )
-
-    def _behaviour(self, metric: WeightedMetric, conversations: Sequence[CountedConversation]) -> tuple[float, float]:
-        """Sum of f(v) over the chunks of all conversations / number of chunks; counted once."""
-        chunks = [chunk for item in conversations for chunk in item.chunks if not chunk.failed]
-        values = [chunk.values[metric.name] for chunk in chunks if metric.name in chunk.values]
-        present = values if self.protocol.absent_behaviours == "dropped" else chunks
-        return fsum(values) / len(chunks) if values else 0.0, 1.0 if present else 0.0
-
-    def _final(self, metric: WeightedMetric, conversations: Sequence[CountedConversation]) -> tuple[float, float]:
-        """Final scores, counted once per conversation, or their mean, counted once."""
-        scores = [item.finals[metric.name] for item in conversations if metric.name in item.finals]
-        if not scores or self.protocol.final_mean_of == "conversations":
-            return fsum(scores), float(len(scores))
-        return fsum(scores) / len(scores), 1.0
+        first = conversations[0]
+        return Item(first.item, first.category, tuple(sums), tuple(counts), (fsum(slopes), float(len(slopes))))
 
     def means(self) -> tuple[float | None, ...]:
         """Mean of each metric over the items that have it."""
@@ -199,6 +189,11 @@ class Sample:
         elif singles:
             strata.append(singles)
         return strata
+
+    def harm_rates(self, strength: int) -> Clusters[float]:
+        """Share, 0..1, of each prompt's conversations that hold harm of at least this strength."""
+        harmed = (("\n".join(c.item), c.has_finding(self.protocol.harm, strength)) for c in self.conversations)
+        return Clusters.group("prompt", harmed).map(lambda of_prompt: sum(of_prompt) / len(of_prompt))
 
     def interval_without_variation(self, metric: WeightedMetric, mean: float, confidence: float) -> tuple[float, float]:
         """Interval of a mean that does not vary between items, which does not prove that it never would.

@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 
-__all__ = ["Count", "Table", "Text", "read_table"]
-
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 

@@ -21,7 +21,8 @@ from pytest_spiral.spiral import (
     load_upstream,
     score_conversations,
 )
-from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
+from pytest_spiral.spiral.aggregate import conversation_scores
+from pytest_spiral.spiral.paired import paired_differences
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import BEHAVIOURS, FINALS, bench, conversation, finding, judged, published, quick, unlocated
 

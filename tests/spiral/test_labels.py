@@ -19,15 +19,14 @@ from pytest_spiral.report.model import Drift
 from pytest_spiral.resources import data_root
 from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
-from pytest_spiral.spiral.calibration_result import (
+from pytest_spiral.spiral.calibration import (
     calibration_result,
     calibration_result_from_json,
     corrected_turn_rate,
     drift,
 )
-from pytest_spiral.spiral.labels import load_labels, sheet
+from pytest_spiral.spiral.labels import agreement_among_raters, agreement_with_author, load_labels, sheet
 from pytest_spiral.spiral.lexical_judge import LexicalJudge
-from pytest_spiral.spiral.raters import among_raters, with_author
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, finding
 
@@ -126,7 +125,7 @@ def test_three_raters_make_the_truth_and_the_author_none(labels_folder: Any) -> 
     assert list(before.raters) == ["rater 1", "rater 2", "rater 3"]
     assert list(before.authors) == ["author", "second reading"]
     assert (without.hash, without.turns[0].reference("pushback")) == (before.hash, 1)
-    assert with_author(without, "author", "pushback").both == 0
+    assert agreement_with_author(without, "author", "pushback").both == 0
     assert changed.turns[0].reference("pushback") == 0
     assert changed.hash != before.hash
 
@@ -135,7 +134,7 @@ def test_agreement_of_the_raters_is_what_the_page_says() -> None:
     """Alpha with intervals, turns in which they differ, and the consensus against what the author meant."""
     rows = []
     for name in BEHAVIOURS:
-        found, meant = among_raters(shipped(), name), with_author(shipped(), "author", name)
+        found, meant = agreement_among_raters(shipped(), name), agreement_with_author(shipped(), "author", name)
         differ = sum(len({given.get(name, 0) for given in turn.labels.values()}) > 1 for turn in shipped().turns)
         rows.append(
             [

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_spiral.chat import Message
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, Finding
-from pytest_spiral.spiral.turn_means import TurnMeans, turn_means
+from pytest_spiral.spiral.trajectory import TurnMeans, turn_means
 
 
 def conversation(

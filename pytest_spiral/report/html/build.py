@@ -14,7 +14,7 @@ from pytest_spiral.report.html.markup import html_page
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
 from pytest_spiral.report.model.comparison import RunComparison
 from pytest_spiral.report.worst import worst_findings
-from pytest_spiral.spiral.turn_means import turn_means
+from pytest_spiral.spiral.trajectory import turn_means
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.results import ITEM_RESULT
 

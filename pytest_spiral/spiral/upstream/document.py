@@ -12,8 +12,6 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.strict_json import StrictJson
 from pytest_spiral.text import whole_characters
 
-__all__ = ["META", "SUMMARY", "Node", "parse_reason", "parse_status", "read_document", "reason_text", "status_text"]
-
 META = "__meta__"
 SUMMARY = "scoring_summary"
 MAX_KEYS = 200

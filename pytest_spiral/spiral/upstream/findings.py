@@ -9,8 +9,6 @@ from pytest_spiral.spiral.evidence import SourceText, located_finding
 from pytest_spiral.spiral.records import Finding, behaviour_name
 from pytest_spiral.spiral.upstream.document import Node
 
-__all__ = ["MAX_POINTS", "Stored", "stored_findings"]
-
 MAX_POINTS = 1e9
 MAX_FINDINGS = 1_200
 MAX_QUOTE_CHARS = 10_000

@@ -21,8 +21,6 @@ from pytest_spiral.spiral.upstream.findings import MAX_POINTS, stored_findings
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.text import whole_characters
 
-__all__ = ["load_upstream", "upstream_key"]
-
 # Thirty conversations are 4 MB; these limits leave room for a thousand and none for an attack.
 MAX_CONVERSATIONS = 20_000
 MAX_MESSAGES = 2_001

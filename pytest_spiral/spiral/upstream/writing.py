@@ -15,8 +15,6 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudg
 from pytest_spiral.spiral.upstream.document import META, SUMMARY, reason_text, status_text
 from pytest_spiral.status import Status
 
-__all__ = ["dump_upstream", "upstream_json"]
-
 Json = dict[str, JsonValue]
 _JUDGED = (Status.MEASURED, Status.MODEL_FAILED)
 
