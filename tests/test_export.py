@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -23,26 +22,15 @@ from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.read import load_report
 from pytest_spiral.report.tables import TABLES, tables
-from tests.html.reports import typed
+from tests.html.reports import GOOD, demo, typed
 
 HOSTILE = '=HYPERLINK("http://evil","x")\x1b[31m'
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run directory of both suites, short, with a gate that passes and one that fails."""
-    path = tmp_path_factory.mktemp("run")
-    subprocess.run(
-        [sys.executable, "-m", "pytest", "--model=dry/perfect", "--run-id=r", "-q", "-p", "no:randomly",
-         "--prompting=raw", "--num-turns=2", "--gate", "tempaffect.score >= 0.2", "--gate", "tempaffect.score <= 0.1"],
-        cwd=path, check=False, capture_output=True,
-    )  # fmt: skip
-    return path / "reports" / "r"
-
-
-@pytest.fixture(scope="module")
-def report(folder: Path) -> Report:
-    return load_report(folder / "report.json")
+def report() -> Report:
+    """Two models, both suites, gates with every outcome."""
+    return demo()
 
 
 @pytest.fixture
@@ -61,15 +49,16 @@ def test_csv_holds_every_measurement(report: Report, tmp_path: Path) -> None:
     export(report, "csv", tmp_path)
 
     measured = rows(tmp_path / "measurements.csv")
-    scores = {row["unit"]: float(row["value"]) for row in measured if row["metric"] == "score"}
-    assert scores == {item.id: item.score for item in report.tempaffect.items}
-    assert len({row["unit"] for row in measured if row["suite"] == "spiral"}) == 30
-    (score,) = (row for row in rows(tmp_path / "metrics.csv") if row["suite"] == "spiral" and row["metric"] == "score")
+    scores = [(row["unit"], float(row["value"])) for row in measured if row["metric"] == "score"]
+    assert scores == [(item.id, item.score) for item in report.tempaffect.items]
+    units = {(row["model"], row["unit"]) for row in measured if row["suite"] == "spiral"}
+    assert units == {(row.model, row.id) for row in report.spiral.conversations}
+    score, _ = (row for row in rows(tmp_path / "metrics.csv") if row["suite"] == "spiral" and row["metric"] == "score")
     assert float(score["value"]) == report.spiral.scores[0].score
     assert float(score["low"]) == report.spiral.scores[0].ci_low
     texts = [message.content for conversation in report.spiral.conversations for message in conversation.transcript]
     assert [row["content"].lstrip("'") for row in rows(tmp_path / "messages.csv")] == texts
-    assert [row["outcome"] for row in rows(tmp_path / "gates.csv")] == ["pass", "fail"]
+    assert [row["outcome"] for row in rows(tmp_path / "gates.csv")] == [row.outcome for row in report.gates]
     assert all(len(row) == len(TABLES[name]) for name, table in tables(report).items() for row in table)
     for name, columns in TABLES.items():
         assert (tmp_path / f"{name}.csv").read_text().splitlines()[0] == ",".join(columns)
@@ -116,7 +105,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 
 def test_junit_counts_gates(document: dict[str, Any]) -> None:
     """A failed gate is a failure, an undecided one an error, never a pass."""
-    document["gates"].append({**document["gates"][0], "outcome": "inconclusive"})
+    document["gates"] = [{**document["gates"][0], "outcome": outcome} for outcome in ("pass", "fail", "inconclusive")]
     suite = ElementTree.fromstring(gates_xml(typed(document))).find("testsuite")
 
     assert suite is not None
@@ -128,9 +117,9 @@ def test_junit_counts_gates(document: dict[str, Any]) -> None:
 
 def test_a_model_card_holds_only_publishable_numbers(report: Report, document: dict[str, Any]) -> None:
     """A score with blockers is named without its number; one without is metadata that parses."""
-    withheld = model_card(report, "dry/perfect")
+    withheld = model_card(report, GOOD)
     document["tempaffect"]["cards"][0]["integrity"]["publication_blockers"] = []
-    published = model_card(typed(document), "dry/perfect")
+    published = model_card(typed(document), GOOD)
 
     assert "model-index" not in withheld
     assert "not publishable" in withheld
@@ -148,19 +137,20 @@ def test_inspect_reads_the_log_back(document: dict[str, Any], tmp_path: Path) ->
     lost = {"status": "instrument_failed", "reason": reason, "score": None, "useful_bounded": None, "output": None}
     document["tempaffect"]["items"][0].update(lost)
     report = typed(document)
-    scenarios, conversations = (inspect_log.read_eval_log(str(path)) for path in export(report, "inspect", tmp_path))
+    scenarios, *_, conversations = map(inspect_log.read_eval_log, map(str, export(report, "inspect", tmp_path)))
 
-    assert [len(log.samples) for log in (scenarios, conversations)] == [75, 30]
+    assert [len(log.samples) for log in (scenarios, conversations)] == [15, 11]
     assert scenarios.samples[0].error.message == "timeout: 3 attempts"
     assert scenarios.samples[1].scores["score"].value == report.tempaffect.items[1].score
-    assert conversations.results.scores[0].metrics["value"].value == report.spiral.scores[0].score
+    assert conversations.results.scores[0].metrics["value"].value == report.spiral.scores[-1].score
     assert conversations.samples[0].messages[1].role == "assistant"
 
 
-def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every format by name, the files on stdout; a report of a later schema is refused."""
     formats = [name for name in exporting.FORMATS if name != "parquet"]
-    assert main(["export", str(folder), *(f"--format={name}" for name in formats), "-o", str(tmp_path)]) == 0
+    (tmp_path / "report.json").write_text(report.model_dump_json())
+    assert main(["export", str(tmp_path), *(f"--format={name}" for name in formats), "-o", str(tmp_path)]) == 0
     assert all(line.startswith(str(tmp_path)) for line in capsys.readouterr().out.splitlines())
 
     (tmp_path / "report.json").write_text('{"schema_version": 99}')

@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 
 from pytest_spiral.models.local_file import default_cache_dir
-from pytest_spiral.spiral import sample
-from pytest_spiral.stats import rao_wu_resamples
-from pytest_spiral.tempaffect import card_metrics
+from tests.fakes.bootstrap import few_draws
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 # Other people's plugins cost half a second a run; the tests that want one ask for it. The last one collects all garbage
@@ -159,15 +157,8 @@ class Project:
 @pytest.fixture(scope="module", autouse=True)
 def few_resamples() -> Iterator[None]:
     """Bootstrap intervals from few draws in this process: the reports of these tests took most of their time."""
-    with pytest.MonkeyPatch.context() as patch:
-        # Where the statistics draw: the number is data, and its hash is part of reports.
-        plain = card_metrics.percentile_resamples
-        patch.setattr(card_metrics, "percentile_resamples", lambda n, resamples, seed: plain(n, 200, seed))
-        patch.setattr(sample, "rao_wu_resamples", lambda sizes, draws, seed: rao_wu_resamples(sizes, 200, seed))
-        # Draws are remembered: those of other tests are not for these, nor these for others.
-        card_metrics.bootstrap_draws.cache_clear()
+    with few_draws():
         yield
-    card_metrics.bootstrap_draws.cache_clear()
 
 
 @pytest.fixture
