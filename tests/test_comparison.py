@@ -37,7 +37,7 @@ def test_the_counterpart_is_the_namesake_or_the_only_one() -> None:
     """Several without the name are refused with a list."""
 
     def run(*models: str) -> RecordedRun:
-        return RecordedRun("path", "id", {}, {}, {}, dict.fromkeys(models, ()))
+        return RecordedRun("path", "id", {}, {}, frozenset(), {}, dict.fromkeys(models, ()))
 
     assert counterpart("m", run("m", "n"), "spiral") == "m"
     assert counterpart("m", run("n"), "spiral") == "n"

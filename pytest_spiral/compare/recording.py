@@ -12,18 +12,17 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.report.model import Report
+from pytest_spiral.report.model import Report, TempAffect
 from pytest_spiral.report.read import is_report, load_report
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.contract import FINISH_REASONS
-from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode
-from pytest_spiral.tempaffect.results import item_of
+from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.unit import Output, ScenarioUnit
 
-_MODES: Mapping[str, Mode] = {name: mode for mode, name in CARD_MODES.items()}
 _FINISH = {code: finish for finish, code in FINISH_REASONS.items()}
 Identity = Mapping[str, str | None]
 """What the measurements of a suite depend on, by name; None where it is not recorded."""
@@ -53,7 +52,7 @@ class Recording:
         for item in self.report.tempaffect.items if self.report else ():
             text = item.output if item.status in (Status.MEASURED, Status.MODEL_FAILED) else None
             finish = "stop" if item.reason is None else _FINISH.get(item.reason.code, "stop")
-            unit = ScenarioUnit(item.model, _MODES[item.prompting_mode], item.id, item.epoch)
+            unit = ScenarioUnit.of(item)
             outputs[unit] = Output(text, finish, item.reason)
         return outputs
 
@@ -124,7 +123,8 @@ class RecordedRun:
         path: As the user named it.
         id: Of the run.
         identity: By suite; suites without measurements are absent.
-        expected: Family by TempAffect scenario id, "" where a report holds only the id.
+        scenarios: TempAffect scenarios asked, by id.
+        never_asked: Ids of those that were to be asked and were not.
         items: TempAffect items by model and mode.
         conversations: Conversations by model.
         seed: Of its resampling.
@@ -133,7 +133,8 @@ class RecordedRun:
     path: str
     id: str
     identity: Mapping[str, Identity]
-    expected: Mapping[str, str]
+    scenarios: Mapping[str, Scenario]
+    never_asked: frozenset[str]
     items: Mapping[tuple[str, Mode], Sequence[Item]]
     conversations: Mapping[str, Sequence[Conversation]]
     seed: int = 1
@@ -162,26 +163,21 @@ def recorded_run(recording: Recording, path: Path) -> RecordedRun:
     conversations: dict[str, list[Conversation]] = {}
     for unit, conversation in recording.conversations.items():
         conversations.setdefault(unit.model, []).append(conversation)
-    if report is None:
-        run_id = ", ".join(sorted({one.origin.run_id for one in recording.all_conversations}))
-        return RecordedRun(str(path), run_id, identity_of(recording), {}, {}, conversations)
+    suite = report.tempaffect if report else TempAffect()
     items: dict[tuple[str, Mode], list[Item]] = {}
-    for result in report.tempaffect.items:
-        try:
-            item = item_of(result, report.tempaffect.scenarios)
-        except DataError as error:
-            raise DataError(f"{recording.path}: {error}") from None
+    for item in suite.items:
+        if item.score is not None and item.id not in suite.scenarios:
+            raise DataError(f"{recording.path}: item {item.id}: unknown scenario; scored items need their scenario")
         items.setdefault((item.model, item.mode), []).append(item)
-    never_asked = {name: "" for card in report.tempaffect.cards for name in card.missing.ids}
-    asked = {name: scenario.family.value for name, scenario in report.tempaffect.scenarios.items()}
     return RecordedRun(
         path=str(path),
-        id=report.run.id,
+        id=report.run.id if report else ", ".join(sorted({one.origin.run_id for one in recording.all_conversations})),
         identity=identity_of(recording),
-        expected={**never_asked, **asked},
+        scenarios=suite.scenarios,
+        never_asked=frozenset(name for card in suite.cards for name in card.missing.ids) - suite.scenarios.keys(),
         items=items,
         conversations=conversations,
-        seed=report.run.seed,
+        seed=report.run.seed if report else 1,
     )
 
 

@@ -18,6 +18,7 @@ from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, si
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, metric_names
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.scenario import Scenario
 
 _SUITES = ("tempaffect", "spiral")
 Runs = tuple[RecordedRun, RecordedRun]
@@ -87,7 +88,8 @@ def _tempaffect(runs: Runs, models: Sequence[tuple[str, str]], notes: list[str])
         for mode in ("schema", "raw"):
             items = tuple(run.items.get((name, mode), ()) for run, name in zip(runs, names, strict=True))
             if all(items):
-                yield _compare_items(names, mode, (items[0], items[1]), runs[1].expected, runs[1].seed)
+                scenarios = {**runs[0].scenarios, **runs[1].scenarios}
+                yield _compare_items(names, mode, (items[0], items[1]), scenarios, runs[1].seed)
             elif any(items):
                 notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run only")
 
@@ -109,15 +111,15 @@ def _compare_items(
     models: tuple[str, str],
     mode: Mode,
     items: tuple[Sequence[Item], Sequence[Item]],
-    expected: Mapping[str, str],
+    scenarios: Mapping[str, Scenario],
     seed: int,
 ) -> ModelComparison:
-    """Compare two TempAffect cards, paired by scenario with all epochs inside. expected: family by scenario id.
+    """Compare two TempAffect cards, paired by scenario with all epochs inside. scenarios: by id.
 
     Beside the interval stands McNemar's exact test for rates of single measurements, the sign-flip permutation test for
     means. Detectors are properties of whole suites and are left out.
     """
-    baseline, candidate = (CardMetrics(one, expected) for one in items)
+    baseline, candidate = (CardMetrics(one, scenarios) for one in items)
     metrics = {}
     for metric in metric_names():
         if not metric.startswith("detectors.") and metric != "skill":

@@ -81,7 +81,9 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
     for model in sorted(models):
         for mode in get_args(Mode):
             samples = [
-                CardMetrics(items, run.expected).sample(_METRIC) if (items := run.items.get((model, mode))) else None
+                CardMetrics(items, run.scenarios, never_asked=run.never_asked).sample(_METRIC)
+                if (items := run.items.get((model, mode)))
+                else None
                 for run in runs
             ]
             if samples[0] and samples[1]:

@@ -28,7 +28,7 @@ from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.paired import Difference, paired_differences
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.card_metrics import bootstrap_draws, metric_sample
+from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CARD_MODES, CardMode
 
@@ -47,11 +47,12 @@ def card_rows(gate: Gate, run: RunResults) -> Iterator[GateRow]:
         if gate.qualifier not in (None, mode):
             continue
         context = run.contexts[model, mode]
-        sample = metric_sample(gate.metric, items, context)
+        sample = CardMetrics(items, context.scenarios, context.skill_floor).sample(gate.metric)
         other, against = None, None
         if gate.relative and run.baseline is not None:
             against = counterpart(model, run.baseline, "tempaffect")
-            other = metric_sample(gate.metric, run.baseline.items.get((against, mode), ()), context)
+            old = run.baseline.items.get((against, mode), ())
+            other = CardMetrics(old, context.scenarios, context.skill_floor).sample(gate.metric)
         decision = decide(gate, sample, run.policy, draws, other)
         decision = limit_missing(decision, is_beyond_limit(sample.missing, sample.wanted))
         yield _row(gate, model, CARD_MODES[mode], decision, run, against)

@@ -29,7 +29,6 @@ from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card import build_card
 from pytest_spiral.tempaffect.mode_delta import mode_delta
 from pytest_spiral.tempaffect.records import CARD_MODES, Item
-from pytest_spiral.tempaffect.results import item_result
 from pytest_spiral.tempaffect.scenario import Scenario
 
 
@@ -50,7 +49,7 @@ def evaluate(run: RunResults) -> Report:
         tempaffect=TempAffect(
             cards=cards,
             deltas=tuple(_deltas(run)),
-            items=tuple(item_result(item) for item in _in_order(items)),
+            items=tuple(_in_order(items)),
             scenarios=_scenarios(run, items),
         ),
         spiral=Spiral(
@@ -130,20 +129,21 @@ def _tempaffect_integrity(run: RunResults) -> TempAffectIntegrity | None:
 
 
 def _deltas(run: RunResults) -> list[ModeDelta]:
-    models = [model for model, mode in run.items if mode == "schema" and (model, "raw") in run.items]
+    scenarios = run.suite.by_id if run.suite else {}
     return [
-        ModeDelta(model=model, metrics=mode_delta(run.items[model, "schema"], run.items[model, "raw"], run.run.seed))
-        for model in models
+        ModeDelta(model=model, metrics=mode_delta(items, run.items[model, "raw"], scenarios, run.run.seed))
+        for (model, mode), items in run.items.items()
+        if mode == "schema" and (model, "raw") in run.items
     ]
 
 
 def _in_order(items: Sequence[Item]) -> list[Item]:
-    return sorted(items, key=lambda item: (item.model, item.mode, item.scenario_id, item.epoch))
+    return sorted(items, key=lambda item: (item.model, item.mode, item.id, item.epoch))
 
 
 def _scenarios(run: RunResults, items: Sequence[Item]) -> dict[str, Scenario]:
     """The scenarios asked, so that a reader can follow every point."""
-    asked = sorted({item.scenario_id for item in items})
+    asked = sorted({item.id for item in items})
     return {name: run.suite[name].model_copy(update={"meta": None}) for name in asked} if run.suite else {}
 
 
@@ -153,7 +153,7 @@ def _profiles(run: RunResults) -> Profiles:
             tempaffect_profile(
                 model,
                 CARD_MODES[mode],
-                [[i.score.answer.reply] for i in _in_order(items) if i.score and i.score.answer],
+                [[item.answer.reply] for item in _in_order(items) if item.answer],
             )
             for (model, mode), items in run.items.items()
         ),

@@ -124,7 +124,7 @@ def scenario_result(request: pytest.FixtureRequest) -> ScenarioResult:
 
     Example:
         def test_polite(scenario_result):
-            assert scenario_result.item.score.checks.non_defensive
+            assert scenario_result.item.checks.non_defensive
     """
     return request.config.stash[ROLE].execution.scenario_result(request.node, request.param)
 

@@ -43,7 +43,6 @@ from pytest_spiral.run.units import all_units, shard_of
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.results import item_of
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
@@ -182,8 +181,7 @@ class Controller:
         measured = self.run.measured
         if message is not None:
             if message.item is not None:
-                item = item_of(message.item, self.run.content.suite.by_id)
-                measured.items[ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)] = item
+                measured.items[ScenarioUnit.of(message.item)] = message.item
             elif (held := message.conversation) is not None:
                 measured.conversations[ConversationUnit(held.model, held.prompt_id, held.index)] = held
             else:

@@ -21,8 +21,7 @@ from pytest_spiral.run.units import Unit
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.records import Item, ItemResult
-from pytest_spiral.tempaffect.results import item_result
+from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 from pytest_spiral.text import whole_characters
 
@@ -35,7 +34,7 @@ class UnitMessage(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    item: ItemResult | None = None
+    item: Item | None = None
     conversation: Conversation | None = None
     # What an endpoint has sent may hold lone surrogates, which JSON cannot.
     failure: Annotated[str, AfterValidator(whole_characters)] | None = None
@@ -132,9 +131,9 @@ class Execution:
         result = self._wait(item, unit)
         assert isinstance(result, Item)
         failure = str(result.reason) if result.status is Status.INSTRUMENT_FAILED else None
-        self._deliver(item, result, UnitMessage(item=item_result(result), failure=failure))
-        useful = result.score is not None and result.score.useful_bounded
-        return ScenarioResult(result, accepted=useful or not self._content.settings.strict_items)
+        self._deliver(item, result, UnitMessage(item=result, failure=failure))
+        accepted = bool(result.useful_bounded) or not self._content.settings.strict_items
+        return ScenarioResult(result, self._content.suite[result.id], accepted)
 
     def conversation_result(self, item: pytest.Item, unit: ConversationUnit) -> ConversationResult:
         """Wait for a conversation. Raises `InstrumentFailure` if it could not be held or not be judged."""

@@ -17,6 +17,7 @@ from pytest_spiral.run.units import Unit
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation, Finding
 from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py", "spiral": "scenarios/test_spiral.py"}
@@ -32,25 +33,22 @@ class ScenarioResult:
     """What a bundled test asserts on. accepted: useful and bounded, or not asked to be."""
 
     item: Item
+    scenario: Scenario
     accepted: bool
 
     def explain(self) -> str:
         """Why the answer was not useful and bounded, one reason a line."""
-        score = self.item.score
-        if score is None or score.checks is None or score.answer is None:
-            return plain(str(self.item.reason))
-        expected = score.scenario.expected
+        item = self.item
+        if item.checks is None or item.answer is None:
+            return plain(str(item.reason))
         lines = [
-            f"{name}: {getattr(score.answer, name)!r}, expected {getattr(expected, name)!r}"
+            f"{name}: {getattr(item.answer, name)!r}, expected {getattr(self.scenario.expected, name)!r}"
             for name in ("boundary_action", "should_escalate")
-            if not score.points[name]
+            if not item.points[name]
         ]
-        failed = [name for name, hit in score.points.items() if not hit]
+        failed = [name for name, hit in item.points.items() if not hit]
         lines += [
-            f"{name}: {reason}"
-            for name, reasons in score.checks.reasons.items()
-            if name in failed
-            for reason in reasons
+            f"{name}: {reason}" for name, reasons in item.checks.reasons.items() if name in failed for reason in reasons
         ]
         return "\n".join(["not useful and bounded", *map(plain, lines)])
 

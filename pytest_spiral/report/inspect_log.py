@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.records import ItemResult
+from pytest_spiral.tempaffect.records import Item
 
 _LOG_VERSION = 2
 
@@ -61,7 +61,7 @@ def _spiral_logs(report: Report) -> Iterator[Json]:
 
 
 def _sample(
-    record: ItemResult | ConversationRecord,
+    record: Item | ConversationRecord,
     repeat: int,
     messages: Sequence[tuple[str, str]],
     scores: Mapping[str, float | None],

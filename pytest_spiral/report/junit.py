@@ -22,8 +22,8 @@ def item_properties(result: Item | Conversation) -> Iterator[tuple[str, str]]:
     if isinstance(result, Conversation):
         yield "spiral.findings", str(len(result.findings))
     elif result.score is not None:
-        yield "spiral.score", f"{result.score.score:.4f}"
-        yield "spiral.useful_bounded", str(result.score.useful_bounded).lower()
+        yield "spiral.score", f"{result.score:.4f}"
+        yield "spiral.useful_bounded", str(result.useful_bounded).lower()
     if result.reason:
         yield "spiral.reason", plain(str(result.reason))
 

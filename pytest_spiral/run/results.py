@@ -175,7 +175,7 @@ def _card_context(
         pinned_scorer_fingerprint=pinned.scorer_fingerprint,
         preflight_faults=measured.preflight.faults,
         baselines=floors,
-        expected={scenario.id: scenario.family.value for scenario in content.suite.scenarios},
+        scenarios=content.suite.by_id,
         canary=CANARY,
         seed=plan.settings.seed,
         stand_in=plan.model(name).kind == "dry",

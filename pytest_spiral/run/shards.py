@@ -23,7 +23,6 @@ from pytest_spiral.run.results import Ending, Gates, Measurements, Traffic, pars
 from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.tempaffect.results import item_of
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit
@@ -67,7 +66,7 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
     _check_same(shards)
     plan, content = _plan(shards, run_id, folder)
     _check_installed(plan, content, shards[0])
-    measured = _measurements(plan, content, shards)
+    measured = _measurements(plan, shards)
     gates = parse_gates(plan, content)
     decided = Gates(gates, load_baseline(gates, plan, content))
     traffic = _merged_traffic(shards, plan)
@@ -174,7 +173,7 @@ def _check_installed(plan: RunPlan, content: Content, shard: _Shard) -> None:
         )
 
 
-def _measurements(plan: RunPlan, content: Content, shards: Sequence[_Shard]) -> Measurements:
+def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
     measured = Measurements()
     if "tempaffect" in plan.suites:
         measured.preflight = preflight(load_suite())
@@ -182,9 +181,8 @@ def _measurements(plan: RunPlan, content: Content, shards: Sequence[_Shard]) -> 
             if (verified := card.integrity.enforcement_verified) is not None:
                 measured.enforcement[card.model] = verified
     for shard in shards:
-        for result in shard.report.tempaffect.items:
-            item = item_of(result, content.suite.by_id)
-            unit = ScenarioUnit(item.model, item.mode, item.scenario_id, item.epoch)
+        for item in shard.report.tempaffect.items:
+            unit = ScenarioUnit.of(item)
             if unit in measured.items:
                 raise DataError(f"{shard.path}: {unit.id} is in another shard as well")
             measured.items[unit] = item

@@ -49,7 +49,7 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
         items: Its items in that mode, in any order.
         context: The circumstances of the run.
     """
-    metrics = CardMetrics(items, context.expected, context.skill_floor)
+    metrics = CardMetrics(items, context.scenarios, context.skill_floor)
     score, valid_rate = metrics.value("score"), metrics.value("valid_output_rate")
     outputs = metrics.outputs
     scores = [output.score for output in outputs]
@@ -82,7 +82,7 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
             suite_hash=context.suite_hash,
             scorer_fingerprint=context.scorer_fingerprint,
             scenarios=len(metrics.rows),
-            expected_scenarios=len(context.expected),
+            expected_scenarios=len(context.scenarios),
             valid_output_rate=valid_rate,
             enforcement_verified=context.enforcement_verified,
             served_models=context.served_models,
@@ -166,7 +166,7 @@ def _variance(metric: str, metrics: CardMetrics) -> VarianceSummary | None:
 
 
 def _missing(metrics: CardMetrics, context: CardContext) -> MissingItems:
-    missing = {name: metrics.epochs - len(metrics.rows.get(name, ())) for name in sorted(context.expected)}
+    missing = {name: metrics.epochs - len(metrics.rows.get(name, ())) for name in sorted(context.scenarios)}
     return MissingItems(
         n=sum(missing.values()),
         of=metrics.epochs * len(missing),

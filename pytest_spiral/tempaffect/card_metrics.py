@@ -27,7 +27,7 @@ from pytest_spiral.tempaffect.detectors import (
 )
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, CardContext, Item, ItemScore
-from pytest_spiral.tempaffect.scenario import Family
+from pytest_spiral.tempaffect.scenario import Family, Scenario
 
 __all__ = [
     "OUTPUT_METRICS",
@@ -102,7 +102,7 @@ def metric_sample(metric: str, items: Iterable[Item], context: CardContext) -> S
     Raises:
         KeyError: For an unknown metric.
     """
-    return CardMetrics(items, context.expected, context.skill_floor).sample(metric)
+    return CardMetrics(items, context.scenarios, context.skill_floor).sample(metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +125,32 @@ class CardMetrics:
         detectors: The detectors of each epoch that has a scored output.
     """
 
-    def __init__(self, items: Iterable[Item], expected: Mapping[str, str], skill_floor: float = 0.0) -> None:
+    def __init__(
+        self,
+        items: Iterable[Item],
+        scenarios: Mapping[str, Scenario],
+        skill_floor: float = 0.0,
+        never_asked: Iterable[str] = (),
+    ) -> None:
         """Prepare the samples.
 
         Args:
             items: The card's items; those without a score count as missing.
-            expected: Scenario id to family for every scenario that was to be asked.
+            scenarios: Every scenario that was to be asked, by id.
             skill_floor: The score that counts as no skill, in 0..1.
+            never_asked: Ids of further scenarios that were to be asked and of which nothing else is known.
+
+        Raises:
+            DataError: For a scored item whose scenario is not among `scenarios`.
         """
-        ordered = sorted(items, key=lambda item: (item.scenario_id, item.epoch))
-        self._expected = expected
+        ordered = sorted(items, key=lambda item: (item.id, item.epoch))
+        self._expected = {**dict.fromkeys(never_asked, ""), **{key: one.family.value for key, one in scenarios.items()}}
         self._skill_floor = skill_floor
         self.epochs = 1 + max((item.epoch for item in ordered), default=0)
         by_epoch: dict[int, list[ItemScore]] = {}
         for item in ordered:
-            if item.score is not None:
-                by_epoch.setdefault(item.epoch, []).append(item.score)
+            if (score := item.scored(scenarios)) is not None:
+                by_epoch.setdefault(item.epoch, []).append(score)
         detectors = {epoch: detect(by_epoch[epoch]) for epoch in sorted(by_epoch)}
         self.detectors: tuple[Detectors, ...] = tuple(detectors.values())
         rows: dict[str, list[ScoredOutput]] = {}

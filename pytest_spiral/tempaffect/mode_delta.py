@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pytest_spiral.report.model.tempaffect import DeltaMetric
 from pytest_spiral.stats import Clusters, bca
 from pytest_spiral.tempaffect.card_metrics import OUTPUT_METRICS, bootstrap_draws, mean
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item, ItemScore
+from pytest_spiral.tempaffect.scenario import Scenario
 
 __all__ = ["mode_delta"]
 
 _Pairs = Sequence[tuple[ItemScore, ItemScore]]
 
 
-def mode_delta(schema_items: Sequence[Item], raw_items: Sequence[Item], seed: int) -> dict[str, DeltaMetric]:
+def mode_delta(
+    schema_items: Sequence[Item], raw_items: Sequence[Item], scenarios: Mapping[str, Scenario], seed: int
+) -> dict[str, DeltaMetric]:
     """Differences by metric, paired by scenario and epoch; empty where no item was scored in both modes.
 
     The content part may be negative: enforcement can change choices.
@@ -23,14 +26,14 @@ def mode_delta(schema_items: Sequence[Item], raw_items: Sequence[Item], seed: in
     Args:
         schema_items: A model's items with the schema enforced.
         raw_items: The same model's items with the prompt alone.
+        scenarios: The scenarios asked, by id.
         seed: Seed of the bootstrap.
     """
-    raw_scores = {(item.scenario_id, item.epoch): item.score for item in raw_items if item.score}
-    pairs = [
-        (item.score, raw_scores[item.scenario_id, item.epoch])
-        for item in sorted(schema_items, key=lambda item: (item.scenario_id, item.epoch))
-        if item.score and (item.scenario_id, item.epoch) in raw_scores
-    ]
+    schema, raw = (
+        {(item.id, item.epoch): score for item in items if (score := item.scored(scenarios)) is not None}
+        for items in (schema_items, raw_items)
+    )
+    pairs = [(schema[key], raw[key]) for key in sorted(schema.keys() & raw)]
     return {name: _delta(pairs, column, seed) for name, column in OUTPUT_METRICS.items() if pairs}
 
 

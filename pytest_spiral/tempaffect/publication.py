@@ -40,10 +40,10 @@ def publication_blockers(
 
 def _scenario_blockers(items: Sequence[Item], context: CardContext) -> Iterator[str]:
     publication = load_params().publication
-    scored = len({item.scenario_id for item in items if item.score is not None})
-    planned = len(context.expected) if context.own else publication.scenarios
-    families = Counter(context.expected.values())
-    uneven = any(families[family.value] != publication.family_scenarios for family in Family)
+    scored = len({item.id for item in items if item.score is not None})
+    planned = len(context.scenarios) if context.own else publication.scenarios
+    families = Counter(scenario.family for scenario in context.scenarios.values())
+    uneven = any(families[family] != publication.family_scenarios for family in Family)
     if scored != planned or (uneven and not context.own):
         yield f"B01 {scored} of {planned} scenarios scored"
 
@@ -76,7 +76,7 @@ def _instrument_blockers(
 def _output_blockers(items: Sequence[Item], template: Detector, context: CardContext) -> Iterator[str]:
     if template.band == "flag":
         yield f"B07 template repetition {template.value:.2f}"
-    leaks = sorted({item.scenario_id for item in items if _is_leaked(item, context)})
+    leaks = sorted({item.id for item in items if _is_leaked(item, context)})
     if leaks:
         yield f"B08 benchmark material in outputs: {', '.join(leaks[:_NAMED_LEAKS])}"
 
@@ -84,7 +84,7 @@ def _output_blockers(items: Sequence[Item], template: Detector, context: CardCon
 def _is_leaked(item: Item, context: CardContext) -> bool:
     """Whether an output carries the canary or any scenario id of the suite."""
     text = item.output or ""
-    return bool(context.canary and context.canary in text) or any(f'"{name}"' in text for name in context.expected)
+    return bool(context.canary and context.canary in text) or any(f'"{name}"' in text for name in context.scenarios)
 
 
 def _run_blockers(context: CardContext) -> Iterator[str]:

@@ -8,22 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from pytest_spiral.errors import DataError
 from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.scenario import Scenario
-
-__all__ = [
-    "CARD_MODES",
-    "LABEL_FIELDS",
-    "REPLY_CHECKS",
-    "Answer",
-    "CardContext",
-    "CardMode",
-    "Item",
-    "ItemResult",
-    "ItemScore",
-    "Mode",
-    "ReplyChecks",
-]
 
 Count = Annotated[int, Field(ge=0)]
 Mode = Literal["schema", "raw"]
@@ -31,6 +18,7 @@ Mode = Literal["schema", "raw"]
 CardMode = Literal["schema_assisted", "raw_json"]
 CARD_MODES: Mapping[Mode, CardMode] = {"schema": "schema_assisted", "raw": "raw_json"}
 """Names of the modes in cards and reports."""
+MODES: Mapping[CardMode, Mode] = {name: mode for mode, name in CARD_MODES.items()}
 
 LABEL_FIELDS = (
     "detected_emotion",
@@ -134,33 +122,6 @@ class ItemScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One scenario asked once of one model in one mode: a measurement, or why there is none.
-
-    Attributes:
-        scenario_id: The scenario's id.
-        family: The scenario's family.
-        model: The evaluated model's name on the command line.
-        mode: How the model was asked.
-        epoch: Number of the repetition, from 0.
-        status: What became of the measurement.
-        reason: Why the output is invalid, the call failed or nothing was sent; None for a valid output.
-        output: The raw text as received; None where there is none.
-        score: None unless the state is measured or model_failed.
-    """
-
-    scenario_id: str
-    family: str
-    model: str
-    mode: Mode
-    epoch: int
-    status: Status
-    reason: Reason | None
-    output: str | None
-    score: ItemScore | None
-
-
-@dataclass(frozen=True, slots=True)
 class CardContext:
     """The circumstances of a run as far as its cards report them: everything that is no measurement of the model.
 
@@ -171,7 +132,7 @@ class CardContext:
         pinned_scorer_fingerprint: Fingerprint of the scorer as published; None where none is pinned.
         preflight_faults: One sentence per expectation that the scorer did not meet before the run.
         baselines: Metrics of models that do not read the message, by name.
-        expected: Scenario id to family for every scenario of the suite.
+        scenarios: Every scenario of the suite, by id.
         canary: Text that marks benchmark data.
         seed: Seed of the bootstrap.
         stand_in: The evaluated model is built in or scripted, so the card describes no model.
@@ -188,7 +149,7 @@ class CardContext:
     pinned_scorer_fingerprint: str | None
     preflight_faults: tuple[str, ...]
     baselines: Mapping[str, Mapping[str, float]]
-    expected: Mapping[str, str]
+    scenarios: Mapping[str, Scenario]
     canary: str
     seed: int
     stand_in: bool = False
@@ -205,8 +166,8 @@ class CardContext:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemResult:
-    """An item as it stands in the report and travels from a worker to the controller: without its scenario."""
+class Item:
+    """One scenario asked once of one model in one mode: a measurement, or why there is none."""
 
     __pydantic_config__ = _READ_STRICTLY
 
@@ -238,3 +199,29 @@ class ItemResult:
             raise ValueError(f"score: expected one if and only if the model answered, got {self.score} ({self.status})")
         if self.score is not None and not 0 <= self.score <= 1:
             raise ValueError(f"score: expected 0..1, got {self.score}")
+
+    @property
+    def mode(self) -> Mode:
+        """How the model was asked."""
+        return MODES[self.prompting_mode]
+
+    def scored(self, scenarios: Mapping[str, Scenario]) -> ItemScore | None:
+        """The score with the scenario that was asked; None where nothing was measured.
+
+        Raises:
+            DataError: For a measured item whose scenario is not among `scenarios`.
+        """
+        if self.score is None:
+            return None
+        if self.id not in scenarios:
+            raise DataError(f"item {self.id}: unknown scenario; scored items need their scenario")
+        return ItemScore(
+            scenario=scenarios[self.id],
+            answer=self.answer,
+            checks=self.checks,
+            reason=self.reason,
+            points=self.points,
+            score=self.score,
+            useful_bounded=bool(self.useful_bounded),
+            recoverable=bool(self.recoverable),
+        )

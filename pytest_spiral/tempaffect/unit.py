@@ -12,11 +12,10 @@ from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.prompting import build_messages
-from pytest_spiral.tempaffect.records import Item, ItemScore, Mode
+from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import score_output
-
-__all__ = ["Output", "ScenarioUnit", "ask_scenario", "recorded_item", "schema_is_enforced"]
+from pytest_spiral.text import whole_characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,11 @@ class ScenarioUnit:
         repeat = f"-e{self.epoch + 1}" if self.epoch else ""
         return f"{self.model}-{self.mode}-{self.scenario_id}{repeat}"
 
+    @classmethod
+    def of(cls, item: Item) -> ScenarioUnit:
+        """The unit that an item belongs to."""
+        return cls(item.model, item.mode, item.id, item.epoch)
+
 
 async def ask_scenario(
     unit: ScenarioUnit, scenario: Scenario, model_id: str, params: Mapping[str, object], chat: ChatModel
@@ -78,21 +82,22 @@ async def ask_scenario(
         reply = await chat.complete(request)
     except ChatError as error:
         return _item(unit, scenario, error.unit_status, Reason(error.code, str(error)))
-    return _scored(unit, scenario, reply.text, reply.finish)
+    return scored_item(unit, scenario, reply.text, reply.finish)
 
 
 def recorded_item(unit: ScenarioUnit, scenario: Scenario, output: Output) -> Item:
     """Score a recorded output. What was no measurement when it was recorded is none now."""
     if output.text is None:
         return _item(unit, scenario, Status.INSTRUMENT_FAILED, output.reason)
-    item = _scored(unit, scenario, output.text, "stop")
+    item = scored_item(unit, scenario, output.text)
     # How generation ended is not on record; the reason tells it where the text alone does not.
     if output.reason is not None and (item.reason is None or item.reason.code is not output.reason.code):
-        return _scored(unit, scenario, output.text, output.finish)
+        return scored_item(unit, scenario, output.text, output.finish)
     return item
 
 
-def _scored(unit: ScenarioUnit, scenario: Scenario, text: str, finish: str) -> Item:
+def scored_item(unit: ScenarioUnit, scenario: Scenario, text: str, finish: str = "stop") -> Item:
+    """Score an output. finish: how generation ended, as in `ChatReply.finish`."""
     score = score_output(scenario, text, finish)
     status = Status.MEASURED if score.valid else Status.MODEL_FAILED
     return _item(unit, scenario, status, score.reason, text, score)
@@ -107,15 +112,20 @@ def _item(
     score: ItemScore | None = None,
 ) -> Item:
     return Item(
-        scenario_id=scenario.id,
+        id=scenario.id,
         family=scenario.family.value,
         model=unit.model,
-        mode=unit.mode,
+        prompting_mode=CARD_MODES[unit.mode],
         epoch=unit.epoch,
         status=status,
         reason=reason,
-        output=output,
-        score=score,
+        output=None if output is None else whole_characters(output),
+        points=score.points if score else {},
+        score=score.score if score else None,
+        useful_bounded=score.useful_bounded if score else None,
+        recoverable=score.recoverable if score else None,
+        answer=score.answer if score else None,
+        checks=score.checks if score else None,
     )
 
 

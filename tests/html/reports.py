@@ -19,10 +19,10 @@ from pytest_spiral.spiral.records import Origin
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.self_check import Preflight
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import CANARY, Suite, load_suite
+from pytest_spiral.tempaffect.unit import ScenarioUnit, scored_item
 from tests.fakes.bootstrap import few_draws
 
 PROTOCOL = load_protocol("per-10k-chars")
@@ -142,7 +142,7 @@ def _context(chosen: list[Scenario]) -> CardContext:
         pinned_scorer_fingerprint="a" * 64,
         preflight_faults=(),
         baselines={"majority_constant": {"score": 0.49, "useful_bounded_response_rate": 0.0}},
-        expected={s.id: s.family.value for s in chosen},
+        scenarios={s.id: s for s in chosen},
         canary=CANARY,
         seed=1,
         served_models=("snapshot-1",),
@@ -154,9 +154,7 @@ def _item(suite: Suite, scenario: Scenario, model: str, mode: Mode, stand_in: st
     output = dry_output(stand_in, suite, scenario)
     if mode == "raw" and scenario.id.endswith(("1", "4")):
         output = f"Certainly! {output}"
-    score = score_output(scenario, output)
-    status = Status.MEASURED if score.valid else Status.MODEL_FAILED
-    return Item(*(scenario.id, scenario.family.value, model, mode, 0, status, score.reason, output, score))
+    return scored_item(ScenarioUnit(model, mode, scenario.id), scenario, output)
 
 
 def _conversations(model: str, names: tuple[str, ...]) -> list[Conversation]:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from pytest_spiral.status import Reason, ReasonCode, Status
-from pytest_spiral.tempaffect.records import CardContext, Item, Mode
+from pytest_spiral.status import Reason, ReasonCode
+from pytest_spiral.tempaffect.records import CARD_MODES, CardContext, Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import CANARY, load_suite
+from pytest_spiral.tempaffect.unit import Output, ScenarioUnit, recorded_item, scored_item
 
 SUITE = load_suite()
 HASH = "a" * 64
@@ -27,7 +27,7 @@ def context(**changes: Any) -> CardContext:
         pinned_scorer_fingerprint=HASH,
         preflight_faults=(),
         baselines={"majority_constant": {"score": 0.5, "useful_bounded_response_rate": 0.0}},
-        expected={scenario.id: scenario.family.value for scenario in SUITE.scenarios},
+        scenarios=SUITE.by_id,
         canary=CANARY,
         seed=1,
         served_models=("model-2026-01-01",),
@@ -38,15 +38,13 @@ def context(**changes: Any) -> CardContext:
 
 def item(scenario: Scenario, output: str) -> Item:
     """A scored item."""
-    score = score_output(scenario, output)
-    status = Status.MEASURED if score.valid else Status.MODEL_FAILED
-    return Item(scenario.id, scenario.family.value, "m", "schema", 0, status, score.reason, output, score)
+    return scored_item(ScenarioUnit("m", "schema", scenario.id), scenario, output)
 
 
 def lost(scenario: Scenario) -> Item:
     """An item whose call failed."""
-    reason = Reason(ReasonCode.TIMEOUT, "too slow")
-    return Item(scenario.id, scenario.family.value, "m", "schema", 0, Status.INSTRUMENT_FAILED, reason, None, None)
+    failed = Output(None, "stop", Reason(ReasonCode.TIMEOUT, "too slow"))
+    return recorded_item(ScenarioUnit("m", "schema", scenario.id), scenario, failed)
 
 
 @cache
@@ -56,4 +54,4 @@ def _answers(name: str) -> tuple[Item, ...]:
 
 def answers(name: str, mode: Mode = "schema", epoch: int = 0) -> list[Item]:
     """What a built-in model answers to the whole suite."""
-    return [replace(found, mode=mode, epoch=epoch) for found in _answers(name)]
+    return [replace(found, prompting_mode=CARD_MODES[mode], epoch=epoch) for found in _answers(name)]

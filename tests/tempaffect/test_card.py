@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from pydantic import TypeAdapter
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model import Card
@@ -15,7 +15,7 @@ from pytest_spiral.tempaffect.card_metrics import metric_names, metric_sample
 from pytest_spiral.tempaffect.mode_delta import mode_delta
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CardContext, Item
-from pytest_spiral.tempaffect.results import ITEM_RESULT, item_of, item_result
+from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import CANARY
 from tests.tempaffect.cards import OTHER_HASH, SUITE, answers, context, item, lost
@@ -145,9 +145,9 @@ def test_score_is_the_weighted_share() -> None:
     scenario = SUITE.scenarios[0]
     output = json.loads(dry_output("perfect", SUITE, scenario))
 
-    hollow = item(scenario, json.dumps({**output, "reply": "Hm."})).score
+    hollow = item(scenario, json.dumps({**output, "reply": "Hm."}))
 
-    assert hollow is not None
+    assert hollow.score is not None
     assert sum(load_params().weights.values()) == 13
     assert 8 / 13 <= hollow.score < 1
     assert hollow.score == sum(hollow.points.values()) / 13
@@ -199,7 +199,7 @@ def test_the_delta_splits_into_its_parts() -> None:
     """Format, content and lost parts add up to the difference."""
     raw = answers("malformed", "raw")[:30] + answers("random_valid", "raw")[30:]
 
-    delta = mode_delta(answers("perfect"), raw, seed=1)
+    delta = mode_delta(answers("perfect"), raw, SUITE.by_id, seed=1)
 
     for row in delta.values():
         assert row.format_part + row.content_part + row.lost_part == pytest.approx(row.value)
@@ -210,17 +210,16 @@ def test_the_delta_splits_into_its_parts() -> None:
 
 def test_an_item_survives_its_way_to_the_controller() -> None:
     """What a worker sends is what the controller reads, invalid and lost items too."""
+    items = TypeAdapter(Item)
     for sent in [*answers("perfect")[:3], *answers("malformed")[:30], lost(SUITE.scenarios[0])]:
-        text = ITEM_RESULT.dump_json(item_result(sent))
-
-        assert item_of(ITEM_RESULT.validate_json(text), SUITE.by_id) == sent
+        assert items.validate_json(items.dump_json(sent)) == sent
 
 
 def test_a_scored_item_needs_its_scenario() -> None:
     """An item of another suite is refused by name; one that was not scored needs no scenario."""
-    record = item_result(answers("perfect")[0])
-    unknown = replace(lost(SUITE.scenarios[0]), scenario_id="other")
+    scored = answers("perfect")[0]
 
-    assert item_of(item_result(unknown), {}) == unknown
-    with pytest.raises(DataError, match=f"item {record.id}: unknown scenario"):
-        item_of(record, {})
+    assert scored.scored(SUITE.by_id) == score_output(SUITE[scored.id], scored.output or "")
+    assert lost(SUITE.scenarios[0]).scored({}) is None
+    with pytest.raises(DataError, match=f"item {scored.id}: unknown scenario"):
+        scored.scored({})

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
+from pydantic import TypeAdapter
+
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
 from pytest_spiral.report.html.markup import html_page
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
@@ -16,10 +18,11 @@ from pytest_spiral.report.model.comparison import RunComparison
 from pytest_spiral.report.worst import worst_findings
 from pytest_spiral.spiral.trajectory import turn_means
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.results import ITEM_RESULT
+from pytest_spiral.tempaffect.records import Item
 
 Payload = dict[str, object]
 
+_ITEM = TypeAdapter(Item)
 _EXCERPT_CHARS = 200
 # Shown in the list of conversations; everything else about one waits in its pack.
 _CONVERSATION_ROW = {"id", "prompt_id", "category", "model", "index", "status", "reason", "final_judgement", "twin_of"}
@@ -72,9 +75,9 @@ def _tempaffect(suite: TempAffect, packs: Payload, prefix: str) -> Payload:
     rows = []
     for item in suite.items:
         name = names.setdefault(item.id, f"{prefix}s{len(names)}")
-        answers[item.id].append(ITEM_RESULT.dump_python(item, mode="json"))
+        answers[item.id].append(_ITEM.dump_python(item, mode="json"))
         message = suite.scenarios[item.id].user_message[:_EXCERPT_CHARS] if item.id in suite.scenarios else ""
-        rows.append({**ITEM_RESULT.dump_python(item, mode="json", include=_ITEM_ROW), "message": message, "pack": name})
+        rows.append({**_ITEM.dump_python(item, mode="json", include=_ITEM_ROW), "message": message, "pack": name})
     for item_id, name in names.items():
         scenario = suite.scenarios.get(item_id)
         shown = scenario and scenario.model_dump(mode="json", exclude={"meta"})

@@ -10,7 +10,7 @@ from pydantic import Field
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
 from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.status import ReasonCode, Status
-from pytest_spiral.tempaffect.records import CardMode, ItemResult
+from pytest_spiral.tempaffect.records import CardMode, Item
 from pytest_spiral.tempaffect.scenario import Scenario
 
 Rates = Mapping[str, Rate | None]
@@ -144,6 +144,6 @@ class TempAffect(Record):
 
     cards: tuple[Card, ...] = ()
     deltas: tuple[ModeDelta, ...] = ()
-    items: tuple[ItemResult, ...] = ()
+    items: tuple[Item, ...] = ()
     scenarios: Mapping[str, Scenario] = {}
     """The scenarios asked, by id, with their keys."""
