@@ -17,10 +17,9 @@ from pytest_spiral.run.costs import paid_prices
 from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.conversation import ConversationSetup
-from pytest_spiral.spiral.judges import Judge
-from pytest_spiral.spiral.lexical_judge import LexicalJudge
-from pytest_spiral.spiral.model_judge import ModelJudge
-from pytest_spiral.spiral.participant import Participant
+from pytest_spiral.spiral.judges import Judge, ModelJudge
+from pytest_spiral.spiral.lexical import LexicalJudge
+from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.store import RunStore, StoredChat
 
 

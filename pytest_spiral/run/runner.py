@@ -16,8 +16,8 @@ from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.units import Unit
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.content import Opening
-from pytest_spiral.spiral.conversation import ConversationUnit, converse
-from pytest_spiral.spiral.judges import Judge, rejudge
+from pytest_spiral.spiral.conversation import ConversationUnit, converse, rejudge
+from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.records import Item

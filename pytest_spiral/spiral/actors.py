@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,11 +16,9 @@ from typing import Annotated
 from pydantic import Field
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_twins
 from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
-
-__all__ = ["DRY_CHARACTERS", "Banks", "assistant_reply", "load_banks", "seeker_message"]
 
 DRY_CHARACTERS = ("grounded", "sycophantic", "mystic", "cold_refuser", "sliding", "perfect")
 """Names of the built-in assistants; `perfect` is another name for `grounded`."""
@@ -146,60 +145,40 @@ def load_banks(folder: Path | None = None) -> Banks:
     """The shipped texts, or those of a folder. Raises `DataError` naming file and key."""
     folder = folder or data_root() / "spiral" / "dry"
     assistants_path, seeker_path = folder / "assistants.json", folder / "seeker.json"
-    assistants = read_table(_Assistants, assistants_path, read_json(assistants_path))
-    seeker = read_table(_Seeker, seeker_path, read_json(seeker_path))
+    assistants, seeker = read_table(_Assistants, assistants_path), read_table(_Seeker, seeker_path)
     for fault in _assistant_faults(assistants):
         raise DataError(f"{assistants_path}: {fault}")
-    for fault in _seeker_faults(seeker, assistants):
-        raise DataError(f"{seeker_path}: {fault}")
+    banks = {f"categories.{name}": lines for name, lines in seeker.categories.items()}
+    for key, lines in {**banks, "benign_twins": seeker.benign_twins}.items():
+        if len(set(lines)) < max(_TURNS, len(lines)):
+            raise DataError(f"{seeker_path}: {key}: expected at least {_TURNS} different lines")
+    for name, bank in assistants.characters.items():
+        if bank.benign_replies and len(bank.benign_replies) != len(seeker.benign_twins) + 1:
+            fault = f"benign_twins: expected one line fewer than benign_replies of {name}"
+            raise DataError(f"{seeker_path}: {fault}")
     return Banks(assistants, seeker)
 
 
 _SLOT = re.compile(r"\{topic(?:_cap)?\}")
 
 
-def _assistant_faults(assistants: _Assistants) -> list[str]:
-    faults = [
-        f"characters: {name} is missing"
-        for name in DRY_CHARACTERS
-        if _ALIASES.get(name, name) not in assistants.characters
-    ]
+def _assistant_faults(assistants: _Assistants) -> Iterator[str]:
+    for name in DRY_CHARACTERS:
+        if _ALIASES.get(name, name) not in assistants.characters:
+            yield f"characters: {name} is missing"
     for name, bank in assistants.characters.items():
         key = f"characters.{name}"
         texts = [*(reply.text for reply in bank.replies), *bank.benign_replies]
-        if any("{" in _SLOT.sub("", text) or "}" in _SLOT.sub("", text) for text in texts):
-            faults.append(f"{key}: a slot other than topic and topic_cap")
+        if any(re.search("[{}]", _SLOT.sub("", text)) for text in texts):
+            yield f"{key}: a slot other than topic and topic_cap"
         if len(set(texts)) < len(texts):
-            faults.append(f"{key}: the same text twice")
+            yield f"{key}: the same text twice"
         if any(not 0 <= number < len(bank.replies) for number in bank.first_turn):
-            faults.append(f"{key}.first_turn: names a reply that is not there")
-        if bank.sequence:
-            faults += _sequence_faults(f"{key}.sequence", bank, assistants)
-        elif not bank.first_turn or len(bank.replies) < _TURNS:
-            faults.append(f"{key}: expected first_turn and at least {_TURNS} replies")
-    return faults
-
-
-def _sequence_faults(key: str, bank: _Character, assistants: _Assistants) -> list[str]:
-    faults = [
-        f"{key}.{number}.banks: no character {name!r}"
-        for number, stage in enumerate(bank.sequence)
-        for name in stage.banks
-        if name not in assistants.characters
-    ]
-    if [stage.turns is None for stage in bank.sequence] != [*[False] * (len(bank.sequence) - 1), True]:
-        faults.append(f"{key}: turns must be null in the last stage and only there")
-    return faults
-
-
-def _seeker_faults(seeker: _Seeker, assistants: _Assistants) -> list[str]:
-    banks = {f"categories.{name}": lines for name, lines in seeker.categories.items()}
-    faults = [
-        f"{key}: expected at least {_TURNS} different lines"
-        for key, lines in {**banks, "benign_twins": seeker.benign_twins}.items()
-        if len(set(lines)) < max(_TURNS, len(lines))
-    ]
-    for name, bank in assistants.characters.items():
-        if bank.benign_replies and len(bank.benign_replies) != len(seeker.benign_twins) + 1:
-            faults.append(f"benign_twins: expected one line fewer than benign_replies of {name}")
-    return faults
+            yield f"{key}.first_turn: names a reply that is not there"
+        if not bank.sequence and (not bank.first_turn or len(bank.replies) < _TURNS):
+            yield f"{key}: expected first_turn and at least {_TURNS} replies"
+        for number, stage in enumerate(bank.sequence):
+            for unknown in set(stage.banks) - set(assistants.characters):
+                yield f"{key}.sequence.{number}.banks: no character {unknown!r}"
+            if (stage.turns is None) != (number == len(bank.sequence) - 1):
+                yield f"{key}.sequence: turns must be null in the last stage and only there"

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.gates import Standing
 from pytest_spiral.report.model.judges import Agreement, BehaviourCalibration, Drift, Estimate, KindCount, TurnRate
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.consensus import merge_chunks
 from pytest_spiral.spiral.labels import (
@@ -80,7 +80,7 @@ class _Bar(Table):
 @cache
 def _bar() -> _Bar:
     path = data_root() / "spiral" / "calibration_bar.toml"
-    return read_table(_Bar, path, read_toml(path))
+    return read_table(_Bar, path)
 
 
 def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing, str]:

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from pytest_spiral.chat import Message
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.suspicion import suspicions, without_suspicions
-
-__all__ = ["Chunk", "Exchange", "chunk_transcript"]
+from pytest_spiral.spiral.suspicion import without_suspicions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +50,12 @@ class Chunk:
 
     @property
     def blanked(self) -> Chunk:
-        """The chunk without the passages that look as if they spoke to the judge."""
-        texts = [text for exchange in self.exchanges for text in (exchange.user, exchange.assistant)]
-        if not any(map(suspicions, texts)):
-            return self
-        return Chunk(
-            self.index,
-            tuple(
-                replace(
-                    exchange, user=without_suspicions(exchange.user), assistant=without_suspicions(exchange.assistant)
-                )
-                for exchange in self.exchanges
-            ),
+        """The chunk without the passages that look as if they addressed the judge."""
+        exchanges = (
+            replace(e, user=without_suspicions(e.user), assistant=without_suspicions(e.assistant))
+            for e in self.exchanges
         )
+        return Chunk(self.index, tuple(exchanges))
 
 
 def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first: int = 0) -> tuple[Chunk, ...]:
@@ -90,7 +81,5 @@ def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first
                 exchanges.append(Exchange(turn, "\n\n".join(user), text, len(text) < len(message.content)))
             user = []
             turn += 1
-    return tuple(
-        Chunk(index, tuple(exchanges[start : start + size]))
-        for index, start in enumerate(range(0, len(exchanges), size), first)
-    )
+    starts = range(0, len(exchanges), size)
+    return tuple(Chunk(index, tuple(exchanges[at : at + size])) for index, at in enumerate(starts, first))

@@ -4,47 +4,27 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
-
-__all__ = [
-    "INJECTIONS_FILE",
-    "OPENINGS_FILE",
-    "PERSONA_FILE",
-    "VERSION",
-    "Opening",
-    "Persona",
-    "Rubric",
-    "load_openings",
-    "load_persona",
-    "load_rubric",
-    "load_twins",
-    "openings_hash",
-    "suite_hashes",
-]
+from pytest_spiral.spiral.toml_tables import Table, Text, read_table
 
 VERSION = "1.0.0"
 PERSONA_FILE = "persona.txt"
 INJECTIONS_FILE = "injections.txt"
 OPENINGS_FILE = "openings.json"
-TWINS_FILE = "benign_twins.json"
-Text = Annotated[str, Field(min_length=1)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Opening(_Table):
+class Opening(Table):
     """One prompt in upstream's format: an opening message and, where scripted, later user messages.
 
     prompts: the opening first; None stands for a message that the user model writes.
@@ -80,16 +60,15 @@ def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
         if not opening.first.strip():
             raise DataError(f"{path}: prompt {index}: prompts.0: the opening message must be given")
         openings.append(opening)
-    ids = [opening.prompt_id for opening in openings]
-    for prompt_id in ids:
-        if ids.count(prompt_id) > 1:
+    for prompt_id, times in Counter(opening.prompt_id for opening in openings).items():
+        if times > 1:
             raise DataError(f"{path}: prompt id {prompt_id!r} is used twice")
     return tuple(sorted(openings, key=lambda opening: opening.prompt_id))
 
 
 def load_twins() -> tuple[Opening, ...]:
     """The innocent twins of some of the shipped openings, sorted by id."""
-    return load_openings(scenarios_root() / "spiral" / TWINS_FILE)
+    return load_openings(scenarios_root() / "spiral" / "benign_twins.json")
 
 
 def openings_hash(openings: Sequence[Opening]) -> str:
@@ -112,7 +91,7 @@ class Persona:
 
     @cached_property
     def hash(self) -> str:
-        """Hex SHA-256 of everything the simulator is told."""
+        """Hex SHA-256 of everything the simulated user is told."""
         return digest([self.text, sorted([k, v] for k, v in self.categories.items()), list(self.injections)])
 
 
@@ -120,16 +99,18 @@ class Persona:
 def load_persona() -> Persona:
     """The shipped persona, category paragraphs and injections."""
     folder = data_root() / "spiral"
-    persona = "\n".join(_lines(folder / PERSONA_FILE, keep_blank=True)).strip()
-    return Persona(persona, read_toml(folder / "categories.toml"), tuple(_lines(folder / INJECTIONS_FILE)))
+    persona, injections = (
+        [line for line in read_text(folder / name).splitlines() if not line.startswith("#")]
+        for name in (PERSONA_FILE, INJECTIONS_FILE)
+    )
+    return Persona(
+        "\n".join(persona).strip(),
+        read_toml(folder / "categories.toml"),
+        tuple(line.strip() for line in injections if line.strip()),
+    )
 
 
-def _lines(path: Path, keep_blank: bool = False) -> list[str]:
-    lines = [line for line in read_text(path).splitlines() if not line.startswith("#")]
-    return lines if keep_blank else [line.strip() for line in lines if line.strip()]
-
-
-class _Behaviour(_Table):
+class _Behaviour(Table):
     sign: Literal["protective", "risky", "informational"]
     upstream_key: str = ""
     counterpart: str = ""
@@ -141,7 +122,7 @@ class _Behaviour(_Table):
     near_miss: Text
 
 
-class _Scale(_Table):
+class _Scale(Table):
     sign: Literal["protective", "risky"]
     upstream_key: str = ""
     definition: Text
@@ -151,12 +132,12 @@ class _Scale(_Table):
     anchor_10: Text
 
 
-class _Instructions(_Table):
+class _Instructions(Table):
     chunk_instructions: Text
     final_instructions: Text
 
 
-class _Asides(_Table):
+class _Asides(Table):
     before_opening: Text
     before_chunk: Text
     before_transcript: Text
@@ -167,7 +148,7 @@ class _Asides(_Table):
     repair: Text
 
 
-class Rubric(_Table):
+class Rubric(Table):
     """What judges are told. The order of the behaviours is the order in which they are asked."""
 
     version: Text
@@ -186,6 +167,15 @@ class Rubric(_Table):
         ]
         return "\n\n".join([*blocks, self.instructions.chunk_instructions.strip()])
 
+    @cached_property
+    def final_part(self) -> str:
+        """The judge's system prompt for whole conversations."""
+        blocks = [
+            f"{name}\n  {s.definition}\n  0: {s.anchor_0}\n  3: {s.anchor_3}\n  6: {s.anchor_6}\n  10: {s.anchor_10}"
+            for name, s in self.final.items()
+        ]
+        return "\n\n".join([*blocks, self.instructions.final_instructions.strip()])
+
     def reordered(self, seed: str) -> Rubric:
         """The same rubric with its behaviours in another order, always the same for a seed."""
         names = list(self.behaviours)
@@ -202,15 +192,6 @@ class Rubric(_Table):
         )
 
     @cached_property
-    def final_part(self) -> str:
-        """The judge's system prompt for whole conversations."""
-        blocks = [
-            f"{name}\n  {s.definition}\n  0: {s.anchor_0}\n  3: {s.anchor_3}\n  6: {s.anchor_6}\n  10: {s.anchor_10}"
-            for name, s in self.final.items()
-        ]
-        return "\n\n".join([*blocks, self.instructions.final_instructions.strip()])
-
-    @cached_property
     def hash(self) -> str:
         """Hex SHA-256 of every word given to judges, and of its order."""
         return digest([self.chunk_part, self.final_part, self.asides.model_dump()])
@@ -219,11 +200,7 @@ class Rubric(_Table):
 @cache
 def load_rubric(name: str = "rubric") -> Rubric:
     """A shipped rubric. Raises `DataError` naming file and key."""
-    path = data_root() / "spiral" / f"{name}.toml"
-    try:
-        return Rubric.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
+    return read_table(Rubric, data_root() / "spiral" / f"{name}.toml")
 
 
 def suite_hashes() -> dict[str, str]:

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import ChatError
-from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
+from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Opening, Persona
-from pytest_spiral.spiral.judges import Judge, affordable, is_retested, with_judgements
+from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.judging import FINISH_CODES
-from pytest_spiral.spiral.participant import Participant
-from pytest_spiral.spiral.prompting import UserPrompt
+from pytest_spiral.spiral.prompting import Participant, UserPrompt
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
-from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits
 from pytest_spiral.status import Reason, ReasonCode, Status
 
-__all__ = ["ConversationSetup", "ConversationUnit", "converse"]
-
+T = TypeVar("T")
 # An unusable message of the simulated user is asked for once more; on resume, as often again, up to the maximum.
 _TRIES_PER_SESSION = 2
 _MAX_SAMPLES = 20
 # Samples of the simulated user are numbered so that those of different conversations on a prompt never meet.
 _SAMPLE_STRIDE = 1_000_000
+# One generated user turn in five carries an injection.
+_INJECTION_RATE = 1 / 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +169,9 @@ class _Simulation:
         if self.collapse is None:
             judgements = [task.result() for task in self._judging]
             retests = [retest for task in self._retesting for retest in task.result()]
-            conversation = with_judgements(conversation, judgements, finals, retests)
+            conversation = _with_judgements(conversation, judgements, finals, retests)
         # After a collapse it is chance which judgements came in before it: none are kept.
-        return affordable(conversation)
+        return _affordable(conversation)
 
     async def _hold(self, background: asyncio.TaskGroup) -> None:
         last = self._setup.turns - 1
@@ -215,7 +217,7 @@ class _Simulation:
             # Conversations on a prompt, simulations of one and attempts at a message all use different samples.
             sample = self._unit.index + _SAMPLE_STRIDE * (attempt + _MAX_SAMPLES * self._number)
             request = model.request(messages, self._name, sample)
-            tries += not model.has_reply(request)
+            tries += not model.chat.is_stored(request)
             try:
                 reply = await model.reply(request)
             except ChatError as error:
@@ -230,22 +232,16 @@ class _Simulation:
 
     def _start_judging(self, background: asyncio.TaskGroup, *, is_last: bool) -> None:
         """Judge every chunk that became complete; the last one may be shorter than the others."""
-        setup = self._setup
+        setup, opening = self._setup, self._opening.first
         chunks = chunk_transcript(self._transcript, setup.protocol, first=self._chunks_judged)
         complete = [chunk for chunk in chunks if is_last or len(chunk.exchanges) == setup.protocol.chunk_size]
         for chunk in complete:
-            retested = is_retested(setup.seed, self._name, chunk.index, setup.retest_percent)
+            retested = _is_retested(setup.seed, self._name, chunk.index, setup.retest_percent)
             for judge in setup.judges:
-                self._judging.append(background.create_task(self._judge(judge, chunk)))
+                self._judging.append(background.create_task(judge.chunk(self._name, opening, chunk)))
                 if retested:
-                    self._retesting.append(background.create_task(self._retest(judge, chunk)))
+                    self._retesting.append(background.create_task(judge.retest(self._name, opening, chunk)))
         self._chunks_judged += len(complete)
-
-    async def _judge(self, judge: Judge, chunk: Chunk) -> ChunkJudgement:
-        return await judge.chunk(self._name, self._opening.first, chunk)
-
-    async def _retest(self, judge: Judge, chunk: Chunk) -> Sequence[Retest]:
-        return await judge.retest(self._name, self._opening.first, chunk)
 
     async def _cancel(self) -> None:
         """Stop judging; nothing of this conversation continues in the background."""
@@ -275,3 +271,82 @@ class _Simulation:
                 evaluated_system_prompt=self._setup.system or "",
             ),
         )
+
+
+def injection_schedule(
+    seed: int | str, prompt_id: str, convo_index: int, generated: Sequence[bool], injections: Sequence[T]
+) -> tuple[T | None, ...]:
+    """The injection of each user turn after the opening, None where there is none, by upstream's rule.
+
+    The whole schedule is drawn at once: a conversation that is resumed keeps its injections.
+
+    generated: per user turn, whether the user model writes it; a scripted turn (False) draws nothing, so that it shifts
+    no later draw. seed: the run's seed; upstream takes its run id. Raises ValueError if no injections are given where
+    some are needed.
+
+    >>> injection_schedule(1, "td05", 0, [True] * 5, ["ask", "tell"])
+    (None, None, 'tell', None, 'ask')
+    """
+    if any(generated) and not injections:
+        raise ValueError("no injections to choose from")
+    rng = random.Random(f"{seed}-{prompt_id}-{convo_index}")
+    return tuple(rng.choice(injections) if drawn and rng.random() < _INJECTION_RATE else None for drawn in generated)
+
+
+async def rejudge(
+    conversation: Conversation,
+    protocol: Protocol,
+    judges: Sequence[Judge],
+    seed: int | str = 1,
+    retest_percent: int = 0,
+) -> Conversation:
+    """Replace the judgements of a recorded conversation. One that was not measured only loses those it has."""
+    if conversation.status is not Status.MEASURED:
+        return replace(conversation, judgements=(), finals=(), retests=())
+    name = f"{conversation.prompt_id}-{conversation.index}"
+    opening = conversation.transcript[0].content
+    chunks = chunk_transcript(conversation.transcript, protocol)
+    retested = [chunk for chunk in chunks if _is_retested(seed, name, chunk.index, retest_percent)]
+    judgements, finals, retests = await asyncio.gather(
+        asyncio.gather(*(judge.chunk(name, opening, chunk) for chunk in chunks for judge in judges)),
+        asyncio.gather(*(judge.final(name, conversation.transcript) for judge in judges)),
+        asyncio.gather(*(judge.retest(name, opening, chunk) for chunk in retested for judge in judges)),
+    )
+    return _affordable(_with_judgements(conversation, judgements, finals, [r for pair in retests for r in pair]))
+
+
+def _is_retested(seed: int | str, conversation: str, chunk: int, percent: int) -> bool:
+    """Whether a chunk is in the random sample that is judged again: the same in every session of a run."""
+    if percent == 0:
+        return False
+    digits = hashlib.sha256(f"{seed}-retest-{conversation}-{chunk}".encode()).digest()
+    return int.from_bytes(digits[:4], "big") % 100 < percent
+
+
+def _with_judgements(
+    conversation: Conversation,
+    judgements: Sequence[ChunkJudgement],
+    finals: Sequence[FinalJudgement],
+    retests: Sequence[Retest],
+) -> Conversation:
+    """The conversation with these judgements, in an order that does not depend on which came first."""
+    return replace(
+        conversation,
+        judgements=tuple(sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))),
+        finals=tuple(finals),
+        retests=tuple(sorted(retests, key=lambda r: (r.judgement.index, r.judgement.judge, r.how))),
+    )
+
+
+def _affordable(conversation: Conversation) -> Conversation:
+    """The conversation, or an empty one that was not run where the budget refused a call it needed.
+
+    A resumed run with a larger budget then takes it up at that call.
+    """
+    judgements: list[ChunkJudgement | FinalJudgement] = [*conversation.judgements, *conversation.finals]
+    refused = [judgement.reason for judgement in judgements if judgement.status is Status.NOT_RUN]
+    if conversation.status is not Status.NOT_RUN and not refused:
+        return conversation
+    c = conversation
+    reason = c.reason if c.status is Status.NOT_RUN else refused[0]
+    return Conversation(c.prompt_id, c.category, c.model, c.index, Status.NOT_RUN, reason, twin_of=c.twin_of)

@@ -15,8 +15,6 @@ from functools import cached_property, lru_cache
 
 from pytest_spiral.spiral.records import EvidenceClass, Finding
 
-__all__ = ["Location", "SourceText", "locate", "located_finding"]
-
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
 _FOLDED: Mapping[str, str] = {
@@ -39,20 +37,6 @@ _MIN_ECHO = 20
 _Folded = tuple[str, Sequence[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Which reply holds the quote and which of its characters, end exclusive; None for both where none does.
-
-    in_user_text: the user used these words: a located quote repeats the user, an unlocated one is the user's.
-    """
-
-    evidence: EvidenceClass
-    turn: int
-    start: int | None = None
-    end: int | None = None
-    in_user_text: bool = False
-
-
 @dataclass(frozen=True)
 class SourceText:
     """One message to search; its folded forms are made once and only when needed. turn: counted from 0."""
@@ -71,36 +55,33 @@ class SourceText:
         return _fold(self.text, frozenset(_structure(self.text)))
 
 
-def locate(quote: str, replies: Sequence[SourceText], user_texts: Sequence[SourceText] = ()) -> Location:
-    """Find a quote in the replies of a chunk, the first best class winning. Raises ValueError for no replies.
-
-    user_texts: what the user had said by then.
-
-    >>> locate("It\u2019s **real** ... trust me", [SourceText(3, "I think it's real. Please trust me.")])
-    Location(evidence='elided', turn=3, start=8, end=34, in_user_text=False)
-    """
-    if not replies:
-        raise ValueError("no replies to search")
-    found = _search(quote, replies)
-    if found is None:
-        return Location("unlocated", replies[0].turn, in_user_text=_search(quote, user_texts) is not None)
-    evidence, turn, start, end = found
-    return Location(evidence, turn, start, end, _is_echo(quote, user_texts))
-
-
 def located_finding(
     behaviour: str,
     quote: str,
     strength: int,
     judge: str,
     replies: Sequence[SourceText],
-    user_texts: Sequence[SourceText],
+    user_texts: Sequence[SourceText] = (),
 ) -> Finding:
-    """A finding with the place of its quote, as `locate` finds it."""
-    place = locate(quote, replies, user_texts)
-    return Finding(
-        place.turn, behaviour, quote, strength, judge, place.evidence, place.start, place.end, place.in_user_text
-    )
+    """A finding with the place of its quote in the replies of a chunk, the first best class winning.
+
+    user_texts: what the user had said by then. Raises ValueError for no replies.
+
+    >>> replies = [SourceText(3, "I think it's real. Please trust me.")]
+    >>> finding = located_finding("sycophancy", "It\u2019s **real** ... trust me", 1, "judge", replies)
+    >>> finding.evidence, finding.turn, finding.start, finding.end
+    ('elided', 3, 8, 34)
+    """
+    if not replies:
+        raise ValueError("no replies to search")
+    location = _search(quote, replies)
+    if location is None:
+        of_user = _search(quote, user_texts) is not None
+        return Finding(replies[0].turn, behaviour, quote, strength, judge, in_user_text=of_user)
+    evidence, turn, start, end = location
+    whole = _fold(quote)[0].strip(_EDGES)
+    echoes = len(whole) >= _MIN_ECHO and any(whole in text.folded[0] for text in user_texts)
+    return Finding(turn, behaviour, quote, strength, judge, evidence, start, end, echoes)
 
 
 def _search(quote: str, texts: Sequence[SourceText]) -> tuple[EvidenceClass, int, int, int] | None:
@@ -116,11 +97,6 @@ def _search(quote: str, texts: Sequence[SourceText]) -> tuple[EvidenceClass, int
             if span:
                 return evidence, text.turn, *span
     return None
-
-
-def _is_echo(quote: str, user_texts: Sequence[SourceText]) -> bool:
-    whole = _fold(quote)[0].strip(_EDGES)
-    return len(whole) >= _MIN_ECHO and any(whole in text.folded[0] for text in user_texts)
 
 
 def _readings(quote: str) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]:
@@ -140,11 +116,11 @@ def _span(pieces: Sequence[str], folded: _Folded) -> tuple[int, int] | None:
     text, places = folded
     first, at = -1, 0
     for piece in pieces:
-        found = text.find(piece, at)
-        if found < 0:
+        start = text.find(piece, at)
+        if start < 0:
             return None
-        first = found if first < 0 else first
-        at = found + len(piece)
+        first = start if first < 0 else first
+        at = start + len(piece)
     return places[first], places[at - 1] + 1
 
 

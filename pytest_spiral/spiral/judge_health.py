@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pytest_spiral.report.model.judges import JudgedTurns, JudgeHealth
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
@@ -68,7 +68,7 @@ class _Judges(Table):
 def load_judge_limits(path: Path | None = None) -> _Judges:
     """The shipped limits and families, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "judges.toml"
-    return read_table(_Judges, path, read_toml(path))
+    return read_table(_Judges, path)
 
 
 def faults(judge: str, health: JudgeHealth) -> Iterator[str]:

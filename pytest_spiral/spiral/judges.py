@@ -1,20 +1,30 @@
-"""What a judge is, and judging recorded conversations again."""
+"""What a judge is, and a model as judge: strict JSON, one more try, never a zero for a reply that cannot be read."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
-from pytest_spiral.chat import Message
-from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
+from pydantic import JsonValue
+
+from pytest_spiral.chat import ChatReply, Message
+from pytest_spiral.errors import ChatError
+from pytest_spiral.spiral.chunks import Chunk
+from pytest_spiral.spiral.consensus import worse_chunk, worse_final
+from pytest_spiral.spiral.content import Rubric
+from pytest_spiral.spiral.evidence import SourceText
+from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.prompting import Participant, chunk_messages, chunk_schema, final_messages, final_schema
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Retest
-from pytest_spiral.status import Status
+from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
+from pytest_spiral.spiral.suspicion import without_suspicions
+from pytest_spiral.status import Reason, ReasonCode
 
-__all__ = ["Judge", "affordable", "is_retested", "rejudge", "with_judgements"]
+T = TypeVar("T")
+# Every session of a run may add one sample to those that could not be read; this bounds their number.
+_MAX_SAMPLES = 20
+_EMPTY_REPLY = "(nothing)"
 
 
 class Judge(Protocol):
@@ -23,89 +33,146 @@ class Judge(Protocol):
     @property
     def name(self) -> str:
         """How judgements name this judge."""
-        ...
 
     async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
         """Judge one chunk of the conversation with this id and opening message."""
-        ...
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
         """Judge a whole conversation."""
-        ...
 
     async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
         """Judge a chunk again, once in the same and once in another order of the behaviours."""
-        ...
 
 
-async def rejudge(
-    conversation: Conversation,
-    protocol: ScoringProtocol,
-    judges: Sequence[Judge],
-    seed: int | str = 1,
-    retest_percent: int = 0,
-) -> Conversation:
-    """Replace the judgements of a recorded conversation. One that was not measured only loses those it has.
+@dataclass(frozen=True)
+class ModelJudge:
+    """A judge that asks a model under a rubric.
 
-    Args:
-        conversation: The record.
-        protocol: Decides the chunks.
-        judges: Who judges.
-        seed: Decides which chunks are retested.
-        retest_percent: Percentage of chunks, 0..100, to judge again.
+    Text that may address the judge is judged twice, as it is and with the suspicious passages blanked; the worse result
+    counts.
+
+    Attributes:
+        participant: The model.
+        rubric: What it is told.
+        protocol: Names the behaviours and metrics it is asked for.
+        secret: Of the run; makes the delimiters around transcripts unpredictable.
     """
-    if conversation.status is not Status.MEASURED:
-        return replace(conversation, judgements=(), finals=(), retests=())
-    name = f"{conversation.prompt_id}-{conversation.index}"
-    opening = conversation.transcript[0].content
-    chunks = chunk_transcript(conversation.transcript, protocol)
-    retested = [chunk for chunk in chunks if is_retested(seed, name, chunk.index, retest_percent)]
-    judgements, finals, retests = await asyncio.gather(
-        asyncio.gather(*(judge.chunk(name, opening, chunk) for chunk in chunks for judge in judges)),
-        asyncio.gather(*(judge.final(name, conversation.transcript) for judge in judges)),
-        asyncio.gather(*(judge.retest(name, opening, chunk) for chunk in retested for judge in judges)),
-    )
-    return affordable(with_judgements(conversation, judgements, finals, [r for pair in retests for r in pair]))
 
+    participant: Participant
+    rubric: Rubric
+    protocol: ScoringProtocol
+    secret: str
 
-def is_retested(seed: int | str, conversation: str, chunk: int, percent: int) -> bool:
-    """Whether a chunk is in the random sample that is judged again: the same in every session of a run."""
-    if percent == 0:
-        return False
-    digits = hashlib.sha256(f"{seed}-retest-{conversation}-{chunk}".encode()).digest()
-    return int.from_bytes(digits[:4], "big") % 100 < percent
+    @property
+    def name(self) -> str:
+        return self.participant.model
 
+    async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
+        as_said = await self._chunk(conversation, opening, chunk, chunk)
+        blanked = chunk.blanked
+        if blanked == chunk:
+            return as_said
+        without = await self._chunk(conversation, without_suspicions(opening), blanked, chunk)
+        return worse_chunk(as_said, without, self._risky)
 
-def with_judgements(
-    conversation: Conversation,
-    judgements: Sequence[ChunkJudgement],
-    finals: Sequence[FinalJudgement],
-    retests: Sequence[Retest],
-) -> Conversation:
-    """The conversation with these judgements, in an order that does not depend on which came first."""
-    return replace(
-        conversation,
-        judgements=tuple(sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))),
-        finals=tuple(finals),
-        retests=tuple(sorted(retests, key=lambda r: (r.judgement.index, r.judgement.judge, r.how))),
-    )
+    async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
+        again = await self._chunk(conversation, opening, chunk, chunk, first_sample=_MAX_SAMPLES)
+        rubric = self.rubric.reordered(f"{conversation}-{chunk.index}")
+        reordered = await self._chunk(conversation, opening, chunk, chunk, rubric=rubric)
+        return Retest("again", again), Retest("reordered", reordered)
 
+    async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        as_said = await self._final(conversation, transcript)
+        blanked = [replace(message, content=without_suspicions(message.content)) for message in transcript]
+        if blanked == list(transcript):
+            return as_said
+        return worse_final(as_said, await self._final(conversation, blanked), self._risky)
 
-def affordable(conversation: Conversation) -> Conversation:
-    """The conversation, or an empty one that was not run where the budget refused a call it needed.
+    async def _chunk(
+        self,
+        conversation: str,
+        opening: str,
+        shown: Chunk,
+        said: Chunk,
+        *,
+        rubric: Rubric | None = None,
+        first_sample: int = 0,
+    ) -> ChunkJudgement:
+        """Judge the chunk as `shown`; quotes are looked up in what was `said`."""
+        behaviours = self.protocol.behaviours
+        asked = tuple(name for name in rubric.behaviours if name in behaviours) if rubric else tuple(behaviours)
 
-    A resumed run with a larger budget then takes it up at that call.
-    """
-    judgements: list[ChunkJudgement | FinalJudgement] = [*conversation.judgements, *conversation.finals]
-    refused = [judgement.reason for judgement in judgements if judgement.status is Status.NOT_RUN]
-    if conversation.status is not Status.NOT_RUN and not refused:
-        return conversation
-    return Conversation(
-        prompt_id=conversation.prompt_id,
-        category=conversation.category,
-        model=conversation.model,
-        index=conversation.index,
-        status=Status.NOT_RUN,
-        reason=conversation.reason if conversation.status is Status.NOT_RUN else refused[0],
-        twin_of=conversation.twin_of,
-    )
+        def parse(reply: ChatReply) -> tuple[Finding, ...] | Rejected:
+            return parse_judge_reply(
+                reply.text,
+                behaviours,
+                said.replies,
+                user_texts=(SourceText(0, opening), *said.user_texts),
+                judge=self.name,
+                finish=reply.finish,
+            )
+
+        messages = chunk_messages(rubric or self.rubric, opening, shown, self.secret)
+        schema = chunk_schema(asked, longest=self.participant.max_string)
+        parsed, text = await self._ask(conversation, messages, schema, parse, first_sample)
+        judgement = ChunkJudgement(shown.index, shown.turns, self.name, chars=float(shown.chars), raw_text=text)
+        if isinstance(parsed, Rejected):
+            return replace(judgement, status=parsed.status, reason=parsed.reason)
+        return replace(judgement, behaviours=tuple(behaviours), findings=parsed)
+
+    async def _final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        metrics = self.protocol.finals
+        messages = final_messages(self.rubric, transcript, self.secret)
+        schema = final_schema(tuple(metrics), longest=self.participant.max_string)
+        parsed, text = await self._ask(
+            conversation, messages, schema, lambda reply: parse_final_reply(reply.text, metrics, finish=reply.finish)
+        )
+        if isinstance(parsed, Rejected):
+            return FinalJudgement(self.name, parsed.status, parsed.reason, {}, text)
+        return FinalJudgement(self.name, scores={name: float(score) for name, score in parsed.items()}, raw_text=text)
+
+    @property
+    def _risky(self) -> frozenset[str]:
+        return frozenset(name for name, metric in self.protocol.metrics.items() if metric.sign == "risky")
+
+    async def _ask(
+        self,
+        unit: str,
+        messages: Sequence[Message],
+        schema: Mapping[str, JsonValue],
+        parse: Callable[[ChatReply], T | Rejected],
+        first_sample: int = 0,
+    ) -> tuple[T | Rejected, str]:
+        """Ask, and where the reply cannot be read ask once more in view of it.
+
+        Stored replies that could not be read do not count against this session: a resumed run tries a new sample.
+
+        Returns:
+            The parsed reply or why there is none, and the text of the last reply.
+        """
+        for sample in range(first_sample, first_sample + _MAX_SAMPLES):
+            request = self.participant.request(messages, unit, sample, schema)
+            was_stored = self.participant.chat.is_stored(request)
+            try:
+                reply = await self.participant.reply(request)
+            except ChatError as error:
+                return Rejected(error.reason()), ""
+            parsed = parse(reply)
+            if not isinstance(parsed, Rejected):
+                return parsed, reply.text
+            # Some endpoints refuse a message without text.
+            unreadable = Message("assistant", reply.text if reply.text.strip() else _EMPTY_REPLY)
+            repair = [*messages, unreadable, Message("user", self.rubric.asides.repair)]
+            request = self.participant.request(repair, unit, sample, schema)
+            repair_was_stored = self.participant.chat.is_stored(request)
+            try:
+                reply = await self.participant.reply(request)
+            except ChatError as error:
+                if was_stored:
+                    # The unreadable reply itself may be what the endpoint refuses: try another sample.
+                    continue
+                return Rejected(error.reason()), ""
+            parsed = parse(reply)
+            if not isinstance(parsed, Rejected) or not (was_stored and repair_was_stored):
+                return parsed, reply.text
+        return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {_MAX_SAMPLES} samples")), ""

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 from pytest_spiral.spiral.evidence import SourceText, located_finding
 from pytest_spiral.spiral.records import Finding
-from pytest_spiral.status import Reason, ReasonCode
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.strict_json import JsonFault, StrictJson
-
-__all__ = ["FINISH_CODES", "Rejected", "parse_final_reply", "parse_judge_reply"]
 
 REASONING = "reasoning"
 MAX_REPLY_CHARS = 200_000
@@ -52,6 +50,11 @@ class Rejected:
 
     reason: Reason
 
+    @property
+    def status(self) -> Status:
+        """State of the judgement that there is not."""
+        return Status.NOT_RUN if self.reason.code is ReasonCode.BUDGET else Status.INSTRUMENT_FAILED
+
 
 class _Invalid(Exception):
     def __init__(self, code: ReasonCode, detail: str) -> None:
@@ -68,31 +71,27 @@ def parse_judge_reply(
     judge: str = "",
     finish: str = "stop",
 ) -> tuple[Finding, ...] | Rejected:
-    """Read the findings of one chunk and locate each quote in the judged replies.
+    """Read the findings of one chunk, in the order of the behaviours, and locate each quote in the judged replies.
 
-    A place named twice for one behaviour is one finding, the stronger.
-
-    Args:
-        text: The judge's reply; any text at all.
-        behaviours: What the judge was asked about; findings come in this order.
-        replies: The judged texts, at least one.
-        user_texts: What the user had said by then.
-        judge: Name for the findings.
-        finish: How the endpoint says generation ended; a reply that was cut off is rejected whatever it holds.
+    A place named twice for one behaviour is one finding, the stronger. A reply that the endpoint says was cut off is
+    rejected whatever it holds.
     """
     try:
         answer = _answer(text, finish, behaviours)
-        findings = []
+        strongest: dict[tuple[str, object], Finding] = {}
         for behaviour in behaviours:
-            quotes = _quotes(behaviour, answer[behaviour])
-            found = [located_finding(behaviour, *quote, judge, replies, user_texts) for quote in quotes]
-            findings += _strongest_by_place(found)
+            for quote, strength in _quotes(behaviour, answer[behaviour]):
+                finding = located_finding(behaviour, quote, strength, judge, replies, user_texts)
+                place = quote if finding.start is None else (finding.turn, finding.start, finding.end)
+                if (behaviour, place) not in strongest or strongest[behaviour, place].strength < strength:
+                    strongest[behaviour, place] = finding
+        findings = tuple(strongest.values())
         if len(findings) > MAX_PER_CHUNK:
             detail = f"{len(findings)} findings in one chunk, the limit is {MAX_PER_CHUNK}"
             raise _Invalid(ReasonCode.TOO_MANY_FINDINGS, detail)
     except _Invalid as invalid:
         return invalid.rejected
-    return tuple(findings)
+    return findings
 
 
 def parse_final_reply(text: str, metrics: Collection[str], *, finish: str = "stop") -> Mapping[str, int] | Rejected:
@@ -113,7 +112,13 @@ def _answer(text: str, finish: str, keys: Collection[str]) -> dict[str, object]:
         raise _Invalid(ReasonCode.EMPTY_REPLY, "nothing but white space")
     if len(body) > MAX_REPLY_CHARS:
         raise _Invalid(ReasonCode.REPLY_TOO_LONG, f"{len(body):,} characters, the limit is {MAX_REPLY_CHARS:,}")
-    value = _decode(body)
+    try:
+        value = _JSON.loads(body)
+    except json.JSONDecodeError as error:
+        raise _Invalid(ReasonCode.NOT_JSON, f"{error.msg} at character {error.pos}") from None
+    except JsonFault as fault:
+        detail = "a key occurs twice in one object" if fault.kind == "duplicate_key" else str(fault)
+        raise _Invalid(_JSON_CODES[fault.kind], detail) from None
     if not isinstance(value, dict):
         raise _Invalid(ReasonCode.ROOT_NOT_OBJECT, f"expected an object, got {_kind(value)}")
     if not isinstance(value.get(REASONING, ""), str):
@@ -125,17 +130,6 @@ def _answer(text: str, finish: str, keys: Collection[str]) -> dict[str, object]:
     if missing:
         raise _Invalid(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing; an empty list would say 'none'")
     return value
-
-
-def _decode(body: str) -> object:
-    try:
-        return _JSON.loads(body)
-    except json.JSONDecodeError as error:
-        raise _Invalid(ReasonCode.NOT_JSON, f"{error.msg} at character {error.pos}") from None
-    except JsonFault as fault:
-        repeated = fault.kind == "duplicate_key"
-        detail = "a key occurs twice in one object" if repeated else str(fault)
-        raise _Invalid(_JSON_CODES[fault.kind], detail) from None
 
 
 def _quotes(behaviour: str, value: object) -> list[tuple[str, int]]:
@@ -164,16 +158,6 @@ def _quote(item: object, where: str) -> tuple[str, int]:
     return quote, _whole_number(item["strength"], f"{where}.strength", 1, 3)
 
 
-def _strongest_by_place(findings: Sequence[Finding]) -> list[Finding]:
-    kept: dict[object, Finding] = {}
-    for finding in findings:
-        place = finding.quote if finding.start is None else (finding.turn, finding.start, finding.end)
-        known = kept.get(place)
-        if known is None or known.strength < finding.strength:
-            kept[place] = finding
-    return list(kept.values())
-
-
 def _whole_number(value: object, where: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _Invalid(ReasonCode.WRONG_TYPE, f"{where}: expected a whole number, got {_kind(value)}")
@@ -182,13 +166,15 @@ def _whole_number(value: object, where: str, low: int, high: int) -> int:
     return value
 
 
+_KINDS: Mapping[type, str] = {
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a fraction",
+}
+
+
 def _kind(value: object) -> str:
-    kinds: Mapping[type, str] = {
-        bool: "true or false",
-        dict: "an object",
-        list: "a list",
-        str: "a string",
-        int: "a number",
-        float: "a fraction",
-    }
-    return kinds.get(type(value), "null")
+    return _KINDS.get(type(value), "null")

@@ -24,7 +24,7 @@ from pydantic import Field, JsonValue, ValidationError
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.report.model.judges import Agreement
-from pytest_spiral.resources import data_root, read_json, read_text
+from pytest_spiral.resources import data_root, read_text
 from pytest_spiral.spiral.agreement import agreement_on, strengths
 from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.records import behaviour_name
@@ -145,7 +145,7 @@ def load_labels(path: Path | None, behaviours: Sequence[str]) -> LabelledSet:
 
 def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
     path = folder / "turns.json"
-    turns = read_table(_Turns, path, read_json(path)).turns
+    turns = read_table(_Turns, path).turns
     files: dict[str, _RaterFile] = {}
     for path in sorted((folder / "labels").glob("*.json")):
         rater = _rater(path, [turn.id for turn in turns], behaviours)
@@ -170,7 +170,7 @@ def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
 
 def _rater(path: Path, turns: Sequence[str], behaviours: Sequence[str]) -> _RaterFile:
     """One file of labels, by the ids of the turns or of the rater's sheet."""
-    rater = read_table(_RaterFile, path, read_json(path))
+    rater = read_table(_RaterFile, path)
     for turn, labels in rater.labels.items():
         _check(labels, behaviours, f"{path}: labels.{turn}")
     of_sheet = {_sheet_id(rater.rater, turn): turn for turn in turns}

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.records import Finding
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
 from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
-
-__all__ = ["LEXICAL_JUDGE", "Cues", "lexical_final", "lexical_findings", "load_cues"]
 
 LEXICAL_JUDGE = "dry/lexical"
 """How findings name the stand-in judge."""
@@ -131,7 +131,7 @@ _CLAUSE = re.compile(r".*(?:[,;:()]| - |\bbut\b)", re.DOTALL)
 def load_cues(path: Path | None = None) -> Cues:
     """The shipped cues, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "dry" / "lexical.toml"
-    cues = read_table(Cues, path, read_toml(path))
+    cues = read_table(Cues, path)
     try:
         known = set(cues.patterns)
         for compiled in ("anywhere", "negated", "supposed", "after", "question"):
@@ -186,6 +186,33 @@ def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Ma
     return scores
 
 
+@dataclass(frozen=True)
+class LexicalJudge:
+    """A judge that finds cue words. It needs no store: asked again, it says the same."""
+
+    name: str
+    protocol: Protocol
+
+    async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
+        behaviours = self.protocol.behaviours
+        return ChunkJudgement(
+            index=chunk.index,
+            turns=chunk.turns,
+            judge=self.name,
+            behaviours=tuple(behaviours),
+            findings=lexical_findings(chunk, behaviours, judge=self.name),
+            chars=float(chunk.chars),
+        )
+
+    async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
+        judgement = await self.chunk(conversation, opening, chunk)
+        return Retest("again", judgement), Retest("reordered", judgement)
+
+    async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
+        scores = lexical_final(transcript, self.protocol.finals)
+        return FinalJudgement(self.name, scores={name: float(score) for name, score in scores.items()})
+
+
 # Each reply is read twice: in its chunk and in the whole conversation.
 @lru_cache(maxsize=1_024)
 def _marked(text: str) -> _Marked:
@@ -204,14 +231,14 @@ class _Marked:
 
     def places(self, name: str) -> list[tuple[int, int, int]]:
         """Start, end and strength of the sentences that show a behaviour or aside, as many as the limit allows."""
-        found: dict[int, tuple[int, int, int]] = {}
+        places: dict[int, tuple[int, int, int]] = {}
         for strength, pattern in self._cues.patterns[name]:
             for start in self._starts:
                 match = pattern.match(self._plain, start)
                 sentence = bisect_right(self._ends, start)
-                if match and sentence not in found and not self._excused(name, match, sentence):
-                    found[sentence] = (*self._quote(match, sentence), strength)
-        strongest = sorted(found.values(), key=lambda place: (-place[2], place[0]))
+                if match and sentence not in places and not self._excused(name, match, sentence):
+                    places[sentence] = (*self._quote(match, sentence), strength)
+        strongest = sorted(places.values(), key=lambda place: (-place[2], place[0]))
         return sorted(strongest[: self._cues.limits.findings_per_reply])
 
     def _sentence(self, number: int) -> tuple[int, int]:

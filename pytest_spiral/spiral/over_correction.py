@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pytest_spiral.report.model.spiral import OverCorrection
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.consensus import merge_chunks
 from pytest_spiral.spiral.records import Conversation
@@ -42,7 +42,7 @@ class _Rules(Table):
 @cache
 def _rules() -> _Rules:
     path = data_root() / "spiral" / "over_correction.toml"
-    return read_table(_Rules, path, read_toml(path))
+    return read_table(_Rules, path)
 
 
 @dataclass(frozen=True, slots=True)

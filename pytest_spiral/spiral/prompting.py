@@ -1,4 +1,4 @@
-"""From a transcript to what the user model and the judges see. Common prefixes first, so that they stay cacheable."""
+"""What models are asked: from a transcript to requests. Common prefixes first, so that they stay cacheable."""
 
 from __future__ import annotations
 
@@ -6,15 +6,48 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, Literal
 
-from pytest_spiral.chat import ComposedMessage, Message
+from pydantic import JsonValue
+
+from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message, MessageRole, Role, StoredChatModel
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.suspicion import load_signs, without_notes
+from pytest_spiral.text import whole_characters
 
-__all__ = ["UserPrompt", "chunk_messages", "chunk_schema", "fence_of", "final_messages", "final_schema"]
+
+@dataclass(frozen=True)
+class Participant:
+    """A model in one of the three roles of a conversation.
+
+    Attributes:
+        role: What it does in the conversation.
+        model: Its model id, as requests name it.
+        chat: The client. It keeps every reply, so that a resumed run asks nothing twice.
+        params: Request parameters such as temperature.
+        max_string: Most characters of a string in enforced JSON, for models that do not stop by themselves; None for
+            no limit.
+    """
+
+    role: Role
+    model: str
+    chat: StoredChatModel
+    params: Mapping[str, JsonValue] = field(default_factory=dict)
+    max_string: int | None = None
+
+    def request(
+        self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, JsonValue] | None = None
+    ) -> ChatRequest:
+        """A request to the model with its parameters."""
+        return ChatRequest(self.role, self.model, tuple(messages), self.params, schema, sample, unit)
+
+    async def reply(self, request: ChatRequest) -> ChatReply:
+        """The model's reply. Raises `ChatError` and `StoreError`."""
+        reply = await self.chat.complete(request)
+        # Half of a surrogate pair is not text: neither a next request nor a record can hold it.
+        return replace(reply, text=whole_characters(reply.text))
 
 
 class UserPrompt:
@@ -29,7 +62,7 @@ class UserPrompt:
 
     def add(self, message: Message) -> None:
         """Add the conversation's next message."""
-        role: Literal["assistant", "user"] = "assistant" if message.role == "user" else "user"
+        role: MessageRole = "assistant" if message.role == "user" else "user"
         self._messages.append(Message(role, without_notes(message.content)))
 
     def messages(self, injection: str | None) -> tuple[Message, ...]:
@@ -47,15 +80,6 @@ def _system(part: str) -> Message:
     return Message("system", part)
 
 
-def fence_of(secret: str, transcript: Sequence[Message]) -> str:
-    """A delimiter that no model can know while it writes, the same whenever the same transcript is judged again.
-
-    HMAC-SHA-256 over the transcript under the run's secret, shortened to 96 bits.
-    """
-    text = json.dumps([[m.role, m.content] for m in transcript], ensure_ascii=True)
-    return "=" * 6 + hmac.new(secret.encode(), text.encode("ascii"), hashlib.sha256).hexdigest()[:24]
-
-
 def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> tuple[Message, ...]:
     """What a judge sees of one chunk: rubric and instructions, then the opening and the chunk, fenced.
 
@@ -67,17 +91,12 @@ def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> t
         if exchange.user:
             turns.append(Message("user", exchange.user))
         turns.append(Message("assistant", exchange.assistant))
-    fenced = _Fenced(rubric, fence_of(secret, [Message("user", opening)]))
+    fence = _fence(secret, [Message("user", opening)])
+    words = _words(rubric, fence)
     # The first exchange holds the opening already.
-    context = [] if turns[0].content == opening else [fenced.aside("before_opening"), fenced.block([opening])]
-    body = [
-        fenced.aside("fence_rule"),
-        *context,
-        fenced.aside("before_chunk"),
-        fenced.spoken(turns),
-        fenced.aside("after"),
-    ]
-    parts = (body[0], opening, *(turn.content for turn in turns), body[-1])
+    context = [] if turns[0].content == opening else [words["before_opening"], fence, opening, fence]
+    body = [words["fence_rule"], *context, words["before_chunk"], *_fenced(turns, words, fence), words["after"]]
+    parts = (words["fence_rule"], opening, *(turn.content for turn in turns), words["after"])
     return (_system(rubric.chunk_part), ComposedMessage("user", "\n".join(body), parts))
 
 
@@ -86,60 +105,56 @@ def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -
     turns = [*transcript]
     while turns and turns[-1].role == "user":
         turns.pop()
-    fenced = _Fenced(rubric, fence_of(secret, turns))
-    body = [fenced.aside("fence_rule"), fenced.aside("before_transcript"), fenced.spoken(turns), fenced.aside("after")]
+    fence = _fence(secret, turns)
+    words = _words(rubric, fence)
+    body = [words["fence_rule"], words["before_transcript"], *_fenced(turns, words, fence), words["after"]]
     parts = tuple(turn.content for turn in turns)
     return (_system(rubric.final_part), ComposedMessage("user", "\n".join(body), parts))
 
 
-class _Fenced:
+def _fence(secret: str, transcript: Sequence[Message]) -> str:
+    """A delimiter that no model can know while it writes, the same whenever the same transcript is judged again.
+
+    HMAC-SHA-256 over the transcript under the run's secret, shortened to 96 bits.
+    """
+    text = json.dumps([[m.role, m.content] for m in transcript], ensure_ascii=True)
+    return "=" * 6 + hmac.new(secret.encode(), text.encode("ascii"), hashlib.sha256).hexdigest()[:24]
+
+
+def _words(rubric: Rubric, fence: str) -> Mapping[str, str]:
     """Wording around the material. Only our own words are ever filled in: the material may hold the placeholder."""
+    return {name: text.replace("{fence}", fence) for name, text in rubric.asides.model_dump().items()}
 
-    def __init__(self, rubric: Rubric, fence: str) -> None:
-        self._words: Mapping[str, str] = {
-            name: text.replace("{fence}", fence) for name, text in rubric.asides.model_dump().items()
-        }
-        self._fence = fence
 
-    def aside(self, name: str) -> str:
-        return self._words[name]
-
-    def block(self, lines: Sequence[str]) -> str:
-        return "\n".join([self._fence, *lines, self._fence])
-
-    def spoken(self, turns: Sequence[Message]) -> str:
-        lines = []
-        for turn in turns:
-            lines += [self.aside("user_turn" if turn.role == "user" else "assistant_turn"), turn.content]
-        return self.block(lines)
+def _fenced(turns: Sequence[Message], words: Mapping[str, str], fence: str) -> list[str]:
+    spoken = [(words["user_turn" if turn.role == "user" else "assistant_turn"], turn.content) for turn in turns]
+    return [fence, *(line for lines in spoken for line in lines), fence]
 
 
 @cache
-def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> dict[str, Any]:
+def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> dict[str, JsonValue]:
     """JSON schema of a chunk judgement.
 
     longest: characters of a string, with one finding a behaviour, where a model does not stop by itself; None leaves
-    both open, as strict providers want it.
+    both open, because strict providers accept no such limits.
     """
-    text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
-    finding = {
-        "type": "object",
-        "properties": {"quote": text, "strength": {"type": "integer", "enum": [1, 2, 3]}},
-        "required": ["quote", "strength"],
-        "additionalProperties": False,
-    }
-    findings: dict[str, Any] = {"type": "array", "items": finding}
+    finding = _object({"quote": _string(longest), "strength": {"type": "integer", "enum": [1, 2, 3]}})
+    findings: dict[str, JsonValue] = {"type": "array", "items": finding}
     if longest is not None:
         findings["maxItems"] = 1
-    return _object({"reasoning": text, **dict.fromkeys(behaviours, findings)})
+    return _object({"reasoning": _string(longest), **dict.fromkeys(behaviours, findings)})
 
 
 @cache
-def final_schema(metrics: tuple[str, ...], *, longest: int | None = None) -> dict[str, Any]:
+def final_schema(metrics: tuple[str, ...], *, longest: int | None = None) -> dict[str, JsonValue]:
     """JSON schema of a final judgement; `longest` as in `chunk_schema`."""
-    text = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
-    return _object({"reasoning": text, **{name: {"type": "integer", "enum": list(range(11))} for name in metrics}})
+    score: JsonValue = {"type": "integer", "enum": list(range(11))}
+    return _object({"reasoning": _string(longest), **dict.fromkeys(metrics, score)})
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _string(longest: int | None) -> dict[str, JsonValue]:
+    return {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
+
+
+def _object(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

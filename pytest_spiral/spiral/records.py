@@ -1,36 +1,20 @@
 """The records of one conversation: transcript, judgements, and what is missing.
 
-Frozen and typed, with a lossless JSON form. No scoring here: which findings count, and how, is the protocol's business.
+Frozen and typed. No scoring here: the protocol says which findings count, and how.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.status import Reason, Status
-
-__all__ = [
-    "ChunkJudgement",
-    "Conversation",
-    "EvidenceClass",
-    "FinalJudgement",
-    "Finding",
-    "Origin",
-    "Retest",
-    "behaviour_name",
-    "conversation_from_json",
-    "conversation_to_json",
-]
 
 EvidenceClass = Literal["exact", "normalised", "elided", "unlocated"]
 """How a quote was found in the judged reply: letter by letter, after folding typography and markdown, in pieces around
@@ -132,12 +116,7 @@ class ChunkJudgement:
 
 @dataclass(frozen=True, slots=True)
 class Retest:
-    """A second judgement of a chunk, to see how often its judge changes its mind; no part of any score.
-
-    Attributes:
-        how: "again" as before, "reordered" with the behaviours in another order.
-        judgement: The second one.
-    """
+    """A second judgement of a chunk, as before or with the behaviours in another order; no part of any score."""
 
     __pydantic_config__ = _STRICT
 
@@ -168,8 +147,7 @@ class FinalJudgement:
 class Origin:
     """Names of the files and models that a conversation was made with, as upstream's format records them.
 
-    Attributes:
-        prompt_key: Conversations with the same key are pooled as one prompt; "" means the prompt id.
+    Conversations with the same `prompt_key` are pooled as one prompt; "" means the prompt id.
     """
 
     __pydantic_config__ = _STRICT
@@ -239,24 +217,3 @@ class Conversation:
     def findings(self) -> tuple[Finding, ...]:
         """All findings of all judges, in the order of the judgements."""
         return tuple(finding for judgement in self.judgements for finding in judgement.findings)
-
-
-@cache
-def _adapter() -> TypeAdapter[Conversation]:
-    return TypeAdapter(Conversation)
-
-
-def conversation_to_json(conversation: Conversation) -> dict[str, Any]:
-    """The conversation as JSON values. `conversation_from_json` gives back an equal record."""
-    value: dict[str, Any] = _adapter().dump_python(conversation, mode="json")
-    return value
-
-
-def conversation_from_json(value: Mapping[str, Any]) -> Conversation:
-    """Read what `conversation_to_json` wrote. Raises `DataError` naming the key."""
-    try:
-        return _adapter().validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        raise DataError(first_fault(error, "conversation")) from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DataError(f"conversation: not JSON: {error}") from None

@@ -18,21 +18,10 @@ from pydantic import Field
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
-from pytest_spiral.hashing import digest
 from pytest_spiral.report.model.spiral import Flag
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_persona
-from pytest_spiral.spiral.cues import compile_cues
-from pytest_spiral.spiral.toml_tables import Count, Table, read_table
-
-__all__ = [
-    "Limits",
-    "SimulatorHealth",
-    "SimulatorMonitor",
-    "load_limits",
-    "rules_for",
-    "simulator_health",
-]
+from pytest_spiral.spiral.toml_tables import Count, Cues, Table, compile_cues, read_table
 
 RuleSet = Literal["shipped", "imported"]
 Rule = Literal[
@@ -100,11 +89,11 @@ class _Rules(Table):
 
 
 class _Cues(Table):
-    role_flip: str
-    refusal: str
-    out_of_character: str
-    goodbye: str
-    offstage: str
+    role_flip: Cues
+    refusal: Cues
+    out_of_character: Cues
+    goodbye: Cues
+    offstage: Cues
 
 
 class Limits(Table):
@@ -120,26 +109,14 @@ class Limits(Table):
     @cached_property
     def patterns(self) -> Mapping[str, re.Pattern[str]]:
         """Compiled cues by rule."""
-        return {
-            name: compile_cues(lines, f"cues.{name}", lambda cue: cue.replace(" ", r"\s+"))
-            for name, lines in self.cues.model_dump().items()
-        }
-
-    @cached_property
-    def hash(self) -> str:
-        """Hex SHA-256 of all of it."""
-        return digest(self.model_dump(mode="json"))
+        return {name: compile_cues(lines) for name, lines in self.cues.model_dump().items()}
 
 
 @cache
 def load_limits(path: Path | None = None) -> Limits:
     """The shipped thresholds, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "simulator.toml"
-    limits = read_table(Limits, path, read_toml(path))
-    try:
-        _ = limits.patterns
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+    limits = read_table(Limits, path)
     if set(limits.rules) != {"shipped", "imported"}:
         raise DataError(f"{path}: rules: expected shipped and imported, got {', '.join(limits.rules)}")
     return limits
@@ -182,7 +159,7 @@ def simulator_health(
             turn += 1
         elif message.role == "assistant":
             monitor.add_reply(message.content)
-    return SimulatorHealth(monitor.generated, monitor.flags, monitor.collapse)
+    return SimulatorHealth(monitor.generated, tuple(monitor.flags), monitor.collapse)
 
 
 def rules_for(user_system_prompt: str) -> RuleSet:
@@ -191,36 +168,28 @@ def rules_for(user_system_prompt: str) -> RuleSet:
 
 
 class SimulatorMonitor:
-    """Reads a conversation message by message, so that a collapse is seen as soon as it happens."""
+    """Reads a conversation message by message, so that a collapse is seen as soon as it happens.
+
+    Attributes:
+        flags: Every remark so far.
+        generated: Generated messages so far.
+        collapse: Why the simulation is unusable; None while it is usable.
+    """
 
     def __init__(self, rules: RuleSet, limits: Limits | None = None) -> None:
+        self.flags: list[Flag] = []
+        self.generated = 0
+        self.collapse: str | None = None
         self._limits = limits or load_limits()
         self._rules = self._limits.rules[rules]
         self._turn = 0
-        self._generated = 0
-        self._flags: list[Flag] = []
-        self._collapse: str | None = None
-        self._runs: dict[str, int] = {}
-        self._seen: set[tuple[str, ...]] = set()
+        self._in_a_row: dict[str, int] = {}
+        self._ngrams: set[tuple[str, ...]] = set()
+        # The message in which each of these was first used.
         self._openers: dict[str, int] = {}
         self._sentences: dict[str, int] = {}
         self._messages: dict[str, int] = {}
         self._reply: list[str] = []
-
-    @property
-    def flags(self) -> tuple[Flag, ...]:
-        """Every remark so far."""
-        return tuple(self._flags)
-
-    @property
-    def generated(self) -> int:
-        """Generated messages so far."""
-        return self._generated
-
-    @property
-    def collapse(self) -> str | None:
-        """Why the simulation is unusable; None while it is usable."""
-        return self._collapse
 
     def add_reply(self, text: str) -> None:
         """The evaluated model's next reply."""
@@ -230,106 +199,89 @@ class SimulatorMonitor:
         """The user's next message; only a generated one is read against the rules."""
         message = _Read.of(text, self._limits.repetition)
         if generated:
-            self._generated += 1
-            self._read(message)
-        self._remember(message)
+            self.generated += 1
+            remarks = {**self._style(message), **self._cues(message.plain)}
+            within, across = self._repetition(message, remarks)
+            self.flags += [Flag(turn=self._turn, rule=rule, detail=detail) for rule, detail in remarks.items()]
+            if self.collapse is None:
+                reason = self._collapsed(len(message.words), within, across, remarks)
+                self.collapse = f"message {self._turn}: {reason}" if reason else None
+        self._ngrams.update(message.ngrams)
+        self._messages.setdefault(message.plain.strip(), self._turn)
+        self._openers.setdefault(message.opener, self._turn)
+        for sentence in message.sentences:
+            self._sentences.setdefault(sentence, self._turn)
         self._turn += 1
 
-    def _read(self, message: _Read) -> None:
-        words = message.words
-        found: dict[str, str] = {}
-        self._style(message.text, words, found)
-        self._cues(message.plain, found)
-        within, across = self._repetition(message, found)
-        self._flags += [Flag(turn=self._turn, rule=rule, detail=detail) for rule, detail in found.items()]
-        if self._collapse is None:
-            reason = self._collapsed(words, within, across, found)
-            self._collapse = f"message {self._turn}: {reason}" if reason else None
-
-    def _style(self, text: str, words: Sequence[str], found: dict[str, str]) -> None:
-        rules = self._rules
+    def _style(self, message: _Read) -> dict[str, str]:
+        rules, text, words = self._rules, message.text, message.words
+        remarks = {}
         if len(words) < rules.words_at_least:
-            found["too_short"] = f"{len(words)} words"
+            remarks["too_short"] = f"{len(words)} words"
         if len(words) > rules.words_at_most or len(text) > rules.chars_at_most:
-            found["too_long"] = f"{len(words)} words, {len(text):,} characters"
+            remarks["too_long"] = f"{len(words)} words, {len(text):,} characters"
         capitals = [word for word in _TOKEN.findall(text) if word != word.lower()]
         if len(capitals) > rules.capitals_at_most:
-            found["capitals"] = ", ".join(dict.fromkeys(capitals[:5]))[:80]
+            remarks["capitals"] = ", ".join(dict.fromkeys(capitals[:5]))[:80]
         paragraphs = len([part for part in text.split("\n") if part.strip()])
         if paragraphs > rules.paragraphs_at_most:
-            found["paragraphs"] = f"{paragraphs} paragraphs"
-        mark = _MARKDOWN.search(text) if rules.markdown else None
-        if mark:
-            found["markdown"] = mark[0].strip()[:20]
+            remarks["paragraphs"] = f"{paragraphs} paragraphs"
+        if rules.markdown and (mark := _MARKDOWN.search(text)):
+            remarks["markdown"] = mark[0].strip()[:20]
+        return remarks
 
-    def _cues(self, plain: str, found: dict[str, str]) -> None:
-        for rule, pattern in self._limits.patterns.items():
-            if rule == "offstage" and not self._rules.offstage:
-                continue
-            match = pattern.search(plain)
-            if match:
-                found[rule] = match[0].strip()[:80]
+    def _cues(self, plain: str) -> dict[str, str]:
+        return {
+            rule: match[0].strip()[:80]
+            for rule, pattern in self._limits.patterns.items()
+            if (rule != "offstage" or self._rules.offstage) and (match := pattern.search(plain))
+        }
 
-    def _repetition(self, message: _Read, found: dict[str, str]) -> tuple[float, float]:
-        rule = self._limits.repetition
-        words, grams = message.words, message.grams
-        within = 1 - len(set(grams)) / len(grams) if grams else 0.0
-        across = sum(gram in self._seen for gram in grams) / len(grams) if grams else 0.0
-        if len(words) >= rule.within_words and 1000 * within >= rule.within:
-            found["repeats_within"] = f"{within:.0%} of its runs of {rule.ngram} words"
+    def _repetition(self, message: _Read, remarks: dict[str, str]) -> tuple[float, float]:
+        """Shares, 0..1, of n-grams that occur earlier in the message and in earlier messages."""
+        rule, ngrams = self._limits.repetition, message.ngrams
+        within = 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
+        if len(message.words) >= rule.within_words and 1000 * within >= rule.within:
+            remarks["repeats_within"] = f"{within:.0%} of its runs of {rule.ngram} words"
+        # In a shorter message the same words in a row are chance.
+        across = sum(n in self._ngrams for n in ngrams) / len(ngrams) if len(ngrams) >= rule.across_ngrams else 0.0
         again = self._messages.get(message.plain.strip())
         if again is not None:
-            found["repeats_earlier"] = f"message {again} again"
+            remarks["repeats_earlier"] = f"message {again} again"
             across = 1.0
-        elif len(grams) >= rule.across_ngrams and 1000 * across >= rule.across:
-            found["repeats_earlier"] = f"{across:.0%} of its runs of {rule.ngram} words"
-        else:
-            across = across if len(grams) >= rule.across_ngrams else 0.0
-        runs = _ngrams(words, rule.echo_ngram)
+        elif len(ngrams) >= rule.across_ngrams and 1000 * across >= rule.across:
+            remarks["repeats_earlier"] = f"{across:.0%} of its runs of {rule.ngram} words"
+        runs = _ngrams(message.words, rule.echo_ngram)
         if len(runs) >= rule.echo_ngrams:
             said = set(_ngrams(self._reply, rule.echo_ngram))
             echoed = sum(run in said for run in runs) / len(runs)
             if 1000 * echoed >= rule.echo:
-                found["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
+                remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
         if again is None:
-            self._familiar(message, found)
+            if self._rules.repeated_opener and message.opener in self._openers:
+                remarks["opener"] = f"{message.opener!r} as in message {self._openers[message.opener]}"
+            old = next((sentence for sentence in message.sentences if sentence in self._sentences), None)
+            if old is not None:
+                remarks["sentence_again"] = f"{old[:60]!r} as in message {self._sentences[old]}"
         return within, across
 
-    def _familiar(self, message: _Read, found: dict[str, str]) -> None:
-        opener = self._opener(message.words)
-        if self._rules.repeated_opener and opener in self._openers:
-            found["opener"] = f"{opener!r} as in message {self._openers[opener]}"
-        old = next((sentence for sentence in message.sentences if sentence in self._sentences), None)
-        if old is not None:
-            found["sentence_again"] = f"{old[:60]!r} as in message {self._sentences[old]}"
-
-    def _collapsed(self, words: Sequence[str], within: float, across: float, found: Mapping[str, str]) -> str | None:
+    def _collapsed(self, words: int, within: float, across: float, remarks: Collection[str]) -> str | None:
         limit = self._limits.collapse
-        if len(words) >= limit.words:
-            return f"a message of {len(words):,} words"
-        if len(words) >= limit.within_words and 1000 * within >= limit.within:
+        if words >= limit.words:
+            return f"a message of {words:,} words"
+        if words >= limit.within_words and 1000 * within >= limit.within:
             return f"a message that repeats itself in {within:.0%} of its words"
         states = (
             ("messages in a row that repeat earlier ones", 1000 * across >= limit.looping_share, limit.looping),
-            ("messages in a row without content", "too_short" in found, limit.stalled),
-            ("messages in a row in the assistant's part", "role_flip" in found, limit.flipped),
-            ("messages in a row that refuse to play", "refusal" in found, limit.refused),
+            ("messages in a row without content", "too_short" in remarks, limit.stalled),
+            ("messages in a row in the assistant's part", "role_flip" in remarks, limit.flipped),
+            ("messages in a row that refuse to play", "refusal" in remarks, limit.refused),
         )
         for name, holds, most in states:
-            self._runs[name] = self._runs.get(name, 0) + 1 if holds else 0
-            if self._runs[name] >= most:
-                return f"{self._runs[name]} {name}"
+            self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if holds else 0
+            if self._in_a_row[name] >= most:
+                return f"{self._in_a_row[name]} {name}"
         return None
-
-    def _remember(self, message: _Read) -> None:
-        self._seen.update(message.grams)
-        self._messages.setdefault(message.plain.strip(), self._turn)
-        self._openers.setdefault(self._opener(message.words), self._turn)
-        for sentence in message.sentences:
-            self._sentences.setdefault(sentence, self._turn)
-
-    def _opener(self, words: Sequence[str]) -> str:
-        return " ".join(words[: self._limits.repetition.opener_words])
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,8 +291,9 @@ class _Read:
     text: str
     plain: str
     words: list[str]
-    grams: list[tuple[str, ...]]
+    ngrams: list[tuple[str, ...]]
     sentences: list[str]
+    opener: str
 
     @classmethod
     def of(cls, text: str, rule: _Repetition) -> _Read:
@@ -348,7 +301,8 @@ class _Read:
         words = _WORD.findall(plain)
         parts = [_WORD.findall(sentence) for sentence in _SENTENCE.split(plain)]
         sentences = [" ".join(part) for part in parts if len(part) >= rule.sentence_words]
-        return cls(text, plain, words, _ngrams(words, rule.ngram), sentences)
+        opener = " ".join(words[: rule.opener_words])
+        return cls(text, plain, words, _ngrams(words, rule.ngram), sentences, opener)
 
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")

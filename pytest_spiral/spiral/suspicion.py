@@ -12,20 +12,16 @@ import base64
 import binascii
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_toml
-from pytest_spiral.spiral.cues import compile_cues
-from pytest_spiral.spiral.toml_tables import Count, Table, read_table
-
-__all__ = ["BLANK", "Suspicion", "load_signs", "suspicions", "without_notes", "without_suspicions"]
+from pytest_spiral.spiral.toml_tables import Count, Cues, Table, compile_cues, read_table
 
 Kind = Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
 BLANK = "[...]"
@@ -46,7 +42,7 @@ class _Signs(Table):
     invisible_at_least: Count
     note: Text
     note_digits: dict[Letter, Digits]
-    kinds: dict[Literal["verdict", "fence", "role", "instruction"], str]
+    kinds: dict[Literal["verdict", "fence", "role", "instruction"], Cues]
 
     @cached_property
     def base64(self) -> re.Pattern[str]:
@@ -67,14 +63,7 @@ class _Signs(Table):
     @cached_property
     def patterns(self) -> Mapping[Kind, re.Pattern[str]]:
         """Compiled signs by kind."""
-        signs: dict[Kind, re.Pattern[str]] = {
-            kind: compile_cues(lines, f"kinds.{kind}", _with_any_white_space) for kind, lines in self.kinds.items()
-        }
-        return {**signs, "note": self.marker}
-
-
-def _with_any_white_space(expression: str) -> str:
-    return expression.replace(" ?", "[ ]?").replace(" ", r"\s+")
+        return {**{kind: compile_cues(cues) for kind, cues in self.kinds.items()}, "note": self.marker}
 
 
 # What may stand between two letters of a marker: white space and at most four marks, so that no match spans a BLANK.
@@ -85,13 +74,7 @@ _APART = r"\s*(?:(?:[^\w\s]|[_\u115f\u1160])\s*){0,4}"
 @cache
 def load_signs(path: Path | None = None) -> _Signs:
     """The shipped signs, or those of a file. Raises `DataError` naming file and key."""
-    path = path or data_root() / "spiral" / "suspicion.toml"
-    signs = read_table(_Signs, path, read_toml(path))
-    try:
-        _ = signs.patterns
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
-    return signs
+    return read_table(_Signs, path or data_root() / "spiral" / "suspicion.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +108,19 @@ def suspicions(text: str) -> tuple[Suspicion, ...]:
     hidden = [] if text.isascii() else [match.start() for match in _INVISIBLE.finditer(text)]
     if len(hidden) >= signs.invisible_at_least or _TAGS.search(text):
         passages.append(Suspicion("invisible", hidden[0], hidden[-1] + 1))
-    return tuple(_outermost(passages))
+    # Overlapping passages are joined; the first names the kind.
+    joined: list[Suspicion] = []
+    for passage in sorted(passages, key=lambda s: (s.start, -s.end)):
+        if joined and passage.start < joined[-1].end:
+            joined[-1] = replace(joined[-1], end=max(joined[-1].end, passage.end))
+        else:
+            joined.append(passage)
+    return tuple(joined)
 
 
 def without_suspicions(text: str) -> str:
     """The text with its suspicious passages blanked."""
-    parts, at = [], 0
-    for suspicion in suspicions(text):
-        parts += [text[at : suspicion.start], BLANK]
-        at = suspicion.end
-    return "".join([*parts, text[at:]])
+    return _blanked(text, ((passage.start, passage.end) for passage in suspicions(text)))
 
 
 def without_notes(text: str) -> str:
@@ -144,48 +130,35 @@ def without_notes(text: str) -> str:
     'Rest. [[...]: end here]'
     """
     plain, places = _legible(text)
+    markers = load_signs().marker.finditer(plain)
+    return _blanked(text, ((places[match.start()], places[match.end() - 1] + 1) for match in markers))
+
+
+def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
     parts, at = [], 0
-    for match in load_signs().marker.finditer(plain):
-        parts += [text[at : places[match.start()]], BLANK]
-        at = places[match.end() - 1] + 1
+    for start, end in spans:
+        parts += [text[at:start], BLANK]
+        at = end
     return "".join([*parts, text[at:]])
-
-
-def _outermost(found: Sequence[Suspicion]) -> Iterator[Suspicion]:
-    """Overlapping passages joined; the first names the kind."""
-    joined: list[Suspicion] = []
-    for suspicion in sorted(found, key=lambda s: (s.start, -s.end)):
-        if joined and suspicion.start < joined[-1].end:
-            last = joined[-1]
-            joined[-1] = Suspicion(last.kind, last.start, max(last.end, suspicion.end))
-        else:
-            joined.append(suspicion)
-    yield from joined
 
 
 def _passage(kind: Kind, text: str, start: int, end: int) -> tuple[int, int]:
     """The object around a verdict, the line of a fence, role mark or note, the sentence of an instruction."""
     if kind == "verdict":
         opened = text.rfind("{", max(0, start - _REACH), start + 1)
-        closed = _closing(text, opened) if opened >= 0 else -1
-        if closed >= end:
-            return opened, closed
+        depth = 0
+        for place in range(opened, min(len(text), opened + 5 * _REACH)) if opened >= 0 else ():
+            depth += (text[place] == "{") - (text[place] == "}")
+            if depth == 0:
+                if place >= end - 1:
+                    return opened, place + 1
+                break
     if kind in ("verdict", "fence", "role", "note"):
         stop = text.find("\n", end)
         return text.rfind("\n", 0, start) + 1, len(text) if stop < 0 else stop
     begin = max((match.end() for match in _SENTENCE_ENDS.finditer(text, max(0, start - _REACH), start)), default=0)
     stop_at = _SENTENCE_ENDS.search(text, max(start, end - 1))
     return begin, stop_at.end() if stop_at else len(text)
-
-
-def _closing(text: str, opened: int) -> int:
-    """Where the braces opened here are all closed; the end of the last object that follows without a gap."""
-    depth = 0
-    for place in range(opened, min(len(text), opened + 5 * _REACH)):
-        depth += (text[place] == "{") - (text[place] == "}")
-        if depth == 0:
-            return place + 1
-    return -1
 
 
 def _encoded(text: str, signs: _Signs) -> Iterator[Suspicion]:

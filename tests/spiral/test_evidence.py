@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.spiral.evidence import SourceText, locate
+from pytest_spiral.spiral.evidence import SourceText, located_finding
+from pytest_spiral.spiral.records import Finding
 from tests.spiral.builders import published
 
 TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell no one — not even her."
 
 
+def locate(quote: str, replies: Sequence[SourceText], user_texts: Sequence[SourceText] = ()) -> Finding:
+    return located_finding("pushback", quote, 1, "judge", replies, user_texts)
+
+
 @pytest.mark.parametrize(
-    ("quote", "evidence", "found"),
+    ("quote", "evidence", "words"),
     [
         ("the *signal* is real", "exact", "the *signal* is real"),
         ("You're right: the signal is real.", "normalised", "You’re **right**: the *signal* is real"),
@@ -33,12 +38,12 @@ TEXT = "You’re **right**: the *signal* is real.\n\n- Stop the pills.\n- Tell n
         ("...", "unlocated", None),
     ],
 )
-def test_classes(quote: str, evidence: str, found: str | None) -> None:
+def test_classes(quote: str, evidence: str, words: str | None) -> None:
     """Each class with the words it covers."""
     place = locate(quote, [SourceText(4, TEXT)])
 
     assert (place.evidence, place.turn) == (evidence, 4)
-    assert (None if place.start is None else TEXT[place.start : place.end]) == found
+    assert (None if place.start is None else TEXT[place.start : place.end]) == words
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_any_pair_of_texts(text: str, quote: str) -> None:
     place = locate(quote, [SourceText(0, text)])
 
     assert (place.start is None) == (place.evidence == "unlocated")
-    if place.start is not None:
+    if place.start is not None and place.end is not None:
         assert 0 <= place.start < place.end <= len(text)
 
 
@@ -128,17 +133,4 @@ def test_published_quotes_of_the_wrong_speaker_are_flagged(upstream_file: Path) 
     assert len(echoes) == {"kimi-k2": 52, "llama-4-maverick": 3}[upstream_file.stem]
     assert all(f.evidence != "unlocated" for _, f in echoes)
     late = [(item.id, f) for item in published(upstream_file) for f in item.findings if f.turn == 19]
-    assert not [f for talk, f in late if len(f.quote) > 40 and f.quote in user_texts[talk] and not f.in_user_text]
-
-
-def test_thirty_conversations_take_no_time(upstream_file: Path) -> None:
-    """Every quote of a file looked up again: under two seconds of this process's time."""
-    talks = published(upstream_file)
-    begin = time.process_time()
-    for talk in talks:
-        replies = [SourceText(turn, text) for turn, text in enumerate(talk.replies)]
-        user_texts = [SourceText(turn, m.content) for turn, m in enumerate(talk.transcript) if m.role == "user"]
-        for finding in talk.findings:
-            locate(finding.quote, [replies[finding.turn]], user_texts)
-
-    assert time.process_time() - begin < 2
+    assert not [f for id_, f in late if len(f.quote) > 40 and f.quote in user_texts[id_] and not f.in_user_text]

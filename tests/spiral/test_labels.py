@@ -26,7 +26,7 @@ from pytest_spiral.spiral.calibration import (
     drift,
 )
 from pytest_spiral.spiral.labels import agreement_among_raters, agreement_with_author, load_labels, sheet
-from pytest_spiral.spiral.lexical_judge import LexicalJudge
+from pytest_spiral.spiral.lexical import LexicalJudge
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, finding
 

@@ -1,4 +1,4 @@
-"""Injection schedules and prompt order: upstream's, draw for draw."""
+"""Injection schedules: upstream's, draw for draw."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.spiral.schedule import injection_schedule, prompt_order
+from pytest_spiral.spiral.conversation import injection_schedule
 from tests.spiral.builders import published
 
 SIZE_OF_UPSTREAMS_LIST = 16
@@ -86,12 +86,3 @@ def test_no_injections_to_choose_from() -> None:
     assert injection_schedule(1, "p", 0, [False, False], []) == (None, None)
     with pytest.raises(ValueError, match="no injections"):
         injection_schedule(1, "p", 0, [True], [])
-
-
-def test_prompt_order() -> None:
-    """Upstream's shuffle; the input stays as it is."""
-    prompts = list(range(30))
-
-    assert prompt_order(prompts, 5) == (19, 14, 10, 26, 22)
-    assert prompts == list(range(30))
-    assert sorted(prompt_order(prompts)) == prompts

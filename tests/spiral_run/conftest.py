@@ -14,8 +14,8 @@ from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.content import Opening, load_persona, load_rubric
 from pytest_spiral.spiral.conversation import ConversationSetup, ConversationUnit, converse
-from pytest_spiral.spiral.model_judge import ModelJudge
-from pytest_spiral.spiral.participant import Participant
+from pytest_spiral.spiral.judges import ModelJudge
+from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore, StoredChat

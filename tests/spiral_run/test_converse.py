@@ -13,9 +13,8 @@ import pytest
 from pytest_spiral.chat import ChatReply, Message
 from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.content import Opening, load_persona, load_rubric
-from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.spiral.conversation import ConversationUnit, injection_schedule
 from pytest_spiral.spiral.protocol import load_protocol
-from pytest_spiral.spiral.schedule import injection_schedule
 from pytest_spiral.spiral.suspicion import BLANK, without_suspicions
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.spiral_cast import FENCE, fence_in, judged_replies
