@@ -10,17 +10,19 @@ import email.utils
 import math
 import ssl
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 
 from pytest_spiral.models.completion import ErrorBody
 from pytest_spiral.models.endpoint import Endpoint, env_name
 from pytest_spiral.status import ReasonCode
 
-__all__ = ["CONNECT_SECONDS", "Answer", "AttemptError", "refused", "unreachable"]
-
 # Longer than three lost SYN packets take to be sent again (1 + 2 + 4 s).
 CONNECT_SECONDS = 10.0
+# What error codes and messages say when an account is empty, and when strict JSON schemas are not supported.
+_QUOTA = ("insufficient_quota", "billing_hard_limit", "exceeded your current quota")
+_STRUCTURED = ("response_format", "json_schema", "structured output")
 _SCHEMA_REMEDY = (
     "this endpoint does not take strict JSON schemas (response_format json_schema); "
     "use one that does, or plain prompting (--prompting raw)"
@@ -41,6 +43,7 @@ class Answer:
         return self.headers.get("content-type", "")
 
 
+@dataclass(eq=False)
 class AttemptError(Exception):
     """One HTTP request that failed.
 
@@ -53,25 +56,17 @@ class AttemptError(Exception):
         billed: Whether the endpoint may have answered, and charged for it, all the same.
     """
 
-    def __init__(
-        self,
-        code: ReasonCode,
-        message: str,
-        *,
-        status: int | None = None,
-        again: bool = False,
-        retry_after: float | None = None,
-        remedy: str = "",
-        billed: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.status = status
-        self.again = again
-        self.retry_after = retry_after
-        self.remedy = remedy
-        self.billed = billed
+    code: ReasonCode
+    message: str
+    _: KW_ONLY
+    status: int | None = None
+    again: bool = False
+    retry_after: float | None = None
+    remedy: str = ""
+    billed: bool = False
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[str, str]) -> AttemptError:
@@ -82,7 +77,8 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     if status in (401, 403):
         remedy = f"check the key in {key}" if endpoint.api_key else f"no key was sent: set {key}"
         return AttemptError(ReasonCode.AUTH, says, status=status, remedy=remedy)
-    if status == 402 or (status == 429 and _is_quota(error)):
+    text = f"{error.code} {error.message.lower()}"
+    if status == 402 or (status == 429 and any(mark in text for mark in _QUOTA)):
         return AttemptError(ReasonCode.QUOTA, says, status=status, remedy=f"add credit for the account of {key}")
     wait = _retry_after(headers)
     if status == 429:
@@ -91,22 +87,19 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     if status >= 500 or status in (408, 409):
         code = ReasonCode.TIMEOUT if status == 408 else ReasonCode.SERVER_ERROR
         return AttemptError(code, says, status=status, again=True, retry_after=wait)
-    remedy = _remedy(endpoint, status, error, headers)
-    return AttemptError(ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy)
-
-
-def _remedy(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[str, str]) -> str:
     url = env_name(endpoint.role, "BASE_URL")
-    if status in (400, 422) and _names_schema(error):
-        return _SCHEMA_REMEDY
-    if "context_length" in error.code or "context_size" in error.code:
-        return "the messages are longer than the model's context; use a model with a longer one"
-    if status in (404, 405):
-        return f"check the model name and {url}"
-    if status < 400:
+    if status in (400, 422) and any(mark in text for mark in _STRUCTURED):
+        remedy = _SCHEMA_REMEDY
+    elif "context_length" in error.code or "context_size" in error.code:
+        remedy = "the messages are longer than the model's context; use a model with a longer one"
+    elif status in (404, 405):
+        remedy = f"check the model name and {url}"
+    elif status < 400:
         target = endpoint.clean(headers.get("location", "").split("?")[0], limit=120)
-        return f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
-    return "check the model's parameters in spiral.toml"
+        remedy = f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
+    else:
+        remedy = "check the model's parameters in spiral.toml"
+    return AttemptError(ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy)
 
 
 def unreachable(endpoint: Endpoint, error: Exception) -> AttemptError:
@@ -150,34 +143,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or current.__context__
 
 
-def _is_quota(error: ErrorBody) -> bool:
-    text = f"{error.code} {error.message.lower()}"
-    return any(mark in text for mark in ("insufficient_quota", "billing_hard_limit", "exceeded your current quota"))
-
-
-def _names_schema(error: ErrorBody) -> bool:
-    text = f"{error.code} {error.message.lower()}"
-    return any(mark in text for mark in ("response_format", "json_schema", "structured output"))
-
-
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date."""
-    try:
-        return _seconds(float(headers["retry-after-ms"]) / 1000)
-    except (KeyError, ValueError):
-        pass
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        return _seconds(float(value))
-    except ValueError:
-        pass
-    try:
-        return _seconds(email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _seconds(value: float) -> float | None:
-    return None if math.isnan(value) else max(0.0, value)
+    value = headers.get("retry-after", "")
+    readings: tuple[Callable[[], float], ...] = (
+        lambda: float(headers["retry-after-ms"]) / 1000,
+        lambda: float(value),
+        lambda: email.utils.parsedate_to_datetime(value).timestamp() - time.time(),
+    )
+    for reading in readings:
+        with suppress(KeyError, TypeError, ValueError, OverflowError):
+            seconds = reading()
+            return None if math.isnan(seconds) else max(0.0, seconds)
+    return None

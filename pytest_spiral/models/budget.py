@@ -22,8 +22,6 @@ from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.models.parameters import Price, token_limit
 from pytest_spiral.status import ReasonCode
 
-__all__ = ["Budget", "Charge", "Ledger", "worst_case"]
-
 # What other processes spend is not announced, so a waiting attempt looks again: soon, but not in a busy loop.
 _LOOK_AGAIN_SECONDS = 0.1
 # Seconds that a booking waits for another process of the run; a booking takes less than a millisecond.
@@ -170,7 +168,7 @@ class Budget:
         self._ledger = ledger
         self._prices = {key: price for key, price in prices.items() if price.input or price.output}
         self._in_flight = 0
-        self._settled: asyncio.Event | None = None
+        self._settled = asyncio.Event()
         self._refusal: str | None = None
 
     @asynccontextmanager
@@ -196,7 +194,7 @@ class Budget:
             raise
         finally:
             self._in_flight -= 1
-            self._event().set()
+            self._settled.set()
             self._ledger.settle(worst, spent=charge.spent, lost=charge.lost)
 
     async def _reserve(self, worst: float) -> None:
@@ -212,18 +210,10 @@ class Budget:
                     f"cost {worst:.4f}; resume with the same --run-id and a higher --max-cost"
                 )
                 break
-            event = self._event()
-            event.clear()
+            self._settled.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(event.wait(), _LOOK_AGAIN_SECONDS)
-        assert self._refusal is not None
+                await asyncio.wait_for(self._settled.wait(), _LOOK_AGAIN_SECONDS)
         raise ChatError(ReasonCode.BUDGET, self._refusal, attempts=0)
-
-    def _event(self) -> asyncio.Event:
-        # Made within the event loop that uses it.
-        if self._settled is None:
-            self._settled = asyncio.Event()
-        return self._settled
 
     def close(self) -> None:
         """Close the accounts. Harmless when called twice."""

@@ -9,11 +9,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_spiral.chat import Finish, Usage
-
-__all__ = ["Completion", "ErrorBody", "MalformedError", "RefusedInBodyError", "read_completion", "read_error"]
 
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
 _MAX_TOKENS = 10**9
@@ -100,7 +97,7 @@ def read_completion(body: bytes, content_type: str = "") -> Completion:
     return Completion(text or refusal, finish, name[:_MAX_NAME], _usage(data.get("usage")))
 
 
-def _parse(body: bytes, content_type: str) -> Any:
+def _parse(body: bytes, content_type: str) -> object:
     if not body.strip():
         raise MalformedError("an empty body")
     try:
@@ -119,13 +116,13 @@ def _looks_like_html(body: bytes, content_type: str) -> bool:
     return "html" in content_type.lower() or body.lstrip()[:15].lower().startswith((b"<!doctype", b"<html"))
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if value is None:
         return "null"
     return {bool: "boolean", int: "number", float: "number", str: "string", list: "list"}.get(type(value), "value")
 
 
-def _content(content: Any) -> tuple[str, str]:
+def _content(content: object) -> tuple[str, str]:
     """Text and refusal of a message's content: a string, null, or a list of parts."""
     if content is None:
         return "", ""
@@ -147,7 +144,7 @@ def _content(content: Any) -> tuple[str, str]:
     return "".join(texts), "".join(refusals)
 
 
-def _usage(usage: Any) -> Usage:
+def _usage(usage: object) -> Usage:
     if not isinstance(usage, dict):
         return Usage()
     prompt = _count(usage, "prompt_tokens")
@@ -157,14 +154,14 @@ def _usage(usage: Any) -> Usage:
     return Usage(prompt, min(cached, prompt), _count(usage, "completion_tokens"))
 
 
-def _count(fields: Mapping[str, Any], key: str) -> int:
+def _count(fields: Mapping[object, object], key: str) -> int:
     value = fields.get(key)
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return value if 0 < value <= _MAX_TOKENS else 0
 
 
-def _status_of(error: Any) -> int | None:
+def _status_of(error: object) -> int | None:
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         code = int(code)

@@ -12,8 +12,6 @@ from pytest_spiral.spiral.lexical import LEXICAL_JUDGE
 from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, dry_output
 from pytest_spiral.tempaffect.suite import Suite
 
-__all__ = ["PREFIX", "SEEKER", "DryAssistant", "DryScenarioModel", "DrySeeker", "known_suites"]
-
 PREFIX = "dry/"
 SEEKER = "dry/seeker"
 SuiteName = Literal["tempaffect", "spiral"]

@@ -15,8 +15,6 @@ from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.environment import ENV_PREFIXES
 
-__all__ = ["Endpoint", "RetryPolicy", "Secret", "clean", "env_name", "normalise_base_url"]
-
 _REDACTED = "[redacted]"
 # Vendors mask most of a key when they echo it ("sk-ab***yz"), but the rest is still part of a key.
 _KEY_SHAPED = re.compile(r"\b(?:sk|pk|rk|gsk|xai|key)[-_][A-Za-z0-9_*\-.]{6,}|\bBearer\s+[^\s\"',;]{6,}", re.IGNORECASE)

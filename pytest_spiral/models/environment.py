@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict
 from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 
-__all__ = ["ENV_PREFIXES", "EndpointSettings", "endpoint_settings", "load_environment"]
-
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 ENV_PREFIXES: Mapping[Role, str] = {"evaluated": "EVALUATED_MODEL", "user": "USER_AGENT", "judge": "JUDGE"}

@@ -18,8 +18,6 @@ from pytest_spiral.models.completion import read_error
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.status import ReasonCode
 
-__all__ = ["HttpClient"]
-
 # Error bodies are quoted in 300 characters; a proxy's error page is no reason to read megabytes.
 _MAX_ERROR_BODY = 64 * 2**10
 # More than any --concurrency: the limiter decides how many requests are in flight. None would mean aiohttp's 100.

@@ -22,8 +22,6 @@ from typing import Protocol
 
 from pytest_spiral.store.records import Pace
 
-__all__ = ["Limiter", "PaceBook", "PaceInMemory", "Slot", "starting_pace"]
-
 # An answer says something about a higher limit only if most of the present one was in use when it came.
 _SATURATED = 0.8
 # Fast growth ends at this part of the value that was too high.

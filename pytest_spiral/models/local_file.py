@@ -16,8 +16,6 @@ from pathlib import Path
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.parameters import LocalModel, local_models
 
-__all__ = ["LocalFile", "default_cache_dir", "fetch", "is_local", "locate"]
-
 _PREFIX = "local/"
 _COPY_BYTES = 2**20
 # Tokens, for a file of the user's. The context that a model was trained for may need more memory than there is.

@@ -18,13 +18,10 @@ import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.local_file import LocalFile
-
-__all__ = ["LocalServer"]
 
 # Seconds for the child to leave by itself when its stdin is closed; then it is killed.
 _STOP_SECONDS = 3
@@ -65,9 +62,7 @@ class LocalServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> str:
@@ -104,17 +99,9 @@ class LocalServer:
 
     def _spawn(self, log: IO[bytes], folder: Path) -> subprocess.Popen[bytes]:
         # By path and with -P: nothing in the current directory can take the place of a module.
-        script = Path(__file__).with_name("local_child.py")
-        command = [
-            sys.executable,
-            "-P",
-            str(script),
-            "--model",
-            str(self.file.path),
-            "--name",
-            f"local/{self.file.name}",
-        ]
-        command += ["--context", str(self.file.context), "--threads", str(self.file.threads)]
+        script, model = Path(__file__).with_name("local_child.py"), self.file
+        command = [sys.executable, "-P", str(script), "--model", str(model.path), "--name", f"local/{model.name}"]
+        command += ["--context", str(model.context), "--threads", str(model.threads)]
         command += ["--folder", str(folder), "--parent", str(os.getpid())]
         # A model server has no use for keys, and threads that spin while they wait stall a machine with busy cores.
         environ = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}

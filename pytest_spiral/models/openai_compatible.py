@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
@@ -29,8 +30,6 @@ from pytest_spiral.status import ReasonCode
 
 if TYPE_CHECKING:
     from pytest_spiral.models.http_client import HttpClient
-
-__all__ = ["OpenAICompatible", "Probe", "probe"]
 
 # A conversation waits for its next turn, but nothing waits for a judgement: turns go first.
 _PRIORITY: Mapping[Role, int] = {"evaluated": 0, "user": 0, "judge": 1}
@@ -108,16 +107,14 @@ class OpenAICompatible:
         # The endpoint's slot first: a request to a throttled endpoint must not hold a slot that others could use.
         async with _slot(self._limiter, request.role) as slot, _slot(self._total, request.role):
             content = _body(request)
-            async with self._charge(request, len(content)) as charge:
+            budget = self._budget
+            async with nullcontext() if budget is None else budget.charge(request, len(content)) as charge:
                 call.resume()
                 try:
                     return await self._send(content, call, slot, charge)
                 except AttemptError as error:
                     call.count(error)
                     raise
-
-    def _charge(self, request: ChatRequest, body_bytes: int) -> AbstractAsyncContextManager[Charge | None]:
-        return nullcontext() if self._budget is None else self._budget.charge(request, body_bytes)
 
     async def _send(self, content: bytes, call: _Call, slot: Slot | None, charge: Charge | None) -> ChatReply:
         if self._closed:
@@ -303,7 +300,8 @@ async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Pro
         client = _http_client(endpoint)
         async with asyncio.timeout(timeout):
             answer = await client.request("/models")
-        return Probe(answer.status, _lists(answer.body, model))
+        names = _listed_models(answer.body)
+        return Probe(answer.status, model in names if names else None)
     except AttemptError as error:
         failed = error
     except TimeoutError:
@@ -319,10 +317,17 @@ async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Pro
     return Probe(failed.status or 200, None)
 
 
-def _lists(body: bytes, model: str) -> bool | None:
+class _Listed(BaseModel):
+    id: str
+
+
+class _ModelList(BaseModel):
+    data: tuple[_Listed, ...]
+
+
+def _listed_models(body: bytes) -> frozenset[str]:
+    """Ids of an endpoint's model list, none where it is no such list."""
     try:
-        rows = json.loads(body)["data"]
-        names = {row["id"] for row in rows}
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return None
-    return model in names if names else None
+        return frozenset(each.id for each in _ModelList.model_validate_json(body).data)
+    except ValidationError:
+        return frozenset()

@@ -6,7 +6,7 @@ No model name and no number of a model is in code: a new model is a new table in
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -18,16 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from pytest_spiral.chat import Role, Usage
 from pytest_spiral.errors import ConfigError, DataError, UserError
 from pytest_spiral.resources import data_root, read_toml
-
-__all__ = [
-    "LocalModel",
-    "ModelParameters",
-    "Price",
-    "Suite",
-    "local_models",
-    "resolve_parameters",
-    "token_limit",
-]
 
 Suite = Literal["tempaffect", "spiral"]
 
@@ -201,7 +191,9 @@ def resolve_parameters(
         raise ConfigError(f"{user_toml}: no such file; check the path")
     files = (user, shipped) if user is not None else (shipped,)
     tables = [*(file.model for file in files), *(file.default for file in files)]
-    layers = [entry for table in tables if (entry := _first(table, role, suite, model_id)) is not None]
+    # Of every table the first entry that applies.
+    applying = ([entry for entry in table if entry.applies(role, suite, model_id)] for table in tables)
+    layers = [entries[0] for entries in applying if entries]
 
     found: dict[str, Any] = {}
     for layer in layers:
@@ -236,10 +228,6 @@ def token_limit(params: Mapping[str, object]) -> int | None:
 def local_models() -> Mapping[str, LocalModel]:
     """The models that `local/NAME` knows."""
     return _shipped().local
-
-
-def _first(table: Sequence[_Entry], role: Role, suite: Suite | None, model_id: str) -> _Entry | None:
-    return next((entry for entry in table if entry.applies(role, suite, model_id)), None)
 
 
 @cache
