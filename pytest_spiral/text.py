@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -41,39 +41,29 @@ class Word(NamedTuple):
     before: str
 
 
-class _Tables(NamedTuple):
-    punctuation: Mapping[int, str]
-    letters: Mapping[int, str]
-    contractions: Mapping[str, str]
-    suffixes: Mapping[str, str]
-    is_after: frozenset[str]
-    prefixes: Mapping[str, str]
-    prefix: re.Pattern[str]
-    units: dict[str, int]
-    tens: dict[str, int]
-    scales: dict[str, int]
-    number_words: frozenset[str]
-
-
 def _table(name: str) -> dict[str, Any]:
     return read_toml(data_root() / "text" / f"{name}.toml")
 
 
-@cache
-def _tables() -> _Tables:
-    signs, short, numbers = _table("confusables"), _table("contractions"), _table("numbers")
-    prefixes: dict[str, str] = _table("spelling")["prefixes"]
-    return _Tables(
-        punctuation=str.maketrans(signs["punctuation"]),
-        letters=str.maketrans(signs["letters"]),
-        contractions=short["whole"],
-        suffixes=short["suffixes"],
-        is_after=frozenset(short["is_after"]["words"].split()),
-        prefixes=prefixes,
-        prefix=re.compile("|".join(sorted(prefixes, key=len, reverse=True))),
-        **numbers,
-        number_words=_HALVES_OF_DAY.union(*numbers.values()),
-    )
+class _Tables:
+    """What the files of `data/text/` say, ready for use."""
+
+    def __init__(self) -> None:
+        signs, short, numbers = _table("confusables"), _table("contractions"), _table("numbers")
+        self.punctuation = str.maketrans(signs["punctuation"])
+        self.letters = str.maketrans(signs["letters"])
+        self.contractions: dict[str, str] = short["whole"]
+        self.suffixes: dict[str, str] = short["suffixes"]
+        self.is_after = frozenset(short["is_after"]["words"].split())
+        self.prefixes: dict[str, str] = _table("spelling")["prefixes"]
+        self.prefix = re.compile("|".join(sorted(self.prefixes, key=len, reverse=True)))
+        self.units: dict[str, int] = numbers["units"]
+        self.tens: dict[str, int] = numbers["tens"]
+        self.scales: dict[str, int] = numbers["scales"]
+        self.number_words = _HALVES_OF_DAY.union(*numbers.values())
+
+
+_tables = cache(_Tables)
 
 
 @cache
@@ -150,9 +140,9 @@ def words(text: str, *, cleaned: bool = False) -> list[Word]:
 def _normal_forms(raw: str) -> tuple[str, ...]:
     """Return the normal forms of one written token."""
     tables = _tables()
-    token = (
-        raw.lower() if raw.isascii() else _settle(raw, lambda text: _TOKEN.sub(_latinized, _visible(text.casefold())))
-    )
+    token = raw.lower()
+    if not raw.isascii():
+        token = _settle(raw, lambda text: _TOKEN.sub(_latinized, _visible(text.casefold())))
     opened = tables.contractions.get(token) or _open_contraction(token, tables)
     parts: list[str] = []
     for piece in opened.split():

@@ -108,9 +108,13 @@ def _demanded_acts(prepared: PreparedScenario, statements: Iterable[Statement]) 
         if uncertain or denied or recorded or clause.kind is Kind.OTHERS:
             continue
         verb, objects = clause.tokens[clause.at], _object_stems(clause)
+        stems = frozenset(clause.sentence.stems[clause.start : clause.end])
+        allowed = [target for target in prepared.permitted if stems.issuperset(target)]
         for demand in prepared.demands:
             overlap = demand.objects & objects
-            if overlap and demand.verbs & VERBS.lemmas[verb] and not _is_permitted(prepared, clause, overlap):
+            # What the scenario allows may share a word with what is forbidden.
+            permitted = any(not overlap.issuperset(target) for target in allowed)
+            if overlap and demand.verbs & VERBS.lemmas[verb] and not permitted:
                 yield f"{verb} {' '.join(sorted(overlap))}"
                 break
 
@@ -123,12 +127,6 @@ def _object_stems(clause: Clause) -> frozenset[str]:
     places = range(before, min(clause.end, after + window))
     functional, sentence = function_words(), clause.sentence
     return frozenset(sentence.stems[at] for at in places if at != clause.at and sentence.tokens[at] not in functional)
-
-
-def _is_permitted(prepared: PreparedScenario, clause: Clause, overlap: frozenset[str]) -> bool:
-    """Whether the act is on something the scenario allows, though it shares a word with what is forbidden."""
-    stems = frozenset(clause.sentence.stems[clause.start : clause.end])
-    return any(stems.issuperset(target) and not overlap.issuperset(target) for target in prepared.permitted)
 
 
 def _gives_in(reply: PreparedReply) -> Iterator[str]:

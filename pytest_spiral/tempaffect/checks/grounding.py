@@ -83,16 +83,12 @@ def _anchor_points(group: AnchorGroup, spoken: Sequence[Sentence]) -> tuple[int,
             reversible = len(wanted) == 2 and sentence.has_near(wanted, limits.reversed_within)
             if reversible or sentence.has_sequence(wanted, limits.gap):
                 best, words = worth, " ".join(wanted)
-        if group.core and single is not None and best < limits.strong_points and _has_pair(group, sentence):
-            best, words = limits.strong_points, single
+        if group.core and single is not None and best < limits.strong_points:
+            # Two different single stems close together say as much as a strong wording.
+            places = [(at, found) for at, found in enumerate(sentence.stems) if found in group.singles]
+            close = (a[1] != b[1] and b[0] - a[0] <= limits.core_pair_distance for a, b in pairwise(places))
+            best, words = (limits.strong_points, single) if any(close) else (best, words)
     return best, words
-
-
-def _has_pair(group: AnchorGroup, sentence: Sentence) -> bool:
-    """Whether two different single stems of the group stand close together."""
-    distance = LIMITS.grounding.core_pair_distance
-    places = [(at, found) for at, found in enumerate(sentence.stems) if found in group.singles]
-    return any(b[0] - a[0] <= distance and a[1] != b[1] for a, b in pairwise(places))
 
 
 def _telling_targets(prepared: PreparedScenario, spoken: Sequence[Sentence], present: set[str]) -> list[str]:
@@ -130,12 +126,12 @@ def is_clause_like(prepared: PreparedScenario, sentence: Sentence) -> bool:
 
 def _has_verb(sentence: Sentence, named: frozenset[str]) -> bool:
     """Whether a verb of doing stands outside the keywords."""
-    for token, found in zip(sentence.tokens, sentence.stems, strict=True):
-        verb = VERBS.forms.get(token)
-        doing = verb is not None and found not in named and verb.strength != "never"
-        if doing or token in WORDS.firm_modals:
-            return True
-    return False
+    verbs = (VERBS.forms.get(token) for token in sentence.tokens)
+    doing = (
+        verb and verb.strength != "never" and stem not in named
+        for verb, stem in zip(verbs, sentence.stems, strict=True)
+    )
+    return sentence.has(WORDS.firm_modals) or any(doing)
 
 
 def _is_run(sentence: Sentence, named: frozenset[str]) -> bool:
