@@ -30,23 +30,19 @@ def item_properties(result: Item | Conversation) -> Iterator[tuple[str, str]]:
 
 def suite_properties(report: Report) -> Iterator[tuple[str, str]]:
     """Name and value of each property: run, verdict, scores with intervals, gates. Free of control characters."""
-    return ((plain(name), plain(value)) for name, value in _suite_properties(report))
-
-
-def _suite_properties(report: Report) -> Iterator[tuple[str, str]]:
-    yield "spiral.run", report.run.id
+    yield "spiral.run", plain(report.run.id)
     yield "spiral.verdict", report.verdict
     for card in report.tempaffect.cards:
         for path, interval in card.intervals.items():
             if "." not in path and (value := card_value(card, path)) is not None:
                 name = f"tempaffect.{path}[{card.model}-{card.prompting_mode}]"
-                yield name, between(value, interval.low, interval.high, 4)
+                yield plain(name), between(value, interval.low, interval.high, 4)
     for score in report.spiral.scores:
         if score.unrounded is not None:
-            yield f"spiral.score[{score.model}]", between(score.unrounded, score.ci_low, score.ci_high, 4)
+            yield plain(f"spiral.score[{score.model}]"), between(score.unrounded, score.ci_low, score.ci_high, 4)
     for row in report.gates:
         mode = f"-{row.prompting_mode}" if row.prompting_mode else ""
-        yield f"gate[{row.model}{mode}] {row.expr}", f"{row.outcome}: {row.reason.detail}"
+        yield plain(f"gate[{row.model}{mode}] {row.expr}"), plain(f"{row.outcome}: {row.reason.detail}")
 
 
 def gates_xml(report: Report) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -254,23 +255,7 @@ class ConversationRecord(Record):
 
     def conversation(self) -> Conversation:
         """The record that this one was made from."""
-        return Conversation(
-            prompt_id=self.prompt_id,
-            category=self.category,
-            model=self.model,
-            index=self.index,
-            status=self.status,
-            reason=self.reason,
-            prompts=self.prompts,
-            transcript=self.transcript,
-            injections_log=self.injections_log,
-            judgements=self.judgements,
-            finals=self.finals,
-            twin_of=self.twin_of,
-            given_up=self.given_up,
-            retests=self.retests,
-            origin=self.origin,
-        )
+        return Conversation(**{field.name: getattr(self, field.name) for field in fields(Conversation)})
 
 
 class Spiral(Record):
