@@ -39,7 +39,10 @@ def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: S
     worst, best = (low, high) if gate.op == ">=" else (high, low)
     decision = replace(conclude(gate, measured, worst, best, policy), unit=sample.units.unit)
     if sample.binary and baseline is None and policy == "bound":
-        decision = replace(decision, mde=_rate_mde(gate, measured.n))
+        # Exact for rates: distance from the threshold to the least true rate that passes in four of five runs.
+        floor = gate.threshold if gate.op == ">=" else 1 - gate.threshold
+        rate = least_passing_rate(measured.n, floor)
+        decision = replace(decision, mde=None if rate is None else rate - floor)
     return decision
 
 
@@ -112,13 +115,6 @@ def _reason(
         return DecisionReason(DecisionCode.BOUND_MET, text)
     text = f"even {upper if at_least else lower} of {what} is {'below' if at_least else 'above'} {threshold}"
     return DecisionReason(DecisionCode.BOUND_MISSED, text)
-
-
-def _rate_mde(gate: Gate, n: int) -> float | None:
-    """Exact for rates: distance from the threshold to the least true rate that passes in four of five runs."""
-    floor = gate.threshold if gate.op == ">=" else 1 - gate.threshold
-    rate = least_passing_rate(n, floor)
-    return None if rate is None else rate - floor
 
 
 def limit_missing(decision: Decision, beyond: bool) -> Decision:

@@ -118,13 +118,9 @@ class _Parser:
 
     def _bound(self, depth: int = 1) -> _Linear:
         total = self._term(depth)
-        while True:
-            if self._skip("+"):
-                total = total.plus(self._term(depth), 1)
-            elif self._skip("-"):
-                total = total.plus(self._term(depth), -1)
-            else:
-                return total
+        while (plus := self._skip("+")) or self._skip("-"):
+            total = total.plus(self._term(depth), 1 if plus else -1)
+        return total
 
     def _term(self, depth: int) -> _Linear:
         if depth > _MAX_DEPTH:
@@ -182,14 +178,7 @@ def check_metric(
     metrics: Mapping[str, Scale],
     baseline: bool = True,
 ) -> None:
-    """Reject a gate that can never be decided in a run.
-
-    Args:
-        gate: The gate.
-        suites: Of the run.
-        qualifiers: Prompting modes of the run.
-        metrics: Of the gate's suite, with their scales.
-        baseline: Whether the run has one.
+    """Reject a gate that can never be decided in a run with these suites, prompting modes, metrics of the gate's suite.
 
     Raises:
         ConfigError: Listing what exists.

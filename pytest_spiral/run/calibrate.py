@@ -23,7 +23,7 @@ from pytest_spiral.spiral.calibration import (
     drift,
 )
 from pytest_spiral.spiral.judges import Judge
-from pytest_spiral.spiral.labels import LabelledSet, load_labels
+from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn, load_labels
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.store import RunStore
 
@@ -48,17 +48,12 @@ class JudgeCalibrations:
 async def judge_labelled_turns(judges: Sequence[Judge], labelled: LabelledSet) -> dict[str, list[ChunkJudgement]]:
     """Every turn judged by every judge, by turn. The judges' own limits bound how many calls are in flight."""
 
-    async def judged(judge: Judge, turn: str) -> ChunkJudgement:
-        found = by_id[turn]
-        return await judge.chunk(f"calibration-{turn}", found.opening or found.user, found.chunk)
+    async def judged(turn: LabelledTurn) -> list[ChunkJudgement]:
+        name, opening = f"calibration-{turn.id}", turn.opening or turn.user
+        return await asyncio.gather(*(judge.chunk(name, opening, turn.chunk) for judge in judges))
 
-    by_id = {turn.id: turn for turn in labelled.turns}
-    pairs = [(judge, turn) for turn in by_id for judge in judges]
-    results = await asyncio.gather(*(judged(*pair) for pair in pairs))
-    found: dict[str, list[ChunkJudgement]] = {turn: [] for turn in by_id}
-    for (_, turn), judgement in zip(pairs, results, strict=True):
-        found[turn].append(judgement)
-    return found
+    results = await asyncio.gather(*(judged(turn) for turn in labelled.turns))
+    return {turn.id: judgements for turn, judgements in zip(labelled.turns, results, strict=True)}
 
 
 def calibrate(
@@ -73,7 +68,10 @@ def calibrate(
     labelled = load_labels(labels, behaviours)
 
     names = [judge.model_id for judge in plan.judges]
-    path = Path(plan.run_dir).parent / "calibrations" / _file_name(names, labelled.name)
+    # Readable, and another one for other judges or labels.
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "+".join(sorted(names)))[:80]
+    file_name = f"{readable}-{digest([sorted(names), labelled.name])[:8]}.json"
+    path = Path(plan.run_dir).parent / "calibrations" / file_name
     # Before any call is paid for: a kept calibration that cannot be read is an error.
     before = calibration_result_from_json(read_json(path), str(path)) if path.is_file() else None
 
@@ -99,9 +97,3 @@ def calibrate(
     }
     write_atomically(path, json.dumps(together.to_json(), indent=1, ensure_ascii=True) + "\n")
     return JudgeCalibrations(together, alone, drift(before, together) if before else None, path)
-
-
-def _file_name(judges: Sequence[str], labels: str) -> str:
-    """Readable, and another one for other judges or labels."""
-    shown = re.sub(r"[^A-Za-z0-9._-]+", "-", "+".join(sorted(judges)))[:80]
-    return f"{shown}-{digest([sorted(judges), labels])[:8]}.json"

@@ -206,7 +206,7 @@ def filled(text: str, value: object) -> str:
 
 
 @pytest.fixture
-def reader(pytester, endpoint, tmp_path_factory):
+def reader(pytester: pytest.Pytester, endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Reader:
     """A reader whose `pip` does nothing: the package is installed already, and there is no index to ask."""
     tools = tmp_path_factory.mktemp("tools")
     for name in ("pip", "make"):
@@ -216,7 +216,7 @@ def reader(pytester, endpoint, tmp_path_factory):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_page_does_what_it_says(page, reader):
+def test_the_page_does_what_it_says(page: Path, reader: Reader) -> None:
     """Every block, from the first to the last, as a reader would run them."""
     for block in blocks(page):
         if not block.skipped:
@@ -224,7 +224,7 @@ def test_the_page_does_what_it_says(page, reader):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_no_block_escapes(page):
+def test_no_block_escapes(page: Path) -> None:
     """Each has a language, and what is skipped says why."""
     for block in blocks(page):
         assert block.kind, f"{page.name}:{block.line}: a block without a language"

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-def load_hook():
+def load_hook() -> types.ModuleType:
     spec = importlib.util.spec_from_file_location("options_hook", DOCS / "_hooks" / "reference.py")
     assert spec is not None
     assert spec.loader is not None
@@ -29,7 +30,7 @@ def load_hook():
     return module
 
 
-def test_every_option_is_on_its_page():
+def test_every_option_is_on_its_page() -> None:
     """Written from the plugin's own table: long name, short name, ini key, default."""
     page = load_hook().on_page_markdown((DOCS / "reference" / "options.md").read_text())
 
@@ -39,7 +40,7 @@ def test_every_option_is_on_its_page():
         assert option.alias in row or option.alias == option.flag
 
 
-def test_every_metric_has_a_formula():
+def test_every_metric_has_a_formula() -> None:
     """Everything a gate can name stands in a row of the page."""
     page = (DOCS / "reference" / "metrics.md").read_text()
     named = set(re.findall(r"`([a-z0-9_.]+)`", page))
@@ -49,10 +50,10 @@ def test_every_metric_has_a_formula():
     assert (scenarios | spirals) - named == set()
 
 
-def test_the_api_page_has_what_is_exported():
+def test_the_api_page_has_what_is_exported() -> None:
     """The public names of both suites, or a note why not."""
     page = (DOCS / "reference" / "python-api.md").read_text()
-    left_out = {"Item", "Origin", "Protocol", "protocol_names", "rescore", "score_to_json"}
+    left_out = {"Item", "Origin", "Protocol", "protocol_names", "rescore"}
     public = {f"pytest_spiral.tempaffect.{n}" for n in tempaffect.__all__} | {
         f"pytest_spiral.spiral.{n}" for n in spiral.__all__
     }
@@ -60,14 +61,14 @@ def test_the_api_page_has_what_is_exported():
     assert {n.rpartition(".")[2] for n in public if f"::: {n}\n" not in page} == left_out
 
 
-def test_every_page_is_in_the_menu():
+def test_every_page_is_in_the_menu() -> None:
     """A page that nobody finds is none."""
     menu = (ROOT / "mkdocs.yml").read_text()
 
     assert [str(page) for page in DOCS.rglob("*.md") if f": {page.relative_to(DOCS).as_posix()}\n" not in menu] == []
 
 
-def test_the_site_builds_without_warnings(tmp_path):
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """Links, anchors and documented objects are all there."""
     if importlib.util.find_spec("material") is None or importlib.util.find_spec("mkdocstrings") is None:
         pytest.skip("mkdocs-material and mkdocstrings are not installed (extra `docs`)")

@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "validation" / "unlocated-quotes.md"
 ROW = re.compile(r"^\| (\S+) \| (\S+) \| (chunk\d+) \| (\w+) \| `(.+)` \| (.+) \|$", re.MULTILINE)
 
 
-def test_every_row_is_short_and_gives_a_reason():
+def test_every_row_is_short_and_gives_a_reason() -> None:
     """46 findings, at most twelve words quoted of each, why each was not located."""
     rows = ROW.findall(PAGE.read_text())
 
@@ -24,16 +24,22 @@ def test_every_row_is_short_and_gives_a_reason():
     assert all(reason.strip() for *_, reason in rows)
 
 
-def test_the_rows_are_the_unlocated_findings():
+def test_the_rows_are_the_unlocated_findings() -> None:
     """File, prompt, chunk, behaviour and the first words of the quote."""
     folder = os.environ.get("SPIRAL_UPSTREAM_DIR")
     if not folder:
         pytest.skip("SPIRAL_UPSTREAM_DIR is not set")
     found = Counter(
-        (name, talk.prompt_id, f"chunk{judgement.index}", finding.behaviour, " ".join(finding.quote.split()[:9]))
+        (
+            name,
+            conversation.prompt_id,
+            f"chunk{judgement.index}",
+            finding.behaviour,
+            " ".join(finding.quote.split()[:9]),
+        )
         for name in ("kimi-k2", "llama-4-maverick")
-        for talk in load_upstream(Path(folder) / f"{name}.json")
-        for judgement in talk.judgements
+        for conversation in load_upstream(Path(folder) / f"{name}.json")
+        for judgement in conversation.judgements
         for finding in judgement.findings
         if finding.evidence == "unlocated"
     )
