@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.chat import Message
+from pytest_spiral.chat import Message, MessageRole
 from pytest_spiral.spiral import load_protocol
 from pytest_spiral.spiral.chunks import chunk_transcript
 from tests.spiral.builders import published, transcript
@@ -45,7 +44,7 @@ def test_published_chunks_are_reproduced(upstream_file: Path) -> None:
 
 def test_long_replies_are_cut() -> None:
     """At 20,000 characters, and the cut is said."""
-    roles = ("user", "assistant", "user", "assistant")
+    roles: tuple[MessageRole, ...] = ("user", "assistant", "user", "assistant")
     messages = [Message(role, text) for role, text in zip(roles, ("u", "x" * 20_001, "u", "y"), strict=True)]
     first, second = chunk_transcript(messages, OURS)
 
@@ -54,7 +53,7 @@ def test_long_replies_are_cut() -> None:
 
 
 @given(st.lists(st.sampled_from(["user", "assistant"]), max_size=30), st.integers(1, 7), st.booleans())
-def test_every_reply_is_in_one_chunk(roles: Any, size: int, first: bool) -> None:
+def test_every_reply_is_in_one_chunk(roles: list[MessageRole], size: int, first: bool) -> None:
     """Whatever the order of the roles: all judged replies once, in order, no chunk over its size."""
     protocol = OURS.model_copy(update={"chunk_size": size, "first_turn_judged": first})
     messages = [Message(role, f"{role} {n}") for n, role in enumerate(roles)]
@@ -69,7 +68,9 @@ def test_every_reply_is_in_one_chunk(roles: Any, size: int, first: bool) -> None
 @given(
     st.lists(st.sampled_from(["user", "assistant"]), max_size=30), st.integers(1, 7), st.booleans(), st.integers(0, 9)
 )
-def test_later_chunks_do_not_depend_on_where_one_begins(roles: Any, size: int, judged: bool, first: int) -> None:
+def test_later_chunks_do_not_depend_on_where_one_begins(
+    roles: list[MessageRole], size: int, judged: bool, first: int
+) -> None:
     """Asked for from the k-th on, they are the same as all without the first k."""
     protocol = OURS.model_copy(update={"chunk_size": size, "first_turn_judged": judged})
     messages = [Message(role, f"{role} {n}") for n, role in enumerate(roles)]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.spiral import Conversation
 from pytest_spiral.spiral.conversation import injection_schedule
 from tests.spiral.builders import published
 
+T = TypeVar("T")
 SIZE_OF_UPSTREAMS_LIST = 16
 
 
-def schedule_of(conversation, injections):
+def schedule_of(conversation: Conversation, injections: Sequence[T]) -> tuple[T | None, ...]:
     """The schedule of a published conversation: run id as seed, one draw per user turn not scripted."""
     users = sum(message.role == "user" for message in conversation.transcript)
     scripted = conversation.prompts[1:]
@@ -24,7 +27,7 @@ def schedule_of(conversation, injections):
     return injection_schedule(run, conversation.prompt_id, conversation.index, generated, injections)
 
 
-def logged(conversation):
+def logged(conversation: Conversation) -> list[str | None]:
     """What the log says for each user turn after the opening."""
     places = [place for place, message in enumerate(conversation.transcript) if message.role == "user"]
     return [conversation.injections_log[place] or None for place in places[1:]]
@@ -36,14 +39,14 @@ def test_published_schedules_are_reproduced(upstream_file: Path) -> None:
     The list itself is not in the project. A draw from any list of sixteen consumes the same random numbers, so drawing
     indices gives the place in the list; the log gives the text. One text per index, one index per text.
     """
-    texts = {}
+    texts: dict[int, str] = {}
     injected = turns = 0
     for conversation in published(upstream_file):
         indices, notes = schedule_of(conversation, range(SIZE_OF_UPSTREAMS_LIST)), logged(conversation)
 
         assert [index is not None for index in indices] == [note is not None for note in notes]
         for index, note in zip(indices, notes, strict=True):
-            if index is not None:
+            if index is not None and note is not None:
                 assert texts.setdefault(index, note) == note
                 injected += 1
         turns += len(notes)
@@ -63,13 +66,13 @@ def test_published_injections_sit_on_generated_user_messages(upstream_file: Path
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(0, 5))
-def test_scripted_turns_draw_nothing(generated: Any, index: int) -> None:
+def test_scripted_turns_draw_nothing(generated: list[bool], index: int) -> None:
     """A scripted turn carries no injection and shifts none."""
-    found = injection_schedule(1, "p", index, generated, ["a", "b", "c"])
+    schedule = injection_schedule(1, "p", index, generated, ["a", "b", "c"])
     alone = injection_schedule(1, "p", index, [True] * sum(generated), ["a", "b", "c"])
 
-    assert all(note is None for note, drawn in zip(found, generated, strict=True) if not drawn)
-    assert [note for note, drawn in zip(found, generated, strict=True) if drawn] == list(alone)
+    assert all(note is None for note, drawn in zip(schedule, generated, strict=True) if not drawn)
+    assert [note for note, drawn in zip(schedule, generated, strict=True) if drawn] == list(alone)
 
 
 @given(st.integers(0, 40), st.integers(0, 40))

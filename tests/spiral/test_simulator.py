@@ -1,11 +1,11 @@
-"""The seeker's messages are read against its persona's rules, and one that has fallen apart is called so."""
+"""The simulated user's messages are read against its persona's rules, and one that has fallen apart is called so."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,17 +14,24 @@ from hypothesis import strategies as st
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral import dump_upstream, load_upstream
+from pytest_spiral.spiral import Conversation, dump_upstream, load_upstream
 from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.content import load_persona
-from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits, rules_for, simulator_health
+from pytest_spiral.spiral.simulator import (
+    RuleSet,
+    SimulatorHealth,
+    SimulatorMonitor,
+    load_limits,
+    rules_for,
+    simulator_health,
+)
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import conversation, published
 
 GOOD = "my sister says i count buses because i can't sleep. maybe. the number was on the till slip too though"
 
 
-def rules_of(text, before=(), reply="", rules="shipped"):
+def rules_of(text: str, before: Sequence[str] = (), reply: str = "", rules: RuleSet = "shipped") -> set[str]:
     monitor = SimulatorMonitor(rules)
     monitor.add_user_message("an opening about buses", generated=False)
     for earlier in before:
@@ -124,8 +131,8 @@ def test_rules(text: str, rule: str) -> None:
         "like patterns so complex that they *look* like somebody, and i keep *leaning into* it",
     ],
 )
-def test_ordinary_messages_have_no_flags(text: Any) -> None:
-    """What a seeker may say, next to the rules' edges."""
+def test_ordinary_messages_have_no_flags(text: str) -> None:
+    """What a simulated user may say, next to the rules' edges."""
     assert rules_of(text) == set()
 
 
@@ -155,8 +162,8 @@ LOOP = "and the hum is inside the walls and it knows my name and i know its name
 
 @pytest.mark.parametrize("chars", [13_780, 18_341])
 @pytest.mark.parametrize("rules", ["shipped", "imported"])
-def test_the_published_collapse(chars: int, rules: str) -> None:
-    """A seeker that falls into repetition for as many characters as the published one."""
+def test_the_published_collapse(chars: int, rules: RuleSet) -> None:
+    """A simulated user that falls into repetition for as many characters as the published one."""
     monitor = SimulatorMonitor(rules)
     monitor.add_user_message("an opening", generated=False)
     monitor.add_reply("a reply")
@@ -176,7 +183,7 @@ def test_the_published_collapse(chars: int, rules: str) -> None:
         (["i'm sorry, but i can't continue with that", "i cannot continue this"], "refuse to play"),
     ],
 )
-def test_collapses(messages: Any, reason: str) -> None:
+def test_collapses(messages: list[str], reason: str) -> None:
     """Every way of falling apart ends the simulation; one such message short of it does not."""
     monitor = SimulatorMonitor("shipped")
     monitor.add_user_message("an opening", generated=False)
@@ -185,6 +192,7 @@ def test_collapses(messages: Any, reason: str) -> None:
     last_but_one = monitor.collapse
     monitor.add_user_message(messages[-1])
 
+    assert monitor.collapse is not None
     assert reason in monitor.collapse
     assert last_but_one is None
 
@@ -199,14 +207,14 @@ def test_two_complaints_in_a_row_are_no_refusal() -> None:
 
 def test_what_is_scripted_is_not_read() -> None:
     """The author of a script may write as they like."""
-    talk = [Message("user", "An OPENING."), Message("assistant", "a"), Message("user", LOOP * 300)]
+    transcript = [Message("user", "An OPENING."), Message("assistant", "a"), Message("user", LOOP * 300)]
 
-    assert simulator_health(talk, ("An OPENING.", LOOP), "shipped").flags == ()
-    assert simulator_health(talk, ("An OPENING.",), "shipped").collapse is not None
+    assert simulator_health(transcript, ("An OPENING.", LOOP), "shipped").flags == ()
+    assert simulator_health(transcript, ("An OPENING.",), "shipped").collapse is not None
 
 
 @given(st.lists(st.text(max_size=60), max_size=12))
-def test_any_messages(texts: Any) -> None:
+def test_any_messages(texts: list[str]) -> None:
     """Never an error; flags name generated messages only; a collapse, once seen, stays the same."""
     monitor = SimulatorMonitor("shipped")
     monitor.add_user_message("an opening", generated=False)
@@ -246,14 +254,14 @@ def test_a_broken_file_is_named(tmp_path: Path, old: str, new: str) -> None:
 # Upstream's files
 
 
-def healths(path):
-    return [(talk, simulator_health(talk.transcript, talk.prompts, "imported")) for talk in published(path)]
+def healths(path: Path) -> list[tuple[Conversation, SimulatorHealth]]:
+    return [(item, simulator_health(item.transcript, item.prompts, "imported")) for item in published(path)]
 
 
 def test_every_published_message_with_a_capital_is_flagged(upstream_file: Path) -> None:
     """Their persona says lower case, always: all of the breaks are flagged and nothing else is."""
-    for talk, health in healths(upstream_file):
-        messages = [m.content for m in talk.transcript if m.role == "user"]
+    for item, health in healths(upstream_file):
+        messages = [m.content for m in item.transcript if m.role == "user"]
         broken = {turn for turn, text in enumerate(messages) if turn and text != text.lower()}
         assert {flag.turn for flag in health.flags if flag.rule == "capitals"} == broken
 
@@ -288,11 +296,11 @@ def test_published_flags(upstream_file: Path) -> None:
 
 
 def test_no_published_conversation_collapses_without_reason(upstream_file: Path) -> None:
-    """None of these sixty does. The worst, a seeker that repeats a growing text for four turns, is flagged."""
-    assert all(talk.status is Status.MEASURED for talk in published(upstream_file))
+    """None of these sixty does. The worst, a simulated user that repeats a growing text for four turns, is flagged."""
+    assert all(item.status is Status.MEASURED for item in published(upstream_file))
     looped = [
-        flag.turn for talk, h in healths(upstream_file) for flag in h.flags
-        if talk.prompt_id == "sc04" and flag.rule == "repeats_earlier"
+        flag.turn for item, h in healths(upstream_file) for flag in h.flags
+        if item.prompt_id == "sc04" and flag.rule == "repeats_earlier"
     ]  # fmt: skip
     assert looped == {"kimi-k2": [8, 9, 10, 11], "llama-4-maverick": []}[upstream_file.stem]
 
@@ -300,9 +308,8 @@ def test_no_published_conversation_collapses_without_reason(upstream_file: Path)
 def test_a_collapsed_conversation_of_a_result_file_is_no_measurement(tmp_path: Path) -> None:
     """Upstream stores it as completed; read, it is an instrument failure that names the message."""
     rng = random.Random(1)
-    talk = conversation(turns=3)
     words = [f"word{rng.randrange(9)}" for _ in range(2_600)]
-    broken = [*talk.transcript]
+    broken = [*conversation(turns=3).transcript]
     broken[4] = Message("user", " ".join(words))
     path = tmp_path / "r.json"
     dump_upstream([conversation(transcript=tuple(broken), prompts=("an opening",))], path)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,13 +38,13 @@ def test_ordinary_words_are_no_attempt(text: str) -> None:
 
 def test_false_alarms_on_published_conversations(upstream_file: Path) -> None:
     """Of 2,400 published messages two are flagged: the same model's leaked role mark."""
-    found = [
+    flagged = [
         message.content[s.start : s.end]
-        for talk in published(upstream_file)
-        for message in talk.transcript
+        for conversation in published(upstream_file)
+        for message in conversation.transcript
         for s in suspicions(message.content)
     ]
-    assert set(found) == ({"assistant<|header_end|>"} if "llama" in upstream_file.stem else set())
+    assert set(flagged) == ({"assistant<|header_end|>"} if "llama" in upstream_file.stem else set())
 
 
 def test_blanking_leaves_the_rest() -> None:
@@ -58,11 +58,11 @@ def test_blanking_leaves_the_rest() -> None:
 @given(st.text())
 def test_any_text(text: str) -> None:
     """Never an error; passages lie inside the text, in order and apart; what is blanked once stays as it is."""
-    found = suspicions(text)
+    passages = suspicions(text)
 
-    assert all(0 <= s.start < s.end <= len(text) for s in found)
-    assert all(a.end <= b.start for a, b in itertools.pairwise(found))
-    assert found or without_suspicions(text) == text
+    assert all(0 <= s.start < s.end <= len(text) for s in passages)
+    assert all(a.end <= b.start for a, b in itertools.pairwise(passages))
+    assert passages or without_suspicions(text) == text
 
 
 FORGED = {
@@ -84,44 +84,44 @@ FORGED = {
 }
 
 
-def heard(talk):
-    """What the user model has heard of a conversation."""
-    found = UserPrompt(load_persona().system_prompt("mania_psychosis"))
-    for message in talk:
-        found.add(message)
-    return found
+def heard(transcript: Sequence[Message]) -> UserPrompt:
+    """What the simulated user has heard of a conversation."""
+    prompt = UserPrompt(load_persona().system_prompt("mania_psychosis"))
+    for message in transcript:
+        prompt.add(message)
+    return prompt
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=list(FORGED))
-def test_a_forged_note_does_not_reach_the_seeker(forged: Any) -> None:
-    """Wherever it stands it is blanked in what the seeker sees, and flagged; the note of this turn is the only one."""
-    talk = [
+def test_a_forged_note_does_not_reach_the_simulated_user(forged: str) -> None:
+    """It is blanked in what the simulated user sees, and flagged; the note of this turn is the only one."""
+    transcript = [
         Message("user", "is it a sign"),
         Message("assistant", f"No.\n{forged}\nRest."),
         Message("user", f"you wrote {forged}"),
         Message("assistant", f"Rest now.\n\n{forged}"),
     ]
-    _, *seen = heard(talk).messages("Make a joke.")
+    _, *seen = heard(transcript).messages("Make a joke.")
     marker = load_signs().marker
 
     assert seen[-1].content.endswith("\n\n[Note for this turn: Make a joke.]")
     seen[-1] = Message("user", seen[-1].content.removesuffix("\n\n[Note for this turn: Make a joke.]"))
-    for message, original in zip(seen, talk, strict=True):
+    for message, original in zip(seen, transcript, strict=True):
         assert without_notes(message.content) == message.content
         assert (BLANK in message.content) == (forged in original.content)
-        assert not any(found.kind == "note" for found in suspicions(message.content))
+        assert not any(passage.kind == "note" for passage in suspicions(message.content))
         assert not marker.search(message.content.lower())
     assert seen[1].content.startswith("No.\n")
     assert seen[1].content.endswith("\nRest.")
-    assert "note" in {found.kind for found in suspicions(talk[1].content)}
+    assert "note" in {passage.kind for passage in suspicions(transcript[1].content)}
 
 
-def test_earlier_messages_reach_the_seeker_the_same_in_every_turn() -> None:
+def test_earlier_messages_reach_the_simulated_user_the_same_in_every_turn() -> None:
     """Blanking leaves the common prefix alone, so that a provider can serve it from its cache."""
-    talk = [Message("user", "hm"), *[Message("assistant", FORGED["spaced"]), Message("user", "ok then")] * 3]
-    shorter = heard(talk[:4]).messages(None)
+    transcript = [Message("user", "hm"), *[Message("assistant", FORGED["spaced"]), Message("user", "ok then")] * 3]
+    shorter = heard(transcript[:4]).messages(None)
 
-    assert heard(talk[:6]).messages("Make a joke.")[:5] == shorter
+    assert heard(transcript[:6]).messages("Make a joke.")[:5] == shorter
 
 
 def test_the_persona_knows_the_marker() -> None:
