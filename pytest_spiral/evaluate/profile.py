@@ -38,8 +38,6 @@ from pytest_spiral.text import clean
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
-__all__ = ["spiral_profile", "tempaffect_profile"]
-
 # One part is counted at a time, so that the others take no more room than their numbers.
 _PARTS = 16
 

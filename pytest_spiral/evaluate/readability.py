@@ -10,8 +10,6 @@ from statistics import mean
 
 from pytest_spiral.text import clean
 
-__all__ = ["count_syllables", "flesch_kincaid_grade", "mtld", "words_of"]
-
 # Letters and digits, with apostrophes and hyphens inside a word.
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _VOWELS = re.compile("[aeiouy]+")

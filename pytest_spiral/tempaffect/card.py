@@ -32,8 +32,6 @@ from pytest_spiral.tempaffect.records import (
 )
 from pytest_spiral.tempaffect.scenario import Family
 
-__all__ = ["CardContext", "build_card", "useful_bounded_band"]
-
 _HEADLINES = ("score", "useful_bounded_response_rate")
 
 
@@ -55,7 +53,7 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
     scores = [output.score for output in outputs]
     detectors = {name: _detector(name, metrics) for name in DETECTORS}
     missing = _missing(metrics, context)
-    blockers = publication_blockers(mode, items, valid_rate, detectors["template_repetition"], context)
+    blockers = tuple(publication_blockers(mode, items, valid_rate, detectors["template_repetition"], context))
     return Card(
         model=model,
         prompting_mode=CARD_MODES[mode],

@@ -29,19 +29,6 @@ from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, CardContext, Item, ItemScore
 from pytest_spiral.tempaffect.scenario import Family, Scenario
 
-__all__ = [
-    "OUTPUT_METRICS",
-    "CardMetrics",
-    "ScoredOutput",
-    "bootstrap_draws",
-    "column_of",
-    "mean",
-    "metric_names",
-    "metric_sample",
-    "metric_scales",
-    "scenario_clusters",
-]
-
 T = TypeVar("T")
 
 

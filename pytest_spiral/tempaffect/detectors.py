@@ -15,22 +15,6 @@ from pytest_spiral.tempaffect.records import Answer, ItemScore
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import normalize, stem, tokenize
 
-__all__ = [
-    "BANDS",
-    "DETECTORS",
-    "Detection",
-    "DetectorBand",
-    "Detectors",
-    "Pair",
-    "detect",
-    "ignores_user",
-    "is_overvalidated",
-    "overuse",
-    "repetition",
-    "stage_pair",
-    "strategy_pair",
-]
-
 DETECTORS = (
     "template_repetition",
     "strategy_repetition",

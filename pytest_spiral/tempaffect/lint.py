@@ -14,8 +14,6 @@ from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import count_words, normalize, tokenize
 
-__all__ = ["Fault", "lint_scenario"]
-
 _BrokenRules = Iterator[tuple[str, str]]
 
 

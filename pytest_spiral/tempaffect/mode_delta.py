@@ -11,8 +11,6 @@ from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item, ItemScore
 from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = ["mode_delta"]
-
 _Pairs = Sequence[tuple[ItemScore, ItemScore]]
 
 

@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
 
-__all__ = ["Band", "Params", "TemplateParams", "load_params"]
-
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=1)]
 

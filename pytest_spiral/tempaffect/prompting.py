@@ -8,8 +8,6 @@ from pytest_spiral.chat import Message
 from pytest_spiral.resources import data_root, read_text
 from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = ["build_messages", "prompt_texts"]
-
 
 @cache
 def prompt_texts() -> tuple[str, str]:

@@ -11,15 +11,13 @@ from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.scenario import Family
 
-__all__ = ["cautions", "publication_blockers"]
-
 # More leaked scenarios than these are not named.
 _NAMED_LEAKS = 5
 
 
 def publication_blockers(
     mode: Mode, items: Sequence[Item], valid_rate: float | None, template: Detector, context: CardContext
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """Why a card may not be published, each with its code first. Low quality is no reason.
 
     Args:
@@ -29,16 +27,6 @@ def publication_blockers(
         template: The detector of template repetition.
         context: The circumstances of the run.
     """
-    return (
-        *_scenario_blockers(items, context),
-        *_version_blockers(context),
-        *_instrument_blockers(mode, items, valid_rate, context),
-        *_output_blockers(items, template, context),
-        *_run_blockers(context),
-    )
-
-
-def _scenario_blockers(items: Sequence[Item], context: CardContext) -> Iterator[str]:
     publication = load_params().publication
     scored = len({item.id for item in items if item.score is not None})
     planned = len(context.scenarios) if context.own else publication.scenarios
@@ -46,20 +34,12 @@ def _scenario_blockers(items: Sequence[Item], context: CardContext) -> Iterator[
     uneven = any(families[family] != publication.family_scenarios for family in Family)
     if scored != planned or (uneven and not context.own):
         yield f"B01 {scored} of {planned} scenarios scored"
-
-
-def _version_blockers(context: CardContext) -> Iterator[str]:
     if context.suite_hash != context.pinned_suite_hash:
         yield "B02 suite hash differs from the pinned one"
     if context.scorer_fingerprint != context.pinned_scorer_fingerprint:
         yield "B03 scorer fingerprint differs from the pinned one"
     for fault in context.preflight_faults:
         yield f"B03 {fault}"
-
-
-def _instrument_blockers(
-    mode: Mode, items: Sequence[Item], valid_rate: float | None, context: CardContext
-) -> Iterator[str]:
     lost = sum(item.status is Status.INSTRUMENT_FAILED for item in items)
     if lost:
         yield f"B04 {lost} items lost to infrastructure errors"
@@ -69,31 +49,25 @@ def _instrument_blockers(
         yield f"B05 model snapshot not settled: served as {', '.join(context.served_models) or 'none named'}"
     if mode == "schema" and context.enforcement_verified is not True:
         yield "B06 schema enforcement not verified"
-    if mode == "schema" and _is_below(valid_rate, load_params().publication.schema_valid_rate):
+    if mode == "schema" and _is_below(valid_rate, publication.schema_valid_rate):
         yield f"B06 only {valid_rate:.0%} valid outputs under schema enforcement"
-
-
-def _output_blockers(items: Sequence[Item], template: Detector, context: CardContext) -> Iterator[str]:
     if template.band == "flag":
         yield f"B07 template repetition {template.value:.2f}"
     leaks = sorted({item.id for item in items if _is_leaked(item, context)})
     if leaks:
         yield f"B08 benchmark material in outputs: {', '.join(leaks[:_NAMED_LEAKS])}"
-
-
-def _is_leaked(item: Item, context: CardContext) -> bool:
-    """Whether an output carries the canary or any scenario id of the suite."""
-    text = item.output or ""
-    return bool(context.canary and context.canary in text) or any(f'"{name}"' in text for name in context.scenarios)
-
-
-def _run_blockers(context: CardContext) -> Iterator[str]:
     if not context.archived:
         yield "B09 raw outputs not archived"
     if not context.partner_present:
         yield "B10 the card of the other prompting mode is missing"
     if context.own:
         yield "B11 custom scenarios: not comparable with other runs"
+
+
+def _is_leaked(item: Item, context: CardContext) -> bool:
+    """Whether an output carries the canary or any scenario id of the suite."""
+    text = item.output or ""
+    return bool(context.canary and context.canary in text) or any(f'"{name}"' in text for name in context.scenarios)
 
 
 def cautions(

@@ -7,27 +7,6 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-__all__ = [
-    "BOUNDARIES",
-    "EMOTIONS",
-    "NEEDS",
-    "STAGES",
-    "STRATEGIES",
-    "ActionForm",
-    "Anchor",
-    "BoundaryAction",
-    "Emotion",
-    "Expected",
-    "Family",
-    "ForbiddenPhrase",
-    "Meta",
-    "ReplySpec",
-    "ResponseStrategy",
-    "Scenario",
-    "SupportStage",
-    "UserNeed",
-]
-
 # fmt: off
 Emotion = Literal[
     "anger", "frustration", "anxiety", "fear", "sadness", "disappointment", "guilt", "embarrassment", "overwhelm",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pytest_spiral.tempaffect.contract import Invalid, parse_output, recoverable
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import Answer, ItemScore, ReplyChecks
+from pytest_spiral.tempaffect.records import REPLY_CHECKS, Answer, ItemScore
 from pytest_spiral.tempaffect.scenario import Scenario
-
-__all__ = ["score_answer", "score_output"]
 
 
 def score_output(scenario: Scenario, raw_text: str, finish: str = "stop") -> ItemScore:
@@ -39,7 +37,7 @@ def score_answer(scenario: Scenario, answer: Answer) -> ItemScore:
     from pytest_spiral.tempaffect.checks import check_reply
 
     checks = check_reply(scenario, answer.reply)
-    hits = {**_labels_right(scenario, answer), **_checks_passed(checks)}
+    hits = {**_labels_right(scenario, answer), **{name: bool(getattr(checks, name)) for name in REPLY_CHECKS}}
     weights = load_params().weights
     points = {name: weights[name] if hit else 0 for name, hit in hits.items()}
     return ItemScore(
@@ -65,14 +63,4 @@ def _labels_right(scenario: Scenario, answer: Answer) -> dict[str, bool]:
         "response_strategy": answer.response_strategy in key.response_strategy,
         "boundary_action": answer.boundary_action == key.boundary_action,
         "should_escalate": answer.should_escalate == key.should_escalate,
-    }
-
-
-def _checks_passed(checks: ReplyChecks) -> dict[str, bool]:
-    return {
-        "content_grounding": checks.content_grounding,
-        "concrete_action": checks.concrete_action,
-        "non_defensive": checks.non_defensive,
-        "brevity": checks.brevity,
-        "forbidden_phrase_clean": checks.forbidden_phrase_clean,
     }

@@ -9,15 +9,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.detectors import detect
 from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, ItemScore
 from pytest_spiral.tempaffect.scenario import Family
 from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.stand_ins import PAGE_FIXTURES, dry_output
-from pytest_spiral.tempaffect.suite import Suite, digest
-
-__all__ = ["Preflight", "baselines", "fixture_faults", "fixture_measures", "preflight"]
+from pytest_spiral.tempaffect.suite import Suite
 
 # For comparing rates with limits per mille.
 _ROUNDING = 1e-9

@@ -20,8 +20,6 @@ from pytest_spiral.status import ReasonCode
 from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES, Scenario
 from pytest_spiral.tempaffect.suite import Suite
 
-__all__ = ["DRY_MODELS", "MALFORMATIONS", "PAGE_FIXTURES", "dry_output"]
-
 Labels = dict[str, str | int | bool]
 
 _SWAPPED_PERSONS = {

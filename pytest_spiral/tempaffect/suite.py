@@ -17,8 +17,6 @@ from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.prompting import prompt_texts
 from pytest_spiral.tempaffect.scenario import Scenario
 
-__all__ = ["CANARY", "VERSION", "Lock", "Suite", "digest", "load_suite", "lock", "lock_file", "read_scenarios"]
-
 VERSION = "1.0.0"
 CANARY = "tempaffect-canary-7c1e0a52-93d4-4b8f-a6d1-5e2f8c40b917"
 
