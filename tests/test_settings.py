@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -16,7 +17,7 @@ from pytest_spiral.settings import OPTIONS, Option, Settings
 
 DRY = Settings(model=("dry/perfect",))
 # Another valid value for every option that affects measurements.
-CHANGES: dict[str, object] = {
+CHANGES: dict[str, Any] = {
     "model": ("dry/random_valid",),
     "user_model": "dry/sycophantic-user",
     "judge_model": ("dry/lexical", "gpt-5"),
@@ -91,7 +92,7 @@ def test_settings_survive_json() -> None:
         ({"redo_judging": True}, "--redo-judging: needs recorded conversations"),
     ],
 )
-def test_a_wrong_value_names_its_option(change: dict[str, object], says: str) -> None:
+def test_a_wrong_value_names_its_option(change: dict[str, Any], says: str) -> None:
     """One sentence: which option, what is wrong."""
     with pytest.raises(ConfigError) as caught:
         replace(DRY, **change)

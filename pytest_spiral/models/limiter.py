@@ -137,7 +137,8 @@ class Limiter:
     @property
     def limit(self) -> int:
         """Requests that this process may have in flight. The numbers of all processes add up to the common limit."""
-        return self._most * (self.rank + 1) // self.of - self._most * self.rank // self.of
+        # Never less for a higher limit: processes that have not heard of a new limit yet do not exceed the highest.
+        return self._most // self.of + (self.rank < self._most % self.of)
 
     @property
     def _most(self) -> int:

@@ -44,22 +44,25 @@ def node(scenario: str, mode: str = "raw", model: str = "dry/perfect") -> str:
     return f"{SUITE}::test_scenario[{model}-{mode}-{scenario}]"
 
 
-@pytest.fixture(params=DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
-def distribution(request) -> tuple[str, ...]:
+@pytest.fixture(params=DISTRIBUTIONS.values(), ids=list(DISTRIBUTIONS))
+def distribution(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Arguments for no xdist, xdist without workers, xdist with two."""
-    return request.param
+    arguments: tuple[str, ...] = request.param
+    return arguments
 
 
 @pytest.fixture(params=[DISTRIBUTIONS["no-xdist"], ("-n", "1")], ids=["no-xdist", "n1"])
-def anywhere(request) -> tuple[str, ...]:
+def anywhere(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Arguments for no xdist and for a worker, where it matters who runs an item and not how many there are."""
-    return request.param
+    arguments: tuple[str, ...] = request.param
+    return arguments
 
 
 @pytest.fixture(params=[DISTRIBUTIONS["no-xdist"], DISTRIBUTIONS["n2"]], ids=["no-xdist", "n2"])
-def one_or_two(request) -> tuple[str, ...]:
+def one_or_two(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Arguments for no xdist and for two workers, where a run is too dear for all three."""
-    return request.param
+    arguments: tuple[str, ...] = request.param
+    return arguments
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +82,9 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
+Result = pytest.RunResult  # inside `Project` the name `pytest` is a method
+
+
 class Project:
     """A user's project: an empty folder to fill, and pytest to run in it."""
 
@@ -88,7 +94,7 @@ class Project:
         self.setenv = monkeypatch.setenv
         self.delenv = monkeypatch.delenv
 
-    def pytest(self, *args: str, cwd: str | Path = ".") -> pytest.RunResult:
+    def pytest(self, *args: str, cwd: str | Path = ".") -> Result:
         """Run pytest in this process, xdist workers in theirs: several times cheaper than `process`."""
         os.chdir(self.path / cwd)
         try:
@@ -98,7 +104,7 @@ class Project:
 
     here = pytest
 
-    def process(self, *args: str, cwd: str | Path = ".", timeout: float = 100) -> pytest.RunResult:
+    def process(self, *args: str, cwd: str | Path = ".", timeout: float = 100) -> Result:
         """Run pytest in a process of its own, as users do: where workers must find a plugin of the project's, too."""
         os.chdir(self.path / cwd)
         try:
@@ -131,7 +137,8 @@ class Project:
         return self.path / "reports" / run
 
     def report(self, run: str = "latest") -> dict[str, Any]:
-        return json.loads((self.folder(run) / "report.json").read_text())
+        report: dict[str, Any] = json.loads((self.folder(run) / "report.json").read_text())
+        return report
 
     def items(self, run: str = "latest") -> dict[tuple[str, str], dict[str, Any]]:
         """Items of a report by (mode, scenario id)."""

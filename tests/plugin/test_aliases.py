@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.plugin.conftest import Project
@@ -37,7 +35,7 @@ def their_options(request: pytest.FixtureRequest, project: Project) -> tuple[str
     return ()
 
 
-def test_their_options_keep_their_meaning(project: Project, their_options: Any) -> None:
+def test_their_options_keep_their_meaning(project: Project, their_options: tuple[str, ...]) -> None:
     """Nothing of a project breaks that had these options first, and the plugin stays inert."""
     result = project.pytest(*their_options, *GIVEN)
 
@@ -46,7 +44,7 @@ def test_their_options_keep_their_meaning(project: Project, their_options: Any) 
     assert not (project.path / "reports").exists()
 
 
-def test_prefixed_names_work_beside_them(project: Project, their_options: Any) -> None:
+def test_prefixed_names_work_beside_them(project: Project, their_options: tuple[str, ...]) -> None:
     """The prefixed names are always ours."""
     ours = (
         "--spiral-model",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from typing import Any
 
 import pytest
 
@@ -42,7 +41,7 @@ HOSTILE = {
 
 
 @pytest.fixture
-def hostile(project: Project, serve: Serve):
+def hostile(project: Project, serve: Serve) -> tuple[str, ...]:
     """A server whose model says all that, under a hostile name of its own."""
     name = f"m{HTML}`|"
     replies = {key: Reply(text, model=ESC + HTML) for key, text in HOSTILE.items()}
@@ -113,7 +112,7 @@ def test_two_names_that_look_alike_on_disk(project: Project, serve: Serve) -> No
     ],
     ids=["syntax", "key", "value", "bytes"],
 )
-def test_a_broken_spiral_toml(project: Project, serve: Serve, text: Any, says: str) -> None:
+def test_a_broken_spiral_toml(project: Project, serve: Serve, text: str | bytes, says: str) -> None:
     """Exit code 4 naming file and place, before anything is sent."""
     server = serve()
     project.reach(server)

@@ -20,10 +20,10 @@ FEW = (*RAW, "-k", "ps-01 or ps-02 or ps-03 or ps-04 or ps-05 or ps-06", "-p", "
 
 def reason_code(item: dict[str, Any]) -> str | None:
     """Code of an item's reason."""
-    return item["reason"] and item["reason"]["code"]
+    return None if item["reason"] is None else str(item["reason"]["code"])
 
 
-def _leaks(project, result, secret: str) -> list[str]:
+def _leaks(project: Project, result: pytest.RunResult, secret: str) -> list[str]:
     """Where a secret, or a good part of it, can be read after a run."""
     part = secret[10:26].encode()
     found = [str(path) for path in project.path.rglob("*") if path.is_file() and part in path.read_bytes()]
@@ -76,7 +76,7 @@ def test_the_answer_key_is_never_sent(project: Project, serve: Serve) -> None:
 
 def test_failures_of_the_model_score_zero(project: Project, serve: Serve) -> None:
     """Refused, cut, empty or in prose: measured as a failure with its reason, never dropped and never an error."""
-    replies = {
+    replies: dict[str, str | Reply | Fault] = {
         "ps-01": Reply.refused(),
         "ps-02": Reply.cut('{"detected_emotion": "ang'),
         "ps-03": Reply(content=None),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ GATES = {"pass": (f"{VALID} >= 0.9", 0), "inconclusive": (f"{VALID} >= 0.99", 10
 
 
 @pytest.mark.parametrize("outcome", GATES)
-def test_gates_decide(project: Project, outcome: Any) -> None:
+def test_gates_decide(project: Project, outcome: str) -> None:
     """0 where all gates pass, 10 where the data leave one open, 1 where one fails; the verdict says the same."""
     gate, code = GATES[outcome]
 

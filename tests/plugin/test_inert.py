@@ -22,7 +22,7 @@ def test_nothing_heavy():
 """
 
 
-def _said(result) -> str:
+def _said(result: pytest.RunResult) -> str:
     """What a run said, without times and the line that lists plugins."""
     lines = [line for line in result.outlines if not line.startswith("plugins:")]
     return re.sub(r"\d+\.\d+s", "TIME", "\n".join(lines))

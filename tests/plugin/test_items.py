@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -81,7 +80,7 @@ def test_bundled_and_own_tests_run_together(project: Project, anywhere: tuple[st
     ],
     ids=["file", "dotted", "absolute", "function", "item", "absolute-item"],
 )
-def test_node_ids_are_arguments(project: Project, argument: Any, count: int) -> None:
+def test_node_ids_are_arguments(project: Project, argument: str, count: int) -> None:
     """What pytest prints can be given back to it, as file, function or item, here or where the package lies."""
     project.write(pytest__ini="[pytest]\n")
 
@@ -101,7 +100,7 @@ def test_an_item_named_twice_runs_once(project: Project) -> None:
     [node("ps-99"), node("ps-01", "schema"), f"{SUITE}::test_nothing", f"{SUITE}::test_scenario[]"],
     ids=["scenario", "mode", "function", "empty"],
 )
-def test_an_unknown_id_is_a_usage_error(project: Project, anywhere: tuple[str, ...], argument: Any) -> None:
+def test_an_unknown_id_is_a_usage_error(project: Project, anywhere: tuple[str, ...], argument: str) -> None:
     """Nothing runs; one sentence names the id."""
     result = project.pytest(*RAW, argument, *anywhere)
 
@@ -134,7 +133,7 @@ def test_a_file_of_that_name_in_the_project_is_the_users(project: Project) -> No
     ],
     ids=["k", "k-mode", "m", "m-family", "m-expression", "deselect", "deselect-prefix"],
 )
-def test_selection(project: Project, args: Any, count: int) -> None:
+def test_selection(project: Project, args: tuple[str, ...], count: int) -> None:
     """`-k`, `-m` and `--deselect` work on the bundled items."""
     result = project.here(*DRY, "--collect-only", "-q", *args)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
 
 import pytest
 
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.local_file import locate
+from pytest_spiral.models.local_file import LocalFile, locate
 from pytest_spiral.models.local_server import LocalServer
 from tests.plugin.conftest import DISTRIBUTIONS, Project
 
@@ -18,7 +17,7 @@ SHORT = '[[model]]\nmatch = "local/*"\nmax_tokens = {tokens}\nconcurrency = 1\n'
 
 
 @pytest.fixture(scope="module")
-def local_file():
+def local_file() -> LocalFile:
     """The small model, where it has been fetched."""
     if importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("xllamacpp is not installed (extra `local`)")
@@ -28,11 +27,11 @@ def local_file():
         pytest.skip(str(error))
 
 
-def _outputs(project, run: str) -> dict:
+def _outputs(project: Project, run: str) -> dict[tuple[str, str], tuple[str, object]]:
     return {key: (item["status"], item["output"]) for key, item in project.items(run).items()}
 
 
-def test_workers_share_one_server(project: Project, local_file: Any) -> None:
+def test_workers_share_one_server(project: Project, local_file: LocalFile) -> None:
     """Two workers, one server: every item is an answer of the model, and the same answer as without workers."""
     project.write(spiral__toml=SHORT.format(tokens=16))
     run = "--model=local/smollm2-135m"
@@ -54,7 +53,7 @@ def test_workers_share_one_server(project: Project, local_file: Any) -> None:
     assert str(local_file.path.parent) not in (project.folder("two") / "report.json").read_text()
 
 
-def test_a_schema_makes_a_valid_answer(project: Project, local_file: Any) -> None:
+def test_a_schema_makes_a_valid_answer(project: Project, local_file: LocalFile) -> None:
     """With room to finish and no loops, an enforced schema turns even this model's answer into a measured item."""
     project.write(spiral__toml='[[model]]\nmatch = "local/*"\nmax_tokens = 512\nextra_body.repeat_penalty = 1.2\n')
     result = project.pytest(
@@ -72,7 +71,7 @@ def test_a_schema_makes_a_valid_answer(project: Project, local_file: Any) -> Non
     assert [item["status"] for item in project.items().values()] == ["measured"]
 
 
-def test_the_same_server_as_a_plain_endpoint(project: Project, local_file: Any) -> None:
+def test_the_same_server_as_a_plain_endpoint(project: Project, local_file: LocalFile) -> None:
     """Reached through the environment like anybody's server, without a key."""
     project.write(spiral__toml=SHORT.format(tokens=24).replace("local/*", "smol"))
     with LocalServer(local_file) as server:

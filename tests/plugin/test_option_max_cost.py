@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve
 
@@ -43,7 +45,7 @@ def test_conversations_stop_whole(project: Project, serve: Serve) -> None:
     """A conversation that the budget cut short is not run, whoever of the three was to speak, and is taken up again."""
     from tests.fakes import spiral_cast
 
-    def cast(body, n):
+    def cast(body: dict[str, Any], n: int) -> str | Reply | Fault:
         if "response_format" in body:
             return spiral_cast.judge(body)
         system = body["messages"][0]["role"] == "system"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from tests.fakes import spiral_cast
+from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve
 
@@ -14,7 +16,7 @@ PRICES = '[[model]]\nmatch = ["m", "j"]\nprice = { input = 1.0, output = 2.0 }\n
 SPIRAL = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", "--num-turns=3")
 
 
-def rows(result) -> dict[str, list[str]]:
+def rows(result: pytest.RunResult) -> dict[str, list[str]]:
     """Columns of the plan by role and model."""
     found = {}
     for line in result.outlines:
@@ -67,7 +69,7 @@ def test_the_plan_of_a_broken_run_is_what_is_left(project: Project, serve: Serve
 def test_the_count_is_that_of_the_run(project: Project, serve: Serve) -> None:
     """Planned calls are exactly the calls that the run then makes."""
 
-    def cast(body, n):
+    def cast(body: dict[str, Any], n: int) -> str | Reply | Fault:
         if "response_format" in body:
             return spiral_cast.judge(body)
         return (spiral_cast.simulated_user if body["messages"][0]["role"] == "system" else spiral_cast.assistant)(body)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,19 +14,19 @@ SPIRAL = ("--suite=spiral", "--num-turns=3", "-q")
 
 
 @pytest.fixture
-def recorded(project: Project):
+def recorded(project: Project) -> Project:
     """A run of conversations in the folder `first`."""
     assert project.pytest("--model=dry/sliding", "--run-id=first", *SPIRAL).ret == 0
     return project
 
 
-def score(project, run):
-    (found,) = project.report(run)["spiral"]["scores"]
-    return {key: found[key] for key in ("model", "score", "ci_low", "ci_high", "metrics", "tails")}
+def score(project: Project, run: str) -> dict[str, object]:
+    (score,) = project.report(run)["spiral"]["scores"]
+    return {key: score[key] for key in ("model", "score", "ci_low", "ci_high", "metrics", "tails")}
 
 
 @pytest.mark.parametrize("file", ["reports/first", "reports/first/report.json", "reports/first/spiral_results.json"])
-def test_a_replay_scores_the_same(recorded: Any, file: str) -> None:
+def test_a_replay_scores_the_same(recorded: Project, file: str) -> None:
     """Folder, report and result file give the score of the run, and no model is asked."""
     assert recorded.pytest(f"--replay={file}", "--run-id=again", *SPIRAL).ret == 0
 
@@ -37,7 +36,7 @@ def test_a_replay_scores_the_same(recorded: Any, file: str) -> None:
     assert any(blocker.startswith("S05") for blocker in found["blockers"])
 
 
-def test_judging_again_replaces_judgements(recorded: Any) -> None:
+def test_judging_again_replaces_judgements(recorded: Project) -> None:
     """The transcripts stay, the judgements are new; the same deterministic judge says the same."""
     report = json.loads((recorded.folder("first") / "report.json").read_text())
     for talk in report["spiral"]["conversations"]:
@@ -70,7 +69,7 @@ def test_scenarios_are_scored_again(project: Project) -> None:
         (("--replay=reports/first", "--suite=tempaffect"), "*has nothing of tempaffect*"),
     ],
 )
-def test_what_cannot_be_replayed_is_said(recorded: Any, arguments: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_replayed_is_said(recorded: Project, arguments: tuple[str, ...], says: str) -> None:
     """A usage error with one sentence."""
     result = recorded.here(*arguments, "--spiral-suite=spiral" if "--suite=tempaffect" not in arguments else "-q")
 

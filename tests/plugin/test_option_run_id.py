@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -30,7 +29,7 @@ def test_default_is_time_and_model(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", ["latest", "../out", "a/b", ".hidden", "", "x" * 101, "a b", "a\nb"])
-def test_a_name_that_is_no_folder_is_a_usage_error(project: Project, name: Any) -> None:
+def test_a_name_that_is_no_folder_is_a_usage_error(project: Project, name: str) -> None:
     """No name leads out of the report folder."""
     result = project.here(*ONE, f"--run-id={name}")
 

@@ -26,7 +26,7 @@ RUN = (
 ASIDE = ("id", "started_at", "finished_at", "argv", "limits")
 
 
-def results(project, run) -> str:
+def results(project: Project, run: str) -> str:
     """A report, byte for byte, apart from ids, times and what went on between us and the endpoints."""
     report = project.report(run)
     for row in report["usage"]["by_role"].values():
@@ -38,19 +38,19 @@ def results(project, run) -> str:
     return json.dumps(report, indent=1)
 
 
-def conversations(project, run) -> str:
+def conversations(project: Project, run: str) -> str:
     """The result file, byte for byte, apart from the run's name."""
     return (project.folder(run) / "spiral_results.json").read_text().replace(f'"{run}"', '"RUN"')
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory):
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One whole run and its three shards, made once."""
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture
-def shards(project: Project, runs: Path):
+def shards(project: Project, runs: Path) -> list[Path]:
     """Folders of one run whole and in three shards."""
     if not (runs / "reports").exists():
         own = "def test_a(): pass\ndef test_b(): pass\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -24,7 +23,7 @@ RUN = ("--model=dry/perfect", "--suite=tempaffect", "--tempaffect-scenarios=own.
 
 
 @pytest.fixture
-def own(project: Project):
+def own(project: Project) -> Project:
     """A project with two scenarios of its own."""
     project.write(own__json=json.dumps(OWN))
     return project
@@ -93,7 +92,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("content", "says"), BROKEN, ids=range(len(BROKEN)))
-def test_a_wrong_file_names_itself_index_and_key(project: Project, content: Any, says: Any) -> None:
+def test_a_wrong_file_names_itself_index_and_key(project: Project, content: object, says: tuple[str, ...]) -> None:
     """A usage error before anything is made, also where the stand-in quotes what the file leaves out."""
     if content is not None:
         project.write(own__json=content if isinstance(content, str) else json.dumps(content))

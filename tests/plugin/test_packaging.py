@@ -11,7 +11,6 @@ import tarfile
 import zipfile
 from email.parser import Parser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,7 +38,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sdist(built: Any) -> Path:
+def sdist(built: Path) -> Path:
     """The sdist, made by the build backend itself."""
     build = (
         "import os, subprocess, sys\n"
@@ -55,8 +54,8 @@ def sdist(built: Any) -> Path:
         check=True,
         capture_output=True,
     )
-    (found,) = built.glob("*.tar.gz")
-    return found
+    (archive,) = built.glob("*.tar.gz")
+    return archive
 
 
 def _files(folder: str) -> set[str]:
@@ -73,7 +72,7 @@ def _wheel(built: Path) -> Path:
     return found
 
 
-def test_the_wheel_holds_code_scenarios_and_data(built: Any) -> None:
+def test_the_wheel_holds_code_scenarios_and_data(built: Path) -> None:
     """Every file, the two folders of data inside the package, without the records of label audits."""
     with zipfile.ZipFile(_wheel(built)) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
@@ -87,7 +86,7 @@ def test_the_wheel_holds_code_scenarios_and_data(built: Any) -> None:
     assert names == wanted
 
 
-def test_the_wheel_says_what_it_is(built: Any) -> None:
+def test_the_wheel_says_what_it_is(built: Path) -> None:
     """Plugin entry point, console script, typing marker, licence and classifiers."""
     with zipfile.ZipFile(_wheel(built)) as wheel:
         info = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")).rpartition("/")[0]
@@ -97,13 +96,13 @@ def test_the_wheel_says_what_it_is(built: Any) -> None:
 
     assert "pytest_spiral.plugin = pytest_spiral.plugin" in entry_points
     assert "pytest-spiral = pytest_spiral.cli:main" in entry_points
-    assert "Framework :: Pytest" in metadata.get_all("Classifier")
+    assert "Framework :: Pytest" in metadata.get_all("Classifier", [])
     assert metadata["License-Expression"] == "MIT"
     assert f"{info}/licenses/LICENSE" in names
     assert "pytest_spiral/py.typed" in names
 
 
-def test_the_sdist_holds_what_it_takes_to_test_it(sdist: Any) -> None:
+def test_the_sdist_holds_what_it_takes_to_test_it(sdist: Path) -> None:
     """Code, data, scenarios, tests and the make file; no reports, keys or caches."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -114,7 +113,7 @@ def test_the_sdist_holds_what_it_takes_to_test_it(sdist: Any) -> None:
     assert not {name for name in names if name.startswith((".venv", "reports/2", ".git/")) or name == ".env"}
 
 
-def test_the_installed_wheel_runs_anywhere(project: Project, built: Any) -> None:
+def test_the_installed_wheel_runs_anywhere(project: Project, built: Path) -> None:
     """Installed into an environment inside the user's project, run from an empty folder of it: the same ids and files,
     and the environment's own tests are not collected."""
     venv = project.path / ".venv"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from pytest_spiral.run.remote_workers import Outbox, Package, RecordingConnector
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore, StoredChat
 from tests.fakes import spiral_cast
+from tests.fakes.openai_server import Fault, Handler, Reply
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve
 from tests.plugin.test_option_shard import results
@@ -26,10 +28,10 @@ JUDGE = ModelPlan(
 )
 
 
-def cast(scenarios):
+def cast(scenarios: ScriptedModel) -> Handler:
     """One server for everybody: scenarios, the three of a conversation."""
 
-    def answer(body, n):
+    def answer(body: dict[str, Any], n: int) -> str | Reply | Fault:
         system = body["messages"][0]["role"] == "system"
         if "response_format" in body:
             return spiral_cast.judge(body)
@@ -40,7 +42,7 @@ def cast(scenarios):
     return answer
 
 
-def kept(project, run):
+def kept(project: Project, run: str) -> list[tuple[str, str, str, str, int]]:
     """Every reply of a run's store, whatever the order."""
     store = RunStore.join(project.folder(run) / "run.sqlite")
     found = [(each.request, each.reply) for each in store.exchanges()]
@@ -89,7 +91,7 @@ def test_a_limit_on_cost_is_refused(project: Project, serve: Serve, tmp_path: Pa
     result.stderr.fnmatch_lines(["*--max-cost needs workers that see the run directory*"])
 
 
-def request(text, **other):
+def request(text: str, **other: Any) -> ChatRequest:
     return ChatRequest("judge", "j", (Message("system", "rubric"), Message("user", text)), {"max_tokens": 5}, **other)
 
 

@@ -6,7 +6,6 @@ import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.plugin.conftest import Project, Serve
 RUN = ("--model", "m", "--suite=tempaffect", "--run-id", "r")
 
 
-def _kept(project) -> set[tuple[str, str]]:
+def _kept(project: Project) -> set[tuple[str, str]]:
     """(mode, scenario id) of every reply in the run's store."""
     store = RunStore.join(project.folder("r") / "run.sqlite")
     requests = [each.request for each in store.exchanges()]
@@ -161,7 +160,7 @@ def test_a_run_that_died_before_its_first_reply_resumes(project: Project, serve:
     [(b"not a database at all, but long enough to look like one" * 40, "not a database"), (None, "not a run store")],
     ids=["garbage", "foreign"],
 )
-def test_a_store_that_is_none_of_ours(project: Project, content: Any, says: str) -> None:
+def test_a_store_that_is_none_of_ours(project: Project, content: bytes | None, says: str) -> None:
     """Refused with the file named; the file is left as it is."""
     path = project.folder("r") / "run.sqlite"
     path.parent.mkdir(parents=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.plugin.conftest import ADDOPTS, Project
 
 # Its answers spread over all labels.
 MODEL = ("--model", "dry/random_valid", "--suite=tempaffect")
 
 
-def _items(project) -> list[dict]:
+def _items(project: Project) -> list[dict[str, Any]]:
     """Items without the wording of their reasons."""
-    items = project.report()["tempaffect"]["items"]
+    items: list[dict[str, Any]] = project.report()["tempaffect"]["items"]
     for item in items:
         (item["checks"] or {}).pop("reasons", None)
     return items

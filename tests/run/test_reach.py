@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.run import probes
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
@@ -21,7 +23,7 @@ ENVIRON = {f"{role}_BASE_URL": URL for role in ("EVALUATED_MODEL", "USER_AGENT",
 
 
 @pytest.fixture
-def controller(tmp_path: Path):
+def controller(tmp_path: Path) -> Iterator[RunController]:
     """A prepared run of three remote models."""
     settings = Settings(model=("m",), user_model="u", judge_model=("j",), suite=("spiral",), run_id="r")
     content = Content(settings, tmp_path)
@@ -35,7 +37,7 @@ def test_all_are_reached_at_once(controller: RunController, monkeypatch: pytest.
     """Whoever is far away keeps nobody waiting: each answers only when all have been asked."""
     asked = []
 
-    async def probe(endpoint, model):
+    async def probe(endpoint: Endpoint, model: str) -> None:
         asked.append(model)
         async with asyncio.timeout(10):
             while len(asked) < 3:
@@ -50,7 +52,7 @@ def test_all_are_reached_at_once(controller: RunController, monkeypatch: pytest.
 def test_of_several_that_fail_the_first_is_told(controller: RunController, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever fails sooner, the message is the same."""
 
-    async def probe(endpoint, model):
+    async def probe(endpoint: Endpoint, model: str) -> None:
         await asyncio.sleep(0.02 if model == "m" else 0)
         raise ChatError(ReasonCode.UNREACHABLE, f"{model} is not there")
 
@@ -63,7 +65,7 @@ def test_of_several_that_fail_the_first_is_told(controller: RunController, monke
 def test_a_fault_of_ours_stays_what_it_is(controller: RunController, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but a model that cannot be reached reads like one."""
 
-    async def probe(endpoint, model):
+    async def probe(endpoint: Endpoint, model: str) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(probes, "probe", probe)
