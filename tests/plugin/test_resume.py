@@ -90,8 +90,8 @@ def test_another_configuration_is_another_run(project: Project) -> None:
         assert (project.folder("r") / "report.json").read_bytes() == before
 
 
-def test_another_endpoint_is_another_run(project: Project, serve: Serve) -> None:
-    """The same name at another address may be another model."""
+def test_another_address_is_the_same_run(project: Project, serve: Serve) -> None:
+    """The same model behind another host or port is the same measurement: what is stored is not asked again."""
     first, second = serve(ScriptedModel()), serve(ScriptedModel())
     args = (*RUN, "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
     project.reach(first)
@@ -100,8 +100,8 @@ def test_another_endpoint_is_another_run(project: Project, serve: Serve) -> None
 
     result = project.pytest(*args)
 
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert second.requests == []
+    result.assert_outcomes(passed=1)
+    assert (len(first.requests), len(second.requests)) == (1, 0)
 
 
 def test_what_does_not_decide_the_measurement_may_change(project: Project) -> None:
