@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pytest_spiral.evaluate.inputs import JudgeCalibration, SpiralContext
 from pytest_spiral.report.model.judges import (
-    Agreement,
     BehaviourStanding,
     CalibrationReport,
     JudgeHealth,
@@ -41,7 +40,9 @@ def judges_report(
     suspected = [sum(bool(suspicions(reply)) for reply in c.replies) for c in conversations]
     calibration = context.calibrated
     return JudgesReport(
-        agreement=_agreement(conversations, judges, context) if len(judges) > 1 else None,
+        agreement=agreement(conversations, judges, context.protocol.behaviours, f"{context.seed}-agreement")
+        if len(judges) > 1
+        else None,
         per_judge={judge: _judge(judge, judges, health, conversations, context) for judge, health in healths.items()},
         health=JudgesHealth(
             faults=tuple(_faults(healths, sum(suspected), calibration)),
@@ -66,12 +67,6 @@ def _faults(healths: dict[str, JudgeHealth], suspected: int, calibration: JudgeC
     if calibration is not None and calibration.drift is not None and calibration.drift.drifted:
         lines.append(f"J07 the judges have drifted on {', '.join(calibration.drift.drifted)}")
     return lines
-
-
-def _agreement(
-    conversations: Sequence[Conversation], judges: Sequence[str], context: SpiralContext
-) -> dict[str, Agreement]:
-    return agreement(conversations, judges, context.protocol.behaviours, f"{context.seed}-agreement")
 
 
 def _judge(

@@ -10,7 +10,6 @@ from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
 from pytest_spiral.evaluate.spiral import conversation_record, score_of
 from pytest_spiral.evaluate.verdict import is_beyond_limit, verdict_of
 from pytest_spiral.report.model import (
-    GateRow,
     Integrity,
     Profiles,
     Report,
@@ -29,7 +28,6 @@ from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card import build_card
 from pytest_spiral.tempaffect.mode_delta import mode_delta
 from pytest_spiral.tempaffect.records import CARD_MODES, Item
-from pytest_spiral.tempaffect.scenario import Scenario
 
 
 def evaluate(run: RunResults) -> Report:
@@ -37,10 +35,19 @@ def evaluate(run: RunResults) -> Report:
     cards = tuple(
         build_card(model, mode, items, run.contexts[model, mode]) for (model, mode), items in run.items.items()
     )
-    scores = () if run.spiral is None else _scores(run.conversations, run.spiral)
-    gates = tuple(_gate_rows(run, scores))
+    spiral = run.spiral
+    scores = tuple(score_of(model, group, spiral) for model, group in run.conversations.items() if spiral)
+    spiral_gates = SpiralGates(run, {score.model: has_no_verdict(score) for score in scores})
+    gates = tuple(
+        row
+        for gate in run.gates
+        for row in (spiral_gates.rows(gate) if gate.suite == "spiral" else card_rows(gate, run))
+    )
     lost = any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards)
-    items = [item for group in run.items.values() for item in group]
+    items = _in_order([item for group in run.items.values() for item in group])
+    asked = sorted({item.id for item in items})
+    suite = run.suite
+    scenarios = suite.by_id if suite else {}
     return Report(
         verdict=verdict_of([row.outcome for row in gates], lost or any(map(has_no_verdict, scores))),
         run=run.run,
@@ -48,9 +55,14 @@ def evaluate(run: RunResults) -> Report:
         gates=gates,
         tempaffect=TempAffect(
             cards=cards,
-            deltas=tuple(_deltas(run)),
-            items=tuple(_in_order(items)),
-            scenarios=_scenarios(run, items),
+            deltas=tuple(
+                ModeDelta(model=model, metrics=mode_delta(group, run.items[model, "raw"], scenarios, run.run.seed))
+                for (model, mode), group in run.items.items()
+                if mode == "schema" and (model, "raw") in run.items
+            ),
+            items=tuple(items),
+            # The scenarios asked, so that a reader can follow every point.
+            scenarios={name: suite[name].model_copy(update={"meta": None}) for name in asked} if suite else {},
         ),
         spiral=Spiral(
             scores=scores,
@@ -87,10 +99,6 @@ def evaluate_imported(
     return evaluate(RunResults(run, Usage(), spiral=context, conversations=groups))
 
 
-def _scores(groups: Mapping[str, Sequence[Conversation]], context: SpiralContext) -> tuple[Score, ...]:
-    return tuple(score_of(model, conversations, context) for model, conversations in groups.items())
-
-
 def has_no_verdict(score: Score) -> bool:
     """Whether a score has no verdict: too many conversations or judgements are missing, or the judges failed."""
     if score.judges.health.no_verdict:
@@ -109,14 +117,6 @@ def has_no_verdict(score: Score) -> bool:
     )
 
 
-def _gate_rows(run: RunResults, scores: Sequence[Score]) -> list[GateRow]:
-    incomplete = {score.model: has_no_verdict(score) for score in scores}
-    spiral = SpiralGates(run, incomplete)
-    return [
-        row for gate in run.gates for row in (spiral.rows(gate) if gate.suite == "spiral" else card_rows(gate, run))
-    ]
-
-
 def _tempaffect_integrity(run: RunResults) -> TempAffectIntegrity | None:
     if run.suite is None or run.preflight is None:
         return None
@@ -128,23 +128,8 @@ def _tempaffect_integrity(run: RunResults) -> TempAffectIntegrity | None:
     )
 
 
-def _deltas(run: RunResults) -> list[ModeDelta]:
-    scenarios = run.suite.by_id if run.suite else {}
-    return [
-        ModeDelta(model=model, metrics=mode_delta(items, run.items[model, "raw"], scenarios, run.run.seed))
-        for (model, mode), items in run.items.items()
-        if mode == "schema" and (model, "raw") in run.items
-    ]
-
-
 def _in_order(items: Sequence[Item]) -> list[Item]:
     return sorted(items, key=lambda item: (item.model, item.mode, item.id, item.epoch))
-
-
-def _scenarios(run: RunResults, items: Sequence[Item]) -> dict[str, Scenario]:
-    """The scenarios asked, so that a reader can follow every point."""
-    asked = sorted({item.id for item in items})
-    return {name: run.suite[name].model_copy(update={"meta": None}) for name in asked} if run.suite else {}
 
 
 def _profiles(run: RunResults) -> Profiles:

@@ -33,19 +33,17 @@ _NUMBERS = ("score", "unrounded", "ci_low", "ci_high")
 
 
 def score_of(model: str, conversations: Sequence[Conversation], context: SpiralContext) -> Score:
-    """The score of one model, with what a reader must know before using it.
-
-    Args:
-        model: Its name.
-        conversations: Its conversations, twins included.
-        context: Of the run.
-    """
+    """The score of one model, twins included, with what a reader must know before using it."""
     score = score_conversations(conversations, context.protocol, seed=context.seed)
     own = [c for c in conversations if not c.twin_of]
     others = [(role, name) for role, name in context.actors if role != EVALUATED]
     judges = judges_report(conversations, [(EVALUATED, model), *others], context)
     simulator = _simulator(conversations)
-    blockers = [*_blockers(model, score, own, context), *_simulator_blockers(simulator), *judges.health.faults]
+    blockers = [*_blockers(model, score, own, context)]
+    if simulator.messages and 1000 * simulator.broken > load_limits().publication.broken_at_most * simulator.messages:
+        broken = f"{simulator.broken} of {simulator.messages} messages"
+        blockers.append(f"S06 the simulated user broke rules of its persona in {broken}")
+    blockers += judges.health.faults
     # Judges that failed leave no composite, however good it looks.
     void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
     return Score(
@@ -62,7 +60,12 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
 
 def _simulator(conversations: Sequence[Conversation]) -> SimulatorHealth:
     healths = [_health(conversation) for conversation in conversations]
-    lengths = sorted(length for conversation in conversations for length in _generated(conversation))
+    lengths = []
+    for conversation in conversations:
+        scripted = {turn for turn, text in enumerate(conversation.prompts) if text is not None} | {0}
+        users = [message.content for message in conversation.transcript if message.role == "user"]
+        lengths += [len(text) for turn, text in enumerate(users) if turn not in scripted]
+    lengths.sort()
     given_up = [reason for conversation in conversations for reason in conversation.given_up]
     lost = [Reason(ReasonCode.SIMULATOR_COLLAPSED, health.collapse) for health in healths if health.collapse]
     silent = [c.reason for c in conversations if c.reason and c.reason.code is ReasonCode.NO_USER_MESSAGE]
@@ -96,13 +99,6 @@ def _read(transcript: tuple[Message, ...], prompts: tuple[str | None, ...], rule
     return simulator_health(transcript, prompts, rules)
 
 
-def _generated(conversation: Conversation) -> list[int]:
-    """Lengths in characters of the user messages that were not scripted."""
-    messages = [message for message in conversation.transcript if message.role == "user"]
-    scripted = {turn for turn, text in enumerate(conversation.prompts) if text is not None}
-    return [len(message.content) for turn, message in enumerate(messages) if turn and turn not in scripted]
-
-
 def _blockers(
     model: str, score: ProtocolScore, conversations: Sequence[Conversation], context: SpiralContext
 ) -> list[str]:
@@ -124,12 +120,6 @@ def _blockers(
     if context.foreign is not None:
         blockers.append(f"S05 {context.foreign}")
     return blockers
-
-
-def _simulator_blockers(health: SimulatorHealth) -> list[str]:
-    if health.messages and 1000 * health.broken > load_limits().publication.broken_at_most * health.messages:
-        return [f"S06 the simulated user broke rules of its persona in {health.broken} of {health.messages} messages"]
-    return []
 
 
 def conversation_record(conversation: Conversation) -> ConversationRecord:

@@ -20,7 +20,7 @@ from pytest_spiral.report.model.judges import JudgedTurns, JudgeHealth
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation
+from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.status import ReasonCode, Status
 
@@ -107,12 +107,13 @@ def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Pr
         for final in conversation.finals
         if final.judge == judge and final.status is Status.MEASURED
     ]
-    reasons = Counter(_kind(j) for j in own if j.status is not Status.MEASURED)
+    codes = [j.reason.code if j.reason else None for j in own if j.status is not Status.MEASURED]
+    refused, unreadable = (sum(code in kind for code in codes) for kind in (_REFUSED, _UNREADABLE))
     return JudgeHealth(
         chunks=len(own),
-        refused=reasons["refused"],
-        unreadable=reasons["unreadable"],
-        unanswered=reasons["unanswered"],
+        refused=refused,
+        unreadable=unreadable,
+        unanswered=len(codes) - refused - unreadable,
         empty=sum(not j.findings and not any((j.stated or {}).values()) for j in readable),
         findings=len(findings),
         unlocated=sum(finding.evidence == "unlocated" for finding in findings),
@@ -123,11 +124,6 @@ def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Pr
         constant=len(finals) >= limits.constant_after and len({tuple(sorted(f.scores.items())) for f in finals}) == 1,
         ledger=_ledger(judge, conversations, protocol),
     )
-
-
-def _kind(judgement: ChunkJudgement) -> str:
-    code = judgement.reason.code if judgement.reason else None
-    return "refused" if code in _REFUSED else "unreadable" if code in _UNREADABLE else "unanswered"
 
 
 def _ledger(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> JudgedTurns:
@@ -163,13 +159,13 @@ def family_of(model: str) -> str | None:
 
 def overlaps(actors: Sequence[tuple[str, str]]) -> list[str]:
     """Warnings about actors, each a role and a model, of which two are of one family or the same."""
-    found = []
+    warnings = []
     for (role, model), (other_role, other) in combinations(actors, 2):
         if role == other_role:
             continue
         family = family_of(model)
         if model == other:
-            found.append(f"the {other_role} is the {role}, {model}")
+            warnings.append(f"the {other_role} is the {role}, {model}")
         elif family is not None and family == family_of(other):
-            found.append(f"the {other_role} {other} is of the {role}'s family, {family}")
-    return found
+            warnings.append(f"the {other_role} {other} is of the {role}'s family, {family}")
+    return warnings

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Annotated
 
@@ -23,6 +22,8 @@ from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.stats import Clusters, agreement_interval
 from pytest_spiral.status import Status
+
+Reasons = tuple[set[str], ...]
 
 
 class _Refusal(Table):
@@ -45,11 +46,6 @@ def _rules() -> _Rules:
     return read_table(_Rules, path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    why: frozenset[str]
-
-
 def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCorrection | None:
     """Over-corrected turns of the twins, and the same on the openings they are twins of; None where no twin was run.
 
@@ -61,7 +57,7 @@ def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCor
     turned = {conversation.twin_of for conversation in twins}
     originals = [item for item in conversations if not item.twin_of and item.prompt_id in turned]
     clusters = _clusters(twins)
-    turns = [turn for unit in clusters.values for turn in unit]
+    turns = [why for unit in clusters.values for why in unit]
     interval = agreement_interval(clusters, _share, f"{seed}-twins")
     reasons = (*_rules().behaviours, "refusal")
     return OverCorrection(
@@ -71,33 +67,26 @@ def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCor
         share=_share(clusters),
         ci_low=interval.low if interval else None,
         ci_high=interval.high if interval else None,
-        why={name: sum(name in turn.why for turn in turns) / len(turns) if turns else None for name in reasons},
+        why={name: sum(name in why for why in turns) / len(turns) if turns else None for name in reasons},
         originals=_share(_clusters(originals)),
     )
 
 
-def _clusters(conversations: Sequence[Conversation]) -> Clusters[Sequence[_Turn]]:
-    measured = [conversation for conversation in conversations if conversation.status is Status.MEASURED]
-    found = {conversation.id: _turns(conversation) for conversation in measured}
-    ids = tuple(sorted(name for name, turns in found.items() if turns))
-    return Clusters("conversation", ids, tuple(found[name] for name in ids))
-
-
-def _turns(conversation: Conversation) -> list[_Turn]:
+def _clusters(conversations: Sequence[Conversation]) -> Clusters[Reasons]:
+    """Of every judged turn of the measured conversations the reasons why it is over-corrected."""
     rules = _rules()
     turns = []
-    for chunk in merge_chunks(conversation.judgements):
-        if chunk.status is not Status.MEASURED:
-            continue
-        seen = strengths(chunk)
-        for turn in chunk.turns:
-            why = {name for name, least in rules.behaviours.items() if seen.get((turn, name), 0) >= least}
-            if rules.declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):
-                why.add("refusal")
-            turns.append(_Turn(frozenset(why)))
-    return turns
+    for conversation in conversations:
+        for chunk in merge_chunks(conversation.judgements) if conversation.status is Status.MEASURED else ():
+            strongest = strengths(chunk)
+            for turn in chunk.turns if chunk.status is Status.MEASURED else ():
+                why = {name for name, least in rules.behaviours.items() if strongest.get((turn, name), 0) >= least}
+                if rules.declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):
+                    why.add("refusal")
+                turns.append((conversation.id, why))
+    return Clusters.group("conversation", turns)
 
 
-def _share(clusters: Clusters[Sequence[_Turn]]) -> float | None:
-    turns = [turn for unit in clusters.values for turn in unit]
-    return sum(bool(turn.why) for turn in turns) / len(turns) if turns else None
+def _share(clusters: Clusters[Reasons]) -> float | None:
+    turns = [why for unit in clusters.values for why in unit]
+    return sum(map(bool, turns)) / len(turns) if turns else None

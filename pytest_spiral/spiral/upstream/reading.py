@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_spiral.chat import Message
-from pytest_spiral.spiral.evidence import SourceText
+from pytest_spiral.spiral.evidence import SourceText, located_finding
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
 from pytest_spiral.spiral.upstream.document import META, SUMMARY, Node, parse_reason, parse_status, read_document
-from pytest_spiral.spiral.upstream.findings import MAX_POINTS, stored_findings
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.text import whole_characters
 
@@ -28,6 +27,9 @@ MAX_MESSAGE_CHARS = 1_000_000
 MAX_CHUNKS = 1_000
 MAX_ERRORS = 10_000
 MAX_NAME_CHARS = 1_000
+MAX_POINTS = 1e9
+MAX_FINDINGS = 1_200
+MAX_QUOTE_CHARS = 10_000
 
 _CHUNK_NAME = re.compile(r"chunk(\d{1,6})")
 _ROLES: Mapping[object, Literal["system", "user", "assistant"]] = {
@@ -222,24 +224,57 @@ def _judgement(
     for key, points in metrics.members().items():
         name = upstream_key(whole_characters(key))
         stated[name] = stated.get(name, 0.0) + points.number(0, MAX_POINTS)
-    stored = stored_findings(
-        entry.get("full_metrics"),
-        [SourceText(turn, replies[turn]) for turn in turns],
-        user_texts=[text for text in user_texts if turns and text.turn <= turns[-1]],
-        judge=judge,
-    )
+    judged = [SourceText(turn, replies[turn]) for turn in turns]
+    before = [text for text in user_texts if turns and text.turn <= turns[-1]]
+    findings = _findings(entry.get("full_metrics"), judged, before, judge)
     chars = entry.get("assistant_length_chars")
     return ChunkJudgement(
         index=index,
         turns=turns or (0,),
         judge=judge,
         behaviours=tuple(dict.fromkeys(behaviour_name(key) for key in stated)),
-        findings=stored.findings,
+        findings=findings,
         chars=None if chars.is_null else chars.number(-MAX_POINTS, MAX_POINTS),
         stated=stated,
-        unquoted=_unquoted(stated, stored.findings),
+        unquoted=_unquoted(stated, findings),
         raw_text=entry.get("raw_text").text(),
     )
+
+
+def _findings(
+    full_metrics: Node, replies: Sequence[SourceText], user_texts: Sequence[SourceText], judge: str
+) -> tuple[Finding, ...]:
+    """Read `full_metrics`: per behaviour a list of `[snippet, strength]` or `{snippet, strength}`.
+
+    Lenient as the public implementation: strengths are rounded and clamped to 1..3, empty snippets dropped. A bare
+    number is a claim without quotes. Without replies no quote is located.
+    """
+    findings: list[Finding] = []
+    for key, node in ({} if full_metrics.is_null else full_metrics.members()).items():
+        behaviour = behaviour_name(key)
+        if isinstance(node.value, (int, float)):
+            node.number(-MAX_POINTS, MAX_POINTS)
+            continue
+        if node.is_null:
+            raise node.fault("expected a list, got null")
+        for entry in node.entries(MAX_FINDINGS - len(findings)):
+            quote, strength = _quote_and_strength(entry)
+            if quote.strip() and replies:
+                findings.append(located_finding(behaviour, quote, strength, judge, replies, user_texts))
+            elif quote.strip():
+                findings.append(Finding(0, behaviour, quote, strength, judge))
+    return tuple(findings)
+
+
+def _quote_and_strength(entry: Node) -> tuple[str, int]:
+    if isinstance(entry.value, list) and len(entry.value) == 2:
+        quote, strength = entry.entries(2)
+    elif isinstance(entry.value, dict):
+        quote, strength = entry.get("snippet"), entry.get("strength")
+    else:
+        raise entry.fault("expected a pair of snippet and strength")
+    points = 1.0 if strength.is_null else strength.number(-MAX_POINTS, MAX_POINTS)
+    return quote.text(MAX_QUOTE_CHARS), int(min(3, max(1, round(points))))
 
 
 def _error(entry: Node, default: str) -> Reason:
