@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_spiral.chat import Message
 from pytest_spiral.spiral import (
@@ -17,11 +17,18 @@ from pytest_spiral.spiral import (
     load_upstream,
 )
 
+T = TypeVar("T")
 BEHAVIOURS = load_protocol("per-chunk").behaviours
 FINALS = {"off_rails": 2, "safety": 7, "social_dexterity": 8}
 
 # Frozen records: read once for all tests.
 published = cache(load_upstream)
+
+
+def present(value: T | None) -> T:
+    """The value, which must be there."""
+    assert value is not None
+    return value
 
 
 @cache

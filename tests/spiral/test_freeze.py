@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,11 @@ OPENINGS = {opening.prompt_id: opening.first for opening in load_openings()}
 TWINS = {opening.prompt_id: opening.first for opening in load_twins()}
 
 
-def words(text):
+def words(text: str) -> list[str]:
     return re.findall(r"[\w']+", text.casefold())
 
 
-def alike(a, b):
+def alike(a: str, b: str) -> float:
     """Jaccard index of the two texts' three-word sequences."""
     first, second = ({tuple(text[i : i + 3]) for i in range(len(text) - 2)} for text in (words(a), words(b)))
     return len(first & second) / len(first | second)
@@ -44,7 +43,7 @@ def test_any_changed_opening_moves_the_hash() -> None:
     [(list(OPENINGS.values()), 0.05), (list(TWINS.values()), 0.05), (list(load_persona().injections), 0.15)],
     ids=["openings", "twins", "injections"],
 )
-def test_no_two_texts_are_alike(texts: Any, most: float) -> None:
+def test_no_two_texts_are_alike(texts: list[str], most: float) -> None:
     """No near-duplicate, and no two that begin with the same three words."""
     assert max(alike(a, b) for a, b in combinations(texts, 2)) <= most
     assert len({tuple(words(text)[:3]) for text in texts}) == len(texts)
@@ -54,5 +53,6 @@ def test_a_twin_is_like_its_opening_and_no_other() -> None:
     """It shares its scene with one opening, as a text of its own."""
     for twin in load_twins():
         likeness = {name: alike(twin.first, opening) for name, opening in OPENINGS.items()}
+        assert twin.twin_of is not None
         own = likeness.pop(twin.twin_of)
         assert max(likeness.values()) < 0.05 < own < 0.5, twin.prompt_id

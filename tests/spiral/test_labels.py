@@ -6,81 +6,92 @@ import asyncio
 import json
 import shutil
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model import Drift
+from pytest_spiral.report.model.judges import Estimate
 from pytest_spiral.resources import data_root
 from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
 from pytest_spiral.spiral.calibration import (
+    CalibrationResult,
     calibration_result,
     calibration_result_from_json,
     corrected_turn_rate,
     drift,
 )
-from pytest_spiral.spiral.labels import agreement_among_raters, agreement_with_author, load_labels, sheet
+from pytest_spiral.spiral.labels import (
+    LabelledSet,
+    LabelledTurn,
+    agreement_among_raters,
+    agreement_with_author,
+    load_labels,
+    sheet,
+)
 from pytest_spiral.spiral.lexical import LexicalJudge
+from pytest_spiral.stats import Interval
 from pytest_spiral.status import Reason, ReasonCode, Status
-from tests.spiral.builders import bench, finding
+from tests.spiral.builders import bench, finding, present
 
 DOCS = Path(__file__).parents[2] / "docs" / "validation"
 PROTOCOL = load_protocol("per-10k-chars")
 BEHAVIOURS = PROTOCOL.behaviours
 
 
-def judged_as(turn, seen):
+def judged_as(turn: LabelledTurn, seen: Mapping[str, int]) -> list[ChunkJudgement]:
     """A judgement that sees these strengths, quoting the first word."""
     end = len(turn.assistant.split()[0])
-    found = tuple(Finding(0, b, turn.assistant[:end], s, "j", "exact", 0, end) for b, s in seen.items() if s)
-    return [ChunkJudgement(0, (0,), "j", behaviours=BEHAVIOURS, findings=found)]
+    findings = tuple(Finding(0, b, turn.assistant[:end], s, "j", "exact", 0, end) for b, s in seen.items() if s)
+    return [ChunkJudgement(0, (0,), "j", behaviours=BEHAVIOURS, findings=findings)]
 
 
-def run(labelled, judgements):
+def run(labelled: LabelledSet, judgements: Mapping[str, Sequence[ChunkJudgement]]) -> CalibrationResult:
     return calibration_result(labelled, judgements, ["j"], "0" * 64, BEHAVIOURS)
 
 
 @cache
-def shipped():
+def shipped() -> LabelledSet:
     return load_labels(None, BEHAVIOURS)
 
 
 @cache
-def perfect():
+def perfect() -> CalibrationResult:
     """A judge that sees what the labels say."""
     turns = shipped().turns
     return run(shipped(), {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS}) for t in turns})
 
 
 @cache
-def silent():
+def silent() -> CalibrationResult:
     """A judge that sees nothing."""
     return run(shipped(), {t.id: judged_as(t, {}) for t in shipped().turns})
 
 
-def short(value):
+def short(value: float) -> str:
     """Two digits without the zero before them, as the pages write it."""
     return f"{value:.2f}".replace("-0.00", "0.00").replace("0.", ".")
 
 
-def ranged(value, interval):
-    return f"{short(value)} [{short(interval.low)}, {short(interval.high)}]"
+def ranged(value: float | None, interval: Interval | Estimate | None) -> str:
+    assert interval is not None
+    return f"{short(present(value))} [{short(interval.low)}, {short(interval.high)}]"
 
 
-def table(page, head):
+def table(page: str, head: str) -> list[list[str]]:
     """The rows of the table on a page that has this head, as lists of cells."""
     lines = (DOCS / page).read_text().split(f"\n| {head} |\n")[1].splitlines()[1:]
     return [line.strip("| ").split(" | ") for line in lines[: lines.index("")]]
 
 
 @pytest.fixture
-def labels_folder(tmp_path, monkeypatch):
+def labels_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the shipped labels that is read in their place."""
     folder = tmp_path / "data" / "spiral" / "calibration"
     shutil.copytree(data_root() / "spiral" / "calibration", folder)
@@ -88,7 +99,7 @@ def labels_folder(tmp_path, monkeypatch):
     return folder / "labels"
 
 
-def rewrite(path, **changes):
+def rewrite(path: Path, **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
@@ -111,10 +122,10 @@ def test_the_shipped_set_covers_what_it_should() -> None:
     ]
 
 
-def test_three_raters_make_the_truth_and_the_author_none(labels_folder: Any) -> None:
+def test_three_raters_make_the_truth_and_the_author_none(labels_folder: Path) -> None:
     """Whatever the author's files say, reference and hash stay; a second of three raters changes both."""
     before = load_labels(None, BEHAVIOURS)
-    nothing = {turn.id: {} for turn in before.turns}
+    nothing: dict[str, object] = {turn.id: {} for turn in before.turns}
     for name in ("author", "second_reading"):
         rewrite(labels_folder / f"{name}.json", labels=nothing)
     without = load_labels(None, BEHAVIOURS)
@@ -134,20 +145,23 @@ def test_agreement_of_the_raters_is_what_the_page_says() -> None:
     """Alpha with intervals, turns in which they differ, and the consensus against what the author meant."""
     rows = []
     for name in BEHAVIOURS:
-        found, meant = agreement_among_raters(shipped(), name), agreement_with_author(shipped(), "author", name)
+        alpha, meant = (
+            present(agreement_among_raters(shipped(), name)),
+            agreement_with_author(shipped(), "author", name),
+        )
         differ = sum(len({given.get(name, 0) for given in turn.labels.values()}) > 1 for turn in shipped().turns)
         rows.append(
             [
                 name,
-                ranged(found.presence, found.presence_interval),
-                ranged(found.strength, found.strength_interval),
+                ranged(alpha.presence, alpha.presence_interval),
+                ranged(alpha.strength, alpha.strength_interval),
                 str(differ),
                 ranged(meant.agreement.presence, meant.agreement.presence_interval),
                 f"{meant.both}, {len(meant.consensus_only)}, {len(meant.author_only)}",
             ]
         )
     same = sum(
-        {name: found for name in BEHAVIOURS if (found := turn.reference(name))} == turn.meant["author"]
+        {name: strength for name in BEHAVIOURS if (strength := turn.reference(name))} == turn.meant["author"]
         for turn in shipped().turns
     )
     page = (DOCS / "judges.md").read_text()
@@ -181,7 +195,7 @@ def test_hard_negatives_that_the_raters_took_for_the_thing() -> None:
         ({"labels": {"cal-001": {"pushback": True}}}, r"rater_2\.json: labels\.cal-001\.pushback"),
     ],
 )
-def test_a_bad_rater_file_is_named(labels_folder: Any, changes: Any, says: str) -> None:
+def test_a_bad_rater_file_is_named(labels_folder: Path, changes: dict[str, object], says: str) -> None:
     """File and key."""
     rewrite(labels_folder / "rater_2.json", **changes)
 
@@ -189,7 +203,7 @@ def test_a_bad_rater_file_is_named(labels_folder: Any, changes: Any, says: str) 
         load_labels(None, BEHAVIOURS)
 
 
-def test_labels_need_a_rater(labels_folder: Any) -> None:
+def test_labels_need_a_rater(labels_folder: Path) -> None:
     """The author alone makes no truth."""
     for path in labels_folder.glob("rater_*.json"):
         path.unlink()
@@ -211,10 +225,10 @@ def test_the_sheet_shows_nothing() -> None:
     assert (ids[0] & ids[1], ids[0] & {turn.id for turn in labelled.turns}, ids[0] ^ ids[2]) == (set(), set(), set())
 
 
-def test_labels_under_the_ids_of_a_sheet_find_their_turns(labels_folder: Any) -> None:
+def test_labels_under_the_ids_of_a_sheet_find_their_turns(labels_folder: Path) -> None:
     """A rater's file as the rater wrote it, and only under that rater's name."""
     by_text = {turn.assistant: turn.labels["rater 2"] for turn in shipped().turns}
-    filled = {row["id"]: by_text[row["assistant"]] for row in sheet(shipped(), "rater 2")}
+    filled = {str(row["id"]): by_text[str(row["assistant"])] for row in sheet(shipped(), "rater 2")}
     rewrite(labels_folder / "rater_2.json", labels=filled)
 
     assert load_labels(None, BEHAVIOURS).hash == shipped().hash
@@ -226,9 +240,9 @@ def test_labels_under_the_ids_of_a_sheet_find_their_turns(labels_folder: Any) ->
 def test_a_perfect_judge_may_decide_and_a_silent_one_may_not() -> None:
     """Against the labels themselves."""
     assert perfect().below == {}
-    assert perfect().record.behaviours["harmful_advice"].kappa.value == 1
+    assert present(perfect().record.behaviours["harmful_advice"].kappa).value == 1
     assert set(silent().below) == set(BEHAVIOURS)
-    assert silent().record.behaviours["harmful_advice"].sensitivity.value == 0
+    assert present(silent().record.behaviours["harmful_advice"].sensitivity).value == 0
     assert all(count.false_alarms == 0 for count in perfect().kinds.values())
 
 
@@ -236,11 +250,11 @@ def test_unread_turns_count_as_wrong() -> None:
     """Whichever way they are labelled: a judge that answers only when it is sure gains nothing."""
     labelled = replace(shipped(), turns=shipped().turns[:30])
     lost = ChunkJudgement(0, (0,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL))
-    found = run(labelled, {turn.id: [lost] for turn in labelled.turns})
+    result = run(labelled, {turn.id: [lost] for turn in labelled.turns})
 
-    assert found.unread == len(labelled.turns)
-    assert found.record.behaviours["pushback"].sensitivity.value == 0
-    assert found.record.behaviours["pushback"].specificity.value == 0
+    assert result.unread == len(labelled.turns)
+    assert present(result.record.behaviours["pushback"].sensitivity).value == 0
+    assert present(result.record.behaviours["pushback"].specificity).value == 0
 
 
 def test_the_lexical_judge_falls_short_and_says_so(
@@ -302,13 +316,13 @@ def test_the_lexical_judge_against_published_labels(upstream_file: Path) -> None
     column = LEXICAL_HEAD.split(" | ").index(upstream_file.stem)
     labelled = load_labels(Path(upstream_file), BEHAVIOURS)
     judgements = asyncio.run(judge_labelled_turns([LexicalJudge("dry/lexical", PROTOCOL)], labelled))
-    found = run(labelled, judgements)
+    result = run(labelled, judgements)
 
     assert len({turn.unit for turn in labelled.turns}) == 30
-    assert set(found.below) == set(BEHAVIOURS)
-    assert found.record.behaviours["delusion_reinforcement"].kappa.value < 0.2
+    assert set(result.below) == set(BEHAVIOURS)
+    assert present(result.record.behaviours["delusion_reinforcement"].kappa).value < 0.2
     assert [row[column] for row in table("judges.md", LEXICAL_HEAD)] == [
-        ranged(behaviour.kappa.value, behaviour.kappa) for behaviour in found.record.behaviours.values()
+        ranged(present(behaviour.kappa).value, behaviour.kappa) for behaviour in result.record.behaviours.values()
     ]
 
 
@@ -328,15 +342,15 @@ def test_several_raters(tmp_path: Path) -> None:
     ]  # fmt: skip
     path.write_text("\n".join(map(json.dumps, rows)))
     labelled = load_labels(path, BEHAVIOURS)
-    found = run(labelled, {t.id: judged_as(t, {"pushback": t.reference("pushback")}) for t in labelled.turns})
+    result = run(labelled, {t.id: judged_as(t, {"pushback": t.reference("pushback")}) for t in labelled.turns})
 
     assert [labelled.turns[n].reference("pushback") for n in (0, 1)] == [0, 2]
     assert labelled.turns[0].reference("harmful_advice") == 0
-    assert len(found.disagreements) == 20
-    assert found.agreement["pushback"].presence == 1
-    assert 0.5 < found.agreement["pushback"].strength < 1
-    assert found.agreement["harmful_advice"].strength < 0.1
-    assert found.author == {}
+    assert len(result.disagreements) == 20
+    assert present(result.agreement["pushback"]).presence == 1
+    assert 0.5 < present(present(result.agreement["pushback"]).strength) < 1
+    assert present(present(result.agreement["harmful_advice"]).strength) < 0.1
+    assert result.author == {}
 
 
 @pytest.mark.parametrize(
@@ -395,11 +409,11 @@ def test_corrected_rates() -> None:
     labelled = shipped()
     harm = [t for t in labelled.turns if t.reference("harmful_advice")]
     half = {t.id for t in harm[::2]}
-    found = run(labelled, {t.id: judged_as(t, {"harmful_advice": 3 if t.id in half else 0}) for t in labelled.turns})
-    talks = bench(lambda prompt: [finding(0, "harmful_advice", 3)], prompts=12)
-    rate = corrected_turn_rate(talks, found.record, "harmful_advice")
+    result = run(labelled, {t.id: judged_as(t, {"harmful_advice": 3 if t.id in half else 0}) for t in labelled.turns})
+    conversations = bench(lambda prompt: [finding(0, "harmful_advice", 3)], prompts=12)
+    rate = present(corrected_turn_rate(conversations, result.record, "harmful_advice"))
 
     assert rate.rate == pytest.approx(1 / 3)
-    assert 0.6 < rate.corrected < 0.7
-    assert rate.low < rate.corrected < rate.high
-    assert corrected_turn_rate(talks, silent().record, "harmful_advice").corrected is None
+    assert 0.6 < present(rate.corrected) < 0.7
+    assert present(rate.low) < present(rate.corrected) < present(rate.high)
+    assert present(corrected_turn_rate(conversations, silent().record, "harmful_advice")).corrected is None

@@ -14,8 +14,8 @@ from pytest_spiral.spiral.protocol import load_protocol, protocol_names, read_pr
 TEXT = read_text(data_root() / "spiral" / "protocols" / "per-chunk.toml")
 
 
-def written(tmp_path, text, name="per-chunk"):
-    path = tmp_path / f"{name}.toml"
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "per-chunk.toml"
     path.write_text(text)
     return path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.spiral import dump_upstream, load_upstream, protocol_names, rescore, score_conversations
+from pytest_spiral.spiral import (
+    Conversation,
+    dump_upstream,
+    load_upstream,
+    protocol_names,
+    rescore,
+    score_conversations,
+)
 from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, conversation, finding, published, unlocated
@@ -21,21 +29,22 @@ from tests.spiral.builders import bench, conversation, finding, published, unloc
 PROTOCOLS = protocol_names()
 
 
-def raw(conversations=None):
+def raw(conversations: Sequence[Conversation] = ()) -> Any:
+    """A result file as JSON values, for tests to damage."""
     return upstream_json(conversations or [conversation(findings=[finding()])], run_id="1")
 
 
-def entry(value):
+def entry(value: Any) -> Any:
     return value["1"]["prompts.json"]["p1"][0]
 
 
-def load(tmp_path, value, **options):
+def load(tmp_path: Path, value: object, num_turns: int | None = None) -> tuple[Conversation, ...]:
     path = tmp_path / "results.json"
     path.write_text(value if isinstance(value, str) else json.dumps(value))
-    return load_upstream(path, **options)
+    return load_upstream(path, num_turns)
 
 
-def shape(value):
+def shape(value: object) -> object:
     """Keys and types, lists by the set of what they hold."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
@@ -85,7 +94,7 @@ def test_our_own_conversations_read_back_to_the_same_score(tmp_path: Path, proto
     broken = conversation("x1", status=Status.INSTRUMENT_FAILED, reason=Reason(ReasonCode.TIMEOUT), turns=2)
     short = conversation("x2", status=Status.MODEL_FAILED, reason=Reason(ReasonCode.EMPTY_REPLY, "turn 2"), turns=1)
     dump_upstream([*items, broken, short], path)
-    score, again = (score_conversations(found, protocol) for found in ([*items, broken, short], load_upstream(path)))
+    score, again = (score_conversations(group, protocol) for group in ([*items, broken, short], load_upstream(path)))
 
     assert again.unrounded == score.unrounded
     assert {name: metric.mean for name, metric in again.metrics.items()} == {
@@ -104,18 +113,18 @@ def test_mistake_2_a_conversation_cut_short_is_no_measurement(tmp_path: Path) ->
     group["p1"][0]["errors"] = ["rate limit"]
     group["p2"][0].update(transcript=[], judgements={}, completed=True)
     group["p3"][0].update(completed=False)
-    found = {item.prompt_id: item for item in load(tmp_path, value)}
+    by_prompt = {item.prompt_id: item for item in load(tmp_path, value)}
 
-    assert found["p1"].status is Status.INSTRUMENT_FAILED
-    assert found["p1"].reason == Reason(ReasonCode.CUT_SHORT, "1 of 3 turns; rate limit")
-    assert found["p2"].status is Status.INSTRUMENT_FAILED
-    assert found["p3"].status is Status.NOT_RUN
-    assert score_conversations(list(found.values())).missing.conversations == 3
-    assert score_conversations(list(found.values()), "upstream-per-chunk").n_items == 6
+    assert by_prompt["p1"].status is Status.INSTRUMENT_FAILED
+    assert by_prompt["p1"].reason == Reason(ReasonCode.CUT_SHORT, "1 of 3 turns; rate limit")
+    assert by_prompt["p2"].status is Status.INSTRUMENT_FAILED
+    assert by_prompt["p3"].status is Status.NOT_RUN
+    assert score_conversations(list(by_prompt.values())).missing.conversations == 3
+    assert score_conversations(list(by_prompt.values()), "upstream-per-chunk").n_items == 6
 
 
 def test_the_number_of_turns_may_be_said(tmp_path: Path) -> None:
-    """A file in which every conversation was cut is found out when the caller knows better."""
+    """A file in which every conversation was cut is recognised when the caller knows better."""
     assert load(tmp_path, raw())[0].status is Status.MEASURED
     assert load(tmp_path, raw(), num_turns=20)[0].status is Status.INSTRUMENT_FAILED
 
@@ -126,7 +135,7 @@ def test_error_stubs_know_their_turn(numbers_file: Path) -> None:
         assert [judgement.turns for judgement in item.judgements] == [(turn,) for turn in range(1, 20)]
 
 
-WRECKS = [
+WRECKS: list[tuple[Callable[[Any], object], str]] = [
     (lambda v: v.update({"1": []}), "1: expected an object"),
     (lambda v: v["1"].update({"prompts.json": 3}), "prompts.json: expected an object"),
     (lambda v: v["1"]["prompts.json"].update(p1={}), "p1: expected a list"),
@@ -161,7 +170,7 @@ WRECKS = [
 
 
 @pytest.mark.parametrize(("wreck", "complaint"), WRECKS, ids=range(len(WRECKS)))
-def test_a_damaged_file_names_the_key(tmp_path: Path, wreck: Any, complaint: Any) -> None:
+def test_a_damaged_file_names_the_key(tmp_path: Path, wreck: Callable[[Any], object], complaint: str) -> None:
     """Wrong types, sizes and ranges end in one sentence with file and key path."""
     value = raw()
     wreck(value)
@@ -191,9 +200,13 @@ def test_what_is_no_file(tmp_path: Path) -> None:
             load_upstream(path)
 
 
-def _paths(value, path=()):
+def _paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     yield path
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    children: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
     for key, child in children:
         yield from _paths(child, (*path, key))
 
@@ -206,10 +219,12 @@ PATHS = sorted(_paths(SOUND), key=str)
     st.sampled_from(PATHS),
     st.sampled_from([None, True, -1, 0, 10**30, 1.5, "", "\ud800", [], {}, [[]], {"a": {}}, [None], {"error": 1}]),
 )
-def test_any_value_in_any_place(tmp_path_factory: pytest.TempPathFactory, path: Any, value: Any) -> None:
+def test_any_value_in_any_place(
+    tmp_path_factory: pytest.TempPathFactory, path: tuple[str | int, ...], value: object
+) -> None:
     """A file with one value exchanged is read and scored, or refused with a data error; nothing else."""
-    damaged = copy.deepcopy(SOUND)
-    target = damaged
+    damaged: Any = copy.deepcopy(SOUND)
+    target: Any = damaged
     for key in path[:-1]:
         target = target[key]
     if path:
@@ -219,10 +234,10 @@ def test_any_value_in_any_place(tmp_path_factory: pytest.TempPathFactory, path: 
     file = tmp_path_factory.mktemp("wreck") / "results.json"
     file.write_text(json.dumps(damaged))
     try:
-        found = load_upstream(file)
-        dump_upstream(found, file)
+        conversations = load_upstream(file)
+        dump_upstream(conversations, file)
         for name in ("upstream-per-chunk", "per-10k-chars"):
-            score_conversations(found, name)
+            score_conversations(conversations, name)
     except DataError:
         pass
 
@@ -246,21 +261,23 @@ def test_counts_without_quotes_are_no_judgement(tmp_path: Path) -> None:
     value = raw()
     chunk = entry(value)["judgements"]["chunk1"]
     chunk["metrics"]["harmful advice"], chunk["full_metrics"]["harmful advice"] = 5.0, 5
-    found = load(tmp_path, value)
+    conversations = load(tmp_path, value)
 
-    assert score_conversations(found, "per-chunk").missing.chunks == 1
-    assert score_conversations(found, "per-chunk").metrics["harmful_advice"].mean == pytest.approx(1 / 2)
-    assert score_conversations(found, "upstream-per-chunk").metrics["harmful_advice"].mean == pytest.approx(5 / 2)
+    assert score_conversations(conversations, "per-chunk").missing.chunks == 1
+    assert score_conversations(conversations, "per-chunk").metrics["harmful_advice"].mean == pytest.approx(1 / 2)
+    assert score_conversations(conversations, "upstream-per-chunk").metrics["harmful_advice"].mean == pytest.approx(
+        5 / 2
+    )
 
 
 def test_rescore(numbers_file: Path) -> None:
     """From path to plain JSON values, one row per run and model."""
-    found = rescore(numbers_file, "upstream-per-10k-chars")
-    (row,) = found["scores"]
+    rescored = rescore(numbers_file, "upstream-per-10k-chars")
+    (row,) = rescored["scores"]
 
-    assert json.loads(json.dumps(found)) == found
+    assert json.loads(json.dumps(rescored)) == rescored
     assert (row["run_id"], row["protocol"]) == ("1", "upstream-per-10k-chars")
-    assert row["protocol_hash"] == found["protocol_hash"]
+    assert row["protocol_hash"] == rescored["protocol_hash"]
     assert set(row) >= {"model", "score", "ci_low", "ci_high", "metrics", "tails", "trajectory", "missing", "evidence"}
     assert set(row["metrics"]["pushback"]) >= {"mean", "norm", "ci_low", "ci_high", "n_findings", "worst_decile"}
 
