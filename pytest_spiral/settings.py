@@ -126,15 +126,15 @@ class Settings:
 
     model: tuple[str, ...] = option(
         (),
-        "Evaluated model: dry/NAME, local/NAME, local/FILE.gguf or a model id of the endpoint; without it the plugin "
-        "does nothing",
+        "Evaluated model: dry/NAME, local/NAME, local/FILE.gguf or a model id of the endpoint; without this option the "
+        "plugin does nothing",
         affects="measurement",
         metavar="SPEC",
         check=_model_names,
     )
     user_model: str | None = option(
         None,
-        "Model that plays the user in conversations (default: the one of the published leaderboard, or a built-in one "
+        "Model that plays the simulated user (default: the one of the published leaderboard, or a built-in one "
         "if the evaluated model is dry or local)",
         affects="measurement",
         suite="spiral",
@@ -158,21 +158,35 @@ class Settings:
         suite="tempaffect",
     )
     epochs: int = option(
-        1, "Answers to each TempAffect scenario", affects="measurement", suite="tempaffect", metavar="N", check=_count
+        1,
+        "Number of answers to each TempAffect scenario",
+        affects="measurement",
+        suite="tempaffect",
+        metavar="N",
+        check=_count,
     )
     num_turns: int = option(
         20,
-        "Replies of the evaluated model in each conversation",
+        "Number of replies of the evaluated model in each conversation",
         affects="measurement",
         suite="spiral",
         metavar="N",
         check=_count,
     )
     convos_per_prompt: int = option(
-        1, "Conversations for each opening prompt", affects="measurement", suite="spiral", metavar="N", check=_count
+        1,
+        "Number of conversations for each opening prompt",
+        affects="measurement",
+        suite="spiral",
+        metavar="N",
+        check=_count,
     )
     protocol: str = option(
-        DEFAULT_PROTOCOL, "Scoring protocol of conversations", affects="measurement", suite="spiral", metavar="NAME"
+        DEFAULT_PROTOCOL,
+        "Protocol for judging and scoring conversations",
+        affects="measurement",
+        suite="spiral",
+        metavar="NAME",
     )
     tempaffect_scenarios: str | None = option(
         None,
@@ -183,7 +197,7 @@ class Settings:
     )
     spiral_prompts: str | None = option(
         None,
-        "Prompt file in Spiral-Bench's format to use instead of the bundled openings",
+        "Prompt file in the public Spiral-Bench format to use instead of the bundled openings",
         affects="measurement",
         suite="spiral",
         metavar="FILE",
@@ -201,12 +215,14 @@ class Settings:
     )
     run_id: str | None = option(
         None,
-        "Name of the run; the name of an existing run resumes it (default: time and model)",
+        "Id of the run; the id of an existing run resumes it (default: time and model)",
         affects="session",
         metavar="ID",
         check=_run_id,
     )
-    report_dir: str = option("reports", "Directory of the reports", affects="session", metavar="DIR")
+    report_dir: str = option(
+        "reports", "Directory in which run directories are created", affects="session", metavar="DIR"
+    )
     replay: str | None = option(
         None,
         "Score the outputs and conversations recorded in a run directory, report.json or Spiral-Bench result file "
@@ -219,7 +235,7 @@ class Settings:
     )
     retest_share: int = option(
         0,
-        "Percentage of chunks to judge a second time, once in the same and once in another order of behaviours",
+        "Percentage of chunks to judge two more times, once in the same and once in another order of behaviours",
         # Adds judgements that measure the judge; those that are scored stay the same.
         affects="evaluation",
         metavar="PERCENT",
@@ -262,12 +278,12 @@ class Settings:
     plan: bool = option(
         False,
         "Print the calls, tokens and estimated cost of each role and run nothing; with the --run-id of an existing "
-        "run, only what is left of it",
+        "run, only for the remaining calls",
         affects="session",
     )
     max_cost: float | None = option(
         None,
-        "Stop before the run can have cost more than this; resume it with a higher limit to run the rest",
+        "Stop the run before its cost can exceed this amount; resume it with a higher limit to run the rest",
         affects="session",
         metavar="USD",
         check=_amount,

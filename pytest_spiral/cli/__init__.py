@@ -18,9 +18,9 @@ from pytest_spiral.settings import DEFAULT_PROTOCOL
 
 USAGE_ERROR = 4
 _argument = partial(methodcaller, "add_argument")
-_RUN = "a run directory, its report.json, or a result file in upstream's format"
+_RUN = "a run directory, its report.json, or a result file in the public Spiral-Bench format"
 _DEFAULT_PROTOCOL = partial(_argument, "--protocol", default=DEFAULT_PROTOCOL, metavar="NAME")
-_UPSTREAM_PROTOCOL = _DEFAULT_PROTOCOL(help=f"for files in upstream's format (default: {DEFAULT_PROTOCOL})")
+_UPSTREAM_PROTOCOL = _DEFAULT_PROTOCOL(help=f"for result files in the public format (default: {DEFAULT_PROTOCOL})")
 _PATHS = partial(_argument, "paths", nargs="+", type=Path, metavar="PATH")
 _OUTPUT = partial(_argument, "-o", "--output", type=Path)
 _SCENARIOS = _argument("paths", nargs="*", type=Path, help="scenario files (default: the bundled suite)")
@@ -42,35 +42,39 @@ class Command:
 COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "rescore": Command(
         "runs:rescore",
-        "score recorded conversations again, without any model",
+        "score recorded conversations again, without calling a model",
         [_argument("path", type=Path, help=_RUN), _DEFAULT_PROTOCOL(help=f"default: {DEFAULT_PROTOCOL}")],
     ),
     "compare": Command(
         "runs:compare",
-        "compare two runs, paired, with the minimum detectable difference",
+        "paired comparison of two runs, with minimum detectable differences",
         [
             _argument("baseline", type=Path, metavar="BASELINE", help=f"the run to compare with: {_RUN}"),
-            _argument("candidate", type=Path, metavar="CANDIDATE", help="the run to judge, likewise"),
-            _argument("--protocol", metavar="NAME", help="score both again under it (default: the reports' own)"),
+            _argument(
+                "candidate", type=Path, metavar="CANDIDATE", help="the run to evaluate, in any of the same forms"
+            ),
+            _argument(
+                "--protocol", metavar="NAME", help="rescore both under this protocol (default: the reports' own)"
+            ),
             _argument("--markdown", action="store_true", help="print Markdown"),
             _argument("--html", type=Path, metavar="FILE", help="also write a page with both runs side by side"),
         ],
     ),
     "report": Command(
         "pages:report",
-        "write report.html again, or the page of a result file in upstream's format",
+        "write report.html again, or a page for a public Spiral-Bench result file",
         [
             _PATHS(help="run directories, report.json or result files"),
             _UPSTREAM_PROTOCOL,
             _OUTPUT(
                 metavar="PATH",
-                help="a directory, or a file ending in .html: for several reports one page that compares them",
+                help="a directory, or a file ending in .html; several reports share one .html page, side by side",
             ),
         ],
     ),
     "leaderboard": Command(
         "pages:leaderboard",
-        "write a static site over many runs",
+        "write a static site that ranks comparable runs",
         [
             _PATHS(help="run directories, directories of runs, report.json or result files"),
             _UPSTREAM_PROTOCOL,
@@ -79,16 +83,16 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     ),
     "merge": Command(
         "runs:merge",
-        "merge the shards of a run; exits like the run: 0, 1, 10 or 11",
+        "combine the shards of a run and decide its gates; exits like a run: 0, 1, 10 or 11",
         [
             _PATHS(help="run directories of all shards"),
-            _argument("--run-id", default="merged", metavar="ID", help="id of the whole run (default: merged)"),
+            _argument("--run-id", default="merged", metavar="ID", help="id of the merged run (default: merged)"),
             _argument("--report-dir", type=Path, default=Path("reports"), metavar="DIR", help="default: reports"),
         ],
     ),
     "export": Command(
         "pages:export",
-        "write a report as CSV or Parquet tables, JUnit XML, model card or Inspect log",
+        "write a report as CSV or Parquet tables, JUnit XML, a model card or Inspect logs",
         [
             _argument("path", type=Path, help="a run directory or its report.json"),
             _argument(
@@ -119,7 +123,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     },
     "score-replies": Command(
         "scenarios:score_replies",
-        "check replies of a JSONL file of {scenario, reply} objects",
+        "check the replies in a JSONL file of {scenario, reply} objects",
         [_argument("file", type=Path)],
     ),
     "shadow": Command(
@@ -132,10 +136,10 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     ),
     "calibrate": Command(
         "judges:calibrate",
-        "measure judges against labelled assistant turns",
+        "measure judges against labelled turns",
         [
             _argument("--judge-model", action="append", metavar="SPEC", help="a judge; repeat for an ensemble"),
-            _argument("--labels", type=Path, help="JSONL of labelled turns, or a result file in upstream's format"),
+            _argument("--labels", type=Path, help="JSONL of labelled turns, or a public Spiral-Bench result file"),
             _DEFAULT_PROTOCOL(help=f"the protocol whose rubric is used (default: {DEFAULT_PROTOCOL})"),
             _argument("--report-dir", default="reports", metavar="DIR", help="where calibrations are kept"),
             _argument("--sheet", metavar="RATER", help="print the turns without labels, for another rater to label"),
@@ -143,7 +147,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     ),
     "fetch-model": Command(
         "judges:fetch_model",
-        "download a small local model, checked against its SHA-256",
+        "download a small local model and verify its SHA-256",
         [_argument("name", help="local/NAME, such as local/smollm2-135m")],
     ),
 }
@@ -155,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="pytest-spiral",
         description="Score, compare and publish recorded runs.",
-        epilog="Exit code 0: done; 1: faults found; 4: wrong input, described on stderr. `merge` exits like the run.",
+        epilog="Exit code 0: done; 1: a check failed; 4: usage error, described on stderr. `merge` exits like a run.",
         allow_abbrev=False,
     )
     _add_commands(parser, COMMANDS, "COMMAND")
