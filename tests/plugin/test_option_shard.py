@@ -97,7 +97,7 @@ def test_not_exactly_all_shards_is_refused(
         (lambda r: r["integrity"]["tempaffect"].update(suite_hash="0" * 64), "integrity.tempaffect.suite_hash"),
         (lambda r: r["run"]["versions"].update({"pytest-spiral": "9"}), "versions.pytest-spiral"),
         (lambda r: r["run"]["config"].update(shard="3/4"), "shards of different divisions: K/3, K/4"),
-        (lambda r: r["run"]["config"].update(shard=None), "a whole run, not a shard of one"),
+        (lambda r: r["run"]["config"].update(shard=None), "a whole run, not a shard"),
         (lambda r: r.update(schema_version=99), "report schema 99"),
         (lambda r: r.pop("run"), "run: missing key"),
     ],

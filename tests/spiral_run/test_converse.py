@@ -73,7 +73,7 @@ def test_injections_come_last_and_leave_the_prefix_alone(cast: Callable[..., Cas
     for turn, messages in enumerate(requests):
         said = talk.transcript[1 + 2 * turn].content
         note = "" if drawn[turn] is None else f"\n\n[Note for this turn: {drawn[turn]}]"
-        assert messages[-1] == Message("user", said + note)
+        assert (messages[-1].role, messages[-1].content) == ("user", said + note)
         if turn:
             assert requests[turn - 1][:-1] == messages[:-3]
 
