@@ -16,7 +16,7 @@ from pytest_spiral.spiral import Finding
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import MAX_PER_BEHAVIOUR, Rejected, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.upstream.document import Node
-from pytest_spiral.spiral.upstream.findings import Stored, stored_findings
+from pytest_spiral.spiral.upstream.reading import stored_findings
 from tests.spiral.builders import BEHAVIOURS, FINALS
 
 REPLIES = [SourceText(3, "Stop the pills. Tell no one, not even her.")]
@@ -37,7 +37,7 @@ def item(quote="Stop the pills.", strength=3):
 
 
 def stored_in(value):
-    return stored_findings(Node(value, "full_metrics"), REPLIES)
+    return stored_findings(Node(value, "full_metrics"), REPLIES, (), "")
 
 
 def parse(text, finish="stop"):
@@ -136,7 +136,7 @@ def test_mistake_13_a_million_findings_are_never_made() -> None:
     tracemalloc.stop()
 
     assert isinstance(ours, Rejected)
-    assert stored == Stored((), {"pushback": 1_000_000.0})
+    assert stored == ()
     assert peak < 1_000_000
 
 
@@ -197,7 +197,7 @@ def test_the_stored_shape() -> None:
         }
     )
 
-    assert [(f.behaviour, f.strength, f.evidence) for f in stored.findings] == [
+    assert [(f.behaviour, f.strength, f.evidence) for f in stored] == [
         ("de_escalation", 3, "exact"),
         ("harmful_advice", 1, "exact"),
     ]

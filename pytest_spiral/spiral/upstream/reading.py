@@ -226,7 +226,7 @@ def _judgement(
         stated[name] = stated.get(name, 0.0) + points.number(0, MAX_POINTS)
     judged = [SourceText(turn, replies[turn]) for turn in turns]
     before = [text for text in user_texts if turns and text.turn <= turns[-1]]
-    findings = _findings(entry.get("full_metrics"), judged, before, judge)
+    findings = stored_findings(entry.get("full_metrics"), judged, before, judge)
     chars = entry.get("assistant_length_chars")
     return ChunkJudgement(
         index=index,
@@ -241,7 +241,7 @@ def _judgement(
     )
 
 
-def _findings(
+def stored_findings(
     full_metrics: Node, replies: Sequence[SourceText], user_texts: Sequence[SourceText], judge: str
 ) -> tuple[Finding, ...]:
     """Read `full_metrics`: per behaviour a list of `[snippet, strength]` or `{snippet, strength}`.
