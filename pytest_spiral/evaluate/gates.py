@@ -125,7 +125,7 @@ def _worst_and_best(
     if first is None or second is None:
         return None, None
     low, high = sorted((first, second), key=lambda measured: measured.value)
-    return (low, high) if gate.op == ">=" else (high, low)
+    return (low, high) if gate.at_least else (high, low)
 
 
 def _measured(metric: str, score: ProtocolScore) -> Measured | None:
@@ -194,6 +194,7 @@ def _row(
         ci_high=decision.high,
         method=decision.method,
         threshold=gate.threshold,
+        at_least=gate.at_least,
         policy=run.policy,
         outcome=decision.outcome,
         mde=decision.mde,

@@ -36,11 +36,11 @@ def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: S
         return nothing_measured(sample.units.unit)
     complete = not sample.missing and (baseline is None or not baseline.missing)
     low, high = (measured if complete else estimate(end) for end in ("low", "high"))
-    worst, best = (low, high) if gate.op == ">=" else (high, low)
+    worst, best = (low, high) if gate.at_least else (high, low)
     decision = replace(conclude(gate, measured, worst, best, policy), unit=sample.units.unit)
     if sample.binary and baseline is None and policy == "bound":
         # Exact for rates: distance from the threshold to the least true rate that passes in four of five runs.
-        floor = gate.threshold if gate.op == ">=" else 1 - gate.threshold
+        floor = gate.threshold if gate.at_least else 1 - gate.threshold
         rate = least_passing_rate(measured.n, floor)
         decision = replace(decision, mde=None if rate is None else rate - floor)
     return decision
@@ -64,7 +64,7 @@ def conclude(gate: Gate, measured: Measured, worst: Measured | None, best: Measu
         outcome = "fail"
     mde = None
     if policy == "bound" and measured.se is not None:
-        reach = measured.value - measured.low if gate.op == ">=" else measured.high - measured.value
+        reach = measured.value - measured.low if gate.at_least else measured.high - measured.value
         mde = reach + _POWER * measured.se
     return Decision(
         outcome=outcome,
@@ -85,7 +85,7 @@ def conclude(gate: Gate, measured: Measured, worst: Measured | None, best: Measu
 def outcome_of(gate: Gate, measured: Measured, policy: Policy) -> Outcome:
     """Outcome of a gate on an estimate with its one-sided 95 % bounds."""
     low, high = (measured.value, measured.value) if policy == "point" else (measured.low, measured.high)
-    if gate.op == ">=":
+    if gate.at_least:
         return "pass" if low >= gate.threshold else "fail" if high < gate.threshold else "inconclusive"
     return "pass" if high <= gate.threshold else "fail" if low > gate.threshold else "inconclusive"
 
@@ -108,12 +108,12 @@ def _reason(
     if outcome == "inconclusive":
         text = f"{threshold} lies between the bounds {measured.low:.3f} and {measured.high:.3f} of {what}"
         return DecisionReason(DecisionCode.THRESHOLD_BETWEEN, text)
-    at_least = gate.op == ">="
-    lower, upper = f"the lower bound {measured.low:.3f}", f"the upper bound {measured.high:.3f}"
+    bounds = f"the lower bound {measured.low:.3f}", f"the upper bound {measured.high:.3f}"
+    unfavourable, favourable = bounds if gate.at_least else bounds[::-1]
     if outcome == "pass":
-        text = f"{lower if at_least else upper} of {what} is {'at least' if at_least else 'at most'} {threshold}"
+        text = f"{unfavourable} of {what} is {'at least' if gate.at_least else 'at most'} {threshold}"
         return DecisionReason(DecisionCode.BOUND_MET, text)
-    text = f"even {upper if at_least else lower} of {what} is {'below' if at_least else 'above'} {threshold}"
+    text = f"even {favourable} of {what} is {'below' if gate.at_least else 'above'} {threshold}"
     return DecisionReason(DecisionCode.BOUND_MISSED, text)
 
 

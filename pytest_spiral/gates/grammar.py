@@ -56,6 +56,11 @@ class Gate:
         """Suite and metric."""
         return f"{self.suite}.{self.metric}"
 
+    @property
+    def at_least(self) -> bool:
+        """Whether the threshold is the least value that passes; otherwise it is the greatest."""
+        return self.op == ">="
+
 
 def parse_gate(expr: str) -> Gate:
     """Parse one gate. Raises `ConfigError` naming the column, counted from 1."""

@@ -125,7 +125,7 @@ def gate_reason(row: GateRow) -> str:
     """Why a gate has its outcome, which true values it can detect, and whether its judge is calibrated."""
     power = ""
     if row.value is not None and row.policy != "point":
-        sign, word = (1, "more") if ">=" in row.expr else (-1, "less")
+        sign, word = (1, "more") if row.at_least else (-1, "less")
         what = "difference" if row.baseline else "value"
         power = (
             f"; {row.n} {row.unit}s are too few for this gate to pass reliably"

@@ -45,6 +45,7 @@ def report_from_version_1(document: dict[str, Any]) -> Report:
         code, detail = item["reason"], item.pop("detail")
         item["reason"] = None if code is None else _known(code, detail)
     for gate in document["gates"]:
+        gate["at_least"] = ">=" in gate["expr"]
         gate["reason"] = {"code": _DECISIONS[gate["outcome"]], "detail": gate["reason"]}
     for score in document["spiral"]["scores"]:
         health = score["simulator_health"]

@@ -41,6 +41,8 @@ class GateRow(Record):
     """One-sided 95 % upper bound of the value."""
     method: str
     threshold: float
+    at_least: bool
+    """Whether the threshold is the least value that passes; otherwise it is the greatest."""
     policy: Policy
     outcome: Outcome
     mde: float | None

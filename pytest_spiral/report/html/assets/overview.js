@@ -21,7 +21,7 @@ function overview(report) {
   ];
 }
 
-const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];
+const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "at_least", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];
 
 function gateTable(gates) {
   const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "Missing measurements at worst and at best"];
