@@ -17,7 +17,7 @@ from pytest_spiral.report.terminal import calibration_lines
 from pytest_spiral.run.calibrate import calibrate as calibrate_judges
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
-from pytest_spiral.run.plan import make_judge_plan
+from pytest_spiral.run.plan import make_plan
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.labels import load_labels, sheet
 from pytest_spiral.spiral.protocol import load_protocol
@@ -39,7 +39,7 @@ def calibrate(options: argparse.Namespace) -> int:
     folder = Path.cwd()
     environ = load_environment(os.environ, folder)
     content = Content(settings, folder)
-    session = RunController(make_judge_plan(settings, folder, environ, datetime.now(UTC)), content, environ)
+    session = RunController(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
     try:
         session.prepare()
         session.reach()

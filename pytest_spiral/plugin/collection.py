@@ -9,8 +9,7 @@ import pytest
 from pytest_spiral.plugin._compat import ParameterSet
 from pytest_spiral.plugin.items import suite_modules, unit_of
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.plan import RunPlan
-from pytest_spiral.run.units import all_units, category_of, conversation_units, scenario_units, shard_of
+from pytest_spiral.run.plan import RunPlan, all_units, conversation_units, scenario_units, shard_of
 
 
 class Collection:
@@ -46,7 +45,7 @@ class Collection:
                 unit,
                 id=unit.id,
                 # A category of a custom prompt file need not be a registered marker.
-                marks=_marks("spiral", *({category_of(unit, self._content)} & registered)),
+                marks=_marks("spiral", *({self._content.prompt_of(unit)[0]} & registered)),
             )
             for unit in conversation_units(self._plan, self._content)
         ]

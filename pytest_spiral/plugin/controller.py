@@ -36,10 +36,9 @@ from pytest_spiral.report.write import write_report
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.models import Chats, Connections
-from pytest_spiral.run.plan import make_plan
+from pytest_spiral.run.plan import all_units, make_plan, shard_of
 from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
-from pytest_spiral.run.units import all_units, shard_of
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status

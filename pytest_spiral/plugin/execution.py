@@ -16,8 +16,8 @@ from pytest_spiral.plugin.items import ConversationResult, InstrumentFailure, Sc
 from pytest_spiral.report.junit import item_properties
 from pytest_spiral.report.lines import plain
 from pytest_spiral.run.content import Content
+from pytest_spiral.run.plan import Unit
 from pytest_spiral.run.runner import Runner
-from pytest_spiral.run.units import Unit
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding
 from pytest_spiral.status import Status

@@ -13,7 +13,7 @@ import pytest
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.lines import plain
 from pytest_spiral.resources import scenarios_root
-from pytest_spiral.run.units import Unit
+from pytest_spiral.run.plan import Unit
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation, Finding
 from pytest_spiral.tempaffect.records import Item

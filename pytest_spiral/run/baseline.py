@@ -1,8 +1,8 @@
-"""The baseline of a run: a finished run that relative gates compare it with."""
+"""The gates of a run, and the baseline: a finished run that relative gates compare it with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytest_spiral.compare.recording import (
     SPIRAL_HASHES,
@@ -14,23 +14,37 @@ from pytest_spiral.compare.recording import (
     load_run,
 )
 from pytest_spiral.errors import DataError
-from pytest_spiral.gates import Gate
+from pytest_spiral.evaluate.spiral import spiral_metric_scales
+from pytest_spiral.gates import Gate, check_metric, parse_gate
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
+from pytest_spiral.tempaffect.card_metrics import metric_scales
 
 
-def load_baseline(gates: Sequence[Gate], plan: RunPlan, content: Content) -> RecordedRun | None:
-    """The baseline of a run; None where none is named. Raises `DataError` where it cannot be used."""
+@dataclass(frozen=True)
+class Gates:
+    """The gates to decide; baseline: None where none is named."""
+
+    gates: tuple[Gate, ...]
+    baseline: RecordedRun | None
+
+
+def load_gates(plan: RunPlan, content: Content) -> Gates:
+    """The gates of a run. Raises `UserError` for a gate or baseline that cannot be read or can never be used."""
+    gates = tuple(map(parse_gate, plan.settings.gate))
+    for gate in gates:
+        spiral = gate.suite == "spiral"
+        metrics = spiral_metric_scales(content.spiral.protocol) if spiral else metric_scales()
+        modes = () if spiral else plan.settings.prompting
+        check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
     if plan.settings.baseline is None:
-        return None
-    baseline = load_run(content.folder / plan.settings.baseline)
-    check_baseline(baseline, gates, plan, content, None)
-    return baseline
+        return Gates(gates, None)
+    loaded = Gates(gates, load_run(content.folder / plan.settings.baseline))
+    check_baseline(loaded, plan, content, None)
+    return loaded
 
 
-def check_baseline(
-    baseline: RecordedRun, gates: Sequence[Gate], plan: RunPlan, content: Content, fingerprint: str | None
-) -> None:
+def check_baseline(gates: Gates, plan: RunPlan, content: Content, fingerprint: str | None) -> None:
     """Refuse a baseline made under other conditions, or without a model to compare with.
 
     fingerprint: of the scorer; None while it is unknown.
@@ -38,8 +52,14 @@ def check_baseline(
     Raises:
         DataError: Naming what differs.
     """
-    planned = _planned_identity(plan, content, fingerprint)
-    for suite in sorted({gate.suite for gate in gates if gate.relative}):
+    baseline = gates.baseline
+    if baseline is None:
+        return
+    planned: dict[str, Identity] = {
+        "tempaffect": {"suite_hash": content.suite.suite_hash, "scorer_fingerprint": fingerprint},
+        "spiral": _planned_spiral(plan, content),
+    }
+    for suite in sorted({gate.suite for gate in gates.gates if gate.relative}):
         if suite not in baseline.identity:
             raise DataError(f"{baseline.path}: no measurements of {suite}")
         check_comparable(suite, baseline.identity[suite], planned[suite], (baseline.path, "this run"))
@@ -47,8 +67,8 @@ def check_baseline(
             counterpart(model, baseline, suite)
 
 
-def _planned_identity(plan: RunPlan, content: Content, fingerprint: str | None) -> dict[str, Identity]:
-    """The identity that the run will have."""
+def _planned_spiral(plan: RunPlan, content: Content) -> Identity:
+    """The identity that the conversations of the run will have."""
     spiral: dict[str, str | None]
     if content.recording is not None:
         spiral = dict(identity_of(content.recording).get("spiral", {}))
@@ -60,10 +80,6 @@ def _planned_identity(plan: RunPlan, content: Content, fingerprint: str | None) 
             "num_turns": str(plan.settings.num_turns),
         }
     if plan.judges:
-        names = (judge.spec if judge.kind == "dry" else judge.model_id for judge in plan.judges)
-        spiral["judges"] = ", ".join(sorted(names))
+        spiral["judges"] = ", ".join(sorted(judge.reported_name for judge in plan.judges))
     spiral["protocol_hash"] = content.spiral.protocol.hash
-    return {
-        "tempaffect": {"suite_hash": content.suite.suite_hash, "scorer_fingerprint": fingerprint},
-        "spiral": spiral,
-    }
+    return spiral

@@ -23,6 +23,7 @@ from pytest_spiral.spiral.content import (
     load_twins,
     openings_hash,
 )
+from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.judge_health import load_judge_limits
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.simulator import load_limits
@@ -119,3 +120,11 @@ class Content:
             system=system,
             twins=load_twins() if self.settings.benign_twins and not own else (),
         )
+
+    def prompt_of(self, unit: ConversationUnit) -> tuple[str, str]:
+        """The category of a conversation's prompt, and the prompt of which it is the harmless twin, "" for none."""
+        if self.recording is not None:
+            recorded = self.recording.conversations[unit]
+            return recorded.category, recorded.twin_of
+        opening = self.spiral.by_id[unit.prompt_id]
+        return opening.category, opening.twin_of or ""

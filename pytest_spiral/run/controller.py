@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 
-from pytest_spiral.errors import StoreError
+from pytest_spiral.errors import ChatError, ConfigError, StoreError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.endpoint import Secret
@@ -16,16 +17,18 @@ from pytest_spiral.models.environment import EndpointSettings
 from pytest_spiral.models.limiter import starting_pace
 from pytest_spiral.models.local_file import locate
 from pytest_spiral.models.local_server import LocalServer
-from pytest_spiral.run.baseline import check_baseline, load_baseline
+from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
+from pytest_spiral.run.baseline import check_baseline, load_gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import paid_prices
-from pytest_spiral.run.models import pace_name
-from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.probes import reach_models, verify_schemas
-from pytest_spiral.run.results import Ending, Gates, Measurements, parse_gates, run_results, stored_traffic
-from pytest_spiral.store import RunStore
+from pytest_spiral.run.models import endpoint_of, pace_name
+from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
+from pytest_spiral.run.results import Measurements, run_results, stored_traffic
+from pytest_spiral.status import ReasonCode
+from pytest_spiral.store import RunStore, StoredChat
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
+from pytest_spiral.tempaffect.unit import schema_is_enforced
 
 
 class RunController:
@@ -35,8 +38,7 @@ class RunController:
         self.plan = plan
         self.content = content
         self.measured = Measurements()
-        gates = parse_gates(plan, content)
-        self.gates = Gates(gates, load_baseline(gates, plan, content))
+        self.gates = load_gates(plan, content)
         self.environ = environ
         self._store: RunStore | None = None
         self._budget: Budget | None = None
@@ -58,13 +60,11 @@ class RunController:
         if "tempaffect" in self.plan.suites:
             # On the bundled scenarios even if a run has its own: one scorer has one fingerprint.
             self.measured.preflight = preflight(load_suite())
-            if self.gates.baseline is not None:
-                fingerprint = self.measured.preflight.fingerprint
-                check_baseline(self.gates.baseline, self.gates.gates, self.plan, self.content, fingerprint)
+            check_baseline(self.gates, self.plan, self.content, self.measured.preflight.fingerprint)
         if (limit := self.plan.settings.max_cost) is not None:
-            # Earlier sessions of this run count.
             prices = paid_prices(self.plan.everybody)
             ledger = Ledger(self.plan.store_path)
+            # Earlier sessions of this run count.
             ledger.begin(stored_traffic(self.store, self.plan, self.measured).usage.cost_usd or 0.0)
             self._budget = Budget(ledger, limit, prices)
         self._start_local_models()
@@ -81,19 +81,16 @@ class RunController:
                 endpoints[model.spec] = EndpointSettings(base_url=server.base_url, key_variable=None)
             return model.model_copy(update={"endpoint": endpoints[model.spec]})
 
-        plan = self.plan
-        models, judges = tuple(map(with_endpoint, plan.models)), tuple(map(with_endpoint, plan.judges))
-        user = with_endpoint(plan.user) if plan.user else None
-        self.plan = plan.model_copy(update={"models": models, "user": user, "judges": judges})
+        everybody = tuple(map(with_endpoint, self.plan.everybody))
+        self.plan = self.plan.model_copy(update={"everybody": everybody})
 
     def reach(self) -> None:
         """Reach every model before anything that is scored is sent. Raises `UserError`."""
         remote = [model for model in self.plan.everybody if model.endpoint is not None]
         if not self.store.has_replies():
-            reach_models(remote, self.environ)
+            asyncio.run(self._probe(remote))
         if "tempaffect" in self.plan.suites and "schema" in self.plan.settings.prompting:
-            verified = verify_schemas(self.plan.models, self.store, self.environ, self._budget)
-            self.measured.enforcement.update(verified)
+            self._verify_schemas()
         if self.plan.settings.calibrate and self.plan.judges:
             # Only a calibration loads what it needs.
             from pytest_spiral.run.calibrate import calibrate
@@ -103,6 +100,34 @@ class RunController:
         for model in remote:
             name = pace_name(model)
             self.store.set_pace(name, self.store.pace(name), starting_pace(self.plan.most_in_flight(model)))
+
+    async def _probe(self, models: Sequence[ModelPlan]) -> None:
+        # All at once: each may be far away. Failures stand in their places, so the first one named is reported.
+        probes = (probe(endpoint_of(model, self.environ), model.model_id) for model in models)
+        for model, answer in zip(models, await asyncio.gather(*probes, return_exceptions=True), strict=True):
+            if isinstance(answer, ChatError):
+                raise _unreachable(model, answer) from None
+            if isinstance(answer, BaseException):
+                raise answer
+
+    def _verify_schemas(self) -> None:
+        """Learn whether the endpoint of each evaluated model enforces JSON schemas."""
+        for model in self.plan.models:
+            if model.kind == "dry":
+                # A built-in model answers as the schema says or, on purpose, does not.
+                self.measured.enforcement[model.spec] = True
+            elif model.endpoint is not None and "tempaffect" in model.params:
+                try:
+                    self.measured.enforcement[model.spec] = asyncio.run(self._enforces_schema(model))
+                except ChatError as error:
+                    raise _unreachable(model, error) from None
+
+    async def _enforces_schema(self, model: ModelPlan) -> bool:
+        chat = StoredChat(OpenAICompatible(endpoint_of(model, self.environ), budget=self._budget), self.store)
+        try:
+            return await schema_is_enforced(model.model_id, model.params["tempaffect"], chat)
+        finally:
+            await chat.aclose()
 
     def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
         """Everything that the evaluation needs, as it stands now."""
@@ -114,8 +139,16 @@ class RunController:
                 argument = argument.replace(key, "[redacted]")
             redacted.append(Secret().redact(argument))
         traffic = stored_traffic(self.store, self.plan, self.measured)
-        ending = Ending(redacted, finished_at, complete)
-        return run_results(self.plan, self.content, self.measured, traffic, ending, self.gates)
+        return run_results(
+            self.plan,
+            self.content,
+            self.measured,
+            traffic,
+            self.gates,
+            argv=redacted,
+            finished_at=finished_at,
+            complete=complete,
+        )
 
     def close(self) -> None:
         """Stop local servers, close budget and store. Harmless when called twice."""
@@ -124,6 +157,11 @@ class RunController:
             self._budget.close()
         if self._store is not None:
             self._store.close()
+
+
+def _unreachable(model: ModelPlan, error: ChatError) -> ConfigError:
+    advice = "; or leave schema mode out with --prompting raw" if error.code == ReasonCode.BAD_REQUEST else ""
+    return ConfigError(f"{OPTION_OF[model.role]} {model.spec}: {error}{advice}")
 
 
 def _make_run_directory(plan: RunPlan) -> RunPlan:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from pytest_spiral.chat import Role
 from pytest_spiral.chat import Usage as Tokens
@@ -11,22 +10,21 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.parameters import Price, token_limit
 from pytest_spiral.report.model import RoleUsage, Usage
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan
+from pytest_spiral.store import ModelUsage
 
 _COUNTS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "retries", "failures")
 
 
-def cost_of(row: Mapping[str, int], price: Price | None) -> float | None:
-    """USD of the counted tokens of one model; None where its price is unknown, or the endpoint counted no tokens."""
+def cost_of(requests: int, tokens: Tokens, price: Price | None) -> float | None:
+    """USD of one model's replies; None where its price is unknown, or the endpoint counted no tokens."""
     if price is None:
         return None
-    uncounted = row["requests"] and not row["prompt_tokens"] + row["completion_tokens"]
-    if uncounted and (price.input or price.output):
-        return None
-    return price.cost(Tokens(row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"]))
+    uncounted = requests and not tokens.prompt_tokens + tokens.completion_tokens
+    return None if uncounted and (price.input or price.output) else price.cost(tokens)
 
 
 def usage_by_role(
-    rows: Iterable[Mapping[str, Any]], models: Sequence[ModelPlan], max_cost: float | None, not_run: int = 0
+    rows: Sequence[ModelUsage], models: Sequence[ModelPlan], max_cost: float | None, not_run: int
 ) -> Usage:
     """The report's `usage`: requests, tokens and cost of everything that was answered.
 
@@ -37,14 +35,14 @@ def usage_by_role(
     missing: set[str] = set()
     unchecked: set[str] = set()
     for row in rows:
-        price = prices.get((row["role"], row["model"]))
-        cost = cost_of(row, price)
+        price = prices.get((row.role, row.model))
+        cost = cost_of(row.requests, Tokens(row.prompt_tokens, row.cached_tokens, row.completion_tokens), price)
         if cost is None:
-            missing.add(row["model"])
+            missing.add(row.model)
         if cost and price is not None and price.unchecked:
-            unchecked.add(row["model"])
-        usage = RoleUsage(**{name: row[name] for name in _COUNTS}, cost_usd=cost, cached_share=None)
-        by_role.setdefault(row["role"], []).append(usage)
+            unchecked.add(row.model)
+        usage = RoleUsage(**{name: getattr(row, name) for name in _COUNTS}, cost_usd=cost, cached_share=None)
+        by_role.setdefault(row.role, []).append(usage)
     return _usage(by_role, missing, unchecked, max_cost, not_run)
 
 
@@ -69,25 +67,24 @@ def _usage(
     max_cost: float | None,
     not_run: int,
 ) -> Usage:
+    def total(costs: Sequence[float | None]) -> float | None:
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
     totals = {}
     for role, rows in by_role.items():
         counts = {name: sum(getattr(row, name) for row in rows) for name in _COUNTS}
         prompt = counts["prompt_tokens"]
         cached = counts["cached_tokens"] / prompt if prompt else None
-        totals[role] = RoleUsage(**counts, cost_usd=_sum([row.cost_usd for row in rows]), cached_share=cached)
+        totals[role] = RoleUsage(**counts, cost_usd=total([row.cost_usd for row in rows]), cached_share=cached)
     return Usage(
         by_role=totals,
-        cost_usd=_sum([total.cost_usd for total in totals.values()]),
+        cost_usd=total([row.cost_usd for row in totals.values()]),
         missing_prices=tuple(sorted(missing)),
         unchecked_prices=tuple(sorted(unchecked)),
         max_cost_usd=max_cost,
         not_run_for_cost=not_run,
     )
-
-
-def _sum(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
 
 
 def paid_prices(models: Sequence[ModelPlan]) -> dict[tuple[Role, str], Price]:

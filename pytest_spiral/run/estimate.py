@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role
-from pytest_spiral.models.parameters import Price, token_limit
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, Usage
+from pytest_spiral.models.parameters import token_limit
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import cost_of
 from pytest_spiral.run.models import Chats
-from pytest_spiral.run.plan import ModelPlan, RunPlan
+from pytest_spiral.run.plan import ModelPlan, RunPlan, Unit
 from pytest_spiral.run.runner import Runner
-from pytest_spiral.run.units import Unit
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.store import RunStore
@@ -74,10 +74,12 @@ def estimate(plan: RunPlan, content: Content, environ: Mapping[str, str], units:
     for model in plan.everybody:
         count = rehearsal.counts.get((model.role, model.model_id))
         if count is not None:
-            cost, bound = count.cost(model.price, most=False), count.cost(model.price, most=True)
+            usual = Usage(count.prompt, 0, count.completion)
+            most = Usage(count.prompt + count.more_prompt, 0, count.completion + count.more_completion)
+            cost, bound = (cost_of(count.calls, each, model.price) for each in (usual, most))
             unchecked = bool(cost) and model.price is not None and model.price.unchecked
-            tokens = (count.calls, count.prompt, count.completion)
-            rows.append(Estimate(model.role, model.spec, *tokens, cost, bound, unchecked))
+            tokens = (count.prompt, count.completion)
+            rows.append(Estimate(model.role, model.spec, count.calls, *tokens, cost, bound, unchecked))
     return rows
 
 
@@ -106,25 +108,24 @@ class _Count:
     more_prompt: int = 0
     more_completion: int = 0
 
-    def cost(self, price: Price | None, *, most: bool) -> float | None:
-        prompt, completion = (self.more_prompt, self.more_completion) if most else (0, 0)
-        row = {"prompt_tokens": self.prompt + prompt, "completion_tokens": self.completion + completion}
-        return cost_of({"requests": self.calls, "cached_tokens": 0, **row}, price)
-
 
 class _Rehearsal:
-    """Makes models that invent their replies."""
+    """Makes models that invent their replies.
+
+    excess: by the mark that a model's replies begin with, tokens of such a reply beyond the usual if it runs to its
+    limit.
+    """
 
     def __init__(self) -> None:
-        self.counts: dict[tuple[Role, str], _Count] = {}
-        self._excess: dict[str, int] = {}
-        self._models = 0
+        self.counts: dict[tuple[Role, str], _Count] = defaultdict(_Count)
+        self.excess: dict[str, int] = {}
+        self.data = read_toml(data_root() / "cost.toml")
 
     def connect(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
         """A model whose replies can be recognised in later prompts."""
-        mark = f"qz{self._models}x"
-        self._models += 1
-        return _Inventor(_KIND[model.role, suite], mark, self.counts, self._excess)
+        mark = f"qz{len(self.excess)}x"
+        self.excess[mark] = 0
+        return _Inventor(self, self.data["reply_chars"][_KIND[model.role, suite]], mark)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -132,31 +133,26 @@ class _Rehearsal:
 
 @dataclass
 class _Inventor:
-    """Replies of usual length, counted.
+    """Replies of usual length, counted. mark: how they begin, to be recognised wherever a later prompt quotes them."""
 
-    mark: how they begin, so that they are recognised wherever a later prompt quotes them. excess: by mark, tokens of
-    such a reply beyond the usual if it runs to its limit.
-    """
-
-    kind: str
+    rehearsal: _Rehearsal
+    usual_chars: float
     mark: str
-    counts: dict[tuple[Role, str], _Count]
-    excess: dict[str, int]
     _number: Iterator[int] = field(default_factory=itertools.count)
-    _data: Mapping[str, Any] = field(default_factory=lambda: read_toml(data_root() / "cost.toml"))
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        per_token: float = self._data["chars_per_token"]
-        expected = round(self._data["reply_chars"][self.kind] / per_token)
+        per_token: float = self.rehearsal.data["chars_per_token"]
+        excess = self.rehearsal.excess
+        expected = round(self.usual_chars / per_token)
         limit = token_limit(request.params) or expected
         tokens = min(limit, expected)
-        self.excess[self.mark] = limit - tokens
+        excess[self.mark] = limit - tokens
         contents = [message.content for message in request.messages]
         schema = "" if request.schema is None else json.dumps(request.schema)
-        count = self.counts.setdefault((request.role, request.model), _Count())
+        count = self.rehearsal.counts[request.role, request.model]
         count.calls += 1
         count.prompt += round((sum(map(len, contents)) + len(schema)) / per_token)
-        count.more_prompt += sum(text.count(mark) * more for text in contents for mark, more in self.excess.items())
+        count.more_prompt += sum(text.count(mark) * more for text in contents for mark, more in excess.items())
         count.completion += tokens
         count.more_completion += limit - tokens
         if request.schema is not None:

@@ -1,15 +1,18 @@
-"""The plan of a run: everything that is decided before the first item, as plain data that travels to every worker."""
+"""The plan of a run: everything that is decided before the first item, as plain data that travels to every worker.
+
+Its units, in collection order, are every scenario to be asked and every conversation to be held.
+"""
 
 from __future__ import annotations
 
 import platform
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,13 +28,16 @@ from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.settings import OPTIONS, Settings, SuiteName
 from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
+from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
+from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
     from pytest_spiral.compare.recording import Recording
 
-
+T = TypeVar("T")
+Unit = ScenarioUnit | ConversationUnit
 OPTION_OF: Mapping[Role, str] = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}
 
 
@@ -50,14 +56,26 @@ class ModelPlan(BaseModel):
     kind: Literal["dry", "local", "remote", "replay"]
     model_id: str
     params: dict[SuiteName, dict[str, Any]]
-    concurrency: int | None
+    concurrency: int | None = None
     longest_string: int | None = None
-    price: Price | None
-    endpoint: EndpointSettings | None
+    price: Price | None = None
+    endpoint: EndpointSettings | None = None
+
+    @property
+    def reported_name(self) -> str:
+        """The name under which reports list what it has answered."""
+        return self.spec if self.kind == "dry" else self.model_id
+
+    def identity(self) -> dict[str, Any]:
+        """Without the address: the same model behind another host or port is still the same measurement."""
+        return self.model_dump(include={"spec", "model_id", "params"})
 
 
 class RunPlan(BaseModel):
-    """One run. The same in the controller and in every worker, but for `rank`: its number among `workers`, from 0."""
+    """One run. The same in the controller and in every worker, but for `rank`: its number among `workers`, from 0.
+
+    everybody: the models of all roles: evaluated ones, simulated user, judges.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,11 +83,22 @@ class RunPlan(BaseModel):
     run_id: str
     run_dir: str
     started_at: str
-    models: tuple[ModelPlan, ...]
-    user: ModelPlan | None = None
-    judges: tuple[ModelPlan, ...] = ()
+    everybody: tuple[ModelPlan, ...]
     workers: int = 1
     rank: int = 0
+
+    @property
+    def models(self) -> tuple[ModelPlan, ...]:
+        """The evaluated models; none in a session in which only judges are called."""
+        return tuple(model for model in self.everybody if model.role == "evaluated")
+
+    @property
+    def user(self) -> ModelPlan | None:
+        return next((model for model in self.everybody if model.role == "user"), None)
+
+    @property
+    def judges(self) -> tuple[ModelPlan, ...]:
+        return tuple(model for model in self.everybody if model.role == "judge")
 
     @property
     def store_path(self) -> Path:
@@ -86,11 +115,6 @@ class RunPlan(BaseModel):
         """How many of so many workers run items: each must be allowed one request in flight at least."""
         asked = (model for model in self.everybody if model.kind in ("remote", "local"))
         return min([workers, *(self.most_in_flight(model) for model in asked)])
-
-    @property
-    def everybody(self) -> tuple[ModelPlan, ...]:
-        """The models of all roles."""
-        return (*self.models, *((self.user,) if self.user else ()), *self.judges)
 
     def of_suite(self, suite: SuiteName) -> tuple[str, ...]:
         """Specs of the evaluated models that take part in a suite."""
@@ -115,7 +139,7 @@ class RunPlan(BaseModel):
         the same identity."""
         # What an option stands for, where that is not its value: a file may move, and a model has parameters.
         stands_for: dict[str, Any] = {
-            "model": [_identity(model) for model in self.models],
+            "model": [model.identity() for model in self.models],
             "suite": self.suites,
             "replay": content.recording.hash if content.recording is not None else None,
         }
@@ -125,8 +149,8 @@ class RunPlan(BaseModel):
         if "spiral" in self.suites:
             data = content.spiral.hashes()
             stands_for |= {
-                "user_model": _identity(self.user) if self.user else None,
-                "judge_model": [_identity(judge) for judge in self.judges],
+                "user_model": self.user.identity() if self.user else None,
+                "judge_model": [judge.identity() for judge in self.judges],
                 "protocol": data.pop("protocol_hash"),
                 "spiral_prompts": data.pop("prompts_hash"),
                 "system_prompt": data.pop("system_prompt_hash"),
@@ -142,83 +166,64 @@ class RunPlan(BaseModel):
 
 
 def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], started_at: datetime) -> RunPlan:
-    """Resolve every model. Raises `ConfigError` for whatever can be known to be wrong before anything is sent."""
-    folder = content.folder
-    resolve = _Resolver(environ, folder / "spiral.toml", settings.plan)
-    models = (
-        _recorded(settings, content.recording)
-        if content.recording
-        else tuple(resolve(spec, "evaluated", settings.suite) for spec in settings.model)
-    )
+    """Resolve every model. Raises `ConfigError` for whatever can be known to be wrong before anything is sent.
+
+    Without an evaluated model or a recording it is the plan of a calibration, in which only judges are called.
+    """
+    folder, run_id = content.folder, settings.run_id
+    spiral_toml = folder / "spiral.toml"
+    user_toml = spiral_toml if spiral_toml.is_file() else None
+    resolve = partial(_resolve, environ=environ, user_toml=user_toml, planning=settings.plan)
+    if content.recording:
+        models = _recorded(settings, content.recording)
+    else:
+        models = [resolve(spec, "evaluated", settings.suite) for spec in settings.model]
     if "tempaffect" in settings.suite:
         _check_scenarios(models, content)
-    run_id = settings.run_id
-    if run_id is None:
-        first = models[0].spec
-        slug = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in first)
-        run_id = f"{started_at.astimezone(UTC):%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
-    if settings.shard_number is not None:
-        # Shards of one run that are on the same machine need directories of their own.
-        run_id += "-shard{}of{}".format(*settings.shard_number)
-    user: ModelPlan | None = None
-    judges: tuple[ModelPlan, ...] = ()
+    everybody = list(models)
     if "spiral" in settings.suite and (settings.redo_judging or not settings.replay):
         # Never silently the evaluated model: what is not named comes from the shipped defaults.
         defaults = read_toml(data_root() / "spiral" / "defaults.toml")
         offline = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
-        if not settings.replay:
+        if settings.model and not settings.replay:
             default = defaults["stand_in_user" if offline else "user_model"]
-            user = resolve(settings.user_model or default, "user", ("spiral",))
+            everybody.append(resolve(settings.user_model or default, "user", ("spiral",)))
         named = settings.judge_model or (defaults["stand_in_judge" if offline else "judge_model"],)
-        judges = tuple(resolve(spec, "judge", ("spiral",)) for spec in named)
+        everybody += [resolve(spec, "judge", ("spiral",)) for spec in named]
+    started_at = started_at.astimezone(UTC)
+    if run_id is None and not models:
+        run_id = f"calibration-{started_at:%Y%m%d-%H%M%S}"
+    elif run_id is None:
+        slug = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in models[0].spec)
+        run_id = f"{started_at:%Y%m%d-%H%M%S}-{slug.strip('-.')[:60]}"
+    if settings.shard_number is not None:
+        # Shards of one run that are on the same machine need directories of their own.
+        run_id += "-shard{}of{}".format(*settings.shard_number)
     return RunPlan(
         settings=settings,
         run_id=run_id,
         # An absolute --report-dir replaces the folder.
         run_dir=str(folder / settings.report_dir / run_id),
-        started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
-        models=models,
-        user=user,
-        judges=judges,
+        started_at=started_at.isoformat(timespec="seconds"),
+        everybody=tuple(everybody),
     )
 
 
-def make_judge_plan(settings: Settings, folder: Path, environ: Mapping[str, str], started_at: datetime) -> RunPlan:
-    """The plan of a session in which only judges are called, as for a calibration."""
-    resolve = _Resolver(environ, folder / "spiral.toml", False)
-    judges = tuple(resolve(spec, "judge", ("spiral",)) for spec in settings.judge_model)
-    run_id = f"calibration-{started_at.astimezone(UTC):%Y%m%d-%H%M%S}"
-    return RunPlan(
-        settings=settings,
-        run_id=run_id,
-        run_dir=str(folder / settings.report_dir / run_id),
-        started_at=started_at.astimezone(UTC).isoformat(timespec="seconds"),
-        models=(),
-        judges=judges,
-    )
-
-
-def _recorded(settings: Settings, recording: Recording) -> tuple[ModelPlan, ...]:
+def _recorded(settings: Settings, recording: Recording) -> list[ModelPlan]:
     """The recorded models: all, or those that --model names."""
     for spec in settings.model:
         if spec not in recording.models:
             raise ConfigError(f"--model {spec}: not in {recording.path}, which has {', '.join(recording.models)}")
-    models = tuple(
+    models = [
         ModelPlan(
-            spec=spec,
-            kind="replay",
-            model_id=spec,
-            params={suite: {} for suite in settings.suite if suite in suites},
-            concurrency=None,
-            price=None,
-            endpoint=None,
+            spec=spec, kind="replay", model_id=spec, params={suite: {} for suite in settings.suite if suite in suites}
         )
         for spec, suites in recording.models.items()
         if not settings.model or spec in settings.model
-    )
+    ]
     if not any(model.params for model in models):
         raise ConfigError(f"{recording.path} has nothing of {', '.join(settings.suite)}")
-    return tuple(model for model in models if model.params)
+    return [model for model in models if model.params]
 
 
 def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
@@ -238,54 +243,88 @@ def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
                 dry_output(model.spec.removeprefix(DRY_PREFIX), content.suite, scenario)
 
 
-def _identity(model: ModelPlan) -> dict[str, Any]:
-    # Without the address: the same model behind another host or port is still the same measurement.
-    return {"spec": model.spec, "model_id": model.model_id, "params": model.params}
-
-
-@dataclass(frozen=True)
-class _Resolver:
-    """Makes the plan of a model from its name. planning: no key is needed to learn what a run would cost."""
-
-    environ: Mapping[str, str]
-    spiral_toml: Path
-    planning: bool
-
-    def __call__(self, spec: str, role: Role, suites: Sequence[SuiteName]) -> ModelPlan:
-        kind: Literal["dry", "local", "remote"] = "remote"
-        model_id = spec
-        endpoint = None
-        if spec.startswith(DRY_PREFIX):
-            suites = known_suites(spec, role, suites)
-            kind = "dry"
-        elif is_local(spec):
-            kind, model_id = "local", locate(spec).name
-        elif spec.startswith(("dry", "local")) and spec.rstrip("/") in ("dry", "local"):
-            option = OPTION_OF[role]
-            raise ConfigError(f"{option} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
+def _resolve(
+    spec: str,
+    role: Role,
+    suites: Sequence[SuiteName],
+    *,
+    environ: Mapping[str, str],
+    user_toml: Path | None,
+    planning: bool,
+) -> ModelPlan:
+    """The plan of a model from its name. planning: no key is needed to learn what a run would cost."""
+    kind: Literal["dry", "local", "remote"] = "remote"
+    model_id = spec
+    endpoint = None
+    if spec.startswith(DRY_PREFIX):
+        suites = known_suites(spec, role, suites)
+        kind = "dry"
+    elif is_local(spec):
+        kind, model_id = "local", locate(spec).name
+    elif spec in ("dry", "local"):
+        raise ConfigError(f"{OPTION_OF[role]} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
+    else:
+        try:
+            endpoint = endpoint_settings(role, environ)
+        except ConfigError:
+            if not planning:
+                raise
         else:
-            try:
-                endpoint = endpoint_settings(role, self.environ)
-            except ConfigError:
-                if not self.planning:
-                    raise
-            else:
-                # Checked before it is written anywhere: a mistyped address may hold a password.
-                endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
-        user_toml = self.spiral_toml if self.spiral_toml.is_file() else None
-        by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
-        parameters = next(iter(by_suite.values()))
-        return ModelPlan(
-            role=role,
-            spec=spec,
-            kind=kind,
-            model_id=model_id,
-            params={suite: dict(resolved.request) for suite, resolved in by_suite.items()},
-            concurrency=parameters.concurrency,
-            longest_string=parameters.longest_string,
-            price=parameters.price,
-            endpoint=endpoint,
-        )
+            # Checked before it is written anywhere: a mistyped address may hold a password.
+            endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
+    by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
+    parameters = next(iter(by_suite.values()))
+    return ModelPlan(
+        role=role,
+        spec=spec,
+        kind=kind,
+        model_id=model_id,
+        params={suite: dict(resolved.request) for suite, resolved in by_suite.items()},
+        concurrency=parameters.concurrency,
+        longest_string=parameters.longest_string,
+        price=parameters.price,
+        endpoint=endpoint,
+    )
+
+
+def scenario_units(plan: RunPlan, content: Content) -> list[ScenarioUnit]:
+    """Every TempAffect unit of a run."""
+    models, modes = plan.of_suite("tempaffect"), plan.settings.prompting
+    if content.recording is not None:
+        known = (unit for unit in content.recording.outputs if unit.scenario_id in content.suite.by_id)
+        return sorted((u for u in known if u.model in models and u.mode in modes), key=lambda u: u.id)
+    return [
+        ScenarioUnit(model, mode, scenario.id, epoch)
+        for model in models
+        for mode in modes
+        for scenario in content.suite.scenarios
+        for epoch in range(plan.settings.epochs)
+    ]
+
+
+def conversation_units(plan: RunPlan, content: Content) -> list[ConversationUnit]:
+    """Every conversation of a run."""
+    models = plan.of_suite("spiral")
+    if content.recording is not None:
+        return sorted((unit for unit in content.recording.conversations if unit.model in models), key=lambda u: u.id)
+    return [
+        ConversationUnit(model, opening.prompt_id, index)
+        for model in models
+        for opening in content.spiral.held
+        for index in range(plan.settings.convos_per_prompt)
+    ]
+
+
+def all_units(plan: RunPlan, content: Content) -> list[Unit]:
+    """The units of all suites that run."""
+    scenarios = scenario_units(plan, content) if "tempaffect" in plan.suites else []
+    return [*scenarios, *(conversation_units(plan, content) if "spiral" in plan.suites else [])]
+
+
+def shard_of(units: Sequence[T], shard: tuple[int, int]) -> list[T]:
+    """The units of shard (k, n), k from 1: every n-th, so that families and categories are spread evenly."""
+    k, n = shard
+    return list(units[k - 1 :: n])
 
 
 def versions() -> dict[str, str]:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pytest_spiral.compare.recording import RecordedRun
+from pytest_spiral.chat import Role
 from pytest_spiral.evaluate.inputs import EVALUATED, JudgeCalibration, RunResults, SpiralContext
-from pytest_spiral.evaluate.spiral import spiral_metric_scales
-from pytest_spiral.gates import Gate, check_metric, parse_gate
 from pytest_spiral.models.parameters import local_models
 from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
+from pytest_spiral.run.baseline import Gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
-from pytest_spiral.run.plan import RunPlan, versions
-from pytest_spiral.run.units import category_of, conversation_units, twin_of
+from pytest_spiral.run.plan import RunPlan, conversation_units, versions
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.store import RunStore
-from pytest_spiral.tempaffect.card_metrics import metric_scales
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.self_check import Preflight, baselines
 from pytest_spiral.tempaffect.suite import CANARY, lock
@@ -30,6 +27,8 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
     from pytest_spiral.run.calibrate import JudgeCalibrations
+
+_ACTORS: Mapping[Role, str] = {"evaluated": EVALUATED, "user": "simulated user", "judge": "judge"}
 
 
 @dataclass
@@ -78,46 +77,30 @@ def stored_traffic(store: RunStore, plan: RunPlan, measured: Measurements) -> Tr
         )
         for endpoint, paces in store.paces().items()
     )
-    rows = map(asdict, store.usage())
     return Traffic(
         {model.spec: store.served_models(model.model_id) for model in plan.models},
         limits,
-        usage_by_role(rows, plan.everybody, plan.settings.max_cost, not_run),
+        usage_by_role(store.usage(), plan.everybody, plan.settings.max_cost, not_run),
     )
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How a run ended. argv: the command line, keys redacted. complete: False after an interruption."""
-
-    argv: Sequence[str]
-    finished_at: datetime
-    complete: bool
-
-
-@dataclass(frozen=True)
-class Gates:
-    """The gates to decide, and the recorded run that relative ones compare with."""
-
-    gates: Sequence[Gate]
-    baseline: RecordedRun | None
-
-
-def parse_gates(plan: RunPlan, content: Content) -> tuple[Gate, ...]:
-    """The gates of a run. Raises `ConfigError` for a gate that cannot be read or can never be decided."""
-    gates = tuple(parse_gate(expr) for expr in plan.settings.gate)
-    for gate in gates:
-        spiral = gate.suite == "spiral"
-        metrics = spiral_metric_scales(content.spiral.protocol) if spiral else metric_scales()
-        modes = () if spiral else plan.settings.prompting
-        check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
-    return gates
-
-
 def run_results(
-    plan: RunPlan, content: Content, measured: Measurements, traffic: Traffic, ending: Ending, gates: Gates
+    plan: RunPlan,
+    content: Content,
+    measured: Measurements,
+    traffic: Traffic,
+    gates: Gates,
+    *,
+    argv: Sequence[str],
+    finished_at: datetime,
+    complete: bool,
 ) -> RunResults:
-    """Everything that the evaluation of a run needs, finished or not."""
+    """Everything that the evaluation of a run needs.
+
+    Args:
+        argv: The command line, keys redacted.
+        complete: False after an interruption.
+    """
     settings = plan.settings
     spiral = "spiral" in plan.suites
     keys = [(model, mode) for model in plan.of_suite("tempaffect") for mode in settings.prompting]
@@ -132,9 +115,9 @@ def run_results(
         run=Run(
             id=plan.run_id,
             started_at=plan.started_at,
-            finished_at=ending.finished_at.astimezone(UTC).isoformat(timespec="seconds"),
-            complete=ending.complete,
-            argv=tuple(ending.argv),
+            finished_at=finished_at.astimezone(UTC).isoformat(timespec="seconds"),
+            complete=complete,
+            argv=tuple(argv),
             config=RunConfig.model_validate(
                 {**config, "model": [model.spec for model in plan.models], "models": models}
             ),
@@ -193,17 +176,15 @@ def _conversations(plan: RunPlan, content: Content, measured: Measurements) -> d
     for unit in conversation_units(plan, content) if conversations else ():
         conversation = measured.conversations.get(unit)
         if conversation is None:
-            names = (unit.prompt_id, category_of(unit, content), unit.model, unit.index)
-            reason = Reason(ReasonCode.NOT_STARTED)
-            conversation = Conversation(*names, Status.NOT_RUN, reason, twin_of=twin_of(unit, content))
+            category, twin_of = content.prompt_of(unit)
+            names = (unit.prompt_id, category, unit.model, unit.index)
+            conversation = Conversation(*names, Status.NOT_RUN, Reason(ReasonCode.NOT_STARTED), twin_of=twin_of)
         conversations[unit.model].append(conversation)
     return conversations
 
 
 def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> SpiralContext:
-    actors = [(EVALUATED, model) for model in plan.models]
-    actors += [("simulated user", plan.user)] if plan.user else []
-    actors += [("judge", judge) for judge in plan.judges]
+    actors = [(_ACTORS[model.role], model) for model in plan.everybody]
     calibrated = measured.calibrated
     # Why the conversations cannot be compared with those of the bundled suite.
     foreign = "custom prompts: not comparable with other runs" if content.spiral.own else None
@@ -214,7 +195,7 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
         seed=plan.settings.seed,
         stand_ins=[(role, model.spec) for role, model in actors if model.kind == "dry"],
         small=[(role, model.spec) for role, model in actors if model.model_id in local_models()],
-        judges=tuple(judge.spec if judge.kind == "dry" else judge.model_id for judge in plan.judges),
+        judges=tuple(judge.reported_name for judge in plan.judges),
         foreign=foreign,
         actors=[(role, model.spec) for role, model in actors],
         calibrated=JudgeCalibration(calibrated.together, calibrated.drift) if calibrated else None,

@@ -12,8 +12,7 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.engine import Engine
 from pytest_spiral.run.models import Chats
-from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.units import Unit
+from pytest_spiral.run.plan import ModelPlan, RunPlan, Unit
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.content import Opening
 from pytest_spiral.spiral.conversation import ConversationUnit, converse, rejudge

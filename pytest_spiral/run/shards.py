@@ -15,11 +15,11 @@ from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.report.model import Report, RequestLimit
 from pytest_spiral.report.read import load_report
-from pytest_spiral.run.baseline import load_baseline
+from pytest_spiral.run.baseline import load_gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import merge_usage
 from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.results import Ending, Gates, Measurements, Traffic, parse_gates, run_results
+from pytest_spiral.run.results import Measurements, Traffic, run_results
 from pytest_spiral.settings import OPTIONS, Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import ReasonCode
@@ -66,14 +66,18 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
     _check_same(shards)
     plan, content = _plan(shards, run_id, folder)
     _check_installed(plan, content, shards[0])
-    measured = _measurements(plan, shards)
-    gates = parse_gates(plan, content)
-    decided = Gates(gates, load_baseline(gates, plan, content))
-    traffic = _merged_traffic(shards, plan)
     runs = [shard.report.run for shard in shards]
-    finished_at = max(datetime.fromisoformat(run.finished_at) for run in runs)
-    ending = Ending(argv, finished_at, complete=all(run.complete for run in runs))
-    return evaluate(run_results(plan, content, measured, traffic, ending, decided))
+    results = run_results(
+        plan,
+        content,
+        _measurements(plan, shards),
+        _merged_traffic(shards, plan),
+        load_gates(plan, content),
+        argv=argv,
+        finished_at=max(datetime.fromisoformat(run.finished_at) for run in runs),
+        complete=all(run.complete for run in runs),
+    )
+    return evaluate(results)
 
 
 def _check_numbers(shards: Sequence[_Shard]) -> None:
@@ -138,21 +142,18 @@ def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan,
     run = shards[0].report.run
     config = run.config.model_dump(mode="json", exclude={"models"})
     try:
-        models = [ModelPlan.model_validate(model.model_dump(mode="json")) for model in run.config.models]
+        models = tuple(ModelPlan.model_validate(model.model_dump(mode="json")) for model in run.config.models)
         settings = TypeAdapter(Settings).validate_json(
             json.dumps({**config, "shard": None, "max_cost": None, "run_id": run_id})
         )
     except (ValidationError, ConfigError) as error:
         raise DataError(f"{shards[0].path}: not a report of this version ({error})") from None
-    by_role = {role: tuple(m for m in models if m.role == role) for role in ("evaluated", "user", "judge")}
     plan = RunPlan(
         settings=settings,
         run_id=run_id,
         run_dir="",
         started_at=min(shard.report.run.started_at for shard in shards),
-        models=by_role["evaluated"],
-        user=next(iter(by_role["user"]), None),
-        judges=by_role["judge"],
+        everybody=models,
     )
     return plan, Content(settings, folder)
 

@@ -19,13 +19,12 @@ from pytest_spiral.models.endpoint import Endpoint, RetryPolicy
 from pytest_spiral.plugin.items import InstrumentFailure
 from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import write_report
-from pytest_spiral.run import controller, models, probes
+from pytest_spiral.run import controller, models
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.models import Chats, Connections
-from pytest_spiral.run.plan import make_plan
+from pytest_spiral.run.plan import conversation_units, make_plan, scenario_units
 from pytest_spiral.run.runner import Runner
-from pytest_spiral.run.units import conversation_units, scenario_units
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
@@ -74,7 +73,7 @@ def patient(attempt: float, whole: float) -> Iterator[None]:
 
     with (
         mock.patch.object(models, "endpoint_of", quick),
-        mock.patch.object(probes, "endpoint_of", quick),
+        mock.patch.object(controller, "endpoint_of", quick),
         mock.patch.object(controller, "preflight", proved),
     ):
         yield

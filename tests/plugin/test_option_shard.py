@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.run.units import shard_of
+from pytest_spiral.run.plan import shard_of
 from tests.plugin.conftest import Project
 
 RUN = (

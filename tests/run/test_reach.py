@@ -11,7 +11,7 @@ import pytest
 
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.models.endpoint import Endpoint
-from pytest_spiral.run import probes
+from pytest_spiral.run import controller as run_controller
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.plan import make_plan
@@ -43,7 +43,7 @@ def test_all_are_reached_at_once(controller: RunController, monkeypatch: pytest.
             while len(asked) < 3:
                 await asyncio.sleep(0.001)
 
-    monkeypatch.setattr(probes, "probe", probe)
+    monkeypatch.setattr(run_controller, "probe", probe)
     controller.reach()
 
     assert sorted(asked) == ["j", "m", "u"]
@@ -56,7 +56,7 @@ def test_of_several_that_fail_the_first_is_told(controller: RunController, monke
         await asyncio.sleep(0.02 if model == "m" else 0)
         raise ChatError(ReasonCode.UNREACHABLE, f"{model} is not there")
 
-    monkeypatch.setattr(probes, "probe", probe)
+    monkeypatch.setattr(run_controller, "probe", probe)
 
     with pytest.raises(ConfigError, match=r"^--model m: m is not there$"):
         controller.reach()
@@ -68,7 +68,7 @@ def test_a_fault_of_ours_stays_what_it_is(controller: RunController, monkeypatch
     async def probe(endpoint: Endpoint, model: str) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(probes, "probe", probe)
+    monkeypatch.setattr(run_controller, "probe", probe)
 
     with pytest.raises(ZeroDivisionError):
         controller.reach()
