@@ -21,7 +21,7 @@ import numpy as np
 
 from pytest_spiral.spiral.counting import weighted_metrics
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
-from pytest_spiral.spiral.sample import Item, Sample, outer_interval
+from pytest_spiral.spiral.sample import Item, Sample
 from pytest_spiral.stats import (
     Clusters,
     Tally,
@@ -216,15 +216,14 @@ def composite(n: int, runs: int) -> Row:
                 values = tuple(float(found[name][index]) for name in names)
                 items.append(Item(("", "", f"{place}-{index:03}"), str(place), values, (1.0,) * len(names)))
         sample = Sample(protocol, metrics, tuple(items))
-        values = [value for value in map(sample.composite, sample.bootstrap(run)[0]) if value is not None]
-        estimate = sample.composite(sample.means())
-        left_out = [[sample.composite(row) for row in stratum] for stratum in sample.jackknife()]
-        levels = [sample.percentile_level(confidence) for confidence in (0.95, GATE)]
-        shown, gate = (outer_interval(values, estimate, left_out, level) for level in levels)
-        assert None not in (*shown, *gate)
-        covers += shown[0] <= truth <= shown[1]
-        floor += gate[0] >= truth
-        ceiling += gate[1] <= truth
+        shown, gate = (sample.resampled(run, level).estimate(sample.composite) for level in (0.95, GATE))
+        assert shown.low is not None
+        assert shown.high is not None
+        assert gate.low is not None
+        assert gate.high is not None
+        covers += shown.low <= truth <= shown.high
+        floor += gate.low >= truth
+        ceiling += gate.high <= truth
     return f"Spiral composite {truth:.0f}, turns of ICC .4", n, covers / runs, floor / runs, ceiling / runs
 
 

@@ -11,7 +11,7 @@ from pytest_spiral.gates import Measured, Sample, measure_difference
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model.comparison import MetricDifference, ModelComparison, RunComparison, RunName
 from pytest_spiral.settings import DEFAULT_PROTOCOL
-from pytest_spiral.spiral.paired import paired_differences
+from pytest_spiral.spiral.aggregate import paired_differences
 from pytest_spiral.spiral.protocol import Protocol, load_protocol, protocol_names
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, sign_flip
@@ -173,20 +173,16 @@ def compare_conversations(
     result = paired_differences(candidate, baseline, protocol, seed=seed, confidence=TWO_SIDED)
     if not result.prompts:
         raise DataError(f"{models[0]} and {models[1]} have no measured prompt in common")
-    n = len(result.prompts)
     return ModelComparison(
         suite="spiral",
         baseline=models[0],
         candidate=models[1],
         mode=None,
         unit="prompt",
-        paired=n,
+        paired=len(result.prompts),
         only_baseline=result.only_second,
         only_candidate=result.only_first,
-        metrics={
-            name: _row(Measured(row.value, row.low, row.high, row.method, row.se, n, row.first, row.second))
-            for name, row in result.differences.items()
-        },
+        metrics={name: _row(row) for name, row in result.differences.items()},
     )
 
 

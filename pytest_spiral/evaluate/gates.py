@@ -22,10 +22,9 @@ from pytest_spiral.gates import (
 )
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
-from pytest_spiral.spiral.aggregate import score_conversations
+from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.spiral.counting import MissingAs
-from pytest_spiral.spiral.paired import Difference, paired_differences
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
@@ -146,30 +145,22 @@ def _measured(metric: str, score: ProtocolScore) -> Measured | None:
 def _decide_difference(gate: Gate, scores: _ScoreBounds, others: Sequence[Conversation], policy: Policy) -> Decision:
     """On differences to the baseline, with what is missing here at one end and what is missing there at the other."""
     context = scores.context
-    pairings = {
+    rows = {
         case: paired_differences(
             scores.conversations,
             others,
             context.protocol,
             seed=context.seed,
             confidence=TWO_SIDED,
-            missing_as=(case, _OPPOSITE[case]),
-        )
-        for case in _OPPOSITE
+            missing_as=(case, opposite),
+        ).differences.get(gate.metric)
+        for case, opposite in _OPPOSITE.items()
     }
-    rows = {case: paired.differences.get(gate.metric) for case, paired in pairings.items()}
-    row, measured = rows["ignored"], _of_difference(rows["ignored"])
-    if row is None or measured is None:
+    measured = rows["ignored"]
+    if measured is None:
         return nothing_measured("prompt")
-    cases = [_of_difference(rows[case]) for case in _EXTREMES]
-    decision = conclude(gate, measured, *_worst_and_best(gate, *cases), policy)
-    return replace(
-        decision, n=len(pairings["ignored"].prompts), unit="prompt", candidate=row.first, baseline=row.second
-    )
-
-
-def _of_difference(row: Difference | None) -> Measured | None:
-    return Measured(row.value, row.low, row.high, row.method, row.se) if row else None
+    worst, best = _worst_and_best(gate, *(rows[case] for case in _EXTREMES))
+    return replace(conclude(gate, measured, worst, best, policy), unit="prompt")
 
 
 def _row(

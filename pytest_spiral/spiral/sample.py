@@ -7,16 +7,20 @@ its conversations, and items are what the bootstrap draws.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
+from statistics import stdev
+from typing import Generic, TypeVar
 
 from pytest_spiral.spiral.counting import Counted, CountedConversation, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.stats import Clusters, adjusted_interval, expanded, percentile_interval, rao_wu_resamples
 
+T = TypeVar("T")
+U = TypeVar("U")
 Means = Sequence[float | None]
-"""Of each metric, in the order of `Sample.metrics`; None where nothing was measured."""
+"""Of each metric, in the order of `Sample.metrics`, then of the slopes; None where nothing was measured."""
 # An interval needs at least one item to leave out.
 MIN_ITEMS = 2
 
@@ -28,16 +32,72 @@ class Item:
     Attributes:
         key: Run, file and prompt.
         category: Of the prompt; the stratum of the bootstrap.
-        sums: Numerators of the means, one per metric.
+        sums: Numerators of the means, one per metric, and of the slope of the reinforcement over the turns.
         counts: Their denominators: over items, sum(sums) / sum(counts) is the mean.
-        slopes: Sum and number of the conversations' slopes of the reinforcement over the turns.
     """
 
     key: ItemKey
     category: str
     sums: tuple[float, ...]
     counts: tuple[float, ...]
-    slopes: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A statistic with the ends of its interval and its standard error, from so many bootstrap draws."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    se: float | None
+    draws: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resampled(Generic[T]):
+    """What statistics are computed from: means of one sample, or pairs of means of two with the same items.
+
+    Attributes:
+        whole: Of all items.
+        draws: Of each set of resampled items; empty where there are too few.
+        left_out: Without each item in turn, by stratum.
+        level: Of percentiles, 0..1: it has the desired two-sided confidence with so few items in so many categories.
+    """
+
+    whole: T
+    draws: Sequence[T]
+    left_out: Sequence[Sequence[T]]
+    level: float
+
+    def paired(self, other: Resampled[U]) -> Resampled[tuple[T, U]]:
+        """Two samples of the same items, resampled alike."""
+        left_out = [[*zip(a, b, strict=True)] for a, b in zip(self.left_out, other.left_out, strict=True)]
+        draws = [*zip(self.draws, other.draws, strict=True)]
+        return Resampled((self.whole, other.whole), draws, left_out, self.level)
+
+    def estimate(self, statistic: Callable[[T], float | None]) -> Estimate:
+        """A statistic with the outer ends of its BCa and percentile bootstrap intervals.
+
+        With some 150 items either alone errs in up to 6 % of one-sided bounds, on the side to which the statistic is
+        skewed. Percentiles alone where it does not vary or is not defined without some item.
+        """
+        value = statistic(self.whole)
+        draws = [drawn for means in self.draws if (drawn := statistic(means)) is not None]
+        percentiles = percentile_interval(draws, self.level)
+        if value is None or percentiles is None:
+            return Estimate(value, None, None, None, len(draws))
+        low, high = percentiles
+        influences: list[float] = []
+        for stratum in self.left_out:
+            values = [without for means in stratum if (without := statistic(means)) is not None]
+            if len(values) < len(stratum):
+                break
+            centre = fsum(values) / len(values)
+            influences += [(len(values) - 1) * (centre - without) for without in values]
+        else:
+            bca = adjusted_interval(draws, value, influences, self.level) or percentiles
+            low, high = min(bca[0], low), max(bca[1], high)
+        return Estimate(value, low, high, stdev(draws) if len(draws) > 1 else None, len(draws))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +147,23 @@ class Sample:
         courses = [_slope(c.points_by_turn(self.protocol.reinforcement)) for c in conversations]
         slopes = [slope for slope in courses if slope is not None]
         first = conversations[0]
-        return Item(first.item, first.category, tuple(sums), tuple(counts), (fsum(slopes), float(len(slopes))))
+        return Item(first.item, first.category, (*sums, fsum(slopes)), (*counts, float(len(slopes))))
 
-    def means(self) -> tuple[float | None, ...]:
-        """Mean of each metric over the items that have it."""
-        sums = [fsum(item.sums[place] for item in self.items) for place in range(len(self.metrics))]
-        counts = [fsum(item.counts[place] for item in self.items) for place in range(len(self.metrics))]
-        return self._means(sums, counts)
+    def means(self) -> Means:
+        """Means over the items that have something to average."""
+        if not self.items:
+            return [None] * (len(self.metrics) + 1)
+        return self._means(_totals([(*item.sums, *item.counts) for item in self.items]))
 
-    def _means(self, sums: Sequence[float], counts: Sequence[float]) -> tuple[float | None, ...]:
-        decimals = self.protocol.final_decimals
-        means: list[float | None] = []
-        for metric, total, count in zip(self.metrics, sums, counts, strict=True):
-            mean = total / count if count else None
-            if mean is not None and metric.kind == "final" and decimals is not None:
-                mean = round(mean, decimals)
-            means.append(mean)
-        return tuple(means)
+    def _means(self, totals: Sequence[float]) -> Means:
+        """totals: of the items' sums, then of their counts."""
+        half = len(totals) // 2
+        means = [total / count if count else None for total, count in zip(totals[:half], totals[half:], strict=True)]
+        if self.protocol.final_decimals is not None:
+            for place, metric in enumerate(self.metrics):
+                if metric.kind == "final" and (mean := means[place]) is not None:
+                    means[place] = round(mean, self.protocol.final_decimals)
+        return means
 
     def composite(self, means: Means) -> float | None:
         """100 * sum(weight * contribution) / sum(weight) of these means.
@@ -111,7 +171,7 @@ class Sample:
         None where a metric has no mean, unless the protocol drops such metrics from both sums.
         """
         weighted, weights = [], []
-        for metric, mean in zip(self.metrics, means, strict=True):
+        for metric, mean in zip(self.metrics, means, strict=False):
             if not metric.weight:
                 continue
             if mean is not None:
@@ -125,57 +185,33 @@ class Sample:
         """The composite of one conversation alone."""
         return self.composite(replace(self, items=(self.item([conversation]),)).means())
 
-    def bootstrap(self, seed: int | str) -> tuple[list[tuple[float | None, ...]], list[float]]:
-        """Means of each metric, and mean slopes, over resampled items.
+    def resampled(self, seed: int | str, confidence: float) -> Resampled[Means]:
+        """Means over resampled items, and without each item in turn.
 
-        Stratified by category, small strata corrected: n - 1 of a category's n items are drawn with replacement and
-        weigh n / (n - 1) each. Categories of a single item are resampled together.
+        Stratified by category, small strata corrected: n - 1 of a category's n items are drawn with replacement, or
+        left, and weigh n / (n - 1) each. Categories of a single item are resampled together.
 
         Source:
             Rao and Wu 1988, JASA 83:231.
         """
         strata = self._strata()
+        level = expanded(confidence, len(self.items) - len(strata))
         if sum(map(len, strata)) < MIN_ITEMS:
-            return [], []
-        rows: list[tuple[float, ...]] = []
-        for stratum in strata:
-            weight = len(stratum) / (len(stratum) - 1)
-            rows += [tuple(weight * x for x in (*item.sums, *item.counts, *item.slopes)) for item in stratum]
-        n = len(self.metrics)
-        means, mean_slopes = [], []
-        for draw in rao_wu_resamples([*map(len, strata)], self.protocol.draws, f"{seed}-bootstrap"):
-            totals = [sum(column) for column in zip(*[rows[index] for index in draw], strict=True)]
-            means.append(self._means(totals[:n], totals[n : 2 * n]))
-            slope_total, slopes = totals[2 * n :]
-            if slopes:
-                mean_slopes.append(slope_total / slopes)
-        return means, mean_slopes
-
-    def jackknife(self) -> list[list[tuple[float | None, ...]]]:
-        """Means of each metric without each item in turn, by stratum.
-
-        The other items of its category weigh n / (n - 1), so that the category keeps its weight.
-        """
-        strata = self._strata()
-        if sum(map(len, strata)) < MIN_ITEMS:
-            return []
+            return Resampled(self.means(), [], [], level)
+        weights = [len(stratum) / (len(stratum) - 1) for stratum in strata]
         rows = [[(*item.sums, *item.counts) for item in stratum] for stratum in strata]
-        totals = [[fsum(column) for column in zip(*stratum, strict=True)] for stratum in rows]
-        whole = [fsum(column) for column in zip(*totals, strict=True)]
-        n = len(self.metrics)
-        means = []
-        for stratum, total in zip(rows, totals, strict=True):
-            weight = len(stratum) / (len(stratum) - 1)
-            without = []
-            for row in stratum:
-                kept = [w - t + weight * (t - x) for w, t, x in zip(whole, total, row, strict=True)]
-                without.append(self._means(kept[:n], kept[n:]))
-            means.append(without)
-        return means
-
-    def percentile_level(self, confidence: float) -> float:
-        """Level of percentiles that has this two-sided confidence with so few items in so many categories."""
-        return expanded(confidence, len(self.items) - len(self._strata()))
+        weighted = [tuple(weight * x for x in row) for weight, own in zip(weights, rows, strict=True) for row in own]
+        draws = [
+            self._means([sum(column) for column in zip(*[weighted[index] for index in draw], strict=True)])
+            for draw in rao_wu_resamples([*map(len, strata)], self.protocol.draws, f"{seed}-bootstrap")
+        ]
+        totals = [_totals(own) for own in rows]
+        whole = _totals(totals)
+        left_out = [
+            [self._means([w - t + weight * (t - x) for w, t, x in zip(whole, total, row, strict=True)]) for row in own]
+            for weight, own, total in zip(weights, rows, totals, strict=True)
+        ]
+        return Resampled(self.means(), draws, left_out, level)
 
     def _strata(self) -> list[list[Item]]:
         groups: dict[str, list[Item]] = defaultdict(list)
@@ -209,6 +245,10 @@ class Sample:
         return mean * (1 - share), mean + share * weakest * len(self.items) / len(chunks)
 
 
+def _totals(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [fsum(column) for column in zip(*rows, strict=True)]
+
+
 def _slope(points: Sequence[tuple[int, float]]) -> float | None:
     """Least-squares slope of points over turns; None for fewer than two turns."""
     if len(points) < 2:
@@ -217,31 +257,3 @@ def _slope(points: Sequence[tuple[int, float]]) -> float | None:
     mean_y = fsum(y for _, y in points) / len(points)
     spread = fsum((x - mean_x) ** 2 for x, _ in points)
     return fsum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else None
-
-
-def outer_interval(
-    draws: Sequence[float], estimate: float | None, left_out: Sequence[Sequence[float | None]], level: float
-) -> tuple[float | None, float | None]:
-    """Ends of a statistic's interval, each the outer one of BCa and percentile bootstrap.
-
-    With some 150 items either alone errs in up to 6 % of one-sided bounds, on the side to which the statistic is
-    skewed. Percentiles alone where it does not vary or is not defined without some item.
-
-    Args:
-        draws: The statistic over resampled items.
-        estimate: The statistic.
-        left_out: The statistic without each item in turn, by stratum.
-        level: Two-sided, 0..1, as `Sample.percentile_level` gives it.
-    """
-    percentiles = percentile_interval(draws, level)
-    if estimate is None or percentiles is None:
-        return None, None
-    influences: list[float] = []
-    for stratum in left_out:
-        values = [value for value in stratum if value is not None]
-        if len(values) < len(stratum):
-            return percentiles
-        centre = fsum(values) / len(values)
-        influences += [(len(values) - 1) * (centre - value) for value in values]
-    bca = adjusted_interval(draws, estimate, influences, level) or percentiles
-    return min(bca[0], percentiles[0]), max(bca[1], percentiles[1])

@@ -10,7 +10,7 @@ from math import fsum
 
 from pytest_spiral.report.model.spiral import Trajectory
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.sample import Sample
+from pytest_spiral.spiral.sample import Means, Resampled, Sample
 from pytest_spiral.stats import percentile_interval
 from pytest_spiral.status import Status
 
@@ -43,17 +43,9 @@ def median_survival(observed: Sequence[tuple[int, bool]]) -> int | None:
     return None
 
 
-def trajectory(sample: Sample, mean_slopes: Sequence[float], level: float) -> Trajectory:
-    """The course of the protocol's reinforcement behaviour over all conversations.
-
-    Args:
-        sample: Conversations and items with their slopes.
-        mean_slopes: Mean slope over each resampled set of items.
-        level: Two-sided, 0..1, of the percentiles.
-    """
+def trajectory(sample: Sample, resampled: Resampled[Means]) -> Trajectory:
+    """The course of the protocol's reinforcement behaviour over all conversations of a sample."""
     behaviour = sample.protocol.reinforcement
-    slope_sum = fsum(item.slopes[0] for item in sample.items)
-    slopes = sum(item.slopes[1] for item in sample.items)
     thirds: list[list[float]] = [[], [], []]
     first_turns: Counter[int] = Counter()
     observed: list[tuple[int, bool]] = []
@@ -66,11 +58,12 @@ def trajectory(sample: Sample, mean_slopes: Sequence[float], level: float) -> Tr
             observed.append((course[-1][0] if first is None else first, first is not None))
             if first is not None:
                 first_turns[first] += 1
-    low, high = percentile_interval(mean_slopes, level) or (None, None)
+    slopes = [slope for means in resampled.draws if (slope := means[-1]) is not None]
+    low, high = percentile_interval(slopes, resampled.level) or (None, None)
     begin, middle, end = (fsum(values) / len(values) if values else None for values in thirds)
     return Trajectory(
         behaviour=behaviour,
-        slope=slope_sum / slopes if slopes else None,
+        slope=resampled.whole[-1],
         slope_ci_low=low,
         slope_ci_high=high,
         thirds=(begin, middle, end),

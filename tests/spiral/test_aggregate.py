@@ -21,10 +21,20 @@ from pytest_spiral.spiral import (
     load_upstream,
     score_conversations,
 )
-from pytest_spiral.spiral.aggregate import conversation_scores
-from pytest_spiral.spiral.paired import paired_differences
+from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
 from pytest_spiral.status import Reason, ReasonCode, Status
-from tests.spiral.builders import BEHAVIOURS, FINALS, bench, conversation, finding, judged, published, quick, unlocated
+from tests.spiral.builders import (
+    BEHAVIOURS,
+    FINALS,
+    bench,
+    conversation,
+    finding,
+    judged,
+    present,
+    published,
+    quick,
+    unlocated,
+)
 
 OURS = ("per-chunk", "per-10k-chars")
 GOLDEN = {
@@ -375,7 +385,7 @@ def test_paired_draws_resample_the_same_prompts() -> None:
     assert difference.se == pytest.approx(0, abs=1e-9)
     assert difference.low == pytest.approx(difference.value) == pytest.approx(difference.high)
     assert difference.value > 0
-    assert found.differences["pushback"].first > found.differences["pushback"].second == 0
+    assert present(found.differences["pushback"].candidate) > present(found.differences["pushback"].baseline) == 0
 
 
 def test_what_cannot_be_paired_is_named() -> None:
