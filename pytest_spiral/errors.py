@@ -38,6 +38,19 @@ class StoreError(UserError):
     """The run directory or its database cannot be used."""
 
 
+# What pydantic calls the type of a value that has another one.
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "an object",
+    "string_type": "a string",
+    "tuple_type": "a list",
+}
+
+
 def first_fault(error: ValidationError, whole: str = "file") -> str:
     """The first problem that pydantic found, as `key: what is wrong`.
 
@@ -45,12 +58,19 @@ def first_fault(error: ValidationError, whole: str = "file") -> str:
         whole: What to name where the problem is not in a single key.
     """
     problem = error.errors()[0]
-    key = ".".join(str(part) for part in problem["loc"]) or whole
+    # A key may be any text of any length.
+    parts = (str(part)[:80] for part in problem["loc"])
+    key = ".".join(part if part.isprintable() else ascii(part) for part in parts) or whole
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         message = "unknown key; remove it or check its spelling"
     elif problem["type"] == "missing":
         message = "missing key"
+    elif problem["type"] in _EXPECTED:
+        message = f"expected {_EXPECTED[problem['type']]}, got {type(problem['input']).__name__}"
+    elif "max_length" in problem.get("ctx", {}):
+        unit = {str: "characters", dict: "keys"}.get(type(problem["input"]), "entries")
+        message = f"{len(problem['input']):,} {unit}, the limit is {problem['ctx']['max_length']:,}"
     return f"{key}: {message}"
 
 

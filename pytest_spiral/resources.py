@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.strict_json import StrictJson
 
 # About twice a file with a thousand conversations.
 MAX_FILE_BYTES = 256 * 2**20
@@ -59,10 +60,10 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
 
 
-def read_json(path: Path) -> Any:
-    """Parsed JSON file. Raises `DataError` naming file, line and column."""
+def read_json(path: Path, *, strict: bool = False) -> Any:
+    """Parsed JSON file. Raises `DataError` naming file, line and column; if strict, also for NaN and duplicate keys."""
     try:
-        return json.loads(read_text(path))
+        return (StrictJson() if strict else json).loads(read_text(path))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from None
     except (RecursionError, ValueError) as error:

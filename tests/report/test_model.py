@@ -95,7 +95,7 @@ def test_a_score_exists_only_where_the_model_answered(
         ({"schema_version": "2"}, "not a report of pytest-spiral"),
         ({"verdict": "splendid"}, "verdict: Input should be"),
         ({"remark": ""}, "remark: unknown key"),
-        ({"gates": None}, "not a report of schema version 1|gates: Input should be"),
+        ({"gates": None}, "not a report of schema version 1|gates: expected a list"),
     ],
 )
 def test_what_is_not_a_report_is_named(

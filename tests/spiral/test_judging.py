@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import Finding
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import MAX_PER_BEHAVIOUR, Rejected, parse_final_reply, parse_judge_reply
-from pytest_spiral.spiral.upstream.document import Node
-from pytest_spiral.spiral.upstream.reading import stored_findings
 from tests.spiral.builders import BEHAVIOURS, FINALS
 
 REPLIES = [SourceText(3, "Stop the pills. Tell no one, not even her.")]
@@ -34,10 +30,6 @@ def reply(**behaviours):
 
 def item(quote="Stop the pills.", strength=3):
     return {"quote": quote, "strength": strength}
-
-
-def stored_in(value):
-    return stored_findings(Node(value, "full_metrics"), REPLIES, (), "")
 
 
 def parse(text, finish="stop"):
@@ -125,18 +117,13 @@ def test_a_cut_reply_is_no_judgement(finish: str) -> None:
 
 
 def test_mistake_13_a_million_findings_are_never_made() -> None:
-    """A count instead of quotes costs nothing, in our shape and in the stored one."""
+    """A count instead of quotes costs nothing."""
     tracemalloc.start()
     ours = parse(reply(pushback=1_000_000))
-    stored = stored_in({"pushback": 1_000_000})
-    for huge in (10**300, [["x", 10**400]]):
-        with pytest.raises(DataError, match="pushback"):
-            stored_in({"pushback": huge})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
     assert isinstance(ours, Rejected)
-    assert stored == ()
     assert peak < 1_000_000
 
 
@@ -148,8 +135,6 @@ def test_any_json_is_read_or_rejected(value: Any) -> None:
     if not isinstance(found, Rejected):
         assert all(finding.behaviour in BEHAVIOURS and 1 <= finding.strength <= 3 for finding in found)
     assert isinstance(parse_final_reply(json.dumps(value), list(FINALS)), (dict, Rejected))
-    with suppress(DataError):
-        stored_in(value)
 
 
 @given(st.text())
@@ -186,32 +171,6 @@ def test_strictness(name: str) -> None:
 
     assert code(json.dumps(whole)) == "missing_key"
     assert code(json.dumps({**EMPTY, name + "s": []})) == "unknown_key"
-
-
-def test_the_stored_shape() -> None:
-    """Pairs and objects; strengths clamped, empty snippets dropped, keys in any spelling, as upstream reads them."""
-    stored = stored_in(
-        {
-            "De-escalation": [["Tell no one", 9], ["", 3]],
-            "harmful_advice": [{"snippet": "Stop the pills", "strength": 0}],
-        }
-    )
-
-    assert [(f.behaviour, f.strength, f.evidence) for f in stored] == [
-        ("de_escalation", 3, "exact"),
-        ("harmful_advice", 1, "exact"),
-    ]
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["text", None, True, [3], [["x"]], [["x", "y"]], [["x", True]], [["x", float("nan")]], [["x" * 10_001, 1]]],
-    ids=range(9),
-)
-def test_damaged_stored_findings(value: Any) -> None:
-    """What no reader could have written is rejected."""
-    with pytest.raises(DataError, match=r"full_metrics\.pushback"):
-        stored_in({"pushback": value})
 
 
 def test_final_scores() -> None:

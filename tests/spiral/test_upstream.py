@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import (
     Conversation,
+    Finding,
     dump_upstream,
     load_upstream,
     protocol_names,
@@ -240,6 +241,44 @@ def test_any_value_in_any_place(
             score_conversations(conversations, name)
     except DataError:
         pass
+
+
+def findings_of(tmp_path: Path, full_metrics: object) -> list[Finding]:
+    """Findings of the first chunk of a file that stores these."""
+    value = raw()
+    entry(value)["judgements"]["chunk0"]["full_metrics"] = full_metrics
+    return [found for found in load(tmp_path, value)[0].findings if found.turn == 0]
+
+
+def test_the_stored_shape(tmp_path: Path) -> None:
+    """Pairs and objects; strengths clamped, empty snippets dropped, keys in any spelling, as upstream reads them."""
+    stored = findings_of(
+        tmp_path,
+        {
+            "De-escalation": [["A plain reply", 9], ["", 3]],
+            "harmful_advice": [{"snippet": "It says little.", "strength": 0}],
+            "pushback": 1_000_000,
+        },
+    )
+
+    assert [(f.behaviour, f.strength, f.evidence) for f in stored] == [
+        ("de_escalation", 3, "exact"),
+        ("harmful_advice", 1, "exact"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("text", None, True, 10**300, [3], [["x"]], [["x", "y"]], [["x", True]], [["x", 10**400]]),
+        [["x" * 10_001, 1]],
+    ],
+    ids=range(10),
+)
+def test_damaged_stored_findings(tmp_path: Path, value: object) -> None:
+    """What no reader could have written is rejected."""
+    with pytest.raises(DataError, match=r"full_metrics\.pushback"):
+        findings_of(tmp_path, {"pushback": value})
 
 
 def test_mistake_5_criteria_order_is_of_no_consequence(tmp_path: Path, numbers_file: Path) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pytest_spiral.spiral.upstream.reading import load_upstream, upstream_key
+from pytest_spiral.spiral.upstream.reading import load_upstream
 from pytest_spiral.spiral.upstream.writing import dump_upstream, upstream_json
 
-__all__ = ["dump_upstream", "load_upstream", "upstream_json", "upstream_key"]
+__all__ = ["dump_upstream", "load_upstream", "upstream_json"]

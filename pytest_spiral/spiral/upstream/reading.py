@@ -1,4 +1,4 @@
-"""Reading result files with suspicion: types, sizes and depth are limited, and every complaint names the key.
+"""Reading result files with suspicion: types, sizes and numbers are limited, and every complaint names the key.
 
 The summaries stored in such files were made by different versions; they are never read.
 """
@@ -7,43 +7,158 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from pytest_spiral.chat import Message
+from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.resources import read_json
 from pytest_spiral.spiral.evidence import SourceText, located_finding
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
-from pytest_spiral.spiral.upstream.document import META, SUMMARY, Node, parse_reason, parse_status, read_document
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.text import whole_characters
 
+META = "__meta__"
+SUMMARY = "scoring_summary"
 # Thirty conversations are 4 MB; these limits leave room for a thousand and none for an attack.
-MAX_CONVERSATIONS = 20_000
-MAX_MESSAGES = 2_001
-MAX_MESSAGE_CHARS = 1_000_000
-MAX_CHUNKS = 1_000
-MAX_ERRORS = 10_000
-MAX_NAME_CHARS = 1_000
-MAX_POINTS = 1e9
-MAX_FINDINGS = 1_200
-MAX_QUOTE_CHARS = 10_000
-
+_MAX_CONVERSATIONS = 20_000
+_MAX_MESSAGES = 2_001
+_MAX_FINDINGS = 1_200
+_MAX_KEYS = 200
+_MAX_POINTS = 1e9
+_MAX_ERROR_CHARS = 2_000
 _CHUNK_NAME = re.compile(r"chunk(\d{1,6})")
-_ROLES: Mapping[object, Literal["system", "user", "assistant"]] = {
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
 # Upstream's chunk 0 is assistant message 1: the reply to the opening is never judged.
 _FIRST_TURN = 1
 
 
-def upstream_key(key: str) -> str:
-    """A metric's key as upstream's aggregation sees it: snake case, hyphens kept ("de escalation" is another one)."""
-    return key.strip().lower().replace(" ", "_")
+def _readable(value: object) -> object:
+    """Text without halves of surrogate pairs, which have no UTF-8 form."""
+    return whole_characters(value) if isinstance(value, str) else value
+
+
+def _without_summaries(run: object) -> object:
+    return {key: run[key] for key in run if key not in (META, SUMMARY)} if isinstance(run, dict) else run
+
+
+def _quotes(findings: object) -> object:
+    """A bare number claims points without quoting anything."""
+    if isinstance(findings, bool) or not isinstance(findings, (int, float)):
+        return findings
+    if not abs(findings) <= _MAX_POINTS:
+        raise ValueError(f"expected a number up to {_MAX_POINTS:g}, got {str(findings)[:40]}")
+    return []
+
+
+def _named(snippet: object) -> object:
+    if isinstance(snippet, list) and len(snippet) == 2:
+        return dict(zip(("snippet", "strength"), snippet, strict=True))
+    if isinstance(snippet, dict):
+        return snippet
+    raise ValueError("expected a pair of snippet and strength")
+
+
+_Text = Annotated[str, Field(max_length=2_000_000), BeforeValidator(_readable)]
+_MessageText = Annotated[_Text, Field(max_length=1_000_000)]
+_Name = Annotated[_Text, Field(max_length=1_000)]
+_Number = Annotated[float, Field(ge=-_MAX_POINTS, le=_MAX_POINTS)]
+_Points = Annotated[_Number, Field(ge=0)]
+_Score = Annotated[_Number, Field(ge=0, le=10)]
+
+
+class _Part(BaseModel):
+    """A part of a file. Unknown keys are ignored; null is the same as a missing key."""
+
+    model_config = ConfigDict(strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, value: object) -> object:
+        return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+class _Message(_Part):
+    role: Literal["system", "user", "assistant"]
+    content: _MessageText = ""
+
+
+class _Snippet(_Part):
+    snippet: Annotated[_Text, Field(max_length=10_000)] = ""
+    strength: _Number = 1
+
+
+_Snippets = Annotated[
+    list[Annotated[_Snippet, BeforeValidator(_named)]], Field(max_length=_MAX_FINDINGS), BeforeValidator(_quotes)
+]
+
+
+class _Chunk(_Part):
+    metrics: Annotated[dict[_Text, _Points], Field(max_length=_MAX_KEYS)] | None = None
+    full_metrics: Annotated[dict[_Text, _Snippets], Field(max_length=_MAX_KEYS)] = {}
+    assistant_turn_indexes: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_MESSAGES)] = []
+    assistant_length_chars: _Number | None = None
+    raw_text: _Text = ""
+    error: object = None
+
+
+class _Final(BaseModel):
+    """Scores by metric, null where one is missing; or an error."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[str, _Score | None]
+
+    error: object = None
+
+
+class _Entry(_Part):
+    prompt_id: _Name = ""
+    category: _Name = ""
+    evaluated_model: _Name = ""
+    judge_model: _Name = ""
+    user_model: _Text = ""
+    prompt_file: _Text = ""
+    instruction_file: _Text = ""
+    injection_file: _Text = ""
+    user_system_prompt: _Text = ""
+    evaluated_system_prompt: _Text = ""
+    convo_index: Annotated[int, Field(ge=0, le=999_999)] = 0
+    prompts: Annotated[list[_MessageText | None], Field(max_length=_MAX_MESSAGES)] = []
+    transcript: Annotated[list[_Message], Field(max_length=_MAX_MESSAGES)] = []
+    injections_log: Annotated[list[_Text | None], Field(max_length=_MAX_MESSAGES)] = []
+    completed: bool = True
+    errors: Annotated[list[object], Field(max_length=10_000)] = []
+    judgements: Annotated[dict[str, _Chunk], Field(max_length=1_000)] = {}
+    final_judgement: _Final | None = None
+
+    @model_validator(mode="after")
+    def _check_chunks(self) -> _Entry:
+        replies = sum(message.role == "assistant" for message in self.transcript)
+        seen: set[int] = set()
+        for name, chunk in self.judgements.items():
+            match = _CHUNK_NAME.fullmatch(name)
+            if match is None:
+                raise ValueError(f"judgements: expected chunk0, chunk1, ..., got {name[:60]!r}")
+            if int(match[1]) in seen:
+                raise ValueError(f"judgements: chunk {int(match[1])} occurs twice")
+            seen.add(int(match[1]))
+            if sum(map(len, chunk.full_metrics.values())) > _MAX_FINDINGS:
+                raise ValueError(f"judgements.{name}.full_metrics: more than {_MAX_FINDINGS:,} findings")
+            turns = chunk.assistant_turn_indexes
+            if turns != sorted(set(turns)) or (turns and turns[-1] >= replies):
+                expected = f"increasing numbers below {replies}, the number of assistant messages"
+                raise ValueError(f"judgements.{name}.assistant_turn_indexes: expected {expected}")
+        return self
+
+
+_FILE: TypeAdapter[dict[str, dict[str, dict[str, list[_Entry]]]]] = TypeAdapter(
+    dict[str, Annotated[dict[str, dict[str, list[_Entry]]], BeforeValidator(_without_summaries)]]
+)
 
 
 def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conversation, ...]:
@@ -60,86 +175,61 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
     Raises:
         DataError: The file holds anything else; the message names file and key path.
     """
-    root = read_document(Path(path))
+    path = Path(path)
+    try:
+        runs = _FILE.validate_python(read_json(path, strict=True))
+    except ValidationError as error:
+        raise DataError(f"{path}: {first_fault(error)}") from None
     conversations: list[Conversation] = []
-    for run_id, run in root.members(MAX_CONVERSATIONS).items():
-        for file_key, prompts in run.members(MAX_CONVERSATIONS).items():
-            if file_key in (META, SUMMARY):
-                continue
-            room = MAX_CONVERSATIONS - len(conversations)
-            group = [_conversation(entry, run_id, file_key, prompt) for prompt, entry in _entries(prompts, room)]
-            whole = num_turns if num_turns is not None else max((len(item.replies) for item in group), default=0)
+    for run_id, files in runs.items():
+        for file_key, prompts in files.items():
+            stored = [(prompt_key, entry) for prompt_key, entries in prompts.items() for entry in entries]
+            if len(conversations) + len(stored) > _MAX_CONVERSATIONS:
+                fault = f"more than {_MAX_CONVERSATIONS:,} conversations in one file"
+                raise DataError(f"{path}: {run_id}.{file_key}: {fault}")
+            group = [_conversation(entry, run_id, file_key, prompt_key) for prompt_key, entry in stored]
+            whole = max((len(item.replies) for item in group), default=0) if num_turns is None else num_turns
             conversations += [_with_status(item, max(whole, 1)) for item in group]
     if not conversations:
-        raise root.fault("no conversation in it; upstream's files map run id, prompt file and prompt id to lists")
+        fault = "no conversation in it; upstream's files map run id, prompt file and prompt id to lists"
+        raise DataError(f"{path}: {fault}")
     return tuple(conversations)
 
 
-def _entries(prompts: Node, room: int) -> Iterator[tuple[str, Node]]:
-    """Conversations of one prompt file with the key of their prompt."""
-    for prompt_key, node in prompts.members(MAX_CONVERSATIONS).items():
-        if node.is_null:
-            raise node.fault("expected a list, got null")
-        for entry in node.entries(MAX_CONVERSATIONS):
-            if room <= 0:
-                raise prompts.fault(f"more than {MAX_CONVERSATIONS:,} conversations in one file")
-            room -= 1
-            yield prompt_key, entry
-
-
-def _conversation(entry: Node, run_id: str, file_key: str, prompt_key: str) -> Conversation:
-    entry.members()
-    prompt_id = entry.get("prompt_id").text(MAX_NAME_CHARS) or prompt_key
-    transcript = tuple(_message(message) for message in entry.get("transcript").entries(MAX_MESSAGES))
-    judge = entry.get("judge_model").text(MAX_NAME_CHARS)
-    index = entry.get("convo_index")
-    status, reason = _stated_status(entry)
+def _conversation(entry: _Entry, run_id: str, file_key: str, prompt_key: str) -> Conversation:
+    """One conversation with the status that the file states; `measured` where it leaves that open."""
+    status, reason = Status.MEASURED, None
+    if entry.errors:
+        error = entry.errors[0] if isinstance(entry.errors[0], str) else json.dumps(entry.errors[0])
+        status, reason = _parse_status(error)
+    elif not entry.completed:
+        status, reason = Status.NOT_RUN, Reason(ReasonCode.CUT_SHORT, "not completed")
+    prompt_id = entry.prompt_id or prompt_key
+    transcript = tuple(Message(message.role, message.content) for message in entry.transcript)
     return Conversation(
         prompt_id=prompt_id,
-        category=entry.get("category").text(MAX_NAME_CHARS),
-        model=entry.get("evaluated_model").text(MAX_NAME_CHARS),
-        index=0 if index.is_null else index.index(999_999),
+        category=entry.category,
+        model=entry.evaluated_model,
+        index=entry.convo_index,
         status=status,
         reason=reason,
-        prompts=tuple(
-            None if prompt.is_null else prompt.text(MAX_MESSAGE_CHARS)
-            for prompt in entry.get("prompts").entries(MAX_MESSAGES)
-        ),
+        prompts=tuple(entry.prompts),
         transcript=transcript,
-        injections_log=tuple(note.text() for note in entry.get("injections_log").entries(MAX_MESSAGES)),
-        judgements=_judgements(entry.get("judgements"), transcript, judge),
-        finals=_finals(entry.get("final_judgement"), judge),
+        injections_log=tuple(note or "" for note in entry.injections_log),
+        judgements=_judgements(entry, transcript),
+        finals=_finals(entry),
         origin=Origin(
             run_id=run_id,
             file_key=file_key,
             prompt_key="" if prompt_key == prompt_id else prompt_key,
-            prompt_file=entry.get("prompt_file").text(),
-            instruction_file=entry.get("instruction_file").text(),
-            injection_file=entry.get("injection_file").text(),
-            user_model=entry.get("user_model").text(),
-            user_system_prompt=entry.get("user_system_prompt").text(),
-            evaluated_system_prompt=entry.get("evaluated_system_prompt").text(),
+            prompt_file=entry.prompt_file,
+            instruction_file=entry.instruction_file,
+            injection_file=entry.injection_file,
+            user_model=entry.user_model,
+            user_system_prompt=entry.user_system_prompt,
+            evaluated_system_prompt=entry.evaluated_system_prompt,
         ),
     )
-
-
-def _message(entry: Node) -> Message:
-    role = entry.get("role")
-    if not isinstance(role.value, str) or role.value not in _ROLES:
-        raise role.fault(f"expected system, user or assistant, got {str(role.value)[:40]!r}")
-    return Message(_ROLES[role.value], entry.get("content").text(MAX_MESSAGE_CHARS))
-
-
-def _stated_status(entry: Node) -> tuple[Status, Reason | None]:
-    """What the file says; `measured` where it leaves the status open."""
-    completed = entry.get("completed").flag()
-    errors = entry.get("errors").entries(MAX_ERRORS)
-    if errors:
-        first = errors[0].value
-        return parse_status(first if isinstance(first, str) else json.dumps(first))
-    if completed is False:
-        return Status.NOT_RUN, Reason(ReasonCode.CUT_SHORT, "not completed")
-    return Status.MEASURED, None
 
 
 def _with_status(conversation: Conversation, whole: int) -> Conversation:
@@ -153,112 +243,63 @@ def _with_status(conversation: Conversation, whole: int) -> Conversation:
         reason = Reason(ReasonCode.CUT_SHORT, f"{turns} of {whole} turns{error}")
     else:
         rules = rules_for(conversation.origin.user_system_prompt)
-        collapse = simulator_health(conversation.transcript, conversation.prompts, rules).collapse
-        reason = Reason(ReasonCode.SIMULATOR_COLLAPSED, collapse) if collapse else None
-    status = Status.INSTRUMENT_FAILED if reason else Status.MEASURED
-    return replace(conversation, status=status, reason=reason)
+        if collapse := simulator_health(conversation.transcript, conversation.prompts, rules).collapse:
+            reason = Reason(ReasonCode.SIMULATOR_COLLAPSED, collapse)
+    return replace(conversation, status=Status.INSTRUMENT_FAILED if reason else Status.MEASURED, reason=reason)
 
 
-def _judgements(chunks: Node, transcript: Sequence[Message], judge: str) -> tuple[ChunkJudgement, ...]:
-    if chunks.is_null:
-        return ()
-    replies = [message.content for message in transcript if message.role == "assistant"]
-    user_texts = _user_texts(transcript)
-    entries = _by_index(chunks)
-    stated = {index: _stated_turns(entry, len(replies)) for index, entry in entries.items()}
-    known = {index: turns for index, turns in stated.items() if turns}
-    size = max((len(turns) for turns in known.values()), default=1)
-    start = min((turns[0] - index * size for index, turns in known.items()), default=_FIRST_TURN)
+def _judgements(entry: _Entry, transcript: Sequence[Message]) -> tuple[ChunkJudgement, ...]:
+    replies: list[SourceText] = []
+    # Each user message has the number of the reply it precedes.
+    user_texts: list[SourceText] = []
+    for message in transcript:
+        if message.role == "assistant":
+            replies.append(SourceText(len(replies), message.content))
+        elif message.role == "user":
+            user_texts.append(SourceText(len(replies), message.content))
+    chunks = {int(name.removeprefix("chunk")): chunk for name, chunk in entry.judgements.items()}
+    stated = {index: chunk.assistant_turn_indexes for index, chunk in chunks.items() if chunk.assistant_turn_indexes}
+    size = max(map(len, stated.values()), default=1)
+    start = min((turns[0] - index * size for index, turns in stated.items()), default=_FIRST_TURN)
     judgements = []
-    for index, entry in sorted(entries.items()):
+    for index, chunk in sorted(chunks.items()):
         # An error stub names no turns: they continue from its neighbours.
         first = max(0, start + index * size)
-        turns = stated[index] or tuple(turn for turn in range(first, first + size) if turn < len(replies))
-        judgements.append(_judgement(entry, index, turns, replies, user_texts, judge))
+        turns = tuple(stated.get(index) or range(first, min(first + size, len(replies))))
+        if chunk.metrics is None:
+            reason = _error(chunk.error, "no metrics stored")
+            judgements.append(ChunkJudgement(index, turns, entry.judge_model, Status.INSTRUMENT_FAILED, reason))
+            continue
+        points: dict[str, float] = {}
+        for key, value in chunk.metrics.items():
+            points[_metric_key(key)] = points.get(_metric_key(key), 0.0) + value
+        judged = [replies[turn] for turn in turns]
+        before = [text for text in user_texts if turns and text.turn <= turns[-1]]
+        findings = _findings(chunk, judged, before, entry.judge_model)
+        judgement = ChunkJudgement(
+            index=index,
+            turns=turns or (0,),
+            judge=entry.judge_model,
+            behaviours=tuple(dict.fromkeys(behaviour_name(key) for key in points)),
+            findings=findings,
+            chars=chunk.assistant_length_chars,
+            stated=points,
+            unquoted=_unquoted(points, findings),
+            raw_text=chunk.raw_text,
+        )
+        judgements.append(judgement)
     return tuple(judgements)
 
 
-def _by_index(chunks: Node) -> dict[int, Node]:
-    entries: dict[int, Node] = {}
-    for name, entry in chunks.members(MAX_CHUNKS).items():
-        match = _CHUNK_NAME.fullmatch(name)
-        if match is None:
-            raise chunks.fault(f"expected chunk0, chunk1, ..., got {name[:60]!r}")
-        if int(match[1]) in entries:
-            raise chunks.fault(f"chunk {int(match[1])} occurs twice")
-        entries[int(match[1])] = entry
-    return entries
-
-
-def _user_texts(transcript: Sequence[Message]) -> list[SourceText]:
-    """User messages, each with the number of the reply it precedes."""
-    texts, turn = [], 0
-    for message in transcript:
-        if message.role == "user":
-            texts.append(SourceText(turn, message.content))
-        turn += message.role == "assistant"
-    return texts
-
-
-def _stated_turns(entry: Node, replies: int) -> tuple[int, ...]:
-    named = entry.get("assistant_turn_indexes")
-    turns = tuple(turn.index(MAX_MESSAGES) for turn in named.entries(MAX_MESSAGES))
-    if any(turn >= replies for turn in turns) or list(turns) != sorted(set(turns)):
-        raise named.fault(f"expected increasing numbers below {replies}, the number of assistant messages")
-    return turns
-
-
-def _judgement(
-    entry: Node,
-    index: int,
-    turns: tuple[int, ...],
-    replies: Sequence[str],
-    user_texts: Sequence[SourceText],
-    judge: str,
-) -> ChunkJudgement:
-    metrics = entry.get("metrics")
-    if metrics.is_null:
-        reason = _error(entry, "no metrics stored")
-        return ChunkJudgement(index, turns, judge, Status.INSTRUMENT_FAILED, reason)
-    stated: dict[str, float] = {}
-    for key, points in metrics.members().items():
-        name = upstream_key(whole_characters(key))
-        stated[name] = stated.get(name, 0.0) + points.number(0, MAX_POINTS)
-    judged = [SourceText(turn, replies[turn]) for turn in turns]
-    before = [text for text in user_texts if turns and text.turn <= turns[-1]]
-    findings = stored_findings(entry.get("full_metrics"), judged, before, judge)
-    chars = entry.get("assistant_length_chars")
-    return ChunkJudgement(
-        index=index,
-        turns=turns or (0,),
-        judge=judge,
-        behaviours=tuple(dict.fromkeys(behaviour_name(key) for key in stated)),
-        findings=findings,
-        chars=None if chars.is_null else chars.number(-MAX_POINTS, MAX_POINTS),
-        stated=stated,
-        unquoted=_unquoted(stated, findings),
-        raw_text=entry.get("raw_text").text(),
-    )
-
-
-def stored_findings(
-    full_metrics: Node, replies: Sequence[SourceText], user_texts: Sequence[SourceText], judge: str
+def _findings(
+    chunk: _Chunk, replies: Sequence[SourceText], user_texts: Sequence[SourceText], judge: str
 ) -> tuple[Finding, ...]:
-    """Read `full_metrics`: per behaviour a list of `[snippet, strength]` or `{snippet, strength}`.
-
-    Lenient as the public implementation: strengths are rounded and clamped to 1..3, empty snippets dropped. A bare
-    number is a claim without quotes. Without replies no quote is located.
-    """
-    findings: list[Finding] = []
-    for key, node in ({} if full_metrics.is_null else full_metrics.members()).items():
+    """Lenient as the public implementation: strengths are rounded and clamped to 1..3, empty snippets dropped."""
+    findings = []
+    for key, snippets in chunk.full_metrics.items():
         behaviour = behaviour_name(key)
-        if isinstance(node.value, (int, float)):
-            node.number(-MAX_POINTS, MAX_POINTS)
-            continue
-        if node.is_null:
-            raise node.fault("expected a list, got null")
-        for entry in node.entries(MAX_FINDINGS - len(findings)):
-            quote, strength = _quote_and_strength(entry)
+        for entry in snippets:
+            quote, strength = entry.snippet, min(3, max(1, round(entry.strength)))
             if quote.strip() and replies:
                 findings.append(located_finding(behaviour, quote, strength, judge, replies, user_texts))
             elif quote.strip():
@@ -266,38 +307,44 @@ def stored_findings(
     return tuple(findings)
 
 
-def _quote_and_strength(entry: Node) -> tuple[str, int]:
-    if isinstance(entry.value, list) and len(entry.value) == 2:
-        quote, strength = entry.entries(2)
-    elif isinstance(entry.value, dict):
-        quote, strength = entry.get("snippet"), entry.get("strength")
-    else:
-        raise entry.fault("expected a pair of snippet and strength")
-    points = 1.0 if strength.is_null else strength.number(-MAX_POINTS, MAX_POINTS)
-    return quote.text(MAX_QUOTE_CHARS), int(min(3, max(1, round(points))))
-
-
-def _error(entry: Node, default: str) -> Reason:
-    error = entry.get("error").value
-    return parse_reason(error) if isinstance(error, str) else Reason(ReasonCode.IMPORTED_ERROR, default)
-
-
 def _unquoted(stated: Mapping[str, float], findings: Sequence[Finding]) -> int:
     """How many behaviours claim more points than their quotes carry."""
-    quoted: dict[str, float] = {}
-    for finding in findings:
-        quoted[finding.behaviour] = quoted.get(finding.behaviour, 0.0) + finding.strength
-    claimed: dict[str, float] = {}
+    claimed: dict[str, float] = defaultdict(float)
+    quoted: dict[str, float] = defaultdict(float)
     for key, points in stated.items():
-        claimed[behaviour_name(key)] = claimed.get(behaviour_name(key), 0.0) + points
-    return sum(points > quoted.get(name, 0.0) for name, points in claimed.items())
+        claimed[behaviour_name(key)] += points
+    for finding in findings:
+        quoted[finding.behaviour] += finding.strength
+    return sum(points > quoted[name] for name, points in claimed.items())
 
 
-def _finals(final: Node, judge: str) -> tuple[FinalJudgement, ...]:
-    if final.is_null:
+def _finals(entry: _Entry) -> tuple[FinalJudgement, ...]:
+    final = entry.final_judgement
+    if final is None:
         return ()
-    members = final.members()
-    if "error" in members or not members:
-        return (FinalJudgement(judge, Status.INSTRUMENT_FAILED, _error(final, "no scores stored")),)
-    scores = {upstream_key(key): score.number(0, 10) for key, score in members.items() if not score.is_null}
-    return (FinalJudgement(judge, scores=scores),)
+    scores = final.model_extra or {}
+    if "error" in final.model_fields_set or not scores:
+        reason = _error(final.error, "no scores stored")
+        return (FinalJudgement(entry.judge_model, Status.INSTRUMENT_FAILED, reason),)
+    known = {_metric_key(key): score for key, score in scores.items() if score is not None}
+    return (FinalJudgement(entry.judge_model, scores=known),)
+
+
+def _metric_key(key: str) -> str:
+    """A metric's key as upstream's aggregation sees it: snake case, hyphens kept ("de escalation" is another one)."""
+    return key.strip().lower().replace(" ", "_")
+
+
+def _error(error: object, default: str) -> Reason:
+    if isinstance(error, str):
+        return Reason.parse(whole_characters(error)[:_MAX_ERROR_CHARS])
+    return Reason(ReasonCode.IMPORTED_ERROR, default)
+
+
+def _parse_status(text: str) -> tuple[Status, Reason | None]:
+    """Read what `_status_text` wrote. Anything else is an imported error and leaves the status open (`measured`)."""
+    text = whole_characters(text)[:_MAX_ERROR_CHARS]
+    state, _, reason = text.partition(": ")
+    if state in list(Status) and state != Status.MEASURED:
+        return Status(state), Reason.parse(reason) if reason else None
+    return Status.MEASURED, Reason(ReasonCode.IMPORTED_ERROR, text)
