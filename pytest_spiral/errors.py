@@ -69,8 +69,9 @@ def first_fault(error: ValidationError, whole: str = "file") -> str:
     elif problem["type"] in _EXPECTED:
         message = f"expected {_EXPECTED[problem['type']]}, got {type(problem['input']).__name__}"
     elif "max_length" in problem.get("ctx", {}):
-        unit = {str: "characters", dict: "keys"}.get(type(problem["input"]), "entries")
-        message = f"{len(problem['input']):,} {unit}, the limit is {problem['ctx']['max_length']:,}"
+        value = problem["input"]
+        unit = "characters" if isinstance(value, str) else "keys" if isinstance(value, dict) else "entries"
+        message = f"{len(value):,} {unit}, the limit is {problem['ctx']['max_length']:,}"
     return f"{key}: {message}"
 
 
