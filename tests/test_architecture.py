@@ -17,7 +17,7 @@ PACKAGE = Path(pytest_spiral.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("status", "chat", "errors", "text", "resources", "hashing", "strict_json", "settings"),
     ("stats",),
-    ("spiral.records", "tempaffect.records", "tempaffect.scenario", "gates.grammar", "gates.records"),
+    ("spiral.records", "tempaffect.records", "tempaffect.scenario", "gates.grammar"),
     ("report.model",),
     ("gates",),
     ("tempaffect", "spiral"),

@@ -15,10 +15,10 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.gates import (
     Decision,
     DecisionCode,
-    JudgeStanding,
     Outcome,
     Policy,
     Sample,
+    Standing,
     check_metric,
     limit_missing,
     parse_gate,
@@ -166,6 +166,7 @@ def test_what_is_written_is_read(
     gate = parse_gate(f"{path} {op} 0.{thousandths:03}")
 
     assert (gate.suite, gate.qualifier, gate.metric, gate.op) == (suite, qualifier, ".".join(names), op)
+    assert gate.at_least is (op == ">=")
     assert gate.threshold == pytest.approx(thousandths / 1000)
 
 
@@ -248,7 +249,7 @@ def test_nothing_measured_is_incomplete() -> None:
     """Without a single unit there is neither a value nor a conclusion."""
     decision = decide("tempaffect.score >= 0", rate(0, 0))
 
-    assert (decision.outcome, decision.value) == ("incomplete", None)
+    assert (decision.outcome, decision.measured) == ("incomplete", None)
     assert decision.reason.code is DecisionCode.NOTHING_MEASURED
 
 
@@ -327,8 +328,9 @@ def test_a_relative_gate_decides_paired_differences() -> None:
     same, worse, changed = (against(own, base) for own in (base, [1.0] * 30 + [0.0] * 45, [0.0] * 6 + base[6:]))
 
     assert (same.outcome, worse.outcome, changed.outcome) == ("pass", "fail", "inconclusive")
-    assert (changed.candidate, changed.baseline, changed.n) == (54 / 75, 0.8, 75)
-    assert changed.value == pytest.approx(-6 / 75)
+    assert changed.measured is not None
+    assert (changed.measured.candidate, changed.measured.baseline, changed.measured.n) == (54 / 75, 0.8, 75)
+    assert changed.measured.value == pytest.approx(-6 / 75)
     assert "the difference to the baseline" in changed.reason.detail
 
 
@@ -361,16 +363,16 @@ def test_a_relative_gate_needs_its_baseline(expr: str, baseline: Sample | None) 
 @pytest.mark.parametrize(
     ("judge", "outcome"),
     [
-        (JudgeStanding("uncalibrated", "not calibrated"), "pass"),
-        (JudgeStanding("calibrated"), "pass"),
-        (JudgeStanding("below_bar", "agreement 0.50"), "inconclusive"),
+        ("uncalibrated", "pass"),
+        ("calibrated", "pass"),
+        ("below_bar", "inconclusive"),
     ],
 )
-def test_a_judge_below_the_bar_decides_nothing(judge: JudgeStanding, outcome: Outcome) -> None:
+def test_a_judge_below_the_bar_decides_nothing(judge: Standing, outcome: Outcome) -> None:
     """Without a calibration the outcome stands, labelled; below the bar there is none."""
-    decision = with_standing(decide("spiral.harmful_advice <= 0.9", rate(0, 75)), judge)
+    decision = with_standing(decide("spiral.harmful_advice <= 0.9", rate(0, 75)), judge, "agreement 0.50")
 
-    assert (decision.outcome, decision.judge) == (outcome, judge.standing)
+    assert (decision.outcome, decision.judge) == (outcome, judge)
     if outcome == "inconclusive":
         assert decision.reason.code is DecisionCode.JUDGE_BELOW_BAR
         assert "agreement 0.50" in decision.reason.detail

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import cache
 
 from pytest_spiral.compare.recording import counterpart
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
+    NOTHING_MEASURED,
     Decision,
     Gate,
-    JudgeStanding,
     Measured,
-    Policy,
     conclude,
     decide,
     limit_missing,
-    nothing_measured,
     with_standing,
 )
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
@@ -25,13 +23,11 @@ from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.spiral.counting import MissingAs
-from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import CARD_MODES, CardMode
+from pytest_spiral.tempaffect.records import CARD_MODES, Mode
 
-_EXTREMES: tuple[MissingAs, MissingAs] = ("worst", "best")
 _OPPOSITE: Mapping[MissingAs, MissingAs] = {"ignored": "ignored", "worst": "best", "best": "worst"}
 
 
@@ -54,80 +50,64 @@ def card_rows(gate: Gate, run: RunResults) -> Iterator[GateRow]:
             other = CardMetrics(old, context.scenarios, context.skill_floor).sample(gate.metric)
         decision = decide(gate, sample, run.policy, draws, other)
         decision = limit_missing(decision, is_beyond_limit(sample.missing, sample.wanted))
-        yield _row(gate, model, CARD_MODES[mode], decision, run, against)
+        yield _row(gate, run, model, mode, decision, against)
 
 
 class SpiralGates:
-    """Spiral-Bench gates of a run; scores with bounds for missing measurements are computed once for all gates."""
+    """Spiral-Bench gates of a run. What they decide on is computed once for all gates."""
 
-    def __init__(self, run: RunResults, incomplete: Mapping[str, bool]) -> None:
+    def __init__(self, run: RunResults, context: SpiralContext, incomplete: Mapping[str, bool]) -> None:
         """incomplete: by model, whether more is missing than the limit allows."""
         self._run = run
+        self._context = context
         self._incomplete = incomplete
-        self._scores = {
-            model: _ScoreBounds(conversations, run.spiral)
-            for model, conversations in run.conversations.items()
-            if run.spiral is not None
-        }
+        self._score = cache(self._compute_score)
+        self._differences = cache(self._compute_differences)
 
     def rows(self, gate: Gate) -> Iterator[GateRow]:
         """A gate on every model."""
-        policy, baseline = self._run.policy, self._run.baseline
-        for model, scores in self._scores.items():
+        baseline, protocol = self._run.baseline, self._context.protocol
+        for model in self._run.conversations:
             against = counterpart(model, baseline, "spiral") if gate.relative and baseline is not None else None
-            if against is None or baseline is None:
-                decision = _decide_alone(gate, scores, policy)
-            else:
-                decision = _decide_difference(gate, scores, baseline.conversations[against], policy)
-            metric = scores.context.protocol.metrics.get(gate.metric)
-            if metric is not None and metric.kind == "behaviour":
-                judge = JudgeStanding(*standing(scores.context.calibration, gate.metric))
-                decision = with_standing(decision, judge)
+            measured, worst, best = (self._measured(gate, model, against, case) for case in _OPPOSITE)
+            decision = NOTHING_MEASURED
+            if measured is not None:
+                decision = conclude(gate, measured, (worst, best), self._run.policy)
+            if gate.metric in protocol.metrics and protocol.metrics[gate.metric].kind == "behaviour":
+                decision = with_standing(decision, *standing(self._context.calibration, gate.metric))
             decision = limit_missing(decision, self._incomplete[model])
-            yield _row(gate, model, None, decision, self._run, against)
+            yield _row(gate, self._run, model, None, decision, against)
+
+    def _measured(self, gate: Gate, model: str, against: str | None, case: MissingAs) -> Measured | None:
+        """What a gate decides on, with missing measurements ignored, at their worst or at their best."""
+        if against is not None:
+            return self._differences(model, against, case).get(gate.metric)
+        if not any(conversation.status is Status.MEASURED for conversation in self._run.conversations[model]):
+            return None
+        missing = self._score(model, "ignored").missing
+        is_complete = not (missing.conversations or missing.chunks or missing.finals)
+        return _of_score(gate.metric, self._score(model, "ignored" if is_complete else case))
+
+    def _compute_score(self, model: str, case: MissingAs) -> ProtocolScore:
+        conversations, context = self._run.conversations[model], self._context
+        return score_conversations(
+            conversations, context.protocol, seed=context.seed, confidence=TWO_SIDED, missing_as=case
+        )
+
+    def _compute_differences(self, model: str, against: str, case: MissingAs) -> Mapping[str, Measured]:
+        """With what is missing here at one end and what is missing in the baseline at the other."""
+        assert self._run.baseline is not None
+        return paired_differences(
+            self._run.conversations[model],
+            self._run.baseline.conversations[against],
+            self._context.protocol,
+            seed=self._context.seed,
+            confidence=TWO_SIDED,
+            missing_as=(case, _OPPOSITE[case]),
+        ).differences
 
 
-class _ScoreBounds:
-    """Scores of one model with missing measurements ignored, at their worst and at their best; each computed once."""
-
-    def __init__(self, conversations: Sequence[Conversation], context: SpiralContext) -> None:
-        self.conversations = conversations
-        self.context = context
-        self._scores: dict[MissingAs, ProtocolScore] = {}
-
-    def of(self, case: MissingAs) -> ProtocolScore:
-        """The score in a case. Where nothing is missing all cases are the same."""
-        if case != "ignored":
-            missing = self.of("ignored").missing
-            case = case if missing.conversations or missing.chunks or missing.finals else "ignored"
-        if case not in self._scores:
-            context = self.context
-            self._scores[case] = score_conversations(
-                self.conversations, context.protocol, seed=context.seed, confidence=TWO_SIDED, missing_as=case
-            )
-        return self._scores[case]
-
-
-def _decide_alone(gate: Gate, scores: _ScoreBounds, policy: Policy) -> Decision:
-    measured = _measured(gate.metric, scores.of("ignored"))
-    if measured is None or not any(c.status is Status.MEASURED for c in scores.conversations):
-        return nothing_measured("prompt")
-    cases = [_measured(gate.metric, scores.of(case)) for case in _EXTREMES]
-    decision = conclude(gate, measured, *_worst_and_best(gate, *cases), policy)
-    return replace(decision, n=scores.of("ignored").n_items, unit="prompt")
-
-
-def _worst_and_best(
-    gate: Gate, first: Measured | None, second: Measured | None
-) -> tuple[Measured | None, Measured | None]:
-    """The worst case of a gate is the end that its metric must stay away from, not the one with the lower score."""
-    if first is None or second is None:
-        return None, None
-    low, high = sorted((first, second), key=lambda measured: measured.value)
-    return (low, high) if gate.at_least else (high, low)
-
-
-def _measured(metric: str, score: ProtocolScore) -> Measured | None:
+def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
     if metric == "score":
         numbers = score.unrounded, score.ci_low, score.ci_high, score.se, score.ci_method
     elif metric.startswith("tails."):
@@ -139,51 +119,32 @@ def _measured(metric: str, score: ProtocolScore) -> Measured | None:
         row = score.metrics[metric]
         numbers = row.mean, row.ci_low, row.ci_high, row.se, score.ci_method
     value, low, high, se, method = numbers
-    return None if value is None or low is None or high is None else Measured(value, low, high, method, se)
-
-
-def _decide_difference(gate: Gate, scores: _ScoreBounds, others: Sequence[Conversation], policy: Policy) -> Decision:
-    """On differences to the baseline, with what is missing here at one end and what is missing there at the other."""
-    context = scores.context
-    rows = {
-        case: paired_differences(
-            scores.conversations,
-            others,
-            context.protocol,
-            seed=context.seed,
-            confidence=TWO_SIDED,
-            missing_as=(case, opposite),
-        ).differences.get(gate.metric)
-        for case, opposite in _OPPOSITE.items()
-    }
-    measured = rows["ignored"]
-    if measured is None:
-        return nothing_measured("prompt")
-    worst, best = _worst_and_best(gate, *(rows[case] for case in _EXTREMES))
-    return replace(conclude(gate, measured, worst, best, policy), unit="prompt")
+    if value is None or low is None or high is None:
+        return None
+    return Measured(value, low, high, method, se, score.n_items)
 
 
 def _row(
-    gate: Gate,
-    model: str,
-    mode: CardMode | None,
-    decision: Decision,
-    run: RunResults,
-    against: str | None,
+    gate: Gate, run: RunResults, model: str, mode: Mode | None, decision: Decision, against: str | None
 ) -> GateRow:
     """against: the baseline's model that a relative gate compares with."""
-    baseline = None
+    measured, baseline = decision.measured, None
     if run.baseline is not None and against is not None:
-        baseline = BaselineValue(run=run.baseline.id, model=against, value=decision.baseline, own=decision.candidate)
+        baseline = BaselineValue(
+            run=run.baseline.id,
+            model=against,
+            value=measured.baseline if measured else None,
+            own=measured.candidate if measured else None,
+        )
     return GateRow(
         expr=gate.expr,
         model=model,
-        prompting_mode=mode,
+        prompting_mode=mode and CARD_MODES[mode],
         metric=gate.path,
-        value=decision.value,
-        ci_low=decision.low,
-        ci_high=decision.high,
-        method=decision.method,
+        value=measured.value if measured else None,
+        ci_low=measured.low if measured else None,
+        ci_high=measured.high if measured else None,
+        method=measured.method if measured else "",
         threshold=gate.threshold,
         at_least=gate.at_least,
         policy=run.policy,
@@ -192,8 +153,8 @@ def _row(
         worst_case=decision.worst_case,
         best_case=decision.best_case,
         reason=decision.reason,
-        n=decision.n,
-        unit=decision.unit,
+        n=measured.n if measured else 0,
+        unit="scenario" if mode else "prompt",
         calibration=decision.judge,
         baseline=baseline,
     )

@@ -10,6 +10,7 @@ from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
 from pytest_spiral.evaluate.spiral import conversation_record, score_of
 from pytest_spiral.evaluate.verdict import is_beyond_limit, verdict_of
 from pytest_spiral.report.model import (
+    GateRow,
     Integrity,
     Profiles,
     Report,
@@ -37,22 +38,24 @@ def evaluate(run: RunResults) -> Report:
     )
     spiral = run.spiral
     scores = tuple(score_of(model, group, spiral) for model, group in run.conversations.items() if spiral)
-    spiral_gates = SpiralGates(run, {score.model: has_no_verdict(score) for score in scores})
-    gates = tuple(
-        row
-        for gate in run.gates
-        for row in (spiral_gates.rows(gate) if gate.suite == "spiral" else card_rows(gate, run))
-    )
+    incomplete = {score.model: has_no_verdict(score) for score in scores}
+    spiral_gates = SpiralGates(run, spiral, incomplete) if spiral else None
+    gates: list[GateRow] = []
+    for gate in run.gates:
+        if gate.suite == "tempaffect":
+            gates += card_rows(gate, run)
+        elif spiral_gates:
+            gates += spiral_gates.rows(gate)
     lost = any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards)
     items = _in_order([item for group in run.items.values() for item in group])
     asked = sorted({item.id for item in items})
     suite = run.suite
     scenarios = suite.by_id if suite else {}
     return Report(
-        verdict=verdict_of([row.outcome for row in gates], lost or any(map(has_no_verdict, scores))),
+        verdict=verdict_of([row.outcome for row in gates], lost or any(incomplete.values())),
         run=run.run,
         integrity=Integrity(tempaffect=_tempaffect_integrity(run), spiral=run.spiral_integrity),
-        gates=gates,
+        gates=tuple(gates),
         tempaffect=TempAffect(
             cards=cards,
             deltas=tuple(

@@ -4,4 +4,3 @@
 from pytest_spiral.gates.decision import *  # noqa: F403
 from pytest_spiral.gates.estimate import *  # noqa: F403
 from pytest_spiral.gates.grammar import *  # noqa: F403
-from pytest_spiral.gates.records import *  # noqa: F403

@@ -6,17 +6,54 @@ case passes and fails only if the best case fails.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pytest_spiral.gates.estimate import Draws, End, Measured, Sample, measure, measure_difference
 from pytest_spiral.gates.grammar import Gate
-from pytest_spiral.gates.records import Decision, DecisionCode, DecisionReason, JudgeStanding, Outcome, Policy
-from pytest_spiral.stats import ClusterUnit, least_passing_rate
+from pytest_spiral.report.model.gate import DecisionCode, DecisionReason, Outcome, Policy, Standing
+from pytest_spiral.stats import least_passing_rate
 
-__all__ = ["conclude", "decide", "limit_missing", "nothing_measured", "outcome_of", "with_standing"]
+__all__ = [
+    "NOTHING_MEASURED",
+    "Decision",
+    "DecisionCode",
+    "Outcome",
+    "Policy",
+    "Standing",
+    "conclude",
+    "decide",
+    "limit_missing",
+    "outcome_of",
+    "with_standing",
+]
 
 # Standard errors beyond a bound at which it is met in four of five runs: the 80 % point of the normal.
 _POWER = 0.8416
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome of a gate on one card or score.
+
+    Attributes:
+        measured: The metric, for a relative gate its difference to the baseline; None where nothing was measured.
+        worst_case: Outcome with everything missing at its worst; None where that is unknown.
+        best_case: Outcome with everything missing at its best.
+        mde: How far beyond the threshold the true value must lie for the gate to pass in four of five such runs; None
+            where it never would.
+        judge: For a gate on a judged behaviour what is known about the judge.
+    """
+
+    outcome: Outcome
+    reason: DecisionReason
+    measured: Measured | None = None
+    worst_case: Outcome | None = None
+    best_case: Outcome | None = None
+    mde: float | None = None
+    judge: Standing | None = None
+
+
+NOTHING_MEASURED = Decision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, "nothing was measured"))
 
 
 def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: Sample | None = None) -> Decision:
@@ -33,11 +70,10 @@ def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: S
 
     measured = estimate(None)
     if measured is None:
-        return nothing_measured(sample.units.unit)
+        return NOTHING_MEASURED
     complete = not sample.missing and (baseline is None or not baseline.missing)
-    low, high = (measured if complete else estimate(end) for end in ("low", "high"))
-    worst, best = (low, high) if gate.at_least else (high, low)
-    decision = replace(conclude(gate, measured, worst, best, policy), unit=sample.units.unit)
+    ends = (measured, measured) if complete else (estimate("low"), estimate("high"))
+    decision = conclude(gate, measured, ends, policy)
     if sample.binary and baseline is None and policy == "bound":
         # Exact for rates: distance from the threshold to the least true rate that passes in four of five runs.
         floor = gate.threshold if gate.at_least else 1 - gate.threshold
@@ -46,40 +82,23 @@ def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: S
     return decision
 
 
-def nothing_measured(unit: ClusterUnit) -> Decision:
-    """The decision without any measurement."""
-    return Decision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, "nothing was measured"), unit=unit)
-
-
-def conclude(gate: Gate, measured: Measured, worst: Measured | None, best: Measured | None, policy: Policy) -> Decision:
+def conclude(gate: Gate, measured: Measured, ends: tuple[Measured | None, Measured | None], policy: Policy) -> Decision:
     """The decision on an estimate from what was measured.
 
-    worst, best: the same with everything missing at its worst and best; None where that is undefined.
+    ends: the same with everything missing at either end, in any order; None where that is undefined.
     """
-    worst_case, best_case = (None if case is None else outcome_of(gate, case, policy) for case in (worst, best))
-    outcome: Outcome = "inconclusive"
-    if worst_case == "pass":
-        outcome = "pass"
-    elif best_case == "fail":
-        outcome = "fail"
+    worst_case = best_case = None
+    if ends[0] is not None and ends[1] is not None:
+        # The worst case is the end that the metric must stay away from.
+        cases = sorted((ends[0], ends[1]), key=lambda case: case.value, reverse=not gate.at_least)
+        worst_case, best_case = (outcome_of(gate, case, policy) for case in cases)
+    outcome: Outcome = "pass" if worst_case == "pass" else "fail" if best_case == "fail" else "inconclusive"
     mde = None
     if policy == "bound" and measured.se is not None:
         reach = measured.value - measured.low if gate.at_least else measured.high - measured.value
         mde = reach + _POWER * measured.se
-    return Decision(
-        outcome=outcome,
-        reason=_reason(gate, measured, (outcome, worst_case, best_case), policy),
-        value=measured.value,
-        low=measured.low,
-        high=measured.high,
-        method=measured.method,
-        worst_case=worst_case,
-        best_case=best_case,
-        mde=mde,
-        n=measured.n,
-        candidate=measured.candidate,
-        baseline=measured.baseline,
-    )
+    code, detail = _reason(gate, measured, (outcome, worst_case, best_case), policy)
+    return Decision(outcome, DecisionReason(code, detail), measured, worst_case, best_case, mde)
 
 
 def outcome_of(gate: Gate, measured: Measured, policy: Policy) -> Outcome:
@@ -92,29 +111,28 @@ def outcome_of(gate: Gate, measured: Measured, policy: Policy) -> Outcome:
 
 def _reason(
     gate: Gate, measured: Measured, outcomes: tuple[Outcome, Outcome | None, Outcome | None], policy: Policy
-) -> DecisionReason:
+) -> tuple[DecisionCode, str]:
     outcome, worst, best = outcomes
     what = "the difference to the baseline" if gate.relative else "the value"
     threshold = f"{gate.threshold:g}"
     if outcome == "inconclusive" and worst is None:
         text = "measurements are missing, and the worst case of this metric is not defined"
-        return DecisionReason(DecisionCode.WORST_CASE_UNKNOWN, text)
+        return DecisionCode.WORST_CASE_UNKNOWN, text
     if outcome == "inconclusive" and (worst, best) != ("inconclusive", "inconclusive"):
         text = f"missing measurements could decide it: worst case {worst}, best case {best}"
-        return DecisionReason(DecisionCode.MISSING_DECIDES, text)
+        return DecisionCode.MISSING_DECIDES, text
     if policy == "point":
         text = f"{what} {measured.value:.3f} against {threshold}, decided on the point estimate"
-        return DecisionReason(DecisionCode.POINT_ESTIMATE, text)
+        return DecisionCode.POINT_ESTIMATE, text
     if outcome == "inconclusive":
         text = f"{threshold} lies between the bounds {measured.low:.3f} and {measured.high:.3f} of {what}"
-        return DecisionReason(DecisionCode.THRESHOLD_BETWEEN, text)
-    bounds = f"the lower bound {measured.low:.3f}", f"the upper bound {measured.high:.3f}"
-    unfavourable, favourable = bounds if gate.at_least else bounds[::-1]
+        return DecisionCode.THRESHOLD_BETWEEN, text
+    lower, upper = f"the lower bound {measured.low:.3f}", f"the upper bound {measured.high:.3f}"
     if outcome == "pass":
-        text = f"{unfavourable} of {what} is {'at least' if gate.at_least else 'at most'} {threshold}"
-        return DecisionReason(DecisionCode.BOUND_MET, text)
-    text = f"even {favourable} of {what} is {'below' if gate.at_least else 'above'} {threshold}"
-    return DecisionReason(DecisionCode.BOUND_MISSED, text)
+        met = f"{lower} of {what} is at least" if gate.at_least else f"{upper} of {what} is at most"
+        return DecisionCode.BOUND_MET, f"{met} {threshold}"
+    missed = f"even {upper} of {what} is below" if gate.at_least else f"even {lower} of {what} is above"
+    return DecisionCode.BOUND_MISSED, f"{missed} {threshold}"
 
 
 def limit_missing(decision: Decision, beyond: bool) -> Decision:
@@ -125,10 +143,13 @@ def limit_missing(decision: Decision, beyond: bool) -> Decision:
     return replace(decision, outcome="incomplete", reason=reason)
 
 
-def with_standing(decision: Decision, judge: JudgeStanding) -> Decision:
-    """A decision on a judged behaviour: labelled with the judge's standing, inconclusive where it is below the bar."""
-    decision = replace(decision, judge=judge.standing)
-    if judge.standing != "below_bar" or decision.outcome == "incomplete":
+def with_standing(decision: Decision, standing: Standing, detail: str) -> Decision:
+    """A decision on a judged behaviour: labelled with the judge's standing, inconclusive where it is below the bar.
+
+    detail: what the judge lacks.
+    """
+    decision = replace(decision, judge=standing)
+    if standing != "below_bar" or decision.outcome == "incomplete":
         return decision
-    reason = DecisionReason(DecisionCode.JUDGE_BELOW_BAR, f"the judge is below the bar: {judge.detail}")
+    reason = DecisionReason(DecisionCode.JUDGE_BELOW_BAR, f"the judge is below the bar: {detail}")
     return replace(decision, outcome="inconclusive", reason=reason)

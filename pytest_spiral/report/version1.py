@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from dataclasses import asdict
 from typing import Any
 
-from pytest_spiral.gates.records import DecisionCode
 from pytest_spiral.report.model import SCHEMA_VERSION, Report
+from pytest_spiral.report.model.gate import DecisionCode
 from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.text import whole_characters
 

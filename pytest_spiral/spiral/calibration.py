@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.gates import Standing
+from pytest_spiral.report.model.gate import Standing
 from pytest_spiral.report.model.judges import Agreement, BehaviourCalibration, Drift, Estimate, KindCount, TurnRate
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths

@@ -137,7 +137,8 @@ def adjusted_interval(
 
     b is the normal quantile of the share of draws below the estimate, ties counted half so that a discrete statistic
     does not look biased. a = sum l^3 / (6 (sum l^2)^(3/2)) of the influences l: of every unit (n - 1) times what
-    leaving it out takes from its stratum's mean. None where draws or influences do not vary.
+    leaving it out takes from its stratum's mean. None where draws or influences do not vary. A level of 1, which two
+    units need, gives the extremes of the draws.
     Source: Efron 1987, JASA 82:171.
     """
     squares = fsum(value * value for value in influences)
@@ -152,6 +153,8 @@ def adjusted_interval(
     bias = _NORMAL.inv_cdf(rank)
 
     def adjusted(probability: float) -> float:
+        if not 0 < probability < 1:
+            return quantile(ordered, probability)
         z = bias + _NORMAL.inv_cdf(probability)
         return quantile(ordered, _NORMAL.cdf(bias + z / (1 - acceleration * z)))
 

@@ -11,16 +11,7 @@ from pydantic import ConfigDict
 
 from pytest_spiral.stats.clusters import Clusters, ClusterUnit
 
-__all__ = [
-    "Components",
-    "NextStep",
-    "VarianceSummary",
-    "design_effect",
-    "minimum_detectable_difference",
-    "standard_error",
-    "variance_components",
-    "variance_summary",
-]
+__all__ = ["VarianceSummary", "design_effect", "minimum_detectable_difference", "standard_error", "variance_summary"]
 
 _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 Nested = Clusters[Sequence[Sequence[float]]]
@@ -62,67 +53,6 @@ def design_effect(clusters: Clusters[Sequence[float]]) -> float | None:
     independent = fsum((value - mean) ** 2 for value in values) / (n - 1) / n
     totals = fsum(fsum(value - mean for value in unit) ** 2 for unit in clusters.values)
     return units / (units - 1) * totals / n**2 / independent if independent > 0 else None
-
-
-@dataclass(frozen=True, slots=True)
-class Components:
-    """Components of the variance of a mean: Var(mean) = between / n + rerun / (n k) + judge / (n k j).
-
-    Attributes:
-        n: Units.
-        k: Mean number of repetitions per unit.
-        j: Mean number of judges per repetition.
-        between: Variance between units; includes `rerun` while that is None.
-        rerun: Variance between repetitions of a unit, None for single repetitions; includes `judge` while that is None.
-        judge: Variance between judges of one repetition beyond their constant bias, None for a single judge.
-        judge_spread: Standard deviation of the judges' own means: a bias that averaging does not remove.
-
-    Source: Searle, Casella, McCulloch 1992, Variance Components, 3.
-    """
-
-    n: int
-    k: float
-    j: float
-    between: float
-    rerun: float | None
-    judge: float | None
-    judge_spread: float | None = None
-
-    def se(self, n: float | None = None, k: float | None = None, j: float | None = None) -> float:
-        """Standard error of the mean with these numbers of units, repetitions and judges; by default the present."""
-        n, k, j = n or self.n, k or self.k, j or self.j
-        return sqrt((self.between + (self.rerun or 0.0) / k + (self.judge or 0.0) / (k * j)) / n)
-
-    @property
-    def rerun_se(self) -> float | None:
-        """Standard error if the same units were run again; None for single repetitions."""
-        if self.rerun is None:
-            return None
-        return sqrt((self.rerun / self.k + (self.judge or 0.0) / (self.k * self.j)) / self.n)
-
-
-def variance_components(clusters: Nested) -> Components | None:
-    """Estimate the components by the moments of the nested analysis of variance with unweighted means.
-
-    Negative estimates become 0. Judges are told apart only where every repetition has the same number of them, in the
-    same order. None below two units. Source: Henderson 1953, Biometrics 9:226, for balanced data.
-    """
-    units = [[list(repetition) for repetition in unit if repetition] for unit in clusters.values]
-    units = [unit for unit in units if unit]
-    if len(units) < 2:
-        return None
-    repetitions = [repetition for unit in units for repetition in unit]
-    k = len(units) / fsum(1 / len(unit) for unit in units)
-    j = len(repetitions) / fsum(1 / len(repetition) for repetition in repetitions)
-    judge, spread = _judge_component(repetitions)
-    means = [[fsum(repetition) / len(repetition) for repetition in unit] for unit in units]
-    noise = 0.0 if judge is None else judge / j
-    rerun = _pooled_variance(means)
-    within = None if rerun is None else max(0.0, rerun - noise)
-    total = _pooled_variance([[fsum(unit) / len(unit) for unit in means]])
-    assert total is not None
-    between = max(0.0, total - (noise / k if rerun is None else rerun / k))
-    return Components(len(units), k, j, between, within, judge, spread)
 
 
 def _pooled_variance(groups: Sequence[Sequence[float]]) -> float | None:
@@ -201,41 +131,68 @@ class VarianceSummary:
 
 
 def variance_summary(clusters: Nested, repeat_option: str) -> VarianceSummary | None:
-    """The summary of nested values; None below two units. repeat_option: the option that repeats a unit."""
-    components = variance_components(clusters)
-    if components is None:
+    """Estimate the components by the moments of the nested analysis of variance with unweighted means.
+
+    Var(mean) = between / n + rerun / (n k) + judge / (n k j) for n units, k repetitions of each and j judges of each
+    repetition. Negative estimates become 0. Judges are told apart only where every repetition has the same number of
+    them, in the same order. None below two units.
+    Source: Searle, Casella, McCulloch 1992, Variance Components, 3; Henderson 1953, Biometrics 9:226.
+
+    Args:
+        clusters: One value per judge of every repetition of every unit.
+        repeat_option: The option that repeats a unit.
+    """
+    means = clusters.map(lambda unit: [fsum(repetition) / len(repetition) for repetition in unit if repetition])
+    units = [unit for unit in means.values if unit]
+    n = len(units)
+    if n < 2:
         return None
-    repetitions = clusters.map(lambda unit: [fsum(judges) / len(judges) for judges in unit if judges])
-    total = components.between + (components.rerun or 0.0)
-    now, rerun_se = components.se(), components.rerun_se
-    options = [(f"twice the {clusters.unit}s", components.se(n=2 * components.n))]
-    if components.rerun is not None:
-        options.append((f"twice {repeat_option}", components.se(k=2 * components.k)))
-    if components.judge is not None:
-        options.append(("twice the judges", components.se(j=2 * components.j)))
-    steps = sorted((NextStep(what, se, se / now if now else 1.0) for what, se in options), key=lambda step: step.se)
-    if now:
-        advice = f"{steps[0].what} would bring the standard error from {now:.3g} to {steps[0].se:.3g}"
-        if components.rerun is None:
-            advice += f"; with {repeat_option} 1 the noise of a rerun cannot be separated"
-            advice += f" from differences between {clusters.unit}s"
-        advice += "".join(f", {step.what} to {step.se:.3g}" for step in steps[1:])
-    else:
-        advice = f"no variation between {clusters.unit}s: a harder suite would tell more than a larger one"
+    repetitions = [repetition for unit in clusters.values for repetition in unit if repetition]
+    k = n / fsum(1 / len(unit) for unit in units)
+    j = len(repetitions) / fsum(1 / len(repetition) for repetition in repetitions)
+    judge, spread = _judge_component(repetitions)
+    noise = 0.0 if judge is None else judge / j
+    pooled = _pooled_variance(units)
+    rerun = None if pooled is None else max(0.0, pooled - noise)
+    total = _pooled_variance([[fsum(unit) / len(unit) for unit in units]])
+    assert total is not None
+    between = max(0.0, total - (noise if pooled is None else pooled) / k)
+
+    def se(n: float = n, k: float = k, j: float = j) -> float:
+        return sqrt((between + (rerun or 0.0) / k + (judge or 0.0) / (k * j)) / n)
+
+    options = [(f"twice the {clusters.unit}s", se(n=2 * n))]
+    if rerun is not None:
+        options.append((f"twice {repeat_option}", se(k=2 * k)))
+    if judge is not None:
+        options.append(("twice the judges", se(j=2 * j)))
+    now = se()
+    steps = sorted((NextStep(what, after, after / now if now else 1.0) for what, after in options), key=lambda s: s.se)
+    rerun_se = None if rerun is None else sqrt((rerun / k + (judge or 0.0) / (k * j)) / n)
     return VarianceSummary(
         unit=clusters.unit,
-        n=components.n,
-        repetitions=components.k,
-        judges=components.j,
-        between=components.between,
-        rerun=components.rerun,
-        judge=components.judge,
-        judge_spread=components.judge_spread,
-        icc=components.between / total if components.rerun is not None and total > 0 else None,
-        design_effect=design_effect(repetitions) if components.rerun is not None else None,
+        n=n,
+        repetitions=k,
+        judges=j,
+        between=between,
+        rerun=rerun,
+        judge=judge,
+        judge_spread=spread,
+        icc=between / (between + rerun) if rerun is not None and between + rerun > 0 else None,
+        design_effect=design_effect(means) if rerun is not None else None,
         se=now,
         rerun_se=rerun_se,
         rerun_mde=None if rerun_se is None else minimum_detectable_difference(rerun_se * 2**0.5),
         next=tuple(steps),
-        advice=advice,
+        advice=_advice(clusters.unit, now, steps, repeat_option if rerun is None else None),
     )
+
+
+def _advice(unit: ClusterUnit, now: float, steps: Sequence[NextStep], unrepeated: str | None) -> str:
+    """unrepeated: the option that repeats a unit, where no unit was repeated."""
+    if not now:
+        return f"no variation between {unit}s: a harder suite would tell more than a larger one"
+    advice = f"{steps[0].what} would bring the standard error from {now:.3g} to {steps[0].se:.3g}"
+    if unrepeated is not None:
+        advice += f"; with {unrepeated} 1 the noise of a rerun cannot be separated from differences between {unit}s"
+    return advice + "".join(f", {step.what} to {step.se:.3g}" for step in steps[1:])

@@ -15,7 +15,6 @@ from pytest_spiral.stats import (
     design_effect,
     minimum_detectable_difference,
     standard_error,
-    variance_components,
     variance_summary,
 )
 
@@ -69,18 +68,18 @@ def test_the_design_effect_is_kishs() -> None:
 
 def test_components_are_those_of_the_analysis_of_variance() -> None:
     """Two repetitions of three units by hand: mean squares 4.5 between (of means) and 0.5 within."""
-    found = variance_components(units([[[1.0], [2.0]], [[4.0], [5.0]], [[4.0], [5.0]]]))
+    found = variance_summary(units([[[1.0], [2.0]], [[4.0], [5.0]], [[4.0], [5.0]]]), "--epochs")
 
     means = [1.5, 4.5, 4.5]
     assert found is not None
     assert found.rerun == pytest.approx(0.5)
     assert found.between == pytest.approx(sum((m - 3.5) ** 2 for m in means) / 2 - 0.25)
-    assert found.se() == pytest.approx(standard_error(units(means)))
+    assert found.se == pytest.approx(standard_error(units(means)))
 
 
 def test_components_are_recovered() -> None:
     """Between 1, rerun .6, judge .4 come back, and a biased judge shows as spread, not as noise."""
-    found = variance_components(simulated(3000, 3, between=1.0, rerun=0.6, judge=0.4, bias=(0.0, 2.0)))
+    found = variance_summary(simulated(3000, 3, between=1.0, rerun=0.6, judge=0.4, bias=(0.0, 2.0)), "--epochs")
 
     assert found is not None
     assert found.between == pytest.approx(1.0, rel=0.1)
@@ -93,12 +92,11 @@ def test_one_repetition_cannot_tell_noise_from_units() -> None:
     """Without repetitions there is one component, and the same standard error."""
     data = simulated(50, 1, between=1.0, rerun=1.0)
 
-    found = variance_components(data)
+    found = variance_summary(data, "--epochs")
 
     assert found is not None
     assert (found.rerun, found.judge, found.rerun_se) == (None, None, None)
-    assert found.se() == pytest.approx(standard_error(data.map(lambda unit: unit[0][0])))
-    assert variance_components(units([[[1.0]]])) is None
+    assert found.se == pytest.approx(standard_error(data.map(lambda unit: unit[0][0])))
 
 
 def test_the_summary_ranks_what_to_do_next() -> None:

@@ -8,22 +8,25 @@ from itertools import product
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import bootstrap, norm, permutation_test, t
 
 from pytest_spiral.stats import (
     Clusters,
     Tally,
+    agreement_interval,
     bca,
     bounded_mean,
     clopper_pearson,
     expanded,
+    independent_difference,
     percentile_interval,
     percentile_resamples,
     quantile,
     rao_wu_resamples,
     sign_flip,
+    wilson,
 )
 
 
@@ -79,6 +82,37 @@ def test_equal_units_are_no_certainty() -> None:
     assert "equal units" in exact.method
     assert (point.low, point.high) == (1.0, 1.0)
     assert "degenerate" in point.method
+
+
+IN_SCALE = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0])
+
+
+@given(
+    st.lists(IN_SCALE, min_size=1, max_size=6)
+    | st.tuples(IN_SCALE, st.integers(1, 30)).map(lambda equal: [equal[0]] * equal[1]),
+    st.sampled_from([0.5, 0.9, 0.95, 0.999]),
+)
+@example([0.0, 1.0], 0.95)
+def test_every_sample_has_intervals(values: list[float], confidence: float) -> None:
+    """One unit, two different ones, equal ones, any: no interval raises, all have their ends in order on the scale."""
+    sample, draws = units(values), percentile_resamples(len(values), 50, "seed")
+    tally = Tally(sum(value > 0.5 for value in values), len(values), "scenario")
+    point = [(value, bca(units([value]), mean, [[0]], confidence, (0.0, 1.0))) for value in (min(values), max(values))]
+
+    found = [
+        bca(sample, mean, draws, confidence),
+        bca(sample, mean, draws, confidence, (0.0, 1.0)),
+        bounded_mean(sample, (0.0, 1.0), confidence, resamples=50),
+        wilson(tally, confidence),
+        clopper_pearson(tally, confidence),
+    ]
+    if (agreement := agreement_interval(sample, lambda drawn: mean(drawn.values), "seed", confidence, 50)) is not None:
+        found.append(agreement)
+    difference = independent_difference(point[0], point[1])
+
+    assert all(-1e-9 <= interval.low <= interval.high <= 1 + 1e-9 for interval in found)
+    assert -1 <= difference.low <= difference.high <= 1
+    assert 0 <= sign_flip(sample, "seed", resamples=50) <= 1
 
 
 def test_draws_depend_on_the_seed_only() -> None:

@@ -2,15 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
-from pytest_spiral.gates.records import DecisionReason, Outcome, Policy, Standing
+from pydantic import ConfigDict
+
 from pytest_spiral.report.model.base import Count, Record
 from pytest_spiral.stats import ClusterUnit
 from pytest_spiral.tempaffect.records import CardMode
 
+Outcome = Literal["pass", "fail", "inconclusive", "incomplete"]
+Policy = Literal["bound", "point"]
+"""What is compared with the threshold: one-sided 95 % bounds or the point estimate."""
+Standing = Literal["calibrated", "uncalibrated", "below_bar"]
 Verdict = Literal["pass", "fail", "inconclusive", "incomplete", "measured"]
 """`measured`: no gate was given, and no more is missing than the limit allows."""
+
+
+class DecisionCode(StrEnum):
+    """Why a gate has its outcome. Stable: other programs may rely on the values.
+
+    Attributes:
+        BOUND_MET: The bound on the unfavourable side of the value still meets the threshold.
+        BOUND_MISSED: Even the bound on the favourable side misses it.
+        THRESHOLD_BETWEEN: The threshold lies between the bounds.
+        POINT_ESTIMATE: The point estimate was compared, as --gate-policy asks.
+        MISSING_DECIDES: Missing measurements could change the outcome.
+        WORST_CASE_UNKNOWN: Measurements are missing, and the metric has no defined worst case.
+        NOTHING_MEASURED: There is no measurement.
+        TOO_MUCH_MISSING: More is missing than the limit allows.
+        JUDGE_BELOW_BAR: The judge is not reliable enough on this behaviour.
+    """
+
+    BOUND_MET = "bound_met"
+    BOUND_MISSED = "bound_missed"
+    THRESHOLD_BETWEEN = "threshold_between"
+    POINT_ESTIMATE = "point_estimate"
+    MISSING_DECIDES = "missing_decides"
+    WORST_CASE_UNKNOWN = "worst_case_unknown"
+    NOTHING_MEASURED = "nothing_measured"
+    TOO_MUCH_MISSING = "too_much_missing"
+    JUDGE_BELOW_BAR = "judge_below_bar"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionReason:
+    """Why a gate has its outcome: `code` for programs, `detail` for people, with the numbers."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    code: DecisionCode
+    detail: str = ""
 
 
 class BaselineValue(Record):

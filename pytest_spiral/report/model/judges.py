@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from pytest_spiral.gates.records import Standing
 from pytest_spiral.report.model.base import Count, Rate, Record
+from pytest_spiral.report.model.gate import Standing
 from pytest_spiral.stats import Interval
 
 
