@@ -22,7 +22,8 @@ from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.read import load_report
 from pytest_spiral.report.tables import TABLES, tables
-from tests.html.reports import GOOD, demo, typed
+from pytest_spiral.spiral.upstream import load_upstream
+from tests.html.reports import GOOD, demo, typed, without_conversations
 
 HOSTILE = '=HYPERLINK("http://evil","x")\x1b[31m'
 
@@ -144,6 +145,19 @@ def test_inspect_reads_the_log_back(document: dict[str, Any], tmp_path: Path) ->
     assert scenarios.samples[1].scores["score"].value == report.tempaffect.items[1].score
     assert conversations.results.scores[0].metrics["value"].value == report.spiral.scores[-1].score
     assert conversations.samples[0].messages[1].role == "assistant"
+
+
+def test_a_public_result_file_holds_the_conversations(document: dict[str, Any], tmp_path: Path) -> None:
+    """All but benign twins, which upstream's scoring would count; a run without conversations has no such file."""
+    document["spiral"]["conversations"][0]["twin_of"] = "bt-01"
+    report = typed(document)
+    (path,) = export(report, "upstream", tmp_path)
+
+    _, *kept = report.spiral.conversations
+    read = {(row.model, row.prompt_id): row.transcript for row in load_upstream(path)}
+    assert read == {(row.model, row.prompt_id): row.transcript for row in kept}
+    with pytest.raises(ConfigError, match="no conversation to write"):
+        export(without_conversations(report), "upstream", tmp_path)
 
 
 def test_the_command(report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,14 +92,14 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     ),
     "export": Command(
         "pages:export",
-        "write a report as CSV or Parquet tables, JUnit XML, a model card or Inspect logs",
+        "write a report as CSV or Parquet tables, JUnit XML, a model card, Inspect logs or a public result file",
         [
             _argument("path", type=Path, help="a run directory or its report.json"),
             _argument(
                 "--format",
                 dest="formats",
                 action="append",
-                choices=("csv", "junit", "model-card", "inspect", "parquet"),
+                choices=("csv", "junit", "model-card", "inspect", "upstream", "parquet"),
                 help="repeatable (default: csv)",
             ),
             _OUTPUT(metavar="DIR", help="default: export/ in the run directory"),

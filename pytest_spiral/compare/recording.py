@@ -106,10 +106,7 @@ def load_recording(path: Path) -> Recording:
     if path.is_dir() or path.name == "run.sqlite":
         path = (path if path.is_dir() else path.parent) / "report.json"
     report = load_report(path) if is_report(path) else None
-    if report is None:
-        conversations = load_upstream(path)
-    else:
-        conversations = tuple(record.conversation() for record in report.spiral.conversations)
+    conversations = tuple(report.spiral.recorded()) if report else load_upstream(path)
     if not conversations and not (report and report.tempaffect.items):
         raise DataError(f"{path}: nothing is recorded in it")
     return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), conversations, report)

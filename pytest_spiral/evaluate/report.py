@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pytest_spiral.evaluate.gates import SpiralGates, card_rows
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
-from pytest_spiral.evaluate.spiral import conversation_record, score_of
+from pytest_spiral.evaluate.spiral import score_of, spiral_part
 from pytest_spiral.evaluate.verdict import is_beyond_limit, verdict_of
 from pytest_spiral.report.model import (
     GateRow,
@@ -17,7 +17,6 @@ from pytest_spiral.report.model import (
     Run,
     RunConfig,
     Score,
-    Spiral,
     TempAffect,
     Usage,
 )
@@ -67,10 +66,7 @@ def evaluate(run: RunResults) -> Report:
             # The scenarios asked, so that a reader can follow every point.
             scenarios={name: suite[name].model_copy(update={"meta": None}) for name in asked} if suite else {},
         ),
-        spiral=Spiral(
-            scores=scores,
-            conversations=tuple(conversation_record(c) for group in run.conversations.values() for c in group),
-        ),
+        spiral=spiral_part(scores, [c for group in run.conversations.values() for c in group]),
         profile=_profiles(run),
         usage=run.usage,
     )

@@ -11,7 +11,7 @@ from pytest_spiral.chat import Message
 from pytest_spiral.evaluate.inputs import EVALUATED, SpiralContext
 from pytest_spiral.evaluate.judges import judges_report
 from pytest_spiral.gates import Scale
-from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score
+from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score, Spiral
 from pytest_spiral.report.model.spiral import (
     SimulatorFlags,
     SimulatorHealth,
@@ -122,11 +122,19 @@ def _blockers(
     return blockers
 
 
-def conversation_record(conversation: Conversation) -> ConversationRecord:
+def spiral_part(scores: Sequence[Score], conversations: Sequence[Conversation]) -> Spiral:
+    """The suite's part of the report."""
+    origins = {origin: n for n, origin in enumerate(dict.fromkeys(row.origin for row in conversations))}
+    records = [_record(conversation, origins[conversation.origin]) for conversation in conversations]
+    return Spiral(scores=tuple(scores), origins=tuple(origins), conversations=tuple(records))
+
+
+def _record(conversation: Conversation, origin: int) -> ConversationRecord:
     """A conversation for the report: everything recorded, and what is derived from it."""
+    recorded = {name: getattr(conversation, name) for name in Conversation.__dataclass_fields__}
     return ConversationRecord(
         id=conversation.id,
-        **{name: getattr(conversation, name) for name in Conversation.__dataclass_fields__},
+        **{**recorded, "origin": origin},
         findings=conversation.findings,
         final_judgement=dict(merge_finals(conversation.finals)) or None,
         simulator=SimulatorFlags(flags=_health(conversation).flags),

@@ -1,4 +1,5 @@
-"""A report in the formats of other programs: CSV, Parquet, JUnit XML, a Hugging Face model card, an Inspect log.
+"""A report in the formats of other programs: CSV, Parquet, JUnit XML, a Hugging Face model card, an Inspect log,
+the public Spiral-Bench format.
 
 Cells of CSV files that a spreadsheet would run as a formula are made text; nothing else is changed.
 """
@@ -20,6 +21,7 @@ from pytest_spiral.report.lookup import card_value, evaluated_models
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.tables import TABLES, Cell, tables
 from pytest_spiral.report.write import write_atomically
+from pytest_spiral.spiral.upstream import upstream_json
 
 # A spreadsheet takes a cell that starts with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -109,6 +111,16 @@ def _results(report: Report, model: str) -> Iterator[tuple[str, Sequence[str], S
             yield f"Spiral-Bench ({score.protocol})", score.blockers, [metric]
 
 
+def _upstream_file(report: Report) -> dict[str, str]:
+    # Innocent twins are not part of upstream's benchmark, whose own scoring would count them.
+    conversations = [conversation for conversation in report.spiral.recorded() if not conversation.twin_of]
+    if not conversations:
+        raise ConfigError(f"run {plain(report.run.id)}: no conversation to write in the public Spiral-Bench format")
+    return {
+        "spiral_results.json": json.dumps(upstream_json(conversations, run_id=report.run.id), allow_nan=False) + "\n"
+    }
+
+
 _TEXTS: Mapping[str, Callable[[Report], Mapping[str, str]]] = {
     "csv": lambda report: dict(_csv_files(report)),
     "junit": lambda report: {"gates.xml": gates_xml(report)},
@@ -117,6 +129,7 @@ _TEXTS: Mapping[str, Callable[[Report], Mapping[str, str]]] = {
         for number, model in enumerate(evaluated_models(report), start=1)
     },
     "inspect": lambda report: {name: json.dumps(log, indent=1) + "\n" for name, log in inspect_logs(report).items()},
+    "upstream": _upstream_file,
 }
 FORMATS = (*_TEXTS, "parquet")
 
@@ -125,7 +138,7 @@ def export(report: Report, name: str, folder: Path) -> list[Path]:
     """Write a report in one of `FORMATS` into a directory; the files written.
 
     Raises:
-        ConfigError: The format needs a package that is not installed.
+        ConfigError: The format needs a package that is not installed, or conversations that the run has none of.
         OSError: A file could not be written.
     """
     if name == "parquet":

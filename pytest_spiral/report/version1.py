@@ -57,12 +57,17 @@ def report_from_version_1(document: dict[str, Any]) -> Report:
             kind, _, reason = text.partition(": ")
             by_kind[kind][reason] = times
         score["missing"]["reasons"] = {kind: _counted(reasons) for kind, reasons in by_kind.items()}
+    origins: list[object] = []
     for conversation in document["spiral"]["conversations"]:
+        if conversation["origin"] not in origins:
+            origins.append(conversation["origin"])
+        conversation["origin"] = origins.index(conversation["origin"])
         retested = [retest["judgement"] for retest in conversation["retests"]]
         for row in (conversation, *conversation["judgements"], *conversation["finals"], *retested):
             row["reason"] = parsed_reason(row["reason"])
         conversation["given_up"] = [_collapse(text) for text in conversation["given_up"]]
         conversation["simulator"].pop("premises", None)
+    document["spiral"]["origins"] = origins
     spiral = document["integrity"].get("spiral")
     if spiral is not None:
         spiral["twins_hash"] = spiral.get("twins_hash") or None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import tempfile
@@ -15,7 +14,6 @@ from pytest_spiral.report.html.build import leaderboard_page, report_page
 from pytest_spiral.report.html.leaderboard import Entry
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import Report
-from pytest_spiral.spiral.upstream import upstream_json
 
 
 def write_report(report: Report, run_dir: Path, step_summary: str | None = None) -> None:
@@ -23,16 +21,13 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None)
 
     Args:
         report: The report.
-        run_dir: Folder for `report.json`, `report.html`, `summary.md`, the cards and, with conversations,
-            `spiral_results.json` in upstream's format.
+        run_dir: Folder for `report.json`, `report.html`, `summary.md` and the cards.
         step_summary: A file that the summary is appended to, as GitHub's job summaries expect.
 
     Raises:
         StoreError: The report cannot be written.
     """
     summary = summary_markdown(report)
-    # Innocent twins are not part of upstream's benchmark, whose own scoring would count them.
-    conversations = [row.conversation() for row in report.spiral.conversations if not row.twin_of]
     try:
         cards: set[str] = set()
         for card in report.tempaffect.cards:
@@ -40,9 +35,6 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None)
             cards.add(name)
             write_atomically(run_dir / "cards" / name, card.model_dump_json(indent=1) + "\n")
         write_atomically(run_dir / "summary.md", summary)
-        if conversations:
-            upstream = json.dumps(upstream_json(conversations, run_id=report.run.id), allow_nan=False)
-            write_atomically(run_dir / "spiral_results.json", upstream + "\n")
         write_atomically(run_dir / "report.json", report.model_dump_json() + "\n")
         write_atomically(run_dir / "report.html", report_page(report))
         _point_latest(run_dir)

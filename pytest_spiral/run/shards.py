@@ -187,8 +187,7 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
             if unit in measured.items:
                 raise DataError(f"{shard.path}: {unit.id} is in another shard as well")
             measured.items[unit] = item
-        for record in shard.report.spiral.conversations:
-            conversation = record.conversation()
+        for conversation in shard.report.spiral.recorded():
             # A report lists every conversation; those of other shards as not started.
             if conversation.reason is not None and conversation.reason.code is ReasonCode.NOT_STARTED:
                 continue

@@ -9,11 +9,11 @@ import pytest
 
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.report import evaluate, evaluate_imported
-from pytest_spiral.evaluate.spiral import conversation_record
+from pytest_spiral.evaluate.spiral import spiral_part
 from pytest_spiral.evaluate.verdict import exit_code, missing_limit, verdict_of
 from pytest_spiral.gates import Outcome, parse_gate
 from pytest_spiral.report.model import Run, RunConfig, Usage, Verdict
-from pytest_spiral.spiral import Conversation, load_protocol
+from pytest_spiral.spiral import Conversation, Origin, load_protocol
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, finding
 
@@ -138,5 +138,8 @@ def test_imported_conversations_are_scored_as_they_stand() -> None:
 
 def test_a_conversation_survives_its_record() -> None:
     """Whoever reads a report gets back the conversation that was evaluated."""
-    for talk in conversations(3):
-        assert conversation_record(talk).conversation() == talk
+    talks = [replace(talk, origin=Origin(user_model=f"user {n % 2}")) for n, talk in enumerate(conversations(3))]
+    part = spiral_part((), talks)
+
+    assert list(part.recorded()) == talks
+    assert [origin.user_model for origin in part.origins] == ["user 0", "user 1"]

@@ -15,6 +15,8 @@ from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.errors import UserError
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.models.completion import MalformedError, RefusedInBodyError, read_completion, read_error
+from pytest_spiral.report.export import export
+from pytest_spiral.report.read import load_report
 from pytest_spiral.resources import scenarios_root
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import parse_final_reply, parse_judge_reply
@@ -91,10 +93,11 @@ def _report() -> dict[str, Any]:
         for suite in ("tempaffect", "spiral"):
             report = Run(Path(folder), server, suite, KEY, suite).go().report
             found = {**report, **found, suite: report[suite]}
-        upstream = (Path(folder) / "reports/spiral/spiral_results.json").read_text()
+        (upstream,) = export(load_report(Path(folder) / "reports/spiral/report.json"), "upstream", Path(folder))
+        text = upstream.read_text()
     found["tempaffect"] = {**found["tempaffect"], "cards": [], "items": found["tempaffect"]["items"][:2]}
     found["spiral"] = {"scores": [], "conversations": found["spiral"]["conversations"][:1]}
-    return {"report": found, "upstream": json.loads(upstream)}
+    return {"report": found, "upstream": json.loads(text)}
 
 
 TARGETS = (

@@ -67,8 +67,8 @@ def test_judges_and_simulated_user_separate_tables() -> None:
     whole, judged, simulated, unmeasured = (publishable() for _ in range(4))
     judges = judged["spiral"]["scores"][0]["judges"]["per_judge"]
     judges["judge/other"] = judges.pop("judge/one")
-    for row in simulated["spiral"]["conversations"]:
-        row["origin"]["user_model"] = "another"
+    for origin in simulated["spiral"]["origins"]:
+        origin["user_model"] = "another"
     rows = unmeasured["spiral"]["conversations"]
     rows[:] = [row for row in rows if row["status"] == "measured"]
 

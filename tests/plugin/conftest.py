@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pytest_spiral.cli import main
 from pytest_spiral.models.local_file import default_cache_dir
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
@@ -139,6 +140,11 @@ class Project:
     def report(self, run: str = "latest") -> dict[str, Any]:
         report: dict[str, Any] = json.loads((self.folder(run) / "report.json").read_text())
         return report
+
+    def upstream(self, run: str = "latest") -> Path:
+        """The conversations of a run, written as a public result file."""
+        assert main(["export", str(self.folder(run)), "--format=upstream"]) == 0
+        return self.folder(run) / "export" / "spiral_results.json"
 
     def items(self, run: str = "latest") -> dict[tuple[str, str], dict[str, Any]]:
         """Items of a report by (mode, scenario id)."""

@@ -25,9 +25,13 @@ def score(project: Project, run: str) -> dict[str, object]:
     return {key: score[key] for key in ("model", "score", "ci_low", "ci_high", "metrics", "tails")}
 
 
-@pytest.mark.parametrize("file", ["reports/first", "reports/first/report.json", "reports/first/spiral_results.json"])
+@pytest.mark.parametrize(
+    "file", ["reports/first", "reports/first/report.json", "reports/first/export/spiral_results.json"]
+)
 def test_a_replay_scores_the_same(recorded: Project, file: str) -> None:
     """Folder, report and result file give the score of the run, and no model is asked."""
+    recorded.upstream("first")
+
     assert recorded.pytest(f"--replay={file}", "--run-id=again", *SPIRAL).ret == 0
 
     assert score(recorded, "again") == score(recorded, "first")

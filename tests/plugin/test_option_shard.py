@@ -40,7 +40,7 @@ def results(project: Project, run: str) -> str:
 
 def conversations(project: Project, run: str) -> str:
     """The result file, byte for byte, apart from the run's name."""
-    return (project.folder(run) / "spiral_results.json").read_text().replace(f'"{run}"', '"RUN"')
+    return project.upstream(run).read_text().replace(f'"{run}"', '"RUN"')
 
 
 @pytest.fixture(scope="module")

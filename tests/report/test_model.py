@@ -16,6 +16,7 @@ from pytest_spiral.report.read import load_report
 from pytest_spiral.report.schema import report_schema
 from pytest_spiral.report.version1 import parsed_reason
 from pytest_spiral.status import Reason, ReasonCode
+from tests.html.reports import demo_document
 
 VERSION_1 = Path(__file__).parents[1] / "data" / "report_v1.json.gz"
 
@@ -75,6 +76,15 @@ def test_halves_of_surrogate_pairs_are_replaced(version_1: dict[str, Any], tmp_p
     version_1["tempaffect"]["items"][0]["output"] = "half \ud83d a pair"
 
     assert loaded(version_1, tmp_path).tempaffect.items[0].output == "half \ufffd a pair"
+
+
+def test_a_conversation_names_an_origin_of_the_report(tmp_path: Path) -> None:
+    """An index beyond the list is an error that names the conversation."""
+    document = demo_document()
+    document["spiral"]["conversations"][3]["origin"] = len(document["spiral"]["origins"])
+
+    with pytest.raises(DataError, match=r"spiral: conversations\.3\.origin: expected a number below 2"):
+        loaded(document, tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"status": "not_run"}, {"score": None}, {"score": 1.5}])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_spiral.chat import Message
-from pytest_spiral.evaluate.spiral import conversation_record
+from pytest_spiral.evaluate.spiral import spiral_part
 from pytest_spiral.spiral import score_conversations
 from pytest_spiral.status import Status
 from pytest_spiral.text import clean
@@ -102,7 +102,7 @@ def test_no_attack_gains_anything(cast: Callable[..., Cast], name: Any) -> None:
     assert all(found[metric] >= mean for metric, mean in plain_risks.items())
     assert score <= plain
     assert risks(kept) == (plain, plain_risks)
-    assert [passage.turn for passage in conversation_record(attacked).suspicions][:1] == [0]
+    assert [passage.turn for passage in spiral_part((), [attacked]).conversations[0].suspicions][:1] == [0]
 
 
 def test_the_obedient_judge_does_obey(cast: Callable[..., Cast]) -> None:

@@ -118,7 +118,7 @@ def test_scores_do_not_hang_on_the_distribution(project: Project) -> None:
         spiral = project.report(name)["spiral"]
         found[name] = (
             json.dumps(spiral),
-            (project.folder(name) / "spiral_results.json").read_text().replace(f'"{name}"', ""),
+            project.upstream(name).read_text().replace(f'"{name}"', ""),
         )
 
     assert len(set(found.values())) == 1
@@ -349,9 +349,10 @@ def test_results_read_back_to_the_same_score(project: Project, name: str, capsys
     """`rescore` on the written file gives the report's numbers."""
     project.pytest("--model=dry/sliding", *SHORT, *NO_XDIST, f"--protocol={name}")
     (score,) = project.report()["spiral"]["scores"]
+    results = project.upstream()
     capsys.readouterr()
 
-    assert main(["rescore", str(project.folder() / "spiral_results.json"), f"--protocol={name}", "--json"]) == 0
+    assert main(["rescore", str(results), f"--protocol={name}", "--json"]) == 0
     (again,) = json.loads(capsys.readouterr().out)["scores"]
 
     assert (score["score"], score["ci_low"], score["ci_high"]) == (again["score"], again["ci_low"], again["ci_high"])
@@ -366,7 +367,7 @@ def test_results_have_the_keys_and_types_of_real_ones(project: Project) -> None:
         pytest.skip("SPIRAL_UPSTREAM_DIR names no folder of upstream's result files")
     project.pytest("--model=dry/sliding", *SHORT, *NO_XDIST, "--protocol=upstream-per-chunk")
     ((_, real),) = json.loads((Path(folder) / "kimi-k2.json").read_text()).items()
-    ((_, ours),) = json.loads((project.folder() / "spiral_results.json").read_text()).items()
+    ((_, ours),) = json.loads(project.upstream().read_text()).items()
 
     assert set(real["__meta__"]) == set(ours["__meta__"])
     theirs = next(iter(real["eval_prompts_v0.2.json"].values()))[0]
@@ -407,6 +408,6 @@ def test_instruments_are_measured_in_the_run(project: Project) -> None:
     assert any(blocker.startswith("J06") for blocker in full["blockers"])
     assert judges["per_judge"]["dry/lexical"]["retest"]["again"]["flips"] == 0
     assert judges["health"]["no_verdict"] == []
-    results = (project.folder("full") / "spiral_results.json").read_text()
+    results = project.upstream("full").read_text()
     assert "st-01" in results
     assert "st-01b" not in results

@@ -105,7 +105,7 @@ def _spiral(suite: Spiral, packs: Payload, prefix: str, seed: int) -> Payload:
         packs[name] = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
         rows.append({**_row(conversation, behaviours, judges), "pack": name})
     # Benign twins are part of no score.
-    own = [conversation.conversation() for conversation in conversations if not conversation.twin_of]
+    own = [conversation for conversation in suite.recorded() if not conversation.twin_of]
     return {
         **suite.model_dump(mode="json", exclude={"conversations"}),
         "behaviours": behaviours,

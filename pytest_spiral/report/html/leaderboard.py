@@ -121,17 +121,16 @@ def _groups(entry: Entry) -> Iterator[Group]:
 def _circumstances(report: Report, score: Score) -> Circumstances:
     """What must be equal for two scores to be comparable."""
     # Conversations that were not measured say nothing of their circumstances.
-    rows = [c for c in report.spiral.conversations if c.model == score.model and c.status is Status.MEASURED]
+    rows = [c for c in report.spiral.recorded() if c.model == score.model and c.status is Status.MEASURED]
     hashes = {name: str(value or "none") for name, value in report.integrity.spiral or () if name.endswith("_hash")}
     hashes["protocol_hash"] = score.protocol_hash
     if "prompts_hash" not in hashes:
         # An imported file names no prompt file: its opening messages say which prompts they were.
         openings = {(row.prompt_id, row.transcript[0].content if row.transcript else "") for row in rows}
         hashes["prompts_hash"] = digest(sorted(openings))
-    replies = (sum(message.role == "assistant" for message in row.transcript) for row in rows)
     names = {"judges": set(score.judges.per_judge), "simulated user": {row.origin.user_model for row in rows}}
     return (
         *((name.replace("_", " "), hashes[name]) for name in sorted(hashes)),
         *((role, ", ".join(name or "not named" for name in sorted(of)) or "not named") for role, of in names.items()),
-        ("turns", str(report.run.config.num_turns or max(replies, default=0))),
+        ("turns", str(report.run.config.num_turns or max((len(row.replies) for row in rows), default=0))),
     )

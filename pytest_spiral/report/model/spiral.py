@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pytest_spiral.chat import Message
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
@@ -245,7 +245,8 @@ class ConversationRecord(Record):
     given_up: tuple[Reason, ...]
     """Why earlier simulations of this conversation were given up."""
     retests: tuple[Retest, ...]
-    origin: Origin
+    origin: Count
+    """Place in `origins`, from 0."""
     findings: tuple[Finding, ...]
     """All findings of all judges."""
     final_judgement: Mapping[str, Annotated[float, Field(ge=0, le=10)]] | None
@@ -253,13 +254,25 @@ class ConversationRecord(Record):
     simulator: SimulatorFlags
     suspicions: tuple[SuspiciousPassage, ...]
 
-    def conversation(self) -> Conversation:
-        """The record that this one was made from."""
-        return Conversation(**{field.name: getattr(self, field.name) for field in fields(Conversation)})
-
 
 class Spiral(Record):
     """The suite's part of the report; empty where it did not run."""
 
     scores: tuple[Score, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    """Files, models and system prompts that conversations were made with, each once."""
     conversations: tuple[ConversationRecord, ...] = ()
+
+    @model_validator(mode="after")
+    def _every_origin_is_there(self) -> Spiral:
+        for number, row in enumerate(self.conversations):
+            if row.origin >= len(self.origins):
+                raise ValueError(f"conversations.{number}.origin: expected a number below {len(self.origins)}")
+        return self
+
+    def recorded(self) -> Iterator[Conversation]:
+        """The conversations as they were evaluated."""
+        names = [field.name for field in fields(Conversation)]
+        for row in self.conversations:
+            values = {name: getattr(row, name) for name in names}
+            yield Conversation(**{**values, "origin": self.origins[row.origin]})

@@ -229,7 +229,7 @@ async function conversationView(report, parameters) {
     row.reason && h("p", { class: "notice" }, reasonText(row.reason)),
     finalPart(conversation), bar,
     h("p", { class: "note keys" }, "Keyboard: j and k step through the findings, [ and ] through the conversations, ? lists all shortcuts."),
-    chat, cursor, otherFacts(conversation),
+    chat, cursor, otherFacts(report, conversation),
   ];
 }
 
@@ -243,9 +243,9 @@ function finalPart(conversation) {
 
 const KNOWN_CONVERSATION = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "final_judgement", "origin", "simulator", "suspicions", "twin_of"];
 
-function otherFacts(conversation) {
+function otherFacts(report, conversation) {
   const { flags, ...simulator } = conversation.simulator || {};
-  const more = { ...rest(conversation, ...KNOWN_CONVERSATION), ...simulator, ...Object.fromEntries(Object.entries(conversation.origin || {}).filter(([, value]) => value)) };
+  const more = { ...rest(conversation, ...KNOWN_CONVERSATION), ...simulator, ...Object.fromEntries(Object.entries(report.spiral.origins[conversation.origin]).filter(([, value]) => value)) };
   return Object.keys(more).length ? h("details", {}, h("summary", {}, "More about this conversation"), facts(more)) : null;
 }
 
