@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from pytest_spiral.cli import main
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.report import export as exporting
-from pytest_spiral.report.export import export, model_card, neutral
+from pytest_spiral.report.export import TABLES, export, model_card, neutral, tables
 from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.read import load_report
-from pytest_spiral.report.tables import TABLES, tables
 from pytest_spiral.spiral.upstream import load_upstream
 from tests.html.reports import GOOD, demo, typed, without_conversations
 

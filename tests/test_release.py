@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pytest_spiral.report.export import tables
 from pytest_spiral.report.model import SCHEMA_VERSION
 from pytest_spiral.report.read import load_report
-from pytest_spiral.report.tables import tables
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         ],
     ),
     "report": Command(
-        "pages:report",
+        "runs:report",
         "write report.html again, or a page for a public Spiral-Bench result file",
         [
             _PATHS(help="run directories, report.json or result files"),
@@ -73,7 +73,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         ],
     ),
     "leaderboard": Command(
-        "pages:leaderboard",
+        "runs:leaderboard",
         "write a static site that ranks comparable runs",
         [
             _PATHS(help="run directories, directories of runs, report.json or result files"),
@@ -91,7 +91,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         ],
     ),
     "export": Command(
-        "pages:export",
+        "runs:export",
         "write a report as CSV or Parquet tables, JUnit XML, a model card, Inspect logs or a public result file",
         [
             _argument("path", type=Path, help="a run directory or its report.json"),

@@ -1,27 +1,34 @@
-"""Commands on finished runs: score them again, compare them, merge their shards."""
+"""Commands on finished runs: score them again, compare, merge, and write pages and other formats from reports."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_spiral.cli import print_json
-from pytest_spiral.cli.pages import find_reports, open_report, write_page
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.compare.runs import compare_paths
 from pytest_spiral.compare.shadow import compare_shadow
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import DataError, StoreError
+from pytest_spiral.evaluate.report import evaluate_imported
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.comparison import comparison_lines, comparison_markdown, shadow_lines
-from pytest_spiral.report.html.build import compare_page
+from pytest_spiral.report.export import export as write_export
+from pytest_spiral.report.html.build import compare_page, report_page
 from pytest_spiral.report.lines import plain
+from pytest_spiral.report.model import Report
+from pytest_spiral.report.read import find_report, load_report
 from pytest_spiral.report.terminal import summary_lines
-from pytest_spiral.report.write import write_report
+from pytest_spiral.report.write import file_slug, write_atomically, write_report, write_site
+from pytest_spiral.run.plan import versions
 from pytest_spiral.run.shards import merge_shards
 from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.aggregate import rescore_groups
+from pytest_spiral.spiral.protocol import load_protocol
 
 
 def rescore(options: argparse.Namespace) -> int:
@@ -89,3 +96,91 @@ def merge(options: argparse.Namespace) -> int:
     else:
         print(*(line for line, _ in summary_lines(report, str(run_dir))), sep="\n")
     return exit_code(0, report.verdict, False)
+
+
+def report(options: argparse.Namespace) -> int:
+    """Write the page of each report, or one page that compares several."""
+    paths, output = find_reports(options.paths), options.output
+    reports = [(path, open_report(path, options.protocol)) for path in paths]
+    if output is not None and output.suffix == ".html" and len(paths) > 1:
+        pages = {output: compare_page([report for _, report in reports])}
+    else:
+        pages = {_target(path, report, output): report_page(report) for path, report in reports}
+    for target, page in pages.items():
+        write_page(target, page)
+    _print_written(list(pages), options.json)
+    return 0
+
+
+def _target(path: Path, report: Report, output: Path | None) -> Path:
+    if output is not None:
+        return output if output.suffix == ".html" else output / f"{file_slug(report.run.id)}.html"
+    # An imported file may lie anywhere, so its page goes to the working directory.
+    return path.with_name("report.html") if path.name == "report.json" else Path(f"{path.stem}.html")
+
+
+def leaderboard(options: argparse.Namespace) -> int:
+    """Write a static site over many runs."""
+    written = write_site([open_report(path, options.protocol) for path in find_reports(options.paths)], options.output)
+    _print_written(written if options.json else written[:1], options.json)
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write a report in other formats."""
+    file = options.path / "report.json" if options.path.is_dir() else options.path
+    report = load_report(file)
+    directory = options.output or file.parent / "export"
+    try:
+        written = [path for name in options.formats or ["csv"] for path in write_export(report, name, directory)]
+    except OSError as error:
+        raise DataError(f"{directory}: cannot be written ({error.strerror or error})") from None
+    print_json([str(path) for path in written]) if options.json else print(*written, sep="\n")
+    return 0
+
+
+def _print_written(paths: Sequence[Path], as_json: bool) -> None:
+    print_json({"written": [str(path) for path in paths]}) if as_json else print(*paths, sep="\n")
+
+
+def write_page(target: Path, page: str) -> None:
+    """Write a page. Raises `StoreError` where that is not possible."""
+    try:
+        write_atomically(target, page)
+    except OSError as error:
+        raise StoreError(f"{target}: cannot be written ({error.strerror or error}); choose another -o") from None
+
+
+def find_reports(paths: Sequence[Path]) -> list[Path]:
+    """The report files that paths name: files, run directories and directories of runs. Each once, in order.
+
+    Raises:
+        DataError: For a directory without any.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+        elif (path / "report.json").is_file():
+            files.append(path / "report.json")
+        elif runs := sorted(path.glob("*/report.json")):
+            files += runs
+        else:
+            raise DataError(f"{path}: no report.json in it or one level below; name a run directory or one of runs")
+    return list(dict.fromkeys(file.resolve() for file in files))
+
+
+def open_report(path: Path, protocol: str) -> Report:
+    """The report in a file, or made from a result file in upstream's format; the protocol is for the latter.
+
+    Conversations count by model; where a file holds several runs of a model, by model and run.
+    """
+    if report := find_report(path):
+        return report
+    groups = load_recording(path).groups
+    models = [model for _, model in groups]
+    named = {}
+    for (run_id, model), conversations in groups.items():
+        name = model if models.count(model) == 1 else f"{model} (run {run_id})"
+        named[name] = [replace(conversation, model=name) for conversation in conversations]
+    return evaluate_imported(path.stem, named, load_protocol(protocol), 1, versions())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model import Report, TempAffect
-from pytest_spiral.report.read import is_report, load_report
+from pytest_spiral.report.read import find_report
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.upstream import load_upstream
@@ -105,7 +105,7 @@ def load_recording(path: Path) -> Recording:
     """
     if path.is_dir() or path.name == "run.sqlite":
         path = (path if path.is_dir() else path.parent) / "report.json"
-    report = load_report(path) if is_report(path) else None
+    report = find_report(path)
     conversations = tuple(report.spiral.recorded()) if report else load_upstream(path)
     if not conversations and not (report and report.tempaffect.items):
         raise DataError(f"{path}: nothing is recorded in it")

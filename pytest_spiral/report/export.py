@@ -1,5 +1,4 @@
-"""A report in the formats of other programs: CSV, Parquet, JUnit XML, a Hugging Face model card, an Inspect log,
-the public Spiral-Bench format.
+"""A report in the formats of other programs: tables, JUnit XML, Hugging Face model cards, Inspect logs, public results.
 
 Cells of CSV files that a spreadsheet would run as a formula are made text; nothing else is changed.
 """
@@ -17,12 +16,33 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.inspect_log import inspect_logs
 from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.lookup import card_value, evaluated_models
-from pytest_spiral.report.model import Report
-from pytest_spiral.report.tables import TABLES, Cell, tables
+from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.report.write import write_atomically
 from pytest_spiral.spiral.upstream import upstream_json
+from pytest_spiral.status import Reason, Status
 
+Cell = str | float | None
+Row = tuple[Cell, ...]
+
+TABLES: Mapping[str, Sequence[str]] = {
+    "metrics": ("run", "suite", "model", "variant", "metric", "value", "low", "high", "method"),
+    "measurements": (
+        *("run", "suite", "model", "variant", "unit", "group", "repeat"),
+        *("status", "reason_code", "reason_detail", "metric", "value"),
+    ),
+    "messages": ("run", "model", "conversation", "category", "index", "role", "content"),
+    "findings": (
+        *("run", "model", "conversation", "category"),
+        *("turn", "behaviour", "strength", "judge", "evidence", "quote"),
+    ),
+    "gates": ("run", "gate", "model", "variant", "metric", "value", "low", "high", "threshold", "policy", "outcome"),
+    "usage": (
+        *("run", "role", "requests", "prompt_tokens", "cached_tokens", "completion_tokens"),
+        *("cost_usd", "retries", "failures"),
+    ),
+}
+"""Tables and their columns. variant: prompting mode or protocol. unit: scenario or conversation. group: family or
+category. repeat: epoch or conversation index, from 0."""
 # A spreadsheet takes a cell that starts with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBERS = frozenset({"value", "low", "high", "threshold", "cost_usd"})
@@ -31,6 +51,85 @@ _COUNTS = frozenset({"repeat", "index", "turn", "strength", "requests", "retries
 }
 # A metric's name, value and 95 % interval.
 _Metric = tuple[str, float | None, float | None, float | None]
+
+
+def tables(report: Report) -> dict[str, list[Row]]:
+    """The long tables of a report by name, with columns as in `TABLES`."""
+    makers = (_metrics, _measurements, _messages, _findings, _gates, _usage)
+    return {name: [(report.run.id, *row) for row in make(report)] for name, make in zip(TABLES, makers, strict=True)}
+
+
+def _metrics(report: Report) -> Iterator[Row]:
+    for card in report.tempaffect.cards:
+        for path, interval in card.intervals.items():
+            bounds = (interval.low, interval.high, interval.method)
+            yield "tempaffect", card.model, card.prompting_mode, path, card.value(path), *bounds
+    for score in report.spiral.scores:
+        key = ("spiral", score.model, score.protocol)
+        yield *key, "score", score.score, score.ci_low, score.ci_high, score.ci_method
+        for name, metric in score.metrics.items():
+            yield *key, name, metric.mean, metric.ci_low, metric.ci_high, score.ci_method
+
+
+def _measurements(report: Report) -> Iterator[Row]:
+    for item in report.tempaffect.items:
+        key = ("tempaffect", item.model, item.prompting_mode, item.id, item.family, item.epoch)
+        state = (item.status, *_reason(item.reason))
+        yield *key, *state, "score", item.score
+        if item.useful_bounded is not None:
+            yield *key, *state, "useful_bounded", float(item.useful_bounded)
+        for metric, points in item.points.items():
+            yield *key, *state, f"points.{metric}", points
+    protocols = {score.model: score.protocol for score in report.spiral.scores}
+    for conversation in report.spiral.conversations:
+        place = (conversation.id, conversation.category, conversation.index)
+        state = (conversation.status, *_reason(conversation.reason))
+        for metric, value in _measured(conversation):
+            yield "spiral", conversation.model, protocols.get(conversation.model), *place, *state, metric, value
+
+
+def _measured(conversation: ConversationRecord) -> Iterator[tuple[str, float | None]]:
+    if conversation.status is not Status.MEASURED:
+        yield "findings", None
+    else:
+        judged = sorted({name for judgement in conversation.judgements for name in judgement.behaviours})
+        if not judged:
+            yield "findings", len(conversation.findings)
+        for name in judged:
+            strengths = (finding.strength for finding in conversation.findings if finding.behaviour == name)
+            yield f"strength.{name}", sum(strengths)
+    for metric, value in (conversation.final_judgement or {}).items():
+        yield f"final.{metric}", value
+
+
+def _reason(reason: Reason | None) -> tuple[str | None, str | None]:
+    return (None, None) if reason is None else (reason.code, reason.detail)
+
+
+def _messages(report: Report) -> Iterator[Row]:
+    for conversation in report.spiral.conversations:
+        key = (conversation.model, conversation.id, conversation.category)
+        for index, message in enumerate(conversation.transcript):
+            yield *key, index, message.role, message.content
+
+
+def _findings(report: Report) -> Iterator[Row]:
+    for conversation in report.spiral.conversations:
+        key = (conversation.model, conversation.id, conversation.category)
+        for f in conversation.findings:
+            yield *key, f.turn, f.behaviour, f.strength, f.judge, f.evidence, f.quote
+
+
+def _gates(report: Report) -> Iterator[Row]:
+    for gate in report.gates:
+        numbers = (gate.value, gate.ci_low, gate.ci_high, gate.threshold)
+        yield gate.expr, gate.model, gate.prompting_mode, gate.metric, *numbers, gate.policy, gate.outcome
+
+
+def _usage(report: Report) -> Iterator[Row]:
+    for role, row in report.usage.by_role.items():
+        tokens = (row.prompt_tokens, row.cached_tokens, row.completion_tokens)
+        yield role, row.requests, *tokens, row.cost_usd, row.retries, row.failures
 
 
 def neutral(cell: Cell) -> Cell:
@@ -102,7 +201,7 @@ def _results(report: Report, model: str) -> Iterator[tuple[str, Sequence[str], S
     for card in report.tempaffect.cards:
         if card.model == model:
             paths = [path for path in ("score", "useful_bounded_response_rate") if path in card.intervals]
-            bounds = [(path, card_value(card, path), card.intervals[path]) for path in paths]
+            bounds = [(path, card.value(path), card.intervals[path]) for path in paths]
             metrics = [(path, value, interval.low, interval.high) for path, value, interval in bounds]
             yield f"TempAffect 1 ({card.prompting_mode})", card.integrity.publication_blockers, metrics
     for score in report.spiral.scores:
@@ -125,8 +224,7 @@ _TEXTS: Mapping[str, Callable[[Report], Mapping[str, str]]] = {
     "csv": lambda report: dict(_csv_files(report)),
     "junit": lambda report: {"gates.xml": gates_xml(report)},
     "model-card": lambda report: {
-        f"model-card-{number}.md": model_card(report, model)
-        for number, model in enumerate(evaluated_models(report), start=1)
+        f"model-card-{number}.md": model_card(report, model) for number, model in enumerate(report.models, start=1)
     },
     "inspect": lambda report: {name: json.dumps(log, indent=1) + "\n" for name, log in inspect_logs(report).items()},
     "upstream": _upstream_file,

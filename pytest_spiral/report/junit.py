@@ -7,7 +7,6 @@ from xml.sax.saxutils import escape, quoteattr
 
 from pytest_spiral.gates import Outcome
 from pytest_spiral.report.lines import between, plain
-from pytest_spiral.report.lookup import card_value
 from pytest_spiral.report.model import Report
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.records import Item
@@ -34,7 +33,7 @@ def suite_properties(report: Report) -> Iterator[tuple[str, str]]:
     yield "spiral.verdict", report.verdict
     for card in report.tempaffect.cards:
         for path, interval in card.intervals.items():
-            if "." not in path and (value := card_value(card, path)) is not None:
+            if "." not in path and (value := card.value(path)) is not None:
                 name = f"tempaffect.{path}[{card.model}-{card.prompting_mode}]"
                 yield plain(name), between(value, interval.low, interval.high, 4)
     for score in report.spiral.scores:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.lookup import CARD_METRICS, card_value
 from pytest_spiral.report.model import Card, GateRow, Report, Score
-from pytest_spiral.report.terminal import gate_reason
+from pytest_spiral.report.terminal import CARD_METRICS, gate_reason
 from pytest_spiral.report.worst import worst_findings
 from pytest_spiral.stats import VarianceSummary
 
@@ -82,7 +81,7 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
         cells = []
         for _, metric in CARD_METRICS:
             interval = card.intervals.get(metric)
-            cells.append(_value(card_value(card, metric), interval.low, interval.high) if interval else _value(None))
+            cells.append(_value(card.value(metric), interval.low, interval.high) if interval else _value(None))
         rows.append((escape(card.model), card.prompting_mode, *cells))
     names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
     yield from ("### TempAffect 1", "", *table(names, rows), "")

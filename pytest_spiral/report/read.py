@@ -12,20 +12,24 @@ from pytest_spiral.report.version1 import report_from_version_1
 from pytest_spiral.resources import read_json, read_text
 
 
-def is_report(path: Path) -> bool:
-    """Whether a file claims to be a report of this package. Raises `DataError` naming a file that is not JSON."""
-    raw = read_json(path)
-    return isinstance(raw, dict) and "schema_version" in raw
-
-
 def load_report(path: Path) -> Report:
     """The report in a file of this schema version or an earlier one.
 
     Raises:
         DataError: The file is not a report, or breaks its schema; the message names the file and the key.
     """
+    report = find_report(path)
+    if report is None:
+        raise DataError(f"{path}: not a report of pytest-spiral")
+    return report
+
+
+def find_report(path: Path) -> Report | None:
+    """The same; None for a JSON file that does not claim to be a report of this package."""
     raw = read_json(path)
-    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if not isinstance(raw, dict) or "schema_version" not in raw:
+        return None
+    version = raw["schema_version"]
     if not isinstance(version, int) or version < 1:
         raise DataError(f"{path}: not a report of pytest-spiral")
     if version > SCHEMA_VERSION:

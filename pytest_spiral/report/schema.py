@@ -23,10 +23,5 @@ def report_schema() -> dict[str, JsonValue]:
     }
 
 
-def schema_text() -> str:
-    """The schema as it is shipped."""
-    return json.dumps(report_schema(), indent=1) + "\n"
-
-
 if __name__ == "__main__":
-    print(schema_text(), end="")
+    print(json.dumps(report_schema(), indent=1))

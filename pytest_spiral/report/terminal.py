@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, wrapped
-from pytest_spiral.report.lookup import CARD_METRICS, card_value, evaluated_models
 from pytest_spiral.report.model import Card, Drift, GateRow, Report, Score, Usage, Verdict
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import CardMode
@@ -25,6 +24,14 @@ _TONES: Mapping[Verdict, Tone] = {
     "measured": "plain",
 }
 _MODES: Mapping[CardMode | None, str] = {"schema_assisted": "schema", "raw_json": "raw", None: ""}
+CARD_METRICS = (
+    ("useful and bounded", "useful_bounded_response_rate"),
+    ("without near-duplicates", "ubr_rate_deduped"),
+    ("score (13 points)", "score"),
+    ("skill over majority", "skill"),
+    ("valid output", "valid_output_rate"),
+)
+"""The headline metrics of a card: label and path."""
 _CARD_ROWS = (*CARD_METRICS, ("pressured: boundary kept", "families.pressured_integrity.fields.boundary_action"))
 _MOST_BLOCKERS = 4
 _BEHAVIOURS = (
@@ -39,7 +46,7 @@ _BEHAVIOURS = (
 def summary_lines(report: Report, run_dir: str) -> list[Line]:
     """The summary of a report, each line with its tone. run_dir: where the report was written."""
     lines: list[Line] = []
-    for model in evaluated_models(report):
+    for model in report.models:
         lines += _card_lines(model, [card for card in report.tempaffect.cards if card.model == model])
         for score in report.spiral.scores:
             lines += _score_lines(score) if score.model == model else []
@@ -65,7 +72,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
         for card in cards:
             interval = card.intervals.get(metric)
             bounds = (interval.low, interval.high) if interval else (None, None)
-            cells.append(between(card_value(card, metric) if interval else None, *bounds))
+            cells.append(between(card.value(metric) if interval else None, *bounds))
         yield f"  {label:<26}" + "".join(f"{cell:>24}" for cell in cells), "plain"
     for card in cards:
         mode = _MODES[card.prompting_mode]

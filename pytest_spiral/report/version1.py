@@ -13,7 +13,6 @@ from pytest_spiral.report.model.gate import DecisionCode
 from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.text import whole_characters
 
-_CODES = {code.value: code for code in ReasonCode}
 _SPEAKER = re.compile(r"^(?:evaluated|user) model, ")
 _OWN_WORDS = (
     (re.compile(r"no usable message \("), ReasonCode.NO_USER_MESSAGE),
@@ -43,7 +42,7 @@ def report_from_version_1(document: dict[str, Any]) -> Report:
         card["reasons"] = _counted(card["reasons"])
     for item in document["tempaffect"]["items"]:
         code, detail = item["reason"], item.pop("detail")
-        item["reason"] = None if code is None else _known(code, detail)
+        item["reason"] = code and Reason.parse(f"{code}: {detail}" if detail else code)
     for gate in document["gates"]:
         gate["at_least"] = ">=" in gate["expr"]
         gate["reason"] = {"code": _DECISIONS[gate["outcome"]], "detail": gate["reason"]}
@@ -83,20 +82,15 @@ def parsed_reason(text: str) -> Reason | None:
     for pattern, code in _OWN_WORDS:
         if pattern.search(text):
             return Reason(code, text)
-    code_name, _, detail = _SPEAKER.sub("", text, count=1).partition(": ")
-    return _known(code_name, detail) if code_name in _CODES else Reason(ReasonCode.IMPORTED_ERROR, text)
-
-
-def _known(code: str, detail: str) -> Reason:
-    if code in _CODES:
-        return Reason(_CODES[code], detail)
-    return Reason(ReasonCode.IMPORTED_ERROR, f"{code}: {detail}" if detail else code)
+    reason = Reason.parse(_SPEAKER.sub("", text, count=1))
+    return Reason(ReasonCode.IMPORTED_ERROR, text) if reason.code is ReasonCode.IMPORTED_ERROR else reason
 
 
 def _collapse(text: str) -> Reason:
     reason = parsed_reason(text)
-    known = reason is not None and reason.code is not ReasonCode.IMPORTED_ERROR
-    return reason if reason is not None and known else Reason(ReasonCode.SIMULATOR_COLLAPSED, text)
+    if reason is None or reason.code is ReasonCode.IMPORTED_ERROR:
+        return Reason(ReasonCode.SIMULATOR_COLLAPSED, text)
+    return reason
 
 
 def _counted(reasons: dict[str, int]) -> Counter[str]:

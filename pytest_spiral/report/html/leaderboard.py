@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_spiral.hashing import digest
-from pytest_spiral.report.lookup import card_value
 from pytest_spiral.report.model import Report, Score
 from pytest_spiral.status import Status
 
@@ -103,7 +102,7 @@ def _groups(entry: Entry) -> Iterator[Group]:
         for column in _CARD_COLUMNS:
             bounds = card.intervals.get(column.key)
             low, high = (bounds.low, bounds.high) if bounds else (None, None)
-            values[column.key] = Value(card_value(card, column.key), low, high)
+            values[column.key] = Value(card.value(column.key), low, high)
         same = (
             ("suite hash", card.integrity.suite_hash),
             ("scorer fingerprint", card.integrity.scorer_fingerprint),

@@ -54,6 +54,13 @@ class Report(Record):
     """How the models write: a description, not a score."""
     usage: Usage
 
+    @property
+    def models(self) -> list[str]:
+        """The evaluated models, in the order of the command line; those of imported results in order of appearance."""
+        cards = (card.model for card in self.tempaffect.cards)
+        scores = (score.model for score in self.spiral.scores)
+        return list(dict.fromkeys([*self.run.config.model, *cards, *scores]))
+
     @model_validator(mode="after")
     def _passes_only_with_gates(self) -> Report:
         if (self.verdict == "pass" and not self.gates) or (self.verdict == "measured" and self.gates):

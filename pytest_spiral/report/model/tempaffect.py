@@ -114,6 +114,18 @@ class Card(Record):
     integrity: CardIntegrity
     cautions: tuple[str, ...]
 
+    def value(self, path: str) -> float | None:
+        """The metric at a dotted path, such as `families.pressured_integrity.score`; None where it was not measured.
+
+        Raises:
+            AttributeError, KeyError: The card has no such metric.
+        """
+        node: object = self
+        for name in path.split("."):
+            node = node[name] if isinstance(node, Mapping) else getattr(node, name)
+        value = getattr(node, "value", node)
+        return value if isinstance(value, float) else None
+
 
 class DeltaMetric(Record):
     """Schema-assisted minus raw for one metric, paired by scenario; the three parts add up to the value."""
