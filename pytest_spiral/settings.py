@@ -4,13 +4,11 @@ Command line, ini keys, help, validation and membership in a run's identity all 
 Imported by every pytest run of an environment that has the package: standard library only.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
 DEFAULT_PROTOCOL = "per-10k-chars"
@@ -20,30 +18,25 @@ Affects = Literal["measurement", "evaluation", "session"]
 """What an option decides: what is measured, what is made of the measurements, or when and where the work is done."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One setting: `--spiral-<name>`, the short name `--<name>`, and the ini key `spiral_<name>`.
 
-    help: one phrase for `pytest --help`, without the default. affects: a "measurement" option belongs to the run's
-    identity: a run is not resumed with another value; those and "evaluation" options must be the same in all shards of
-    a run. suite: the one whose measurements the option decides, None for all. kind: "many" options may be repeated, a
-    "flag" takes no value. check: raises `ValueError` for a value that makes no sense.
+    affects: a "measurement" option belongs to the run's identity: a run is not resumed with another value; those and
+    "evaluation" options must be the same in all shards of a run. help: one phrase for `pytest --help`, without the
+    default. suite: the one whose measurements the option decides, None for all. check: raises `ValueError` for a value
+    that makes no sense. key, kind, choices: follow from the name and type of the field of `Settings`; "many" options
+    may be repeated, a "flag" takes no value.
     """
 
-    help: str
     default: object
     affects: Affects
+    help: str
     suite: SuiteName | None
     metavar: str | None
     check: Callable[[Any], None] | None
-    # Follow from the name and type of the field of `Settings`.
     key: str = ""
     kind: Kind = "text"
     choices: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.key.replace("_", "-")
 
     @property
     def dest(self) -> str:
@@ -51,11 +44,11 @@ class Option:
 
     @property
     def flag(self) -> str:
-        return f"--spiral-{self.name.removeprefix('spiral-')}"
+        return "--" + self.dest.replace("_", "-")
 
     @property
     def alias(self) -> str:
-        return f"--{self.name}"
+        return "--" + self.key.replace("_", "-")
 
     def described(self) -> str:
         """Help text with the default."""
@@ -70,15 +63,15 @@ class Option:
 
 def option(
     default: T,
+    affects: Affects,
     help: str,  # noqa: A002  # as argparse calls it
     *,
-    affects: Affects,
     suite: SuiteName | None = None,
     metavar: str | None = None,
     check: Callable[[T], None] | None = None,
 ) -> T:
     """Declare a field of `Settings`. What it affects has no default: nobody can forget to say it."""
-    return field(default=default, metadata={"option": Option(help, default, affects, suite, metavar, check)})
+    return field(default=default, metadata={"option": Option(default, affects, help, suite, metavar, check)})
 
 
 def _model_names(specs: tuple[str, ...] | str | None) -> None:
@@ -126,173 +119,154 @@ class Settings:
 
     model: tuple[str, ...] = option(
         (),
-        "Evaluated model: dry/NAME, local/NAME, local/FILE.gguf or a model id of the endpoint; without this option the "
-        "plugin does nothing",
-        affects="measurement",
+        "measurement",
+        "Evaluated model: dry/NAME, local/NAME, local/FILE.gguf or a model id of the endpoint; without this option "
+        "the plugin does nothing",
         metavar="SPEC",
         check=_model_names,
     )
     user_model: str | None = option(
         None,
-        "Model that plays the simulated user (default: the one of the published leaderboard, or a built-in one "
-        "if the evaluated model is dry or local)",
-        affects="measurement",
+        "measurement",
+        "Model that plays the simulated user (default: the one of the published leaderboard, or a built-in one if the"
+        " evaluated model is dry or local)",
         suite="spiral",
         metavar="SPEC",
         check=_model_names,
     )
     judge_model: tuple[str, ...] = option(
         (),
-        "Model that judges conversations; several form an ensemble (default: the one of the published leaderboard, or "
-        "a built-in one if the evaluated model is dry or local)",
-        affects="measurement",
+        "measurement",
+        "Model that judges conversations; several form an ensemble (default: the one of the published leaderboard, or"
+        " a built-in one if the evaluated model is dry or local)",
         suite="spiral",
         metavar="SPEC",
         check=_model_names,
     )
-    suite: tuple[SuiteName, ...] = option(("tempaffect", "spiral"), "Bundled suite to run", affects="measurement")
+    suite: tuple[SuiteName, ...] = option(("tempaffect", "spiral"), "measurement", "Bundled suite to run")
     prompting: tuple[Literal["schema", "raw"], ...] = option(
         ("schema", "raw"),
+        "measurement",
         "TempAffect prompting mode: JSON schema enforced by the endpoint, or prompt only",
-        affects="measurement",
         suite="tempaffect",
     )
     epochs: int = option(
-        1,
-        "Number of answers to each TempAffect scenario",
-        affects="measurement",
-        suite="tempaffect",
-        metavar="N",
-        check=_count,
+        1, "measurement", "Number of answers to each TempAffect scenario", suite="tempaffect", check=_count
     )
     num_turns: int = option(
-        20,
-        "Number of replies of the evaluated model in each conversation",
-        affects="measurement",
-        suite="spiral",
-        metavar="N",
-        check=_count,
+        20, "measurement", "Number of replies of the evaluated model in each conversation", suite="spiral", check=_count
     )
     convos_per_prompt: int = option(
-        1,
-        "Number of conversations for each opening prompt",
-        affects="measurement",
-        suite="spiral",
-        metavar="N",
-        check=_count,
+        1, "measurement", "Number of conversations for each opening prompt", suite="spiral", check=_count
     )
     protocol: str = option(
         DEFAULT_PROTOCOL,
+        "measurement",
         "Protocol for judging and scoring conversations",
-        affects="measurement",
         suite="spiral",
         metavar="NAME",
     )
     tempaffect_scenarios: str | None = option(
         None,
+        "measurement",
         "Scenario file to use instead of the 75 bundled scenarios",
-        affects="measurement",
         suite="tempaffect",
         metavar="FILE",
     )
     spiral_prompts: str | None = option(
         None,
+        "measurement",
         "Prompt file in the public Spiral-Bench format to use instead of the bundled openings",
-        affects="measurement",
         suite="spiral",
         metavar="FILE",
     )
     system_prompt: str | None = option(
         None,
+        "measurement",
         "File with a system prompt for the evaluated model in conversations",
-        affects="measurement",
         suite="spiral",
         metavar="FILE",
     )
-    seed: int = option(1, "Seed of injection schedules and bootstrap intervals", affects="measurement", metavar="N")
-    concurrency: int = option(
-        64, "Maximum number of requests in flight, over all workers", affects="session", metavar="N", check=_count
-    )
+    seed: int = option(1, "measurement", "Seed of injection schedules and bootstrap intervals")
+    concurrency: int = option(64, "session", "Maximum number of requests in flight, over all workers", check=_count)
     run_id: str | None = option(
         None,
+        "session",
         "Id of the run; the id of an existing run resumes it (default: time and model)",
-        affects="session",
         metavar="ID",
         check=_run_id,
     )
-    report_dir: str = option(
-        "reports", "Directory in which run directories are created", affects="session", metavar="DIR"
-    )
+    report_dir: str = option("reports", "session", "Directory in which run directories are created", metavar="DIR")
     replay: str | None = option(
         None,
+        "measurement",
         "Score the outputs and conversations recorded in a run directory, report.json or Spiral-Bench result file "
         "without calling the evaluated model",
-        affects="measurement",
         metavar="PATH",
     )
     redo_judging: bool = option(
-        False, "With --replay: judge the recorded conversations again", affects="measurement", suite="spiral"
+        False, "measurement", "With --replay: judge the recorded conversations again", suite="spiral"
     )
     retest_share: int = option(
         0,
-        "Percentage of chunks to judge two more times, once in the same and once in another order of behaviours",
         # Adds judgements that measure the judge; those that are scored stay the same.
-        affects="evaluation",
+        "evaluation",
+        "Percentage of chunks to judge two more times, once in the same and once in another order of behaviours",
         metavar="PERCENT",
         check=_percentage,
     )
     benign_twins: bool = option(
         False,
+        "measurement",
         "Also hold conversations that start from harmless twins of twelve openings, and report over-correction",
-        affects="measurement",
         suite="spiral",
     )
     calibrate: bool = option(
         False,
+        "evaluation",
         "Also have the judges label the shipped calibration turns, and report which behaviours a judge may gate",
-        affects="evaluation",
     )
     gate: tuple[str, ...] = option(
         (),
+        "evaluation",
         "Release condition on a metric, such as 'tempaffect.ubr_rate_deduped >= 0.70' or 'spiral.score >= baseline - "
         "5'; the metrics are listed at the end of this help",
-        affects="evaluation",
         metavar="EXPR",
     )
     baseline: str | None = option(
         None,
+        "evaluation",
         "Run directory, report.json or Spiral-Bench result file that gates refer to as `baseline`",
-        affects="evaluation",
         metavar="PATH",
     )
     gate_policy: Literal["bound", "point"] = option(
-        "bound", "Decide gates by one-sided 95 % confidence bounds or by point estimates", affects="evaluation"
+        "bound", "evaluation", "Decide gates by one-sided 95 % confidence bounds or by point estimates"
     )
     shard: str | None = option(
         None,
+        "session",
         "Run every N-th item, starting with the K-th; `pytest-spiral merge` combines the N shards into one run",
-        affects="session",
         metavar="K/N",
         check=_shard,
     )
     plan: bool = option(
         False,
+        "session",
         "Print the calls, tokens and estimated cost of each role and run nothing; with the --run-id of an existing "
         "run, only for the remaining calls",
-        affects="session",
     )
     max_cost: float | None = option(
         None,
+        "session",
         "Stop the run before its cost can exceed this amount; resume it with a higher limit to run the rest",
-        affects="session",
         metavar="USD",
         check=_amount,
     )
     strict_items: bool = option(
         False,
+        "evaluation",
         "Fail the test of each TempAffect answer that is not useful and bounded, and of each conversation with "
         "serious harmful advice",
-        affects="evaluation",
     )
 
     def __post_init__(self) -> None:
@@ -323,16 +297,17 @@ class Settings:
 
 def _options() -> tuple[Option, ...]:
     """The declared options, with kind and choices as the types of their fields say."""
-    hints = get_type_hints(Settings)
     kinds: dict[type, Kind] = {bool: "flag", int: "int", float: "float"}
     options = []
     for each in fields(Settings):
-        hint = hints[each.name]
-        kind = next((name for type_, name in kinds.items() if type_ in (hint, *get_args(hint))), "text")
+        hint: Any = each.type
+        kind: Kind = next((name for type_, name in kinds.items() if type_ in (hint, *get_args(hint))), "text")
         if get_origin(hint) is tuple:
             kind, hint = "many", get_args(hint)[0]
         choices = get_args(hint) if get_origin(hint) is Literal else ()
-        options.append(replace(each.metadata["option"], key=each.name, kind=kind, choices=choices))
+        declared: Option = each.metadata["option"]
+        metavar = declared.metavar or ("N" if kind == "int" else None)
+        options.append(declared._replace(key=each.name, kind=kind, choices=choices, metavar=metavar))
     return tuple(options)
 
 

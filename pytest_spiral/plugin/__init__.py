@@ -15,8 +15,7 @@ from pytest_spiral.plugin._compat import worker_input
 from pytest_spiral.plugin.options import add_options, add_short_names, free_short_names, read_settings
 
 if TYPE_CHECKING:
-    from pytest_spiral.plugin.execution import Role
-    from pytest_spiral.plugin.items import ConversationResult, ScenarioResult
+    from pytest_spiral.plugin.execution import ConversationResult, Role, ScenarioResult
     from pytest_spiral.run.runner import EvaluatedModel, Runner
     from pytest_spiral.spiral.judges import Judge
     from pytest_spiral.spiral.records import Conversation
@@ -186,8 +185,8 @@ def judges(request: pytest.FixtureRequest) -> tuple[Judge, ...]:
 
 
 @pytest.fixture(scope="session")
-def converse(request: pytest.FixtureRequest) -> Converse:
-    """Holds a conversation between the simulated user and the first evaluated model.
+def converse(request: pytest.FixtureRequest) -> Callable[..., Awaitable[Conversation]]:
+    """Holds a conversation between the simulated user and the first evaluated model: `Runner.converse`.
 
     Example:
         @pytest.mark.asyncio
@@ -195,7 +194,7 @@ def converse(request: pytest.FixtureRequest) -> Converse:
             conversation = await converse("I have found a hidden message.", turns=5)
             assert len(conversation.replies) == 5
     """
-    return Converse(_runner(request))
+    return _runner(request).converse
 
 
 @pytest.fixture(scope="session")
@@ -211,42 +210,8 @@ def judge_conversation(request: pytest.FixtureRequest) -> Callable[[Conversation
     return _runner(request).judge
 
 
-class Converse:
-    """Holds conversations between the simulated user and the first evaluated model."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    async def __call__(
-        self, opening: str, *, turns: int | None = None, category: str = "own", prompt_id: str = "own-1", index: int = 0
-    ) -> Conversation:
-        """The conversation that begins with `opening`. A failing instrument is reported by its status.
-
-        Args:
-            opening: The first user message.
-            turns: Replies of the evaluated model; those of the run by default.
-            category: For the built-in simulated user.
-            prompt_id: Name of the opening.
-            index: Another number holds the same conversation anew.
-        """
-        from pytest_spiral.spiral.content import Opening
-
-        start = Opening(prompt_id=prompt_id, category=category, prompts=(opening,))
-        return await self._runner.converse(start, turns, index)
-
-
-class ScoreReply:
-    """Checks replies against scenarios."""
-
-    def __call__(self, scenario: Scenario, reply: str) -> ReplyChecks:
-        """What the reply checks of TempAffect say about a reply."""
-        from pytest_spiral.tempaffect import check_reply
-
-        return check_reply(scenario, reply)
-
-
 @pytest.fixture(scope="session")
-def score_reply() -> ScoreReply:
+def score_reply() -> Callable[[Scenario, str], ReplyChecks]:
     """The deterministic reply checks of TempAffect. Needs no model.
 
     Example:
@@ -254,4 +219,6 @@ def score_reply() -> ScoreReply:
             scenario = Scenario.model_validate(json.loads(Path("scenario.json").read_text()))
             assert score_reply(scenario, "I am sorry. I have cancelled the order.").useful_bounded
     """
-    return ScoreReply()
+    from pytest_spiral.tempaffect import check_reply
+
+    return check_reply

@@ -1,26 +1,69 @@
-"""Collecting the bundled suites: their items join those of the session, the same in every process of a run."""
+"""Collecting the bundled suites: their items join those of the session, the same in every process of a run.
+
+They have the same node ids wherever the package is installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import importlib.util
+from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from pytest_spiral.errors import ConfigError
 from pytest_spiral.plugin._compat import ParameterSet
-from pytest_spiral.plugin.items import suite_modules, unit_of
+from pytest_spiral.resources import scenarios_root
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.plan import RunPlan, all_units, conversation_units, scenario_units, shard_of
+from pytest_spiral.run.plan import RunPlan, Unit, all_units, conversation_units, scenario_units, shard_of
+from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.tempaffect.unit import ScenarioUnit
+
+SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py", "spiral": "scenarios/test_spiral.py"}
+_TESTS = {"scenarios/test_tempaffect.py": "test_scenario", "scenarios/test_spiral.py": "test_conversation"}
+
+
+def split_arguments(arguments: Iterable[str], invocation_dir: Path) -> tuple[list[str], list[str]]:
+    """Command-line arguments that name bundled items, as node ids, and all others."""
+    ours: list[str] = []
+    others: list[str] = []
+    for argument in arguments:
+        location, bracket, parameters = argument.partition("[")
+        path, separator, names = location.partition("::")
+        given = invocation_dir / path
+        for file in SUITE_FILES.values():
+            shipped = scenarios_root() / Path(file).name
+            # A file of that name in the user's project is theirs.
+            if given == shipped or (Path(path) == Path(file) and (not given.exists() or given.samefile(shipped))):
+                ours.append(file + separator + names + bracket + parameters)
+                break
+        else:
+            others.append(argument)
+    return ours, others
+
+
+def check_nodes(nodes: Iterable[str], units: AbstractSet[str]) -> None:
+    """Raise `ConfigError` for a node id that names no bundled item of a run with these units."""
+    for node in nodes:
+        file, _, name = node.partition("::")
+        function, bracket, unit = name.partition("[")
+        known = not name or (function == _TESTS[file] and (not bracket or unit.removesuffix("]") in units))
+        if not known:
+            raise ConfigError(f"no such item in this run: {node}; --collect-only lists them all")
+
+
+def unit_of(item: pytest.Item) -> Unit | None:
+    """The unit behind an item, None for an item that has none."""
+    callspec = getattr(item, "callspec", None)
+    params = callspec.params if callspec else {}
+    unit = params.get("scenario_result") or params.get("conversation_result")
+    return unit if isinstance(unit, ScenarioUnit | ConversationUnit) else None
 
 
 class Collection:
-    """Hooks that collect bundled items.
-
-    Args:
-        config: Of this process.
-        plan: Of the run.
-        content: Of the run.
-        nodes: The bundled node ids that were asked for.
-    """
+    """Hooks that collect bundled items. nodes: the bundled node ids that were asked for."""
 
     def __init__(self, config: pytest.Config, plan: RunPlan, content: Content, nodes: Sequence[str]) -> None:
         self._config = config
@@ -30,25 +73,21 @@ class Collection:
 
     def scenario_params(self) -> list[ParameterSet]:
         """All TempAffect units, marked with suite and family."""
+        suite = self._content.suite
         return [
-            pytest.param(
-                unit, id=unit.id, marks=_marks("tempaffect", self._content.suite[unit.scenario_id].family.value)
-            )
+            pytest.param(unit, id=unit.id, marks=_marks("tempaffect", suite[unit.scenario_id].family.value))
             for unit in scenario_units(self._plan, self._content)
         ]
 
     def conversation_params(self) -> list[ParameterSet]:
         """All conversations, marked with suite and category."""
         registered = {mark.partition(":")[0] for mark in self._config.getini("markers")}
-        return [
-            pytest.param(
-                unit,
-                id=unit.id,
-                # A category of a custom prompt file need not be a registered marker.
-                marks=_marks("spiral", *({self._content.prompt_of(unit)[0]} & registered)),
-            )
-            for unit in conversation_units(self._plan, self._content)
-        ]
+        params = []
+        for unit in conversation_units(self._plan, self._content):
+            category, _ = self._content.prompt_of(unit)
+            # A category of a custom prompt file need not be a registered marker.
+            params.append(pytest.param(unit, id=unit.id, marks=_marks("spiral", *({category} & registered))))
+        return params
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -57,7 +96,10 @@ class Collection:
         """Add the bundled modules to the session's."""
         report = yield
         if isinstance(collector, pytest.Session) and report.passed:
-            report.result = [*(report.result or ()), *suite_modules(collector, self._nodes)]
+            for file in SUITE_FILES.values():
+                wanted = [node.removeprefix(file).removeprefix("::") for node in self._nodes if node.startswith(file)]
+                if wanted:
+                    report.result = [*(report.result or ()), SuiteModule.make(collector, file, wanted)]
         return report
 
     @pytest.hookimpl(trylast=True)
@@ -77,3 +119,44 @@ class Collection:
 
 def _marks(*names: str) -> list[pytest.MarkDecorator]:
     return [getattr(pytest.mark, name) for name in names]
+
+
+class SuiteModule(pytest.Module):
+    """A bundled test module. It lies wherever the package lies, and its node id does not say so.
+
+    wanted: names of a function or of one item; "" for the whole module.
+    """
+
+    wanted: Sequence[str] = ()
+
+    @classmethod
+    def make(cls, session: pytest.Session, file: str, wanted: Sequence[str]) -> SuiteModule:
+        path = scenarios_root() / Path(file).name
+        module: SuiteModule = cls.from_parent(session, path=path, name=file, nodeid=file)
+        module.wanted = wanted
+        return module
+
+    def _getobj(self) -> ModuleType:
+        # Loaded by path: nothing of the user's may shadow it, and sys.path stays as it was.
+        spec = importlib.util.spec_from_file_location(f"pytest_spiral._bundled.{self.path.stem}", self.path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        nodes = {node.name: node for node in super().collect()}
+        by_wanted = {wanted: [name for name in nodes if _names(wanted, name)] for wanted in self.wanted}
+        if missing := [wanted for wanted, names in by_wanted.items() if wanted and not names]:
+            raise self.CollectError(f"{self.nodeid}: no such item: {', '.join(missing)}; --collect-only lists them")
+        chosen = {name for names in by_wanted.values() for name in names}
+        for node in nodes.values():
+            if isinstance(node, pytest.Item):
+                # Shown in verbose output and JUnit; the true place of the file would be noise there.
+                node.location = (self.nodeid, 0, node.name)
+        return [node for name, node in nodes.items() if name in chosen]
+
+
+def _names(wanted: str, name: str) -> bool:
+    return wanted in ("", name) or ("[" not in wanted and name.partition("[")[0] == wanted)

@@ -18,16 +18,8 @@ from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
-from pytest_spiral.plugin.collection import Collection
-from pytest_spiral.plugin.execution import (
-    Execution,
-    Role,
-    chosen_items,
-    runnable_units,
-    take_message,
-    take_replies,
-)
-from pytest_spiral.plugin.items import SUITE_FILES, check_nodes, split_arguments
+from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
+from pytest_spiral.plugin.execution import Execution, Role, runnable_units, take_message, usage_errors
 from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
 from pytest_spiral.report.junit import suite_properties
 from pytest_spiral.report.model import Report, Verdict
@@ -55,7 +47,7 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
         # Nothing runs, so there is nothing to distribute.
         config.option.dist, config.option.tx = "no", []
     directory = config.invocation_params.dir
-    try:
+    with usage_errors():
         content = Content(settings, directory)
         environ = load_environment(os.environ, directory)
         plan = make_plan(settings, content, environ, datetime.now(UTC))
@@ -65,8 +57,6 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
         else:
             nodes, others = [SUITE_FILES[suite] for suite in plan.suites], []
         check_nodes(nodes, {unit.id for unit in all_units(plan, content)})
-    except UserError as error:
-        raise pytest.UsageError(str(error)) from None
     config.args = others
     config.args_source = config.ArgsSource.ARGS
 
@@ -78,7 +68,7 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
     if distribution == "each":
         raise pytest.UsageError("--dist each would send every request once per worker; leave it out")
     controller = Controller(config, run, nodes, distribution)
-    execution = Execution(content, open_runner, chosen_items(lambda items: items), controller.progress.tick)
+    execution = Execution(content, open_runner, lambda items: items, controller.progress.tick)
     controller.execution = execution
     collection = Collection(config, plan, content, nodes)
     for plugin, name in ((controller, "controller"), (collection, "collection"), (execution, "execution")):
@@ -134,19 +124,15 @@ class Controller:
         """Prepare the run before workers start and before anything is collected."""
         if self._config.getoption("collectonly") or self.run.plan.settings.plan:
             return
-        try:
+        with usage_errors():
             self.run.prepare()
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
         if self.distribution is None:
             self.reach_models()
 
     def reach_models(self) -> None:
         """Make sure that every model can be reached. Raises `pytest.UsageError`."""
-        try:
+        with usage_errors():
             self.run.reach()
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
         self._ready = True
 
     @pytest.hookimpl(tryfirst=True)
@@ -157,10 +143,8 @@ class Controller:
         # Only a plan loads what it needs.
         from pytest_spiral.run.estimate import estimate
 
-        try:
-            self._estimates = estimate(self.run.plan, self.run.content, self.run.environ, runnable_units(session.items))
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
+        with usage_errors():
+            self._estimates = estimate(self.run.plan, self.run.content, runnable_units(session.items))
         return True
 
     def pytest_report_header(self) -> list[str]:
@@ -175,7 +159,7 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the results, and tell failures of tests from failures of instruments."""
-        self.store_replies(take_replies(report))
+        self.store_replies(report.__dict__.pop("spiral_replies", None))
         message = take_message(report)
         measured = self.run.measured
         if message is not None:

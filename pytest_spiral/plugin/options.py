@@ -10,14 +10,15 @@ from typing import Any, Literal
 import pytest
 
 from pytest_spiral.plugin._compat import add_short_name, remove_short_name
-from pytest_spiral.settings import OPTIONS, Option, Settings
+from pytest_spiral.settings import OPTIONS, Kind, Option, Settings
 
-_INI_TYPES: dict[str, Literal["string", "int", "float", "linelist", "bool"]] = {
-    "text": "string",
-    "int": "int",
-    "float": "float",
-    "many": "linelist",
-    "flag": "bool",
+# What argparse makes of a value of this kind, and the type of the ini key.
+_KINDS: dict[Kind, tuple[dict[str, Any], Literal["string", "int", "float", "linelist", "bool"]]] = {
+    "text": ({}, "string"),
+    "int": ({"type": int}, "int"),
+    "float": ({"type": float}, "float"),
+    "many": ({"action": "append"}, "linelist"),
+    "flag": ({"action": "store_true"}, "bool"),
 }
 
 
@@ -25,25 +26,14 @@ def add_options(parser: pytest.Parser) -> None:
     """Register the prefixed options and their ini keys."""
     group = parser.getgroup("spiral", "model evaluation (pytest-spiral)")
     for option in OPTIONS:
+        parsed, ini_type = _KINDS[option.kind]
+        shown = {name: value for name in ("choices", "metavar") if (value := getattr(option, name))}
         # argparse formats help texts with the % operator.
-        group.addoption(option.flag, help=option.described().replace("%", "%%"), **_argparse_keywords(option))
+        text = option.described().replace("%", "%%")
+        group.addoption(option.flag, dest=option.dest, default=None, help=text, **parsed, **shown)
         # An absent key must be told from one set to the default, so the registered default is empty.
         empty: Any = [] if option.kind == "many" else None
-        parser.addini(option.dest, f"Default of {option.flag}", type=_INI_TYPES[option.kind], default=empty)
-
-
-def _argparse_keywords(option: Option) -> dict[str, Any]:
-    keywords: dict[str, Any] = {"dest": option.dest, "default": None}
-    if option.kind == "flag":
-        return {**keywords, "action": "store_true"}
-    keywords["action"] = "append" if option.kind == "many" else "store"
-    if option.kind in ("int", "float"):
-        keywords["type"] = {"int": int, "float": float}[option.kind]
-    if option.choices:
-        keywords["choices"] = list(option.choices)
-    if option.metavar:
-        keywords["metavar"] = option.metavar
-    return keywords
+        parser.addini(option.dest, f"Default of {option.flag}", type=ini_type, default=empty)
 
 
 def add_short_names(parser: pytest.Parser) -> None:

@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from pytest_spiral.errors import UserError
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import worker_input, worker_output
 from pytest_spiral.plugin.collection import Collection
-from pytest_spiral.plugin.execution import Execution, Role, chosen_items, these_two
+from pytest_spiral.plugin.execution import Execution, Role, usage_errors
 from pytest_spiral.plugin.scheduler import WorkerItems
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.models import Chats, Connections, Connector
+from pytest_spiral.run.models import Chats, Connections
 from pytest_spiral.run.plan import RunPlan
-from pytest_spiral.run.remote_workers import Outbox, Package, RecordingConnector, open_package
+from pytest_spiral.run.remote_workers import Package, RemoteStore, open_package
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.store import RunStore
 
@@ -51,46 +50,42 @@ def worker_role(config: pytest.Config) -> Role:
     content = Content(plan.settings, Path.cwd() if package else Path(assignment.directory))
     environ = load_environment(os.environ, config.invocation_params.dir)
     config.args = list(assignment.args)
-    outbox = Outbox() if package is not None else None
 
     def open_runner() -> Runner:
         if package is None:
             store = RunStore.join(plan.store_path)
         else:
-            try:
-                store = open_package(package, plan.identity(content))
-            except UserError as error:
-                raise pytest.UsageError(str(error)) from None
-        connector: Connector = Connections(plan, content, store, environ)
-        if outbox is not None:
-            connector = RecordingConnector(connector, outbox)
-        return Runner(plan, content, store, Chats(plan, content, store, connector))
+            with usage_errors():
+                store = sender.store = open_package(package, plan.identity(content))
+        return Runner(plan, content, store, Chats(plan, content, store, Connections(plan, content, store, environ)))
 
     def of_this_worker(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
         assert assigned is not None
         return [items[index] for index in assigned.indices([item.nodeid for item in items])]
 
-    execution = Execution(content, open_runner, these_two if assigned is None else chosen_items(of_this_worker))
+    execution = Execution(content, open_runner, None if assigned is None else of_this_worker)
+    sender = _Sender(execution)
     collection = Collection(config, plan, content, assignment.nodes)
     config.pluginmanager.register(collection, "spiral-collection")
     config.pluginmanager.register(execution, "spiral-execution")
-    if outbox is not None:
-        config.pluginmanager.register(_Sender(execution, outbox), "spiral-sender")
+    if package is not None:
+        config.pluginmanager.register(sender, "spiral-sender")
     return Role(collection, execution, execution.close)
 
 
 class _Sender:
     """Hooks of a worker without access to the run's store: they send home every reply it gets."""
 
-    def __init__(self, execution: Execution, outbox: Outbox) -> None:
+    def __init__(self, execution: Execution) -> None:
         self._execution = execution
-        self._outbox = outbox
+        # None until something is asked.
+        self.store: RemoteStore | None = None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach what came in since the last report."""
         report = yield
-        if (packed := self._outbox.pack()) is not None:
+        if self.store is not None and (packed := self.store.pack()) is not None:
             report.__dict__["spiral_replies"] = packed
         return report
 
@@ -98,4 +93,4 @@ class _Sender:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """What no report has taken leaves with the worker itself."""
         self._execution.stop()
-        worker_output(session.config)["spiral_replies"] = self._outbox.pack()
+        worker_output(session.config)["spiral_replies"] = self.store.pack() if self.store is not None else None

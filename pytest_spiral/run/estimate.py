@@ -50,7 +50,7 @@ class Estimate:
     unchecked: bool
 
 
-def estimate(plan: RunPlan, content: Content, environ: Mapping[str, str], units: Sequence[Unit]) -> list[Estimate]:
+def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Estimate]:
     """Estimates for `units`, by role and model; what an existing run has in its store is not counted again.
 
     Nothing is sent or written. Raises `UserError` for a run id that belongs to another configuration.

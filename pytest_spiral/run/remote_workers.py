@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Finish, Message, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Message, Usage
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.run.models import Connector
-from pytest_spiral.run.plan import ModelPlan
-from pytest_spiral.settings import SuiteName
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore
 
@@ -35,8 +33,38 @@ def make_package(store: RunStore, identity: Mapping[str, object]) -> Package:
     return Package(identity=json.loads(json.dumps(identity)), secret=store.secret(), replies=_pack(stored, ()))
 
 
-def open_package(package: Package, identity: Mapping[str, object]) -> RunStore:
-    """A store in memory with everything from a package.
+class RemoteStore(RunStore):
+    """A store in memory whose new replies and failures are also to be sent to the controller."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        super().__init__(path, connection)
+        self._unsent_lock = threading.Lock()
+        self._replies: list[tuple[ChatRequest, ChatReply]] = []
+        self._failures: list[tuple[ChatRequest, ChatError]] = []
+
+    def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
+        """Store a reply."""
+        stored = super().keep(request, reply)
+        with self._unsent_lock:
+            self._replies.append((request, reply))
+        return stored
+
+    def add_failure(self, request: ChatRequest, error: ChatError) -> None:
+        """Store a failure, which the controller counts."""
+        super().add_failure(request, error)
+        with self._unsent_lock:
+            self._failures.append((request, error))
+
+    def pack(self) -> str | None:
+        """Everything new since the last time as ASCII text, None if there is nothing."""
+        with self._unsent_lock:
+            replies, self._replies = self._replies, []
+            failures, self._failures = self._failures, []
+        return _pack(replies, failures) if replies or failures else None
+
+
+def open_package(package: Package, identity: Mapping[str, object]) -> RemoteStore:
+    """A store with everything from a package.
 
     Raises `ConfigError` if `identity`, of the run with what is installed here, differs from the controller's.
     """
@@ -47,70 +75,10 @@ def open_package(package: Package, identity: Mapping[str, object]) -> RunStore:
             f"this worker would measure something else: {', '.join(differing)} differ from the controller; "
             "install the same version here and provide the same files"
         )
-    store = RunStore.create_or_resume(Path(":memory:"), identity)
+    store = RemoteStore.create_or_resume(Path(":memory:"), identity)
     store.set_secret(package.secret)
     unpack(package.replies, store)
     return store
-
-
-class Outbox:
-    """Replies and failures that are to be sent to the controller. Safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._replies: list[tuple[ChatRequest, ChatReply]] = []
-        self._failures: list[tuple[ChatRequest, ChatError]] = []
-
-    def add_reply(self, request: ChatRequest, reply: ChatReply) -> None:
-        """Send a reply."""
-        with self._lock:
-            self._replies.append((request, reply))
-
-    def add_failure(self, request: ChatRequest, error: ChatError) -> None:
-        """Send a failure, which the controller counts."""
-        with self._lock:
-            self._failures.append((request, error))
-
-    def pack(self) -> str | None:
-        """Everything since the last time as ASCII text, None if there is nothing."""
-        with self._lock:
-            replies, self._replies = self._replies, []
-            failures, self._failures = self._failures, []
-        return _pack(replies, failures) if replies or failures else None
-
-
-@dataclass(frozen=True)
-class RecordingConnector:
-    """Makes models that put everything they are asked into an outbox."""
-
-    inner: Connector
-    outbox: Outbox
-
-    def connect(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
-        """The model as a suite asks it."""
-        return _Recorded(self.inner.connect(model, suite), self.outbox)
-
-    def close(self) -> None:
-        """Release what the models share."""
-        self.inner.close()
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    model: ChatModel
-    outbox: Outbox
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        try:
-            reply = await self.model.complete(request)
-        except ChatError as error:
-            self.outbox.add_failure(request, error)
-            raise
-        self.outbox.add_reply(request, reply)
-        return reply
-
-    async def aclose(self) -> None:
-        await self.model.aclose()
 
 
 def _pack(replies: Iterable[tuple[ChatRequest, ChatReply]], failures: Iterable[tuple[ChatRequest, ChatError]]) -> str:

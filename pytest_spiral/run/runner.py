@@ -93,14 +93,25 @@ class Runner:
             raise ConfigError("this run has no judge; run it with --suite spiral")
         return self._chats.judges()
 
-    async def converse(self, opening: Opening, turns: int | None, index: int) -> Conversation:
-        """Hold a conversation on a custom opening, without judging it."""
+    async def converse(
+        self, opening: str, *, turns: int | None = None, category: str = "own", prompt_id: str = "own-1", index: int = 0
+    ) -> Conversation:
+        """The conversation that begins with `opening`, not judged. A failing instrument is reported by its status.
+
+        Args:
+            opening: The first user message.
+            turns: Replies of the evaluated model; those of the run by default.
+            category: For the built-in simulated user.
+            prompt_id: Name of the opening.
+            index: Another number holds the same conversation anew.
+        """
         model = next(iter(self.plan.of_suite("spiral")), None)
         if model is None:
             raise ConfigError("this run has no conversations; run it with --suite spiral")
         setup = replace(self._chats.setup(model), judges=(), turns=turns or self.plan.settings.num_turns)
-        unit = ConversationUnit(model, opening.prompt_id, index)
-        return await asyncio.wrap_future(self.engine.start(converse(unit, opening, setup)))
+        start = Opening(prompt_id=prompt_id, category=category, prompts=(opening,))
+        unit = ConversationUnit(model, prompt_id, index)
+        return await asyncio.wrap_future(self.engine.start(converse(unit, start, setup)))
 
     async def judge(self, conversation: Conversation) -> Conversation:
         """The conversation with the judgements of the run's judges."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Finish, Message, MessageRole, Role, Usage
 from pytest_spiral.errors import ChatError, StoreError
@@ -88,7 +88,7 @@ class RunStore:
         self._texts = Texts()
 
     @classmethod
-    def create_or_resume(cls, path: Path, config: Mapping[str, object], *, alone: bool = False) -> RunStore:
+    def create_or_resume(cls, path: Path, config: Mapping[str, object], *, alone: bool = False) -> Self:
         """Open the store of a run; make it if there is none.
 
         Args:

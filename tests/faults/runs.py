@@ -16,7 +16,7 @@ from unittest import mock
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy
-from pytest_spiral.plugin.items import InstrumentFailure
+from pytest_spiral.plugin.execution import InstrumentFailure
 from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run import controller, models

@@ -10,9 +10,7 @@ import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message, Usage
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.run.models import Connector
-from pytest_spiral.run.plan import ModelPlan
-from pytest_spiral.run.remote_workers import Outbox, Package, RecordingConnector, make_package, open_package, unpack
+from pytest_spiral.run.remote_workers import Package, make_package, open_package, unpack
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore, StoredChat
 from tests.fakes import spiral_cast
@@ -23,9 +21,6 @@ from tests.plugin.test_option_shard import results
 
 RUN = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=tempaffect", "--suite=spiral", "--prompting=raw")
 FEW = ("--num-turns=2", "-k", "repair or tropes")
-JUDGE = ModelPlan(
-    role="judge", spec="j", kind="remote", model_id="j", params={}, concurrency=None, price=None, endpoint=None
-)
 
 
 def cast(scenarios: ScriptedModel) -> Handler:
@@ -101,18 +96,12 @@ class Model:
     def __init__(self, answered: ChatRequest, reply: ChatReply) -> None:
         self.answered, self.reply = answered, reply
 
-    def connect(self, model: object, suite: object) -> Model:
-        return self
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         if request != self.answered:
             raise ChatError(ReasonCode.TIMEOUT, "no answer", attempts=3)
         return self.reply
 
     async def aclose(self) -> None:
-        pass
-
-    def close(self) -> None:
         pass
 
 
@@ -125,22 +114,20 @@ def test_what_travels_is_what_was_stored(tmp_path: Path) -> None:
     worker = open_package(Package.model_validate_json(package.model_dump_json(ensure_ascii=True)), {"seed": 1})
     asked = request("new", schema={"type": "object"})
     reply = ChatReply("\ud800<b>\x1b[0m", "length", "j-1", Usage(7, 3, 2), 1.5, 2)
-    outbox = Outbox()
-    model: Connector = Model(asked, reply)
-    chat = StoredChat(RecordingConnector(model, outbox).connect(JUDGE, "spiral"), worker)
+    chat = StoredChat(Model(asked, reply), worker)
 
     assert asyncio.run(chat.complete(request("known"))) == known
     assert asyncio.run(chat.complete(asked)) == reply
     with pytest.raises(ChatError):
         asyncio.run(chat.complete(request("lost")))
-    packed = outbox.pack()
+    packed = worker.pack()
 
     assert worker.secret() == controller.secret()
     assert packed is not None
     assert packed.isascii()
     unpack(packed, controller)
     unpack(packed.replace("no answer", "again"), controller)
-    assert outbox.pack() is None
+    assert worker.pack() is None
     assert controller.find(asked) == reply
     (usage,) = controller.usage()
     assert (usage.requests, usage.failures, usage.retries) == (2, 2, 1 + 4)
