@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
 from pytest_spiral.errors import ChatError
@@ -77,22 +76,21 @@ class OpenAICompatible:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer `request`. Raises `ChatError`."""
         call = _Call(self.endpoint, self._rng)
-        retrying = AsyncRetrying(
-            sleep=self._sleep,
-            stop=call.must_stop,
-            wait=call.wait,
-            retry=retry_if_exception(lambda error: isinstance(error, AttemptError) and error.again),
-            reraise=True,
-        )
         try:
             async with asyncio.timeout(None) as call.timeout:
-                return await retrying(self._attempt, request, call)
-        except AttemptError:
-            error = call.failed()
+                while True:
+                    try:
+                        return await self._attempt(request, call)
+                    except AttemptError as error:
+                        wait = call.wait_after(error)
+                    if wait is None:
+                        failed = call.failed()
+                        break
+                    await self._sleep(wait)
         except TimeoutError:
-            error = call.out_of_time()
+            failed = call.out_of_time()
         # Raised out here, so that the caught exception is not chained to it.
-        raise error
+        raise failed
 
     async def aclose(self) -> None:
         """Release connections. Later calls fail with code "closed"."""
@@ -110,11 +108,7 @@ class OpenAICompatible:
             budget = self._budget
             async with nullcontext() if budget is None else budget.charge(request, len(content)) as charge:
                 call.resume()
-                try:
-                    return await self._send(content, call, slot, charge)
-                except AttemptError as error:
-                    call.count(error)
-                    raise
+                return await self._send(content, call, slot, charge)
 
     async def _send(self, content: bytes, call: _Call, slot: Slot | None, charge: Charge | None) -> ChatReply:
         if self._closed:
@@ -194,29 +188,28 @@ class _Call:
         """Let the deadline's clock run."""
         self.timeout.reschedule(asyncio.get_running_loop().time() + self._seconds_left)
 
-    def count(self, error: AttemptError) -> None:
-        """Note a failed attempt."""
+    def wait_after(self, error: AttemptError) -> float | None:
+        """Seconds to wait before another attempt, None to make none.
+
+        Each class of failure has its own patience, and what would end after the deadline is not begun.
+        """
         self.last = error
         self._counts[error.code] += 1
-
-    def must_stop(self, state: RetryCallState) -> bool:
-        """Whether no further attempt is made: each class of failure has its own patience, and the deadline holds."""
-        policy, limited = self.endpoint.retry, self._counts[ReasonCode.RATE_LIMITED]
+        policy, total, limited = self.endpoint.retry, self._counts.total(), self._counts[ReasonCode.RATE_LIMITED]
+        doubled = policy.first_wait * 2 ** min(total - 1, _MAX_DOUBLINGS)
+        wait = self.rng.uniform(0, min(policy.max_wait, doubled))
+        if error.retry_after is not None:
+            wait = error.retry_after + min(wait, _SPREAD * error.retry_after)
         when = self.timeout.when()
-        return (
-            limited >= policy.max_rate_limited
+        if (
+            not error.again
+            or limited >= policy.max_rate_limited
             or self._counts[ReasonCode.BAD_RESPONSE] >= policy.max_bad_responses
-            or self._counts.total() - limited >= policy.max_attempts
-            or (when is not None and state.upcoming_sleep >= when - asyncio.get_running_loop().time())
-        )
-
-    def wait(self, state: RetryCallState) -> float:
-        """Seconds before the next attempt."""
-        policy = self.endpoint.retry
-        doubled = policy.first_wait * 2 ** min(state.attempt_number - 1, _MAX_DOUBLINGS)
-        drawn = self.rng.uniform(0, min(policy.max_wait, doubled))
-        asked = self.last.retry_after if self.last else None
-        return drawn if asked is None else asked + min(drawn, _SPREAD * asked)
+            or total - limited >= policy.max_attempts
+            or (when is not None and wait >= when - asyncio.get_running_loop().time())
+        ):
+            return None
+        return wait
 
     def failed(self) -> ChatError:
         """The error of a call whose last attempt failed."""

@@ -8,9 +8,9 @@ for cue words only: a contradiction, for example, is not flagged.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -42,6 +42,8 @@ Rule = Literal[
     "offstage",
 ]
 PerMille = Annotated[int, Field(ge=0, le=1000)]
+# The conversation reads a message as it comes, the report once more.
+_REMEMBERED = 2**14
 
 
 class _Resimulation(Table):
@@ -107,9 +109,19 @@ class Limits(Table):
     cues: _Cues
 
     @cached_property
-    def patterns(self) -> Mapping[str, re.Pattern[str]]:
-        """Compiled cues by rule."""
-        return {name: compile_cues(lines) for name, lines in self.cues.model_dump().items()}
+    def cues_in(self) -> Callable[[str, bool], Mapping[str, str]]:
+        """From a message, and whether to look for cues of being offstage, to the first cue of each rule in it."""
+        patterns = {name: compile_cues(lines) for name, lines in self.cues.model_dump().items()}
+
+        @lru_cache(maxsize=_REMEMBERED)
+        def cues_in(plain: str, offstage: bool) -> Mapping[str, str]:
+            return {
+                rule: match[0].strip()[:80]
+                for rule, pattern in patterns.items()
+                if (rule != "offstage" or offstage) and (match := pattern.search(plain))
+            }
+
+        return cues_in
 
 
 @cache
@@ -200,7 +212,7 @@ class SimulatorMonitor:
         message = _Read.of(text, self._limits.repetition)
         if generated:
             self.generated += 1
-            remarks = {**self._style(message), **self._cues(message.plain)}
+            remarks = {**self._style(message), **self._limits.cues_in(message.plain, self._rules.offstage)}
             within, across = self._repetition(message, remarks)
             self.flags += [Flag(turn=self._turn, rule=rule, detail=detail) for rule, detail in remarks.items()]
             if self.collapse is None:
@@ -230,13 +242,6 @@ class SimulatorMonitor:
             remarks["markdown"] = mark[0].strip()[:20]
         return remarks
 
-    def _cues(self, plain: str) -> dict[str, str]:
-        return {
-            rule: match[0].strip()[:80]
-            for rule, pattern in self._limits.patterns.items()
-            if (rule != "offstage" or self._rules.offstage) and (match := pattern.search(plain))
-        }
-
     def _repetition(self, message: _Read, remarks: dict[str, str]) -> tuple[float, float]:
         """Shares, 0..1, of n-grams that occur earlier in the message and in earlier messages."""
         rule, ngrams = self._limits.repetition, message.ngrams
@@ -244,7 +249,7 @@ class SimulatorMonitor:
         if len(message.words) >= rule.within_words and 1000 * within >= rule.within:
             remarks["repeats_within"] = f"{within:.0%} of its runs of {rule.ngram} words"
         # In a shorter message the same words in a row are chance.
-        across = sum(n in self._ngrams for n in ngrams) / len(ngrams) if len(ngrams) >= rule.across_ngrams else 0.0
+        across = sum(map(self._ngrams.__contains__, ngrams)) / len(ngrams) if len(ngrams) >= rule.across_ngrams else 0.0
         again = self._messages.get(message.plain.strip())
         if again is not None:
             remarks["repeats_earlier"] = f"message {again} again"
@@ -254,7 +259,7 @@ class SimulatorMonitor:
         runs = _ngrams(message.words, rule.echo_ngram)
         if len(runs) >= rule.echo_ngrams:
             said = set(_ngrams(self._reply, rule.echo_ngram))
-            echoed = sum(run in said for run in runs) / len(runs)
+            echoed = sum(map(said.__contains__, runs)) / len(runs)
             if 1000 * echoed >= rule.echo:
                 remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
         if again is None:
@@ -318,4 +323,4 @@ def _plain(text: str) -> str:
 
 
 def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
-    return [tuple(words[start : start + n]) for start in range(len(words) - n + 1)]
+    return list(zip(*(words[start:] for start in range(n)), strict=False))

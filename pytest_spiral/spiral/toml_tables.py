@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -34,7 +35,9 @@ def read_table(model: type[M], path: Path) -> M:
 def compile_cues(lines: str) -> re.Pattern[str]:
     """One pattern that matches any of the expressions, one a line. A space in one stands for any white space."""
     expressions = [line.replace(" ?", "[ ]?").replace(" ", r"\s+") for line in lines.splitlines() if line.strip()]
-    return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.MULTILINE)
+    # Neighbours that begin at a word boundary share its test: `re` then looks at them between words only.
+    groups = groupby((f"(?:{expression})" for expression in expressions), lambda each: each.startswith(r"(?:\b"))
+    return re.compile("|".join(f"(?:{'|'.join(group)})" for _, group in groups), re.MULTILINE)
 
 
 def _check_cues(lines: str) -> str:
