@@ -136,6 +136,32 @@ async def test_variables_meant_for_other_programs_change_nothing(serve: Serve, m
     assert not names & {"openai-organization", "openai-project", "x-leak"}
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_of_the_environment_is_used_and_does_not_get_the_key(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """It is sent to the endpoint alone; without TLS the proxy passes it on, but it is not shown to the proxy itself."""
+    heads: list[str] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("ALL_PROXY", f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with server, Talk(f"{scheme}://example.test/v1", retry=RetryPolicy(max_attempts=1)) as talk:
+        await talk.fails()
+
+    (head,) = heads
+    assert "example.test" in head
+    assert "proxy-authorization" not in head.lower()
+    assert (KEY in head) is (scheme == "http")
+
+
 async def test_without_a_key_none_is_sent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """A local server needs none, and another program's key is not its business."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
