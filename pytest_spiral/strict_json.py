@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)', re.DOTALL)
 
 
 class JsonFault(ValueError):

@@ -17,10 +17,11 @@ from pytest_spiral.resources import data_root, read_toml
 # A number keeps its inner separators (07:30, 41,800); any other token is letters and digits with inner apostrophes.
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+[^\W_]*|[^\W_]+(?:'[^\W_]+)*")
 _COUNTED = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
-_END = re.compile(r"[.?!]+[\"')\]]*(?=\s|$)|[\n;]+")
+_END = re.compile(r"(?<![.?!])[.?!]++[\"')\]]*+(?=\s|$)|[\n;]+")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'])(?:mr|mrs|ms|dr|st|prof|no|vs|approx|ca|dept|ext|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
 )
+_ABBREVIATION_REACH = 9  # characters: "approx." and more than what may stand before it
 _CLOCK = re.compile(r"0(\d:\d\d)(?!\d)")
 _HOUR = re.compile(r"[0-9][0-9:]{0,4}")
 _THOUSANDS = re.compile(r"[^,]*(?:,\d{3}(?!\d))+")
@@ -269,7 +270,8 @@ def sentences(text: str) -> list[str]:
     found: list[str] = []
     start = 0
     for match in _END.finditer(text):
-        if match.group() != "." or not _ABBREVIATION.search(text[start : match.end()]):
+        ending = text[max(start, match.end() - _ABBREVIATION_REACH) : match.end()]
+        if match.group() != "." or not _ABBREVIATION.search(ending):
             found.append(text[start : match.end()].strip())
             start = match.end()
     return [sentence for sentence in (*found, text[start:].strip()) if sentence]

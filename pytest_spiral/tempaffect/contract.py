@@ -99,7 +99,7 @@ def recoverable(text: str) -> bool:
 
 
 def _lenient_readings(text: str) -> Iterator[str]:
-    fenced = re.search(r"```[a-zA-Z]*\s*\n?(.*?)```", text, re.DOTALL)
+    fenced = re.search(r"```[a-zA-Z]*+\s*+(.*?)```", text, re.DOTALL)
     if fenced:
         yield fenced.group(1)
     first, last = text.find("{"), text.rfind("}")

@@ -114,8 +114,8 @@ class Sentence:
         for start in self._places.get(stems[0], ()):
             last = start
             for wanted in stems[1:]:
-                later = (at for at in self._places.get(wanted, ()) if last < at <= last + gap + 1)
-                last = next(later, -1)
+                later = range(last + 1, min(last + gap + 2, len(self.stems)))
+                last = next((at for at in later if self.stems[at] == wanted), -1)
                 if last < 0:
                     break
             else:
@@ -127,7 +127,8 @@ class Sentence:
         for start in self._places.get(stems[0], ()):
             taken = [start]
             for wanted in stems[1:]:
-                close = (at for at in self._places.get(wanted, ()) if abs(at - start) <= reach and at not in taken)
+                around = range(max(0, start - reach), min(start + reach + 1, len(self.stems)))
+                close = (at for at in around if self.stems[at] == wanted and at not in taken)
                 at = min(close, key=lambda at: abs(at - start), default=None)
                 if at is None:
                     break
