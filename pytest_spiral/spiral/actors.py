@@ -24,6 +24,8 @@ DRY_CHARACTERS = ("grounded", "sycophantic", "mystic", "cold_refuser", "sliding"
 """Names of the built-in assistants; `perfect` is another name for `grounded`."""
 
 _ALIASES = {"perfect": "grounded"}
+# Under this word the shipped openings of each category start at different lines.
+_OPENING = "opening"
 # A conversation of this many turns repeats nothing.
 _TURNS = 20
 
@@ -79,19 +81,19 @@ def assistant_reply(character: str, prompt_id: str, index: int, turn: int) -> st
     assistants = load_banks().assistants
     name, place = _bank_at(assistants, _ALIASES.get(character, character), turn)
     bank = assistants.characters[name]
+    start = _start(name, prompt_id, index)
     if bank.benign_replies and prompt_id in _twins():
         # Reply 0 answers the opening; the others answer one message of the benign user each.
-        pairs = bank.benign_replies[1:]
-        text = pairs[(_start(_SEEKER, prompt_id, index) + turn - 1) % len(pairs)] if turn else bank.benign_replies[0]
-        return _about(text, assistants, prompt_id)
-    if not bank.first_turn:  # replies that build on each other
-        return _about(bank.replies[place % len(bank.replies)].text, assistants, prompt_id)
-    start = _start(name, prompt_id, index)
-    first = bank.first_turn[start % len(bank.first_turn)]
-    if turn == 0:
-        return _about(bank.replies[first].text, assistants, prompt_id)
-    others = [reply for number, reply in enumerate(bank.replies) if number != first]
-    return _about(others[(start + place) % len(others)].text, assistants, prompt_id)
+        opening, *answers = bank.benign_replies
+        text = answers[(_start(_OPENING, prompt_id, index) + turn - 1) % len(answers)] if turn else opening
+    elif not bank.first_turn:  # replies that build on each other
+        text = bank.replies[place % len(bank.replies)].text
+    else:
+        first = bank.first_turn[start % len(bank.first_turn)]
+        others = [reply for number, reply in enumerate(bank.replies) if number != first]
+        text = (others[(start + place) % len(others)] if turn else bank.replies[first]).text
+    topic = assistants.topics.get(prompt_id, assistants.default_topic)
+    return text.replace("{topic_cap}", topic[0].upper() + topic[1:]).replace("{topic}", topic)
 
 
 def _bank_at(assistants: _Assistants, name: str, turn: int) -> tuple[str, int]:
@@ -105,11 +107,6 @@ def _bank_at(assistants: _Assistants, name: str, turn: int) -> tuple[str, int]:
     return name, turn
 
 
-def _about(text: str, assistants: _Assistants, prompt_id: str) -> str:
-    topic = assistants.topics.get(prompt_id, assistants.default_topic)
-    return text.replace("{topic_cap}", topic[0].upper() + topic[1:]).replace("{topic}", topic)
-
-
 def seeker_message(prompt_id: str, category: str, index: int, turn: int) -> str:
     """What the built-in simulated user says after the reply of a turn, counted from 0.
 
@@ -120,7 +117,7 @@ def seeker_message(prompt_id: str, category: str, index: int, turn: int) -> str:
     lines = seeker.categories.get(category) or next(iter(seeker.categories.values()))
     if prompt_id in _twins():
         lines = seeker.benign_twins
-    return lines[(_start(_SEEKER, prompt_id, index) + turn) % len(lines)]
+    return lines[(_start(_OPENING, prompt_id, index) + turn) % len(lines)]
 
 
 def _start(bank: str, prompt_id: str, index: int) -> int:
@@ -129,10 +126,6 @@ def _start(bank: str, prompt_id: str, index: int) -> int:
     Conversations on one prompt start seven lines apart: no bank has a multiple of seven.
     """
     return int.from_bytes(hashlib.sha256(f"{bank}-{prompt_id}".encode()).digest()[:6], "big") + 7 * index
-
-
-# Under this word the shipped openings of each category start at different lines.
-_SEEKER = "opening"
 
 
 @cache

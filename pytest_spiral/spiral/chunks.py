@@ -13,12 +13,11 @@ from pytest_spiral.spiral.suspicion import without_suspicions
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A user message and the reply to it. turn: which assistant message, counted from 0. cut: the reply went on."""
+    """A user message and the reply to it. turn: which assistant message, counted from 0."""
 
     turn: int
     user: str
     assistant: str
-    cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,8 @@ def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first
             user.append(message.content)
         elif message.role == "assistant":
             if turn >= first_turn:
-                text = message.content[: protocol.max_reply_chars]
-                exchanges.append(Exchange(turn, "\n\n".join(user), text, len(text) < len(message.content)))
+                reply = message.content[: protocol.max_reply_chars]
+                exchanges.append(Exchange(turn, "\n\n".join(user), reply))
             user = []
             turn += 1
     starts = range(0, len(exchanges), size)

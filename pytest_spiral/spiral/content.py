@@ -183,13 +183,7 @@ class Rubric(Table):
         if names == list(self.behaviours):
             names.reverse()
         # No copy: that would take over the prompt in the old order.
-        return Rubric(
-            version=self.version,
-            behaviours={name: self.behaviours[name] for name in names},
-            final=self.final,
-            instructions=self.instructions,
-            asides=self.asides,
-        )
+        return Rubric(**{**self.model_dump(), "behaviours": {name: self.behaviours[name] for name in names}})
 
     @cached_property
     def hash(self) -> str:
@@ -201,14 +195,3 @@ class Rubric(Table):
 def load_rubric(name: str = "rubric") -> Rubric:
     """A shipped rubric. Raises `DataError` naming file and key."""
     return read_table(Rubric, data_root() / "spiral" / f"{name}.toml")
-
-
-def suite_hashes() -> dict[str, str]:
-    """Version and component hashes of the shipped suite, in the shape of `suite.lock.json`, which pins them."""
-    return {
-        "version": VERSION,
-        "openings": openings_hash(load_openings()),
-        "benign_twins": openings_hash(load_twins()),
-        "actor": load_persona().hash,
-        "rubric": load_rubric().hash,
-    }

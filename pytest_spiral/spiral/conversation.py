@@ -7,7 +7,6 @@ import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import ChatError
@@ -21,7 +20,6 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudg
 from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits
 from pytest_spiral.status import Reason, ReasonCode, Status
 
-T = TypeVar("T")
 # An unusable message of the simulated user is asked for once more; on resume, as often again, up to the maximum.
 _TRIES_PER_SESSION = 2
 _MAX_SAMPLES = 20
@@ -131,13 +129,9 @@ class _Simulation:
         # Scripted user messages after the opening, None for those to generate. None follows the last reply.
         missing = setup.turns - len(opening.prompts)
         self._script = [*opening.prompts[1 : setup.turns], *[None] * missing][: max(0, setup.turns - 1)]
-        self._injections = injection_schedule(
-            setup.seed,
-            opening.prompt_id,
-            unit.index,
-            [text is None for text in self._script],
-            setup.persona.injections,
-        )
+        generated = [text is None for text in self._script]
+        injections = setup.persona.injections
+        self._injections = injection_schedule(setup.seed, unit.prompt_id, unit.index, generated, injections)
         self._add(Message("user", opening.first))
 
     @property
@@ -148,30 +142,43 @@ class _Simulation:
 
     async def run(self) -> Conversation:
         """Hold the conversation, judging while it goes on."""
-        status: Status = Status.MEASURED
-        reason: Reason | None = None
+        status, reason = Status.MEASURED, None
         finals: Sequence[FinalJudgement] = ()
-        try:
-            async with asyncio.TaskGroup() as background:
-                try:
-                    await self._hold(background)
-                except _Stopped as stopped:
-                    status, reason = stopped.status, stopped.reason
-                    if self.collapse is not None:
-                        await self._cancel()
-            if status is Status.MEASURED:
-                finals = await asyncio.gather(
-                    *(judge.final(self._name, self._transcript) for judge in self._setup.judges)
-                )
-        finally:
-            await self._cancel()
-        conversation = self._record(status, reason)
-        if self.collapse is None:
-            judgements = [task.result() for task in self._judging]
-            retests = [retest for task in self._retesting for retest in task.result()]
-            conversation = _with_judgements(conversation, judgements, finals, retests)
-        # After a collapse it is chance which judgements came in before it: none are kept.
-        return _affordable(conversation)
+        async with asyncio.TaskGroup() as background:
+            try:
+                await self._hold(background)
+            except _Stopped as stopped:
+                status, reason = stopped.status, stopped.reason
+                if self.collapse is not None:
+                    # It is chance which judgements came in before a collapse: none are kept.
+                    for task in (*self._judging, *self._retesting):
+                        task.cancel()
+                    self._judging, self._retesting = [], []
+        if status is Status.MEASURED:
+            finals = await asyncio.gather(*(judge.final(self._name, self._transcript) for judge in self._setup.judges))
+        opening, setup = self._opening, self._setup
+        conversation = Conversation(
+            prompt_id=opening.prompt_id,
+            twin_of=opening.twin_of or "",
+            category=opening.category,
+            model=self._unit.model,
+            index=self._unit.index,
+            status=status,
+            reason=reason,
+            prompts=opening.prompts,
+            transcript=tuple(self._transcript),
+            injections_log=tuple(self._injections_log),
+            origin=Origin(
+                prompt_file=setup.prompt_file,
+                instruction_file=PERSONA_FILE,
+                injection_file=INJECTIONS_FILE,
+                user_model=setup.user.model,
+                user_system_prompt=self._system_prompt,
+                evaluated_system_prompt=setup.system or "",
+            ),
+        )
+        judgements = [task.result() for task in self._judging]
+        return _judged(conversation, judgements, finals, [task.result() for task in self._retesting])
 
     async def _hold(self, background: asyncio.TaskGroup) -> None:
         last = self._setup.turns - 1
@@ -243,39 +250,10 @@ class _Simulation:
                     self._retesting.append(background.create_task(judge.retest(self._name, opening, chunk)))
         self._chunks_judged += len(complete)
 
-    async def _cancel(self) -> None:
-        """Stop judging; nothing of this conversation continues in the background."""
-        tasks = [*self._judging, *self._retesting]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _record(self, status: Status, reason: Reason | None) -> Conversation:
-        return Conversation(
-            prompt_id=self._opening.prompt_id,
-            twin_of=self._opening.twin_of or "",
-            category=self._opening.category,
-            model=self._unit.model,
-            index=self._unit.index,
-            status=status,
-            reason=reason,
-            prompts=self._opening.prompts,
-            transcript=tuple(self._transcript),
-            injections_log=tuple(self._injections_log),
-            origin=Origin(
-                prompt_file=self._setup.prompt_file,
-                instruction_file=PERSONA_FILE,
-                injection_file=INJECTIONS_FILE,
-                user_model=self._setup.user.model,
-                user_system_prompt=self._system_prompt,
-                evaluated_system_prompt=self._setup.system or "",
-            ),
-        )
-
 
 def injection_schedule(
-    seed: int | str, prompt_id: str, convo_index: int, generated: Sequence[bool], injections: Sequence[T]
-) -> tuple[T | None, ...]:
+    seed: int | str, prompt_id: str, index: int, generated: Sequence[bool], injections: Sequence[str]
+) -> tuple[str | None, ...]:
     """The injection of each user turn after the opening, None where there is none, by upstream's rule.
 
     The whole schedule is drawn at once: a conversation that is resumed keeps its injections.
@@ -289,7 +267,7 @@ def injection_schedule(
     """
     if any(generated) and not injections:
         raise ValueError("no injections to choose from")
-    rng = random.Random(f"{seed}-{prompt_id}-{convo_index}")
+    rng = random.Random(f"{seed}-{prompt_id}-{index}")
     return tuple(rng.choice(injections) if drawn and rng.random() < _INJECTION_RATE else None for drawn in generated)
 
 
@@ -312,7 +290,7 @@ async def rejudge(
         asyncio.gather(*(judge.final(name, conversation.transcript) for judge in judges)),
         asyncio.gather(*(judge.retest(name, opening, chunk) for chunk in retested for judge in judges)),
     )
-    return _affordable(_with_judgements(conversation, judgements, finals, [r for pair in retests for r in pair]))
+    return _judged(conversation, judgements, finals, retests)
 
 
 def _is_retested(seed: int | str, conversation: str, chunk: int, percent: int) -> bool:
@@ -323,30 +301,28 @@ def _is_retested(seed: int | str, conversation: str, chunk: int, percent: int) -
     return int.from_bytes(digits[:4], "big") % 100 < percent
 
 
-def _with_judgements(
+def _judged(
     conversation: Conversation,
     judgements: Sequence[ChunkJudgement],
     finals: Sequence[FinalJudgement],
-    retests: Sequence[Retest],
+    retests: Sequence[Sequence[Retest]],
 ) -> Conversation:
-    """The conversation with these judgements, in an order that does not depend on which came first."""
-    return replace(
-        conversation,
-        judgements=tuple(sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))),
-        finals=tuple(finals),
-        retests=tuple(sorted(retests, key=lambda r: (r.judgement.index, r.judgement.judge, r.how))),
-    )
+    """The conversation with these judgements, in an order that does not depend on which came first.
 
-
-def _affordable(conversation: Conversation) -> Conversation:
-    """The conversation, or an empty one that was not run where the budget refused a call it needed.
-
-    A resumed run with a larger budget then takes it up at that call.
+    Where the budget refused a call that it needed, an empty one that was not run: a resumed run with a larger budget
+    then takes it up at that call.
     """
-    judgements: list[ChunkJudgement | FinalJudgement] = [*conversation.judgements, *conversation.finals]
-    refused = [judgement.reason for judgement in judgements if judgement.status is Status.NOT_RUN]
-    if conversation.status is not Status.NOT_RUN and not refused:
-        return conversation
+    reason = conversation.reason if conversation.status is Status.NOT_RUN else None
+    for judgement in (*judgements, *finals):
+        if judgement.status is Status.NOT_RUN:
+            reason = reason or judgement.reason
+    if reason is None:
+        flat = [retest for pair in retests for retest in pair]
+        return replace(
+            conversation,
+            judgements=tuple(sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))),
+            finals=tuple(finals),
+            retests=tuple(sorted(flat, key=lambda r: (r.judgement.index, r.judgement.judge, r.how))),
+        )
     c = conversation
-    reason = c.reason if c.status is Status.NOT_RUN else refused[0]
     return Conversation(c.prompt_id, c.category, c.model, c.index, Status.NOT_RUN, reason, twin_of=c.twin_of)

@@ -90,7 +90,7 @@ class LabelledTurn:
     @property
     def chunk(self) -> Chunk:
         """What a judge is shown."""
-        return Chunk(0, (Exchange(0, self.user, self.assistant, cut=False),))
+        return Chunk(0, (Exchange(0, self.user, self.assistant),))
 
     @property
     def is_disputed(self) -> bool:

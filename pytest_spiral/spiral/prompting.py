@@ -108,8 +108,7 @@ def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -
     fence = _fence(secret, turns)
     words = _words(rubric, fence)
     body = [words["fence_rule"], words["before_transcript"], *_fenced(turns, words, fence), words["after"]]
-    parts = tuple(turn.content for turn in turns)
-    return (_system(rubric.final_part), ComposedMessage("user", "\n".join(body), parts))
+    return (_system(rubric.final_part), ComposedMessage("user", "\n".join(body), tuple(t.content for t in turns)))
 
 
 def _fence(secret: str, transcript: Sequence[Message]) -> str:

@@ -11,22 +11,19 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from pytest_spiral.errors import ConfigError, DataError, first_fault
+from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.hashing import digest
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import behaviour_name
+from pytest_spiral.spiral.toml_tables import Table, read_table
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 PerMille = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Metric(_Table):
+class Metric(Table):
     """One behaviour or final score and its part in the composite."""
 
     kind: Literal["behaviour", "final"] = "behaviour"
@@ -45,7 +42,7 @@ class Metric(_Table):
         return self
 
 
-class Protocol(_Table):
+class Protocol(Table):
     """How a run is chunked, counted and summed up."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}$")]
@@ -157,10 +154,7 @@ def load_protocol(name: str) -> Protocol:
 
 def read_protocol(path: Path) -> Protocol:
     """The protocol of one file, whose stem must be its name. Raises `DataError` naming file and key."""
-    try:
-        protocol = Protocol.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_fault(error)}") from None
+    protocol = read_table(Protocol, path)
     if protocol.name != path.stem:
         raise DataError(f"{path}: name: {protocol.name!r} differs from the file's name")
     return protocol

@@ -8,7 +8,7 @@ for cue words only: a contradiction, for example, is not flagged.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -109,19 +109,9 @@ class Limits(Table):
     cues: _Cues
 
     @cached_property
-    def cues_in(self) -> Callable[[str, bool], Mapping[str, str]]:
-        """From a message, and whether to look for cues of being offstage, to the first cue of each rule in it."""
-        patterns = {name: compile_cues(lines) for name, lines in self.cues.model_dump().items()}
-
-        @lru_cache(maxsize=_REMEMBERED)
-        def cues_in(plain: str, offstage: bool) -> Mapping[str, str]:
-            return {
-                rule: match[0].strip()[:80]
-                for rule, pattern in patterns.items()
-                if (rule != "offstage" or offstage) and (match := pattern.search(plain))
-            }
-
-        return cues_in
+    def patterns(self) -> Mapping[str, re.Pattern[str]]:
+        """Compiled cues by rule."""
+        return {name: compile_cues(lines) for name, lines in self.cues.model_dump().items()}
 
 
 @cache
@@ -155,14 +145,12 @@ class SimulatorHealth:
         return len({flag.turn for flag in self.flags if flag.rule in rules})
 
 
-def simulator_health(
-    transcript: Sequence[Message], prompts: Sequence[str | None], rules: RuleSet, limits: Limits | None = None
-) -> SimulatorHealth:
+def simulator_health(transcript: Sequence[Message], prompts: Sequence[str | None], rules: RuleSet) -> SimulatorHealth:
     """Read a whole transcript. prompts: the scripted user messages, None for generated ones; the first is the opening.
 
     Messages after a collapse are read as well, but the first collapse is the one that counts.
     """
-    monitor = SimulatorMonitor(rules, limits)
+    monitor = SimulatorMonitor(rules)
     turn = 0
     for message in transcript:
         if message.role == "user":
@@ -179,6 +167,16 @@ def rules_for(user_system_prompt: str) -> RuleSet:
     return "shipped" if user_system_prompt.startswith(load_persona().text) else "imported"
 
 
+@lru_cache(maxsize=_REMEMBERED)
+def _cues_in(plain: str, offstage: bool) -> Mapping[str, str]:
+    """The first cue of each rule in a message. offstage: whether to look for those of things done meanwhile."""
+    return {
+        rule: match[0].strip()[:80]
+        for rule, pattern in load_limits().patterns.items()
+        if (rule != "offstage" or offstage) and (match := pattern.search(plain))
+    }
+
+
 class SimulatorMonitor:
     """Reads a conversation message by message, so that a collapse is seen as soon as it happens.
 
@@ -188,11 +186,11 @@ class SimulatorMonitor:
         collapse: Why the simulation is unusable; None while it is usable.
     """
 
-    def __init__(self, rules: RuleSet, limits: Limits | None = None) -> None:
+    def __init__(self, rules: RuleSet) -> None:
         self.flags: list[Flag] = []
         self.generated = 0
         self.collapse: str | None = None
-        self._limits = limits or load_limits()
+        self._limits = load_limits()
         self._rules = self._limits.rules[rules]
         self._turn = 0
         self._in_a_row: dict[str, int] = {}
@@ -212,7 +210,7 @@ class SimulatorMonitor:
         message = _Read.of(text, self._limits.repetition)
         if generated:
             self.generated += 1
-            remarks = {**self._style(message), **self._limits.cues_in(message.plain, self._rules.offstage)}
+            remarks = {**self._style(message), **_cues_in(message.plain, self._rules.offstage)}
             within, across = self._repetition(message, remarks)
             self.flags += [Flag(turn=self._turn, rule=rule, detail=detail) for rule, detail in remarks.items()]
             if self.collapse is None:

@@ -15,7 +15,6 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -72,9 +71,9 @@ _APART = r"\s*(?:(?:[^\w\s]|[_\u115f\u1160])\s*){0,4}"
 
 
 @cache
-def load_signs(path: Path | None = None) -> _Signs:
-    """The shipped signs, or those of a file. Raises `DataError` naming file and key."""
-    return read_table(_Signs, path or data_root() / "spiral" / "suspicion.toml")
+def load_signs() -> _Signs:
+    """The shipped signs. Raises `DataError` naming file and key."""
+    return read_table(_Signs, data_root() / "spiral" / "suspicion.toml")
 
 
 @dataclass(frozen=True, slots=True)

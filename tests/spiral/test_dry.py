@@ -47,7 +47,7 @@ TURNS = 20
 
 
 def chunk(*replies):
-    return Chunk(0, tuple(Exchange(turn, "a question", reply, False) for turn, reply in enumerate(replies)))
+    return Chunk(0, tuple(Exchange(turn, "a question", reply) for turn, reply in enumerate(replies)))
 
 
 def found(text, behaviours=BEHAVIOURS):

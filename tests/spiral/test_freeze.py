@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.spiral.content import load_openings, load_persona, load_twins, openings_hash, suite_hashes
+from pytest_spiral.spiral.content import VERSION, load_openings, load_persona, load_rubric, load_twins, openings_hash
 
 OPENINGS = {opening.prompt_id: opening.first for opening in load_openings()}
 TWINS = {opening.prompt_id: opening.first for opening in load_twins()}
@@ -26,7 +26,14 @@ def alike(a: str, b: str) -> float:
 
 def test_the_suite_is_the_pinned_one() -> None:
     """A changed word in openings, twins, persona, injections or rubric is another version, with another lock file."""
-    assert suite_hashes() == read_json(data_root() / "spiral" / "suite.lock.json")
+    hashes = {
+        "version": VERSION,
+        "openings": openings_hash(load_openings()),
+        "benign_twins": openings_hash(load_twins()),
+        "actor": load_persona().hash,
+        "rubric": load_rubric().hash,
+    }
+    assert hashes == read_json(data_root() / "spiral" / "suite.lock.json")
 
 
 def test_any_changed_opening_moves_the_hash() -> None:
