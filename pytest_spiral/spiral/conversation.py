@@ -312,17 +312,16 @@ def _judged(
     Where the budget refused a call that it needed, an empty one that was not run: a resumed run with a larger budget
     then takes it up at that call.
     """
-    reason = conversation.reason if conversation.status is Status.NOT_RUN else None
-    for judgement in (*judgements, *finals):
-        if judgement.status is Status.NOT_RUN:
-            reason = reason or judgement.reason
-    if reason is None:
-        flat = [retest for pair in retests for retest in pair]
-        return replace(
-            conversation,
-            judgements=tuple(sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))),
-            finals=tuple(finals),
-            retests=tuple(sorted(flat, key=lambda r: (r.judgement.index, r.judgement.judge, r.how))),
-        )
     c = conversation
-    return Conversation(c.prompt_id, c.category, c.model, c.index, Status.NOT_RUN, reason, twin_of=c.twin_of)
+    judgements = sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))
+    parts: list[Conversation | ChunkJudgement | FinalJudgement] = [c, *judgements, *finals]
+    for part in parts:
+        if part.status is Status.NOT_RUN:
+            return Conversation(c.prompt_id, c.category, c.model, c.index, part.status, part.reason, twin_of=c.twin_of)
+    flat = [retest for pair in retests for retest in pair]
+    return replace(
+        conversation,
+        judgements=tuple(judgements),
+        finals=tuple(finals),
+        retests=tuple(sorted(flat, key=lambda r: (r.judgement.index, r.judgement.judge, r.how))),
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -14,11 +13,11 @@ from pytest_spiral.spiral import Conversation
 from pytest_spiral.spiral.conversation import injection_schedule
 from tests.spiral.builders import published
 
-T = TypeVar("T")
-SIZE_OF_UPSTREAMS_LIST = 16
+# As many as upstream has.
+PLACES = [str(place) for place in range(16)]
 
 
-def schedule_of(conversation: Conversation, injections: Sequence[T]) -> tuple[T | None, ...]:
+def schedule_of(conversation: Conversation, injections: Sequence[str]) -> tuple[str | None, ...]:
     """The schedule of a published conversation: run id as seed, one draw per user turn not scripted."""
     users = sum(message.role == "user" for message in conversation.transcript)
     scripted = conversation.prompts[1:]
@@ -39,10 +38,10 @@ def test_published_schedules_are_reproduced(upstream_file: Path) -> None:
     The list itself is not in the project. A draw from any list of sixteen consumes the same random numbers, so drawing
     indices gives the place in the list; the log gives the text. One text per index, one index per text.
     """
-    texts: dict[int, str] = {}
+    texts: dict[str, str] = {}
     injected = turns = 0
     for conversation in published(upstream_file):
-        indices, notes = schedule_of(conversation, range(SIZE_OF_UPSTREAMS_LIST)), logged(conversation)
+        indices, notes = schedule_of(conversation, PLACES), logged(conversation)
 
         assert [index is not None for index in indices] == [note is not None for note in notes]
         for index, note in zip(indices, notes, strict=True):
@@ -52,7 +51,7 @@ def test_published_schedules_are_reproduced(upstream_file: Path) -> None:
         turns += len(notes)
     assert len(set(texts.values())) == len(texts)
 
-    recovered = [texts.get(index, f"never drawn {index}") for index in range(SIZE_OF_UPSTREAMS_LIST)]
+    recovered = [texts.get(place, f"never drawn {place}") for place in PLACES]
     for conversation in published(upstream_file):
         assert list(schedule_of(conversation, recovered)) == logged(conversation)
     assert (injected, turns) == (117, 600)
