@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.compare.recording import RecordedRun, check_comparable, counterpart
+from pytest_spiral.compare.recording import Recording, check_comparable, counterpart
 from pytest_spiral.compare.runs import compare_conversations, compare_paths
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import dump_upstream, load_protocol
@@ -36,8 +36,9 @@ def test_every_differing_field_is_named() -> None:
 def test_the_counterpart_is_the_namesake_or_the_only_one() -> None:
     """Several without the name are refused with a list."""
 
-    def run(*models: str) -> RecordedRun:
-        return RecordedRun("path", "id", {}, {}, frozenset(), {}, dict.fromkeys(models, ()))
+    def run(*models: str) -> Recording:
+        talks = tuple(replace(talk, model=model) for model in models for talk in bench(prompts=1))
+        return Recording("path", Path("path"), "", talks)
 
     assert counterpart("m", run("m", "n"), "spiral") == "m"
     assert counterpart("m", run("n"), "spiral") == "n"

@@ -20,7 +20,6 @@ from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.contract import FINISH_REASONS
 from pytest_spiral.tempaffect.records import Item, Mode
-from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.unit import Output, ScenarioUnit
 
 _FINISH = {code: finish for finish, code in FINISH_REASONS.items()}
@@ -34,26 +33,67 @@ class Recording:
     """What was recorded.
 
     Attributes:
+        name: The path as the user gave it.
         path: The file.
         hash: Its SHA-256, hexadecimal.
         all_conversations: In the order of the file.
         report: The report; None for a result file in upstream's format.
     """
 
+    name: str
     path: Path
     hash: str
     all_conversations: tuple[Conversation, ...]
     report: Report | None = None
 
+    @property
+    def id(self) -> str:
+        """Of the run, or of the runs in the file."""
+        return self.report.run.id if self.report else ", ".join(sorted({run for run, _ in self.groups}))
+
+    @property
+    def seed(self) -> int:
+        """Of its resampling."""
+        return self.report.run.seed if self.report else 1
+
+    @property
+    def tempaffect(self) -> TempAffect:
+        """TempAffect's part of the report."""
+        return self.report.tempaffect if self.report else TempAffect()
+
+    @property
+    def custom_scenarios(self) -> bool:
+        """Whether TempAffect's scenarios were the user's own."""
+        return self.report is not None and bool(self.report.run.config.tempaffect_scenarios)
+
+    @property
+    def never_asked(self) -> frozenset[str]:
+        """Ids of TempAffect scenarios that were to be asked and were not."""
+        missing = {name for card in self.tempaffect.cards for name in card.missing.ids}
+        return frozenset(missing - self.tempaffect.scenarios.keys())
+
+    @cached_property
+    def items(self) -> Mapping[tuple[str, Mode], Sequence[Item]]:
+        """TempAffect items by model and mode.
+
+        Raises:
+            DataError: For a scored item whose scenario is not recorded.
+        """
+        items: dict[tuple[str, Mode], list[Item]] = {}
+        for item in self.tempaffect.items:
+            if item.score is not None and item.id not in self.tempaffect.scenarios:
+                raise DataError(f"{self.path}: item {item.id}: unknown scenario; scored items need their scenario")
+            items.setdefault((item.model, item.mode), []).append(item)
+        return items
+
     @cached_property
     def outputs(self) -> Mapping[ScenarioUnit, Output]:
         """TempAffect outputs by unit."""
         outputs = {}
-        for item in self.report.tempaffect.items if self.report else ():
+        for item in self.tempaffect.items:
             text = item.output if item.status in (Status.MEASURED, Status.MODEL_FAILED) else None
             finish = "stop" if item.reason is None else _FINISH.get(item.reason.code, "stop")
-            unit = ScenarioUnit.of(item)
-            outputs[unit] = Output(text, finish, item.reason)
+            outputs[ScenarioUnit.of(item)] = Output(text, finish, item.reason)
         return outputs
 
     @cached_property
@@ -74,6 +114,14 @@ class Recording:
         return by_unit
 
     @cached_property
+    def by_model(self) -> Mapping[str, Sequence[Conversation]]:
+        """Conversations by model, each prompt's in one run. Raises `DataError` as `conversations` does."""
+        by_model: dict[str, list[Conversation]] = {}
+        for unit, conversation in self.conversations.items():
+            by_model.setdefault(unit.model, []).append(conversation)
+        return by_model
+
+    @cached_property
     def groups(self) -> Mapping[tuple[str, str], Sequence[Conversation]]:
         """Conversations by run id and model."""
         groups: dict[tuple[str, str], list[Conversation]] = {}
@@ -84,17 +132,32 @@ class Recording:
     @cached_property
     def models(self) -> Mapping[str, tuple[str, ...]]:
         """Recorded models, sorted, with the suites they are recorded in."""
-        by_suite = {
-            "tempaffect": {unit.model for unit in self.outputs},
-            "spiral": {unit.model for unit in self.conversations},
-        }
+        by_suite = {"tempaffect": {unit.model for unit in self.outputs}, "spiral": self.by_model.keys()}
         models = sorted(set().union(*by_suite.values()))
         return {model: tuple(suite for suite, names in by_suite.items() if model in names) for model in models}
 
-    @property
-    def custom_scenarios(self) -> bool:
-        """Whether TempAffect's scenarios were the user's own."""
-        return self.report is not None and bool(self.report.run.config.tempaffect_scenarios)
+    def of_suite(self, suite: str) -> tuple[str, ...]:
+        """Models measured in a suite, sorted."""
+        return tuple(model for model, suites in self.models.items() if suite in suites)
+
+    @cached_property
+    def identity(self) -> Mapping[str, Identity]:
+        """What the measurements depend on by suite; suites without measurements are absent."""
+        report, conversations = self.report, self.all_conversations
+        identity: dict[str, Identity] = {}
+        if report is not None and (hashes := report.integrity.tempaffect) is not None:
+            identity["tempaffect"] = {"suite_hash": hashes.suite_hash, "scorer_fingerprint": hashes.scorer_fingerprint}
+        if conversations:
+            judges = {judgement.judge for one in conversations for judgement in one.judgements} - {""}
+            users = {one.origin.user_model for one in conversations} - {""}
+            identity["spiral"] = {
+                **dict.fromkeys(SPIRAL_HASHES),
+                "judges": ", ".join(sorted(judges)) or None,
+                "user_model": ", ".join(sorted(users)) or None,
+                "num_turns": str(max(len(one.replies) for one in conversations)),
+                **_reported_identity(report),
+            }
+        return identity
 
 
 def load_recording(path: Path) -> Recording:
@@ -103,99 +166,26 @@ def load_recording(path: Path) -> Recording:
     Raises:
         DataError: Naming the file and the key.
     """
+    name = str(path)
     if path.is_dir() or path.name == "run.sqlite":
         path = (path if path.is_dir() else path.parent) / "report.json"
     report = find_report(path)
     conversations = tuple(report.spiral.recorded()) if report else load_upstream(path)
     if not conversations and not (report and report.tempaffect.items):
         raise DataError(f"{path}: nothing is recorded in it")
-    return Recording(path, hashlib.sha256(path.read_bytes()).hexdigest(), conversations, report)
+    return Recording(name, path, hashlib.sha256(path.read_bytes()).hexdigest(), conversations, report)
 
 
-@dataclass(frozen=True)
-class RecordedRun:
-    """A finished run, as far as a comparison needs it.
-
-    Attributes:
-        path: As the user named it.
-        id: Of the run.
-        identity: By suite; suites without measurements are absent.
-        scenarios: TempAffect scenarios asked, by id.
-        never_asked: Ids of those that were to be asked and were not.
-        items: TempAffect items by model and mode.
-        conversations: Conversations by model.
-        seed: Of its resampling.
-    """
-
-    path: str
-    id: str
-    identity: Mapping[str, Identity]
-    scenarios: Mapping[str, Scenario]
-    never_asked: frozenset[str]
-    items: Mapping[tuple[str, Mode], Sequence[Item]]
-    conversations: Mapping[str, Sequence[Conversation]]
-    seed: int = 1
-
-    def models(self, suite: str) -> tuple[str, ...]:
-        """Models measured in a suite, sorted."""
-        return tuple(sorted(self.conversations if suite == "spiral" else {model for model, _ in self.items}))
-
-
-def load_run(path: Path) -> RecordedRun:
-    """Load a run directory, its `report.json`, or a result file in upstream's format.
+def load_run(path: Path) -> Recording:
+    """A recording that holds one run, whole enough to be scored and compared.
 
     Raises:
         DataError: Naming the file and the key.
     """
-    return recorded_run(load_recording(path), path)
-
-
-def recorded_run(recording: Recording, path: Path) -> RecordedRun:
-    """The run in a recording, under the path that the user gave.
-
-    Raises:
-        DataError: For a scored item whose scenario is not recorded.
-    """
-    report = recording.report
-    conversations: dict[str, list[Conversation]] = {}
-    for unit, conversation in recording.conversations.items():
-        conversations.setdefault(unit.model, []).append(conversation)
-    suite = report.tempaffect if report else TempAffect()
-    items: dict[tuple[str, Mode], list[Item]] = {}
-    for item in suite.items:
-        if item.score is not None and item.id not in suite.scenarios:
-            raise DataError(f"{recording.path}: item {item.id}: unknown scenario; scored items need their scenario")
-        items.setdefault((item.model, item.mode), []).append(item)
-    return RecordedRun(
-        path=str(path),
-        id=report.run.id if report else ", ".join(sorted({one.origin.run_id for one in recording.all_conversations})),
-        identity=identity_of(recording),
-        scenarios=suite.scenarios,
-        never_asked=frozenset(name for card in suite.cards for name in card.missing.ids) - suite.scenarios.keys(),
-        items=items,
-        conversations=conversations,
-        seed=report.run.seed if report else 1,
-    )
-
-
-def identity_of(recording: Recording) -> dict[str, Identity]:
-    """The identity of every suite with measurements."""
-    report = recording.report
-    identity: dict[str, Identity] = {}
-    if report is not None and (hashes := report.integrity.tempaffect) is not None:
-        identity["tempaffect"] = {"suite_hash": hashes.suite_hash, "scorer_fingerprint": hashes.scorer_fingerprint}
-    if recording.all_conversations:
-        conversations = recording.all_conversations
-        judges = {judgement.judge for one in conversations for judgement in one.judgements} - {""}
-        users = {one.origin.user_model for one in conversations} - {""}
-        identity["spiral"] = {
-            **dict.fromkeys(SPIRAL_HASHES),
-            "judges": ", ".join(sorted(judges)) or None,
-            "user_model": ", ".join(sorted(users)) or None,
-            "num_turns": str(max(len(one.replies) for one in conversations)),
-            **_reported_identity(report),
-        }
-    return identity
+    recording = load_recording(path)
+    # Read now, so that what cannot be used is refused before anything is measured or compared.
+    _ = recording.conversations, recording.items
+    return recording
 
 
 def _reported_identity(report: Report | None) -> Identity:
@@ -238,17 +228,17 @@ def check_comparable(suite: str, baseline: Identity, candidate: Identity, paths:
     return [f"{suite}.{name}" for name, both in values.items() if None in both]
 
 
-def counterpart(model: str, run: RecordedRun, suite: str) -> str:
+def counterpart(model: str, run: Recording, suite: str) -> str:
     """The model of a recorded run to compare `model` with: of the same name, or the only one.
 
     Raises:
         DataError: Where there is none, or several of other names.
     """
-    known = run.models(suite)
+    known = run.of_suite(suite)
     if model in known:
         return model
     if len(known) == 1:
         return known[0]
     if not known:
-        raise DataError(f"{run.path}: no measurements of {suite}")
-    raise DataError(f"{run.path}: none of its models is {model}; it has {', '.join(known)}")
+        raise DataError(f"{run.name}: no measurements of {suite}")
+    raise DataError(f"{run.name}: none of its models is {model}; it has {', '.join(known)}")

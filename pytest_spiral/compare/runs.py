@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pytest_spiral.compare.recording import RecordedRun, check_comparable, counterpart, load_run
+from pytest_spiral.compare.recording import Recording, check_comparable, counterpart, load_run
 from pytest_spiral.errors import DataError
-from pytest_spiral.gates import Measured, Sample, measure_difference
+from pytest_spiral.gates import Measured, measure_difference
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model.comparison import MetricDifference, ModelComparison, RunComparison, RunName
 from pytest_spiral.settings import DEFAULT_PROTOCOL
@@ -21,7 +21,7 @@ from pytest_spiral.tempaffect.records import Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 
 _SUITES = ("tempaffect", "spiral")
-Runs = tuple[RecordedRun, RecordedRun]
+Runs = tuple[Recording, Recording]
 """Baseline and candidate."""
 
 
@@ -46,13 +46,13 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
     for suite in _SUITES:
         present = [run for run in runs if suite in run.identity]
         if len(present) == 1:
-            notes.append(f"{suite} is in {present[0].path} only")
+            notes.append(f"{suite} is in {present[0].name} only")
         if len(present) < 2:
             continue
         # Both are scored again under a protocol that is given.
         ignored = {"protocol_hash"} if protocol is not None else set()
         sides = [{k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs]
-        unknown = check_comparable(suite, sides[0], sides[1], (runs[0].path, runs[1].path))
+        unknown = check_comparable(suite, sides[0], sides[1], (runs[0].name, runs[1].name))
         if unchecked := [name for name in unknown if name != "spiral.protocol_hash"]:
             notes.append(f"not recorded on both sides, so not checked: {', '.join(unchecked)}")
         models = _paired_models(runs, suite, notes)
@@ -61,11 +61,11 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         else:
             used = _protocol(protocol, runs)
             for names in models:
-                conversations = runs[0].conversations[names[0]], runs[1].conversations[names[1]]
+                conversations = runs[0].by_model[names[0]], runs[1].by_model[names[1]]
                 comparisons.append(compare_conversations(names, conversations, used, runs[1].seed))
     return RunComparison(
-        baseline=RunName(path=str(baseline), run=runs[0].id),
-        candidate=RunName(path=str(candidate), run=runs[1].id),
+        baseline=RunName(path=runs[0].name, run=runs[0].id),
+        candidate=RunName(path=runs[1].name, run=runs[1].id),
         protocol=used.name if used else None,
         notes=tuple(notes),
         comparisons=tuple(comparisons),
@@ -88,7 +88,7 @@ def _tempaffect(runs: Runs, models: Sequence[tuple[str, str]], notes: list[str])
         for mode in ("schema", "raw"):
             items = tuple(run.items.get((name, mode), ()) for run, name in zip(runs, names, strict=True))
             if all(items):
-                scenarios = {**runs[0].scenarios, **runs[1].scenarios}
+                scenarios = {**runs[0].tempaffect.scenarios, **runs[1].tempaffect.scenarios}
                 yield _compare_items(names, mode, (items[0], items[1]), scenarios, runs[1].seed)
             elif any(items):
                 notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run only")
@@ -96,7 +96,7 @@ def _tempaffect(runs: Runs, models: Sequence[tuple[str, str]], notes: list[str])
 
 def _paired_models(runs: Runs, suite: str, notes: list[str]) -> list[tuple[str, str]]:
     """Models of the same name; a single model of one run with its counterpart in the other."""
-    baseline, candidate = (run.models(suite) for run in runs)
+    baseline, candidate = (run.of_suite(suite) for run in runs)
     if len(baseline) == 1:
         return [(baseline[0], counterpart(baseline[0], runs[1], suite))]
     if len(candidate) == 1:
@@ -119,14 +119,24 @@ def _compare_items(
     Beside the interval stands McNemar's exact test for rates of single measurements, the sign-flip permutation test for
     means. Detectors are properties of whole suites and are left out.
     """
-    baseline, candidate = (CardMetrics(one, scenarios) for one in items)
+    cards = [CardMetrics(one, scenarios) for one in items]
+    resamples = load_params().intervals.resamples
     metrics = {}
     for metric in metric_names():
-        if not metric.startswith("detectors.") and metric != "skill":
-            row = _sample_difference(baseline.sample(metric), candidate.sample(metric), seed)
-            if row is not None:
-                metrics[metric] = row
-    pairing = pair(baseline.sample("score").units, candidate.sample("score").units)
+        if metric.startswith("detectors.") or metric == "skill":
+            continue
+        baseline, candidate = (card.sample(metric) for card in cards)
+        measured = measure_difference(candidate, baseline, None, lambda n: bootstrap_draws(n, resamples, seed))
+        if measured is None or measured.n < 2:
+            continue
+        pairs = pair(baseline.units, candidate.units).pairs
+        if baseline.binary and candidate.binary:
+            p = mcnemar(pairs.map(lambda both: (bool(both[0]), bool(both[1]))))
+            metrics[metric] = _row(measured, p, "exact McNemar")
+        else:
+            p = sign_flip(pairs.map(lambda both: both[1] - both[0]), f"{seed}-sign-flip")
+            metrics[metric] = _row(measured, p, "sign-flip permutation")
+    pairing = pair(*(card.sample("score").units for card in cards))
     return ModelComparison(
         suite="tempaffect",
         baseline=models[0],
@@ -138,18 +148,6 @@ def _compare_items(
         only_candidate=pairing.only_second,
         metrics=metrics,
     )
-
-
-def _sample_difference(baseline: Sample, candidate: Sample, seed: int) -> MetricDifference | None:
-    resamples = load_params().intervals.resamples
-    measured = measure_difference(candidate, baseline, None, lambda n: bootstrap_draws(n, resamples, seed))
-    if measured is None or measured.n < 2:
-        return None
-    pairs = pair(baseline.units, candidate.units).pairs
-    if baseline.binary and candidate.binary:
-        return _row(measured, mcnemar(pairs.map(lambda both: (bool(both[0]), bool(both[1])))), "exact McNemar")
-    p = sign_flip(pairs.map(lambda both: both[1] - both[0]), f"{seed}-sign-flip")
-    return _row(measured, p, "sign-flip permutation")
 
 
 def compare_conversations(

@@ -10,13 +10,7 @@ from typing import Annotated, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pytest_spiral.compare.recording import (
-    Identity,
-    Recording,
-    check_comparable,
-    load_recording,
-    recorded_run,
-)
+from pytest_spiral.compare.recording import Identity, Recording, check_comparable, load_run
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.gates import Sample
 from pytest_spiral.report.model.comparison import FormRate, RunName, ShadowComparison, ShadowRow, ShadowVerdict
@@ -62,26 +56,24 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
         DataError: For files that cannot be read, runs of the same or overlapping scenarios, models that are in one run
             only, and naming the scorer, prompts or request parameters that differ.
     """
-    paths = str(public), str(shadow)
-    recordings = [load_recording(path) for path in (public, shadow)]
-    forms = [_form(recording) for recording in recordings]
-    runs = [recorded_run(recording, path) for recording, path in zip(recordings, (public, shadow), strict=True)]
-    if not recordings[1].custom_scenarios:
+    runs = load_run(public), load_run(shadow)
+    forms = [_form(run) for run in runs]
+    if not runs[1].custom_scenarios:
         raise DataError(f"{shadow}: asked the bundled scenarios; name the run with --tempaffect-scenarios second")
     if forms[0].suite_hash == forms[1].suite_hash:
         raise DataError(f"{public} and {shadow} are runs of the same scenarios")
     if common := forms[0].messages & forms[1].messages:
         raise DataError(f"{public} and {shadow} have {len(common)} scenarios in common; a private form has none")
-    models, others = (set(run.models("tempaffect")) for run in runs)
+    models, others = (set(run.of_suite("tempaffect")) for run in runs)
     if models != others:
         raise DataError(f"in one of {public} and {shadow} only: {', '.join(sorted(models ^ others))}")
-    unknown = check_comparable("tempaffect", forms[0].conditions, forms[1].conditions, paths)
+    unknown = check_comparable("tempaffect", forms[0].conditions, forms[1].conditions, (runs[0].name, runs[1].name))
     notes = [f"not recorded on both sides, so not checked: {', '.join(unknown)}"] if unknown else []
     rows = []
     for model in sorted(models):
         for mode in get_args(Mode):
             samples = [
-                CardMetrics(items, run.scenarios, never_asked=run.never_asked).sample(_METRIC)
+                CardMetrics(items, run.tempaffect.scenarios, never_asked=run.never_asked).sample(_METRIC)
                 if (items := run.items.get((model, mode)))
                 else None
                 for run in runs
@@ -91,8 +83,8 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
             elif any(samples):
                 notes.append(f"{mode} mode of {model} is in one run only")
     return ShadowComparison(
-        public=RunName(path=paths[0], run=runs[0].id),
-        shadow=RunName(path=paths[1], run=runs[1].id),
+        public=RunName(path=runs[0].name, run=runs[0].id),
+        shadow=RunName(path=runs[1].name, run=runs[1].id),
         caution_above=caution_above(),
         notes=tuple(notes),
         rows=tuple(rows),
@@ -120,7 +112,7 @@ def _form(recording: Recording) -> _Form:
             request = json.dumps([model.model_id, model.params["tempaffect"]], sort_keys=True)
             # A replay calls no model: the parameters of its replies are not recorded.
             conditions[f"parameters of {model.spec}"] = None if model.kind == "replay" else request
-    messages = frozenset(scenario.user_message for scenario in report.tempaffect.scenarios.values())
+    messages = frozenset(scenario.user_message for scenario in recording.tempaffect.scenarios.values())
     return _Form(integrity.suite_hash, messages, conditions)
 
 

@@ -99,7 +99,7 @@ class SpiralGates:
         assert self._run.baseline is not None
         return paired_differences(
             self._run.conversations[model],
-            self._run.baseline.conversations[against],
+            self._run.baseline.by_model[against],
             self._context.protocol,
             seed=self._context.seed,
             confidence=TWO_SIDED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_spiral.compare.recording import RecordedRun
+from pytest_spiral.compare.recording import Recording
 from pytest_spiral.gates import Gate, Policy
 from pytest_spiral.report.model import Drift, Run, Usage
 from pytest_spiral.report.model.run import SpiralIntegrity
@@ -22,19 +22,6 @@ Actors = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeCalibration:
-    """The calibration of a run's judges.
-
-    Attributes:
-        run: What it found.
-        drift: The change since the last calibration, None where there is none.
-    """
-
-    run: CalibrationResult
-    drift: Drift | None
-
-
-@dataclass(frozen=True, slots=True)
 class SpiralContext:
     """The circumstances of conversations, as far as their score depends on them.
 
@@ -46,7 +33,8 @@ class SpiralContext:
         actors: Role and name of every model.
         stand_ins: Those of them that are built in.
         small: Those of them that are too small for their role.
-        calibrated: The calibration made in this run.
+        calibrated: What the calibration made in this run found; None where there is none.
+        drift: Its change since the last calibration.
     """
 
     protocol: Protocol
@@ -56,12 +44,13 @@ class SpiralContext:
     actors: Actors = ()
     stand_ins: Actors = ()
     small: Actors = ()
-    calibrated: JudgeCalibration | None = None
+    calibrated: CalibrationResult | None = None
+    drift: Drift | None = None
 
     @property
     def calibration(self) -> Calibration | None:
         """What is known of the judges, for gates on single behaviours."""
-        return self.calibrated.run.record if self.calibrated else None
+        return self.calibrated.record if self.calibrated else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +72,7 @@ class RunResults:
     usage: Usage
     gates: Sequence[Gate] = ()
     policy: Policy = "bound"
-    baseline: RecordedRun | None = None
+    baseline: Recording | None = None
     suite: Suite | None = None
     preflight: Preflight | None = None
     items: Mapping[tuple[str, Mode], Sequence[Item]] = field(default_factory=dict)

@@ -6,12 +6,12 @@ needs none of its downloads for it.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import islice
+from functools import cache, lru_cache
 from math import inf
 from statistics import mean, median
 from sys import intern
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pytest_spiral.evaluate.readability import count_syllables, flesch_kincaid_grade, mtld, words_of
 from pytest_spiral.report.model.profile import (
     LexicalProfile,
     Opening,
@@ -38,7 +37,12 @@ from pytest_spiral.text import clean
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
-# One part is counted at a time, so that the others take no more room than their numbers.
+# Letters and digits, with apostrophes and hyphens inside a word.
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_VOWELS = re.compile("[aeiouy]+")
+# Words whose syllables are remembered: people use the same few thousand.
+_VOCABULARY = 2**15
+# One part of the word sequences is counted at a time, so that the others take no more room than their numbers.
 _PARTS = 16
 
 
@@ -68,6 +72,61 @@ def _sentence_tokenizer() -> PunktSentenceTokenizer:
     return PunktSentenceTokenizer(known)
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """Words in lower case, without punctuation.
+
+    >>> words_of("Don't re-send it -- not at 3 a.m.!")
+    ("don't", 're-send', 'it', 'not', 'at', '3', 'a', 'm')
+    """
+    return tuple(word.lower() for word in _WORD.findall(clean(text)))
+
+
+@lru_cache(maxsize=_VOCABULARY)
+def count_syllables(word: str) -> int:
+    """Syllables of one lower-case English word, by vowel groups; at least 1.
+
+    >>> [count_syllables(word) for word in ("the", "table", "made", "radio", "boundary")]
+    [1, 2, 1, 2, 3]
+    """
+    groups = len(_VOWELS.findall(word))
+    silent = word.endswith("e") and not word.endswith(("le", "ee", "ye")) and groups > 1
+    return max(1, groups - silent)
+
+
+def flesch_kincaid_grade(words: int, sentences: int, syllables: int) -> float:
+    """US school grade: 0.39 words per sentence + 11.8 syllables per word - 15.59. All arguments are positive counts.
+
+    Source: Kincaid and others (1975). Words, not tokens: punctuation makes no text harder.
+    """
+    return 0.39 * words / sentences + 11.8 * syllables / words - 15.59
+
+
+def mtld(words: Sequence[str], ratio: float = 0.72) -> float:
+    """Measure of textual lexical diversity: mean length of runs whose type-token ratio stays above a limit in 0..1.
+
+    Mean of both directions, the last run counted in part. At least 1; infinite where no word is ever repeated. Raises
+    ValueError without words. Source: McCarthy and Jarvis (2010), MTLD, vocd-D, and HD-D.
+    """
+    if not words:
+        raise ValueError("lexical diversity needs at least one word")
+    return mean((_one_way(words, ratio), _one_way(words[::-1], ratio)))
+
+
+def _one_way(words: Sequence[str], ratio: float) -> float:
+    factors = 0.0
+    types: set[str] = set()
+    tokens = 0
+    for word in words:
+        types.add(word)
+        tokens += 1
+        if len(types) / tokens <= ratio:
+            factors += 1
+            types, tokens = set(), 0
+    if tokens:
+        factors += (1 - len(types) / tokens) / (1 - ratio)
+    return len(words) / factors if factors else inf
+
+
 @dataclass(frozen=True, slots=True)
 class _Reply:
     """One reply, counted."""
@@ -84,32 +143,37 @@ class _Reply:
         return cls(words, sentences, sum(map(count_syllables, words)))
 
 
-def tempaffect_profile(model: str, mode: CardMode, units: Sequence[Sequence[str]]) -> TempAffectProfile:
-    """How a model writes in one prompting mode. units: one reply each."""
-    return TempAffectProfile(**dict(_profile(model, _counted(units))), prompting_mode=mode)
+def tempaffect_profile(model: str, mode: CardMode, replies: Sequence[str]) -> TempAffectProfile:
+    """How a model writes in one prompting mode."""
+    return TempAffectProfile(**dict(_profile(model, [[_Reply.of(text)] for text in replies])), prompting_mode=mode)
 
 
 def spiral_profile(model: str, units: Sequence[Sequence[str]]) -> SpiralProfile:
     """How a model writes in conversations, as a whole and turn by turn. units: the replies of one conversation each."""
-    counted = _counted(units)
+    counted = [[_Reply.of(text) for text in unit] for unit in units]
     longest = max(map(len, counted), default=0)
     by_turn = ([unit[turn] for unit in counted if turn < len(unit)] for turn in range(longest))
     turns = tuple(TurnProfile(**dict(_statistics(row)), turn=turn) for turn, row in enumerate(by_turn))
     return SpiralProfile(**dict(_profile(model, counted)), turns=turns)
 
 
-def _counted(units: Sequence[Sequence[str]]) -> list[list[_Reply]]:
-    return [[_Reply.of(text) for text in unit] for unit in units]
-
-
 def _profile(model: str, units: Sequence[Sequence[_Reply]]) -> LexicalProfile:
+    """units: conversations, or single replies."""
+    params = _params()
     replies = [reply for unit in units for reply in unit]
+    openings = [" ".join(reply.words[: params.opening_words]) for reply in replies if reply.words]
+    counts = Counter(openings)
+    top = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[: params.openings_listed]
     return LexicalProfile(
         **dict(_statistics(replies)),
         model=model,
         units=len(units),
-        repetition=_repetition(units, _params().ngram),
-        openings=_openings(replies),
+        repetition=_repetition(units, params.ngram),
+        openings=Openings(
+            words=params.opening_words,
+            distinct=len(counts) / len(openings) if openings else None,
+            top=tuple(Opening(text=text, n=n, share=n / len(openings)) for text, n in top),
+        ),
     )
 
 
@@ -119,9 +183,9 @@ def _statistics(replies: Sequence[_Reply]) -> TextStatistics:
     lengths = [len(reply.words) for reply in replies]
     words = [word for reply in replies for word in reply.words]
     sentences = sum(reply.sentences for reply in replies)
+    syllables = sum(reply.syllables for reply in replies)
     enough = len(words) >= params.least_words
     diversity = mtld(words, params.mtld_ratio) if enough else inf
-    syllables = sum(reply.syllables for reply in replies)
     return TextStatistics(
         replies=len(replies),
         words=WordCounts(
@@ -140,42 +204,22 @@ def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> Repetition:
     different = []
     for unit in units:
         # Hashes, because the sequences of a long run would fill the memory. They may differ in the next process.
-        grams = [hash(gram) for reply in unit for gram in _ngrams(reply.words, n)]
-        if grams:
-            different.append(_in_parts(set(grams)))
-            within.append(1 - sum(map(len, different[-1])) / len(grams))
+        sequences = [zip(*(reply.words[at:] for at in range(n)), strict=False) for reply in unit]
+        hashes = [hash(sequence) for of_reply in sequences for sequence in of_reply]
+        if hashes:
+            parts = [array("q") for _ in range(_PARTS)]
+            for value in set(hashes):
+                parts[value % _PARTS].append(value)
+            different.append(parts)
+            within.append(1 - sum(map(len, parts)) / len(hashes))
     shared = [0] * len(different)
     for part in range(_PARTS):
-        counts = Counter(gram for parts in different for gram in parts[part])
+        counts = Counter(value for parts in different for value in parts[part])
         for number, parts in enumerate(different):
-            shared[number] += sum(counts[gram] > 1 for gram in parts[part])
+            shared[number] += sum(counts[value] > 1 for value in parts[part])
     across = [some / sum(map(len, parts)) for some, parts in zip(shared, different, strict=True)]
     return Repetition(
         ngram=n,
         within=mean(within) if within else None,
         across=mean(across) if len(across) > 1 else None,
-    )
-
-
-def _in_parts(grams: Iterable[int]) -> list[array[int]]:
-    """Hashes in parts that are counted one after another."""
-    parts = [array("q") for _ in range(_PARTS)]
-    for gram in grams:
-        parts[gram % _PARTS].append(gram)
-    return parts
-
-
-def _ngrams(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
-    return zip(*(words[at:] for at in range(n)), strict=False)
-
-
-def _openings(replies: Sequence[_Reply]) -> Openings:
-    params = _params()
-    openings = [" ".join(islice(reply.words, params.opening_words)) for reply in replies if reply.words]
-    counts = Counter(openings)
-    top = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[: params.openings_listed]
-    return Openings(
-        words=params.opening_words,
-        distinct=len(counts) / len(openings) if openings else None,
-        top=tuple(Opening(text=text, n=n, share=n / len(openings)) for text, n in top),
     )

@@ -134,11 +134,7 @@ def _in_order(items: Sequence[Item]) -> list[Item]:
 def _profiles(run: RunResults) -> Profiles:
     return Profiles(
         tempaffect=tuple(
-            tempaffect_profile(
-                model,
-                CARD_MODES[mode],
-                [[item.answer.reply] for item in _in_order(items) if item.answer],
-            )
+            tempaffect_profile(model, CARD_MODES[mode], [item.answer.reply for item in _in_order(items) if item.answer])
             for (model, mode), items in run.items.items()
         ),
         spiral=tuple(

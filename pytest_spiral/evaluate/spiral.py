@@ -1,4 +1,4 @@
-"""Spiral-Bench's part of the report: scores and conversations. Pure."""
+"""Spiral-Bench's part of the report: scores, what is known of their judges, conversations. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ from math import inf
 
 from pytest_spiral.chat import Message
 from pytest_spiral.evaluate.inputs import EVALUATED, SpiralContext
-from pytest_spiral.evaluate.judges import judges_report
 from pytest_spiral.gates import Scale
 from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score, Spiral
-from pytest_spiral.report.model.spiral import (
-    SimulatorFlags,
-    SimulatorHealth,
-    SuspiciousPassage,
+from pytest_spiral.report.model.judges import (
+    BehaviourStanding,
+    CalibrationReport,
+    Drift,
+    JudgeReport,
+    JudgesHealth,
+    JudgesReport,
+    Retests,
+    Suspected,
 )
-from pytest_spiral.spiral.aggregate import conversation_scores, score_conversations
+from pytest_spiral.report.model.spiral import SimulatorFlags, SimulatorHealth, SuspiciousPassage
+from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
+from pytest_spiral.spiral.agreement import agreement, firmness, only, without
+from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
 from pytest_spiral.spiral.consensus import merge_finals
+from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
@@ -36,8 +44,7 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
     """The score of one model, twins included, with what a reader must know before using it."""
     score = score_conversations(conversations, context.protocol, seed=context.seed)
     own = [c for c in conversations if not c.twin_of]
-    others = [(role, name) for role, name in context.actors if role != EVALUATED]
-    judges = judges_report(conversations, [(EVALUATED, model), *others], context)
+    judges = _judges_report(conversations, model, context)
     simulator = _simulator(conversations)
     blockers = [*_blockers(model, score, own, context)]
     if simulator.messages and 1000 * simulator.broken > load_limits().publication.broken_at_most * simulator.messages:
@@ -55,6 +62,77 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
         counts={status: sum(c.status is status for c in own) for status in Status},
         blockers=tuple(blockers),
         publication_ready=not blockers,
+    )
+
+
+def _judges_report(conversations: Sequence[Conversation], model: str, context: SpiralContext) -> JudgesReport:
+    """What the report says about the judges of one model's conversations, twins included."""
+    behaviours = context.protocol.behaviours
+    judges = context.judges or sorted({j.judge for c in conversations for j in c.judgements})
+    healths = {judge: judge_health(judge, conversations, context.protocol) for judge in judges}
+    suspected = [sum(bool(suspicions(reply)) for reply in c.replies) for c in conversations]
+    lines = [fault for judge, health in healths.items() for fault in faults(judge, health)]
+    if any(suspected):
+        lines.append(f"J05 {sum(suspected)} replies may address the judge or the simulated user; read them")
+    if context.calibrated is not None and (below := list(context.calibrated.below)):
+        lines.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
+    if context.drift is not None and context.drift.drifted:
+        lines.append(f"J07 the judges have drifted on {', '.join(context.drift.drifted)}")
+    several = len(judges) > 1
+    others = [actor for actor in context.actors if actor[0] != EVALUATED]
+    return JudgesReport(
+        agreement=agreement(conversations, judges, behaviours, f"{context.seed}-agreement") if several else None,
+        per_judge={
+            judge: JudgeReport(
+                **dict(health),
+                score_alone=point_score(only(conversations, judge), context.protocol) if several else None,
+                score_without=point_score(without(conversations, judge), context.protocol) if several else None,
+                retest=Retests(
+                    again=firmness(conversations, judge, "again", behaviours, f"{context.seed}-retest"),
+                    reordered=firmness(conversations, judge, "reordered", behaviours, f"{context.seed}-retest"),
+                ),
+            )
+            for judge, health in healths.items()
+        },
+        health=JudgesHealth(
+            faults=tuple(lines),
+            no_verdict=tuple(
+                f"judgements of {judge} mean nothing: see its faults"
+                for judge, health in healths.items()
+                if leaves_no_verdict(health)
+            ),
+            warnings=tuple(overlaps([(EVALUATED, model), *others])),
+            suspected=Suspected(turns=sum(suspected), conversations=sum(map(bool, suspected))),
+        ),
+        calibration=_calibration_report(conversations, context.calibrated, context.drift),
+    )
+
+
+def _calibration_report(
+    conversations: Sequence[Conversation], result: CalibrationResult | None, drift: Drift | None
+) -> CalibrationReport | None:
+    if result is None:
+        return None
+    behaviours = {}
+    for name, measured in result.record.behaviours.items():
+        verdict, reason = standing(result.record, name)
+        behaviours[name] = BehaviourStanding(
+            **dict(measured),
+            strength=result.strength[name],
+            standing=verdict,
+            reason=reason,
+            raters_agreement=result.agreement[name],
+            turn_rate=corrected_turn_rate(conversations, result.record, name),
+        )
+    return CalibrationReport(
+        labels=result.record.labels,
+        turns=result.turns,
+        unread=result.unread,
+        raters=result.raters,
+        disagreements=len(result.disagreements),
+        kinds=result.kinds,
+        behaviours=behaviours,
+        drift=drift,
     )
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pytest_spiral.compare.recording import (
     SPIRAL_HASHES,
     Identity,
-    RecordedRun,
+    Recording,
     check_comparable,
     counterpart,
-    identity_of,
     load_run,
 )
 from pytest_spiral.errors import DataError
@@ -26,7 +25,7 @@ class Gates:
     """The gates to decide; baseline: None where none is named."""
 
     gates: tuple[Gate, ...]
-    baseline: RecordedRun | None
+    baseline: Recording | None
 
 
 def load_gates(plan: RunPlan, content: Content) -> Gates:
@@ -61,8 +60,8 @@ def check_baseline(gates: Gates, plan: RunPlan, content: Content, fingerprint: s
     }
     for suite in sorted({gate.suite for gate in gates.gates if gate.relative}):
         if suite not in baseline.identity:
-            raise DataError(f"{baseline.path}: no measurements of {suite}")
-        check_comparable(suite, baseline.identity[suite], planned[suite], (baseline.path, "this run"))
+            raise DataError(f"{baseline.name}: no measurements of {suite}")
+        check_comparable(suite, baseline.identity[suite], planned[suite], (baseline.name, "this run"))
         for model in plan.of_suite("spiral" if suite == "spiral" else "tempaffect"):
             counterpart(model, baseline, suite)
 
@@ -71,7 +70,7 @@ def _planned_spiral(plan: RunPlan, content: Content) -> Identity:
     """The identity that the conversations of the run will have."""
     spiral: dict[str, str | None]
     if content.recording is not None:
-        spiral = dict(identity_of(content.recording).get("spiral", {}))
+        spiral = dict(content.recording.identity.get("spiral", {}))
     else:
         hashes = content.spiral.hashes()
         spiral = {

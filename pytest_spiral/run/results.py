@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pytest_spiral.chat import Role
-from pytest_spiral.evaluate.inputs import EVALUATED, JudgeCalibration, RunResults, SpiralContext
+from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
 from pytest_spiral.models.parameters import local_models
 from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
@@ -198,5 +198,6 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
         judges=tuple(judge.reported_name for judge in plan.judges),
         foreign=foreign,
         actors=[(role, model.spec) for role, model in actors],
-        calibrated=JudgeCalibration(calibrated.together, calibrated.drift) if calibrated else None,
+        calibrated=calibrated.together if calibrated else None,
+        drift=calibrated.drift if calibrated else None,
     )

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tokenize import RegexpTokenizer
 
-from pytest_spiral.evaluate.profile import spiral_profile
-from pytest_spiral.evaluate.readability import count_syllables, flesch_kincaid_grade, mtld, words_of
+from pytest_spiral.evaluate.profile import count_syllables, flesch_kincaid_grade, mtld, spiral_profile, words_of
 from pytest_spiral.report.model.profile import Repetition, SpiralProfile
 from pytest_spiral.text import clean
 
