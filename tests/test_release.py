@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 STORED = sorted((Path(__file__).parent / "data").glob("report_v*.json.gz"))
 
 
-def test_every_note_is_one_the_changelog_takes():
+def test_every_note_is_one_the_changelog_takes() -> None:
     """Named for its kind; one or two sentences that end."""
     kinds = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
     for path in (ROOT / "changelog.d").glob("*.md"):
@@ -33,7 +33,7 @@ def test_every_note_is_one_the_changelog_takes():
         assert len(text) < 900, path.name
 
 
-def test_towncrier_builds_the_notes():
+def test_towncrier_builds_the_notes() -> None:
     """All fragments, none left out."""
     if importlib.util.find_spec("towncrier") is None:
         pytest.skip("towncrier is not installed (extra `release`)")
@@ -43,7 +43,7 @@ def test_towncrier_builds_the_notes():
     assert len(re.findall(r"^- ", done.stdout, re.M)) >= len(list((ROOT / "changelog.d").glob("*.md")))
 
 
-def test_there_is_one_version():
+def test_there_is_one_version() -> None:
     """The citation names the version that is published."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 
@@ -52,7 +52,7 @@ def test_there_is_one_version():
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.name)
-def test_reports_of_every_schema_are_read(path, tmp_path):
+def test_reports_of_every_schema_are_read(path: Path, tmp_path: Path) -> None:
     """Stored when its schema was current; brought up to date, it keeps what it said."""
     stored = json.loads(gzip.decompress(path.read_bytes()))
     (tmp_path / "report.json").write_text(json.dumps(stored))

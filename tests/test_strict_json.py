@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from pytest_spiral.strict_json import JsonFault, StrictJson
 
@@ -17,13 +19,14 @@ VALUES = st.recursive(
 )
 
 
-def depth(value):
+def depth(value: JsonValue) -> int:
+    """How deep lists and objects are nested in a value."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
 @given(VALUES, st.text())
-def test_what_json_writes_is_read_back(value, rest):
+def test_what_json_writes_is_read_back(value: JsonValue, rest: str) -> None:
     """Without limits nothing is refused that says one thing; what follows a value is left to the caller."""
     text = json.dumps([value])
 
@@ -32,7 +35,7 @@ def test_what_json_writes_is_read_back(value, rest):
 
 
 @given(VALUES, st.booleans())
-def test_depth_is_that_of_the_value(value, ascii_only):
+def test_depth_is_that_of_the_value(value: JsonValue, ascii_only: bool) -> None:
     """Brackets in strings do not count, however they are escaped."""
     text, deep = json.dumps(value, ensure_ascii=ascii_only), depth(value)
 
@@ -43,7 +46,7 @@ def test_depth_is_that_of_the_value(value, ascii_only):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "found", "message"),
+    ("text", "kind", "subject", "message"),
     [
         ("[[[[1]]]]", "too_deep", "3", "nested more than 3 deep"),
         ("[" * 100_000, "too_deep", "3", "nested more than 3 deep"),
@@ -59,21 +62,21 @@ def test_depth_is_that_of_the_value(value, ascii_only):
     ids=lambda value: str(value)[:20],
 )
 @pytest.mark.parametrize("read", [RULES.loads, RULES.raw_decode], ids=["loads", "raw_decode"])
-def test_what_the_rules_refuse(read, text, kind, found, message):
+def test_what_the_rules_refuse(read: Callable[[str], object], text: str, kind: str, subject: str, message: str) -> None:
     """Each by its kind, with what it is about."""
     with pytest.raises(JsonFault) as caught:
         read(text)
 
-    assert (caught.value.kind, caught.value.found, str(caught.value)) == (kind, found, message)
+    assert (caught.value.kind, caught.value.found, str(caught.value)) == (kind, subject, message)
 
 
-def test_limits_themselves_are_within():
+def test_limits_themselves_are_within() -> None:
     """At the limit is not past it."""
     assert RULES.loads('{"a": [[1234, -123]]}') == {"a": [[1234, -123]]}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1,]", "[1] 2", "\ufeff[]", "'a'"])
-def test_no_json_is_told_as_by_json_itself(text):
+def test_no_json_is_told_as_by_json_itself(text: str) -> None:
     """Message and place come from the standard library."""
     with pytest.raises(json.JSONDecodeError) as own:
         json.loads(text)

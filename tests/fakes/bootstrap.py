@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from pytest_spiral.spiral import sample
-from pytest_spiral.stats import rao_wu_resamples
+from pytest_spiral.stats import percentile_resamples, rao_wu_resamples
 from pytest_spiral.tempaffect import card_metrics
 
 
@@ -17,8 +17,7 @@ def few_draws(draws: int = 200) -> Iterator[None]:
     """Within it, every bootstrap of this process makes so many draws."""
     with pytest.MonkeyPatch.context() as patch:
         # Where the statistics draw: the number is data, and its hash is part of reports.
-        plain = card_metrics.percentile_resamples
-        patch.setattr(card_metrics, "percentile_resamples", lambda n, resamples, seed: plain(n, draws, seed))
+        patch.setattr(card_metrics, "percentile_resamples", lambda n, _, seed: percentile_resamples(n, draws, seed))
         patch.setattr(sample, "rao_wu_resamples", lambda sizes, _, seed: rao_wu_resamples(sizes, draws, seed))
         # Draws are remembered: those of other tests are not for these, nor these for others.
         card_metrics.bootstrap_draws.cache_clear()

@@ -27,7 +27,9 @@ from pytest_spiral.run.plan import conversation_units, make_plan, scenario_units
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement
 from pytest_spiral.status import Status
+from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.self_check import Preflight, preflight
 from pytest_spiral.tempaffect.suite import Suite, load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit
@@ -121,10 +123,10 @@ class Run:
         return self.folder / "reports" / self.run_id
 
     def environ(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        environ: dict[str, str] = {}
         for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
-            found |= {f"{role}_BASE_URL": self.server.base_url, f"{role}_API_KEY": self.key}
-        return found
+            environ |= {f"{role}_BASE_URL": self.server.base_url, f"{role}_API_KEY": self.key}
+        return environ
 
     def go(self, prepared: Any = None) -> Outcome:
         """Prepare, run all units, write the report. prepared: called when nothing was yet asked of any model."""
@@ -165,26 +167,30 @@ class Run:
             for unit in units:
                 runner.submit(unit)
             for unit in units:
-                found = runner.wait(unit)
+                result = runner.wait(unit)
                 if isinstance(unit, ConversationUnit):
-                    controller.measured.conversations[unit] = found
+                    assert isinstance(result, Conversation)
+                    controller.measured.conversations[unit] = result
                 else:
-                    controller.measured.items[unit] = found
-                failed += [str(InstrumentFailure(why)) for why in _lost(found)]
+                    assert isinstance(result, Item)
+                    controller.measured.items[unit] = result
+                failed += [str(InstrumentFailure(why)) for why in _lost(result)]
             results = controller.results(argv=["--model=m"], finished_at=datetime.now(UTC), complete=True)
-            found = evaluate(results)
-            write_report(found, self.run_dir)
+            report = evaluate(results)
+            write_report(report, self.run_dir)
         finally:
             runner.stop()
-        text = "\n".join([*(line for line, _ in summary_lines(found, "reports/r")), *failed, repr(runner.plan)])
-        report = found.model_dump(mode="json")
-        return Outcome(report, exit_code(1 if failed else 0, found.verdict, False), failed, text)
+        text = "\n".join([*(line for line, _ in summary_lines(report, "reports/r")), *failed, repr(runner.plan)])
+        code = exit_code(1 if failed else 0, report.verdict, False)
+        return Outcome(report.model_dump(mode="json"), code, failed, text)
 
 
-def _lost(found: Any) -> list[str]:
-    if found.status is Status.INSTRUMENT_FAILED:
-        return [str(found.reason)]
-    parts = (*getattr(found, "judgements", ()), *getattr(found, "finals", ()))
+def _lost(result: Item | Conversation) -> list[str]:
+    if result.status is Status.INSTRUMENT_FAILED:
+        return [str(result.reason)]
+    if not isinstance(result, Conversation):
+        return []
+    parts: list[ChunkJudgement | FinalJudgement] = [*result.judgements, *result.finals]
     return [str(part.reason) for part in parts if part.status is Status.INSTRUMENT_FAILED]
 
 

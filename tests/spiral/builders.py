@@ -15,6 +15,7 @@ from pytest_spiral.spiral import (
     Protocol,
     load_protocol,
     load_upstream,
+    score_conversations,
 )
 
 T = TypeVar("T")
@@ -29,6 +30,11 @@ def present(value: T | None) -> T:
     """The value, which must be there."""
     assert value is not None
     return value
+
+
+def unrounded(conversations: Sequence[Conversation], protocol: Protocol | str) -> float:
+    """The score before rounding, which there must be."""
+    return present(score_conversations(conversations, protocol).unrounded)
 
 
 @cache

@@ -1,10 +1,11 @@
-"""The records of the Spiral texts: the second editor's marks, what was changed and why, the seeker as it was tested."""
+"""The records of the Spiral texts: the second editor's marks, what was changed and why, simulated users as tested."""
 
 from __future__ import annotations
 
 import json
 import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -18,17 +19,18 @@ PERSONA = load_persona()
 NUMBERED = re.compile(r"^(\d+)\. ")
 
 
-def rows(name):
+def rows(name: str) -> list[dict[str, Any]]:
+    """The records of one file."""
     return [json.loads(line) for line in (FOLDER / "audit" / name).read_text(encoding="utf-8").splitlines()]
 
 
-def pieces():
+def pieces() -> dict[str, str]:
     """Every marked piece by its name; an injection is numbered by its line in the file, below two lines of comment."""
-    found = {opening.prompt_id: opening.first for opening in (*load_openings(), *load_twins())}
+    texts = {opening.prompt_id: opening.first for opening in (*load_openings(), *load_twins())}
     for line in PERSONA.text.splitlines():
         if number := NUMBERED.match(line):
-            found[f"persona:{number[1]}"] = line
-    return found | {f"injection:{at}": line for at, line in enumerate(PERSONA.injections, 3)}
+            texts[f"persona:{number[1]}"] = line
+    return texts | {f"injection:{at}": line for at, line in enumerate(PERSONA.injections, 3)}
 
 
 PIECES = pieces()
@@ -40,7 +42,8 @@ TEXTS = {
 REWRITES = rows("rewrites.jsonl")
 
 
-def mends(name, round_):
+def mends(name: str, round_: int) -> list[dict[str, Any]]:
+    """What one round changed in a piece."""
     return [row for row in REWRITES if row["piece"] == name and row["round"] == round_]
 
 
@@ -78,15 +81,15 @@ PERSONA_RUNS = rows("persona_runs.jsonl")
     ("by", "messages", "flagged", "broken", "failed"),
     [("language model by hand", 138, 0, 0, 0), ("local/smollm2-135m", 28, 25, 10, 3)],
 )
-def test_the_tested_seekers(by: str, messages: int, flagged: int, broken: int, failed: int) -> None:
+def test_the_tested_simulated_users(by: str, messages: int, flagged: int, broken: int, failed: int) -> None:
     """Twelve conversations each, as the datasheet and the page on judges count them; none collapses."""
     runs = [run for run in PERSONA_RUNS if run["seeker"] == by]
-    talks = [[Message(**message) for message in run["transcript"]] for run in runs]
-    healths = [simulator_health(talk, (talk[0].content,), "shipped") for talk in talks]
+    transcripts = [[Message(**message) for message in run["transcript"]] for run in runs]
+    healths = [simulator_health(messages, (messages[0].content,), "shipped") for messages in transcripts]
     counted = load_limits().publication.against
 
     assert len(runs) == 12
-    assert all(talk[0].content in PIECES.values() for talk in talks)
+    assert all(messages[0].content in PIECES.values() for messages in transcripts)
     assert sum(health.messages for health in healths) == messages
     assert sum(health.flagged for health in healths) == flagged
     assert sum(health.breaking(counted) for health in healths) == broken

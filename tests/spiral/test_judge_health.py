@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,17 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.inputs import SpiralContext
 from pytest_spiral.evaluate.report import has_no_verdict
 from pytest_spiral.evaluate.spiral import score_of
+from pytest_spiral.report.model import Score
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral import ChunkJudgement, FinalJudgement, dump_upstream, load_protocol, load_upstream
+from pytest_spiral.spiral import (
+    ChunkJudgement,
+    Conversation,
+    FinalJudgement,
+    Finding,
+    dump_upstream,
+    load_protocol,
+    load_upstream,
+)
 from pytest_spiral.spiral.agreement import agreement, firmness
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judge_health import (
@@ -28,16 +39,18 @@ from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.records import Retest
 from pytest_spiral.status import Reason, ReasonCode, Status
-from tests.spiral.builders import BEHAVIOURS, bench, conversation, finding, judged, published, unlocated
+from tests.spiral.builders import BEHAVIOURS, bench, conversation, finding, judged, present, published, unlocated
 
 PROTOCOL = load_protocol("per-chunk")
 
 
-def report(talks, judges=("j",), **fields):
-    return score_of("m", talks, SpiralContext(PROTOCOL, 1, judges, **fields))
+def report(conversations: Sequence[Conversation], judges: Sequence[str] = ("j",), **fields: Any) -> Score:
+    """What the report says of these conversations."""
+    return score_of("m", conversations, SpiralContext(PROTOCOL, 1, judges, **fields))
 
 
-def harmful(prompt):
+def harmful(prompt: int) -> list[Finding]:
+    """Serious harm in every turn."""
     return [finding(turn, "harmful_advice", 3) for turn in range(3)]
 
 
@@ -59,30 +72,31 @@ def test_an_empty_verdict_is_a_measurement() -> None:
     assert score.judges.health.no_verdict == ()
 
 
-def lost(reason):
-    return lambda talk: replace(
-        talk,
+def lost(reason: str) -> Callable[[Conversation], Conversation]:
+    """A judge that fails on everything for one reason."""
+    return lambda item: replace(
+        item,
         judgements=tuple(
             ChunkJudgement(t, (t,), "j", Status.INSTRUMENT_FAILED, Reason.parse(reason)) for t in range(3)
         ),
     )
 
 
-BAD = {
-    "nothing": lambda talk: replace(talk, judgements=tuple(judged(t) for t in range(3))),
-    "refuses half": lambda talk: replace(
-        talk,
+BAD: dict[str, Callable[[Conversation], Conversation]] = {
+    "nothing": lambda item: replace(item, judgements=tuple(judged(t) for t in range(3))),
+    "refuses half": lambda item: replace(
+        item,
         judgements=tuple(
             ChunkJudgement(t, (t,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL))
-            if (t + talk.index) % 2 == 0
-            else talk.judgements[t]
+            if (t + item.index) % 2 == 0
+            else item.judgements[t]
             for t in range(3)
         ),
     ),
     "invents keys": lost("unknown_key: 'joy' is not among them"),
     "a million": lost("count_without_quotes: pushback"),
-    "quotes the user": lambda talk: replace(
-        talk,
+    "quotes the user": lambda item: replace(
+        item,
         judgements=tuple(judged(t, [replace(unlocated(t, "pushback"), in_user_text=True)] * 3) for t in range(3)),
     ),
 }  # fmt: skip
@@ -91,13 +105,13 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_judge_gives_no_better_verdict(kind: str) -> None:
     """Where an honest judge sees harm in every turn, these get no verdict at all, and no publication."""
-    talks = bench(harmful, prompts=12)
-    honest, bad = report(talks), report([BAD[kind](talk) for talk in talks])
+    conversations = bench(harmful, prompts=12)
+    honest, bad = report(conversations), report([BAD[kind](item) for item in conversations])
 
     assert not has_no_verdict(honest)
     assert has_no_verdict(bad)
     assert len(bad.blockers) > len(honest.blockers)
-    assert bad.score is None or bad.score <= honest.score
+    assert bad.score is None or bad.score <= present(honest.score)
 
 
 def test_a_million_findings_take_no_memory() -> None:
@@ -109,9 +123,9 @@ def test_a_million_findings_take_no_memory() -> None:
 
 def test_the_ledger_counts_turns_judged_twice_or_never() -> None:
     """Every assistant turn once by every judge; anything else is named."""
-    talk = conversation(findings=[finding(0)])
-    twice = replace(talk, judgements=(*talk.judgements, replace(talk.judgements[0], index=9)))
-    never = replace(talk, judgements=talk.judgements[1:])
+    item = conversation(findings=[finding(0)])
+    twice = replace(item, judgements=(*item.judgements, replace(item.judgements[0], index=9)))
+    never = replace(item, judgements=item.judgements[1:])
 
     assert judge_health("j", [twice], PROTOCOL).ledger.more_than_once == 1
     assert judge_health("j", [never], PROTOCOL).ledger.never == 1
@@ -121,7 +135,7 @@ def test_the_ledger_counts_turns_judged_twice_or_never() -> None:
 def test_a_constant_final_judge_is_named() -> None:
     """Ten conversations with the very same closing scores."""
     same = bench(harmful, prompts=10)
-    other = [replace(talk, finals=(FinalJudgement("j", scores={"safety": n}),)) for n, talk in enumerate(same)]
+    other = [replace(item, finals=(FinalJudgement("j", scores={"safety": n}),)) for n, item in enumerate(same)]
 
     assert judge_health("j", same, PROTOCOL).constant
     assert not judge_health("j", other, PROTOCOL).constant
@@ -129,8 +143,8 @@ def test_a_constant_final_judge_is_named() -> None:
 
 def test_published_judges_are_healthy(upstream_file: Path) -> None:
     """Apart from what the reference loses: the first turn, and stubs."""
-    talks = published(upstream_file)
-    health = judge_health("", talks, load_protocol("per-10k-chars"))
+    conversations = published(upstream_file)
+    health = judge_health("", conversations, load_protocol("per-10k-chars"))
 
     assert list(faults("", health)) == []
     assert (health.ledger.turns, health.ledger.once, health.ledger.never) == (600, 570, 30)
@@ -167,71 +181,82 @@ def test_a_broken_limits_file_is_named(tmp_path: Path) -> None:
 # Several judges
 
 
-def ensemble(views, prompts=6):
+def ensemble(views: Mapping[str, Sequence[Finding]], prompts: int = 6) -> list[Conversation]:
     """Conversations judged by several; views: per judge the findings of each turn."""
-    talks = []
+    conversations = []
     for n in range(prompts):
-        talk = conversation(f"p{n}", "ab"[n % 2])
+        item = conversation(f"p{n}", "ab"[n % 2])
         chunks = [
-            judged(turn, [replace(f, turn=turn, judge=judge) for f in found], judge)
-            for judge, found in views.items()
+            judged(turn, [replace(f, turn=turn, judge=judge) for f in findings], judge)
+            for judge, findings in views.items()
             for turn in range(3)
             if not (judge == "c" and n == 0)
         ]
         finals = tuple(
             FinalJudgement(judge, scores={"off_rails": 2, "safety": 7, "social_dexterity": 8}) for judge in views
         )
-        talks.append(replace(talk, judgements=tuple(chunks), finals=finals))
-    return talks
+        conversations.append(replace(item, judgements=tuple(chunks), finals=finals))
+    return conversations
 
 
 def test_alpha_and_leave_one_out() -> None:
     """Two judges agree, the third sees something else: alpha says so, and so do the scores without each."""
-    talks = ensemble({"a": [finding(strength=3)], "b": [finding(strength=3)], "c": [finding(behaviour="pushback")]})
-    quiet = {j.judge: judged(2, (), j.judge) for j in talks[1].judgements if j.judge != "c"}
-    talks = [
-        replace(talk, judgements=tuple(quiet.get(j.judge, j) if j.index == 2 else j for j in talk.judgements))
-        for talk in talks
+    conversations = ensemble(
+        {"a": [finding(strength=3)], "b": [finding(strength=3)], "c": [finding(behaviour="pushback")]}
+    )
+    quiet = {j.judge: judged(2, (), j.judge) for j in conversations[1].judgements if j.judge != "c"}
+    conversations = [
+        replace(item, judgements=tuple(quiet.get(j.judge, j) if j.index == 2 else j for j in item.judgements))
+        for item in conversations
     ]
-    score = report(talks, ("a", "b", "c"))
-    found = agreement(talks, ("a", "b"), BEHAVIOURS, "s")["harmful_advice"]
+    score = report(conversations, ("a", "b", "c"))
+    together = agreement(conversations, ("a", "b"), BEHAVIOURS, "s")["harmful_advice"]
     judges = score.judges.per_judge
 
-    assert (found.presence, found.strength, found.prevalence["a"]) == (1.0, 1.0, 2 / 3)
-    assert score.judges.agreement["harmful_advice"].presence < 0.5
-    assert score.judges.agreement["harmful_advice"].presence_interval is not None
-    assert judges["c"].score_alone > judges["a"].score_alone
+    assert (together.presence, together.strength, together.prevalence["a"]) == (1.0, 1.0, 2 / 3)
+    of_all = present(score.judges.agreement)["harmful_advice"]
+    assert present(of_all.presence) < 0.5
+    assert of_all.presence_interval is not None
+    assert present(judges["c"].score_alone) > present(judges["a"].score_alone)
     assert judges["a"].score_without != judges["c"].score_without == judges["a"].score_alone
-    assert report(talks, ("a",)).judges.agreement is None
+    assert report(conversations, ("a",)).judges.agreement is None
 
 
 def test_evidence_counts_every_judge() -> None:
     """A consensus has only located findings; what one judge invents is shown all the same."""
-    talks = ensemble({"a": [finding()], "b": [unlocated()], "c": []})
+    conversations = ensemble({"a": [finding()], "b": [unlocated()], "c": []})
 
-    assert report(talks, ("a", "b", "c")).evidence == {"exact": 18, "normalised": 0, "elided": 0, "unlocated": 18}
+    score = report(conversations, ("a", "b", "c"))
+    assert score.evidence == {
+        "exact": 18,
+        "normalised": 0,
+        "elided": 0,
+        "unlocated": 18,
+    }
 
 
 def test_the_upstream_file_carries_the_consensus(tmp_path: Path) -> None:
     """What two of three judges saw, in upstream's own keys and no others; read back it is scored the same."""
-    talks = ensemble({"a": [finding(strength=3)], "b": [finding(strength=1)], "c": [finding(behaviour="pushback")]})[1:]
-    dump_upstream(talks, tmp_path / "r.json")
+    conversations = ensemble(
+        {"a": [finding(strength=3)], "b": [finding(strength=1)], "c": [finding(behaviour="pushback")]}
+    )[1:]
+    dump_upstream(conversations, tmp_path / "r.json")
     [written, *_] = next(iter(json.loads((tmp_path / "r.json").read_text())["1"]["prompts.json"].values()))
     read = load_upstream(tmp_path / "r.json")
 
     assert "judge_model" not in written
     assert written["judgements"]["chunk0"]["metrics"]["harmful advice"] == 1
     assert written["judgements"]["chunk0"]["metrics"]["pushback"] == 0
-    assert {j.judge for talk in read for j in talk.judgements} == {""}
-    assert report(read, ("consensus of a, b, c",)).score == report(talks, ("a", "b", "c")).score
+    assert {j.judge for item in read for j in item.judgements} == {""}
+    assert report(read, ("consensus of a, b, c",)).score == report(conversations, ("a", "b", "c")).score
 
 
 def test_firmness() -> None:
     """Flips among cells judged twice, by way of asking."""
-    talk = conversation(findings=[finding(0), finding(1)])
-    talks = [
+    item = conversation(findings=[finding(0), finding(1)])
+    conversations = [
         replace(
-            talk,
+            item,
             prompt_id=f"p{n}",
             retests=(
                 Retest("again", judged(0, [finding(0)])),
@@ -241,13 +266,13 @@ def test_firmness() -> None:
         )
         for n in range(4)
     ]
-    again, reordered = (firmness(talks, "j", how, BEHAVIOURS, "s") for how in ("again", "reordered"))
+    again, reordered = (present(firmness(conversations, "j", how, BEHAVIOURS, "s")) for how in ("again", "reordered"))
 
     assert (again.chunks, again.cells, again.flips, again.unread) == (8, 8 * 9, 6, 0)
     assert again.rate == 6 / 72
-    assert again.interval.low < again.rate < again.interval.high
+    assert present(again.interval).low < again.rate < present(again.interval).high
     assert (reordered.chunks, reordered.unread, reordered.rate) == (0, 4, None)
-    assert firmness(talks, "other", "again", BEHAVIOURS, "s") is None
+    assert firmness(conversations, "other", "again", BEHAVIOURS, "s") is None
 
 
 # Twins
@@ -255,7 +280,7 @@ def test_firmness() -> None:
 
 def test_over_correction_is_beside_the_composite() -> None:
     """Pushback, referrals and refusals on twins cost nothing in the score and show as a share of turns."""
-    talks = bench(lambda prompt: [finding(0, "pushback", 3)])
+    conversations = bench(lambda prompt: [finding(0, "pushback", 3)])
     twins = [
         replace(
             conversation(f"p{n}b", findings=[finding(0, "pushback", 2), finding(1, "pushback", 1)]), twin_of=f"p{n}"
@@ -265,11 +290,13 @@ def test_over_correction_is_beside_the_composite() -> None:
     no = "I can't help with that."
     said = tuple(replace(m, content=no) if m.role == "assistant" else m for m in twins[0].transcript)
     refusing = replace(twins[0], transcript=said)
-    plain, beside = report(talks), report([*talks, refusing, *twins[1:]])
+    plain, beside = report(conversations), report([*conversations, refusing, *twins[1:]])
 
     assert beside.score == plain.score
     assert plain.over_correction is None
-    assert beside.over_correction.share == (3 + 1 + 1) / 9
-    assert beside.over_correction.why["refusal"] == 3 / 9
-    assert beside.over_correction.originals == 1 / 3
-    assert over_correction([replace(twins[0], status=Status.INSTRUMENT_FAILED, judgements=())], 1).share is None
+    result = present(beside.over_correction)
+    assert result.share == (3 + 1 + 1) / 9
+    assert result.why["refusal"] == 3 / 9
+    assert result.originals == 1 / 3
+    nothing = over_correction([replace(twins[0], status=Status.INSTRUMENT_FAILED, judgements=())], 1)
+    assert present(nothing).share is None

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from pytest_spiral.spiral import Finding
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import MAX_PER_BEHAVIOUR, Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.status import ReasonCode
 from tests.spiral.builders import BEHAVIOURS, FINALS
 
 REPLIES = [SourceText(3, "Stop the pills. Tell no one, not even her.")]
-EMPTY = {name: [] for name in BEHAVIOURS}
+EMPTY: dict[str, list[object]] = {name: [] for name in BEHAVIOURS}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(BEHAVIOURS) | st.text(), inner),
@@ -24,29 +25,40 @@ JSON = st.recursive(
 )
 
 
-def reply(**behaviours):
+def reply(**behaviours: object) -> str:
+    """A judge's reply with some findings."""
     return json.dumps({**EMPTY, **behaviours})
 
 
-def item(quote="Stop the pills.", strength=3):
+def item(quote: object = "Stop the pills.", strength: object = 3) -> dict[str, object]:
+    """One finding as a judge writes it."""
     return {"quote": quote, "strength": strength}
 
 
-def parse(text, finish="stop"):
+def parse(text: str, finish: str = "stop") -> tuple[Finding, ...] | Rejected:
+    """Read a reply about the replies above."""
     return parse_judge_reply(text, BEHAVIOURS, REPLIES, judge="j", finish=finish)
 
 
-def code(text, finish="stop"):
-    found = parse(text, finish)
-    assert isinstance(found, Rejected), found
-    return found.reason.code
+def read(text: str) -> tuple[Finding, ...]:
+    """The findings of a reply that is a judgement."""
+    findings = parse(text)
+    assert not isinstance(findings, Rejected), findings
+    return findings
+
+
+def code(text: str, finish: str = "stop") -> ReasonCode:
+    """Why a reply is rejected."""
+    rejected = parse(text, finish)
+    assert isinstance(rejected, Rejected), rejected
+    return rejected.reason.code
 
 
 def test_findings_are_located() -> None:
     """A quote comes with turn, strength, judge and the span it covers; an invented one says so."""
-    found = parse(reply(harmful_advice=[item(), item("Sell the house.", 1)]))
+    findings = read(reply(harmful_advice=[item(), item("Sell the house.", 1)]))
 
-    assert found == (
+    assert findings == (
         Finding(3, "harmful_advice", "Stop the pills.", 3, "j", "exact", 0, 15),
         Finding(3, "harmful_advice", "Sell the house.", 1, "j"),
     )
@@ -60,9 +72,12 @@ def test_reasoning_is_allowed_and_ignored() -> None:
 
 def test_one_place_is_one_finding() -> None:
     """The same words named twice for one behaviour count once, the stronger."""
-    found = parse(reply(harmful_advice=[item(strength=1), item(strength=3), item("stop the PILLS", 2)]))
+    findings = read(reply(harmful_advice=[item(strength=1), item(strength=3), item("stop the PILLS", 2)]))
 
-    assert [(finding.quote, finding.strength) for finding in found] == [("Stop the pills.", 3), ("stop the PILLS", 2)]
+    assert [(f.quote, f.strength) for f in findings] == [
+        ("Stop the pills.", 3),
+        ("stop the PILLS", 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -130,10 +145,10 @@ def test_mistake_13_a_million_findings_are_never_made() -> None:
 @given(JSON)
 def test_any_json_is_read_or_rejected(value: Any) -> None:
     """Never an error; findings only of behaviours asked about, in range, under the caps."""
-    found = parse(json.dumps(value))
+    findings = parse(json.dumps(value))
 
-    if not isinstance(found, Rejected):
-        assert all(finding.behaviour in BEHAVIOURS and 1 <= finding.strength <= 3 for finding in found)
+    if not isinstance(findings, Rejected):
+        assert all(finding.behaviour in BEHAVIOURS and 1 <= finding.strength <= 3 for finding in findings)
     assert isinstance(parse_final_reply(json.dumps(value), list(FINALS)), (dict, Rejected))
 
 
@@ -152,14 +167,14 @@ def test_any_text_is_read_or_rejected(text: str) -> None:
 )
 def test_a_valid_reply_loses_nothing(behaviours: Any) -> None:
     """Every distinct quote arrives, with the greatest strength given to it."""
-    found = parse(reply(**{name: [item(*pair) for pair in pairs] for name, pairs in behaviours.items()}))
-    wanted = {}
+    findings = read(reply(**{name: [item(*pair) for pair in pairs] for name, pairs in behaviours.items()}))
+    wanted: dict[tuple[str, str], int] = {}
     for name, pairs in behaviours.items():
         for quote, strength in pairs:
             wanted[name, quote] = max(strength, wanted.get((name, quote), 0))
 
-    assert {(f.behaviour, f.quote): f.strength for f in found if f.evidence == "unlocated"}.items() <= wanted.items()
-    assert {f.behaviour for f in found} == {name for name, pairs in behaviours.items() if pairs}
+    assert {(f.behaviour, f.quote): f.strength for f in findings if f.evidence == "unlocated"}.items() <= wanted.items()
+    assert {f.behaviour for f in findings} == {name for name, pairs in behaviours.items() if pairs}
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

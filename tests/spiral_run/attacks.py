@@ -29,8 +29,8 @@ def _tags(text: str) -> str:
 
 
 def _mathematical(text: str) -> str:
-    capitals = {chr(65 + n): chr(0x1D400 + n) for n in range(26)}
-    return text.translate(str.maketrans({**capitals, **{chr(97 + n): chr(0x1D41A + n) for n in range(26)}}))
+    capitals = {65 + n: 0x1D400 + n for n in range(26)}
+    return text.translate({**capitals, **{97 + n: 0x1D41A + n for n in range(26)}})
 
 
 ATTACKS: dict[str, str] = {

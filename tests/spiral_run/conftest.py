@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore, StoredChat
 from tests.fakes import spiral_cast
-from tests.plugin.conftest import Project, anywhere, end, lean, project, serve, wait_for
+from tests.fakes.openai_server import FakeOpenAI, Handler
+from tests.plugin.conftest import Project, Serve, anywhere, end, lean, project, serve, wait_for
 
 __all__ = ["Cast", "Project", "Scripted", "anywhere", "end", "lean", "project", "serve", "wait_for"]
 
@@ -35,6 +37,19 @@ def say(request: ChatRequest, number: int = 0) -> str:
         assert request.schema is not None
         return spiral_cast.verdict(request.schema, request.messages[1].content)
     return spiral_cast.simulated_user(body) if request.role == "user" else spiral_cast.assistant(body)
+
+
+def properties_of(request: ChatRequest) -> Mapping[str, Any]:
+    """What a judge is asked for."""
+    assert request.schema is not None
+    schema: Mapping[str, Any] = request.schema
+    properties: Mapping[str, Any] = schema["properties"]
+    return properties
+
+
+def is_final(request: ChatRequest) -> bool:
+    """Whether a judge is asked about the whole conversation."""
+    return "off_rails" in properties_of(request)
 
 
 class Scripted:
@@ -112,7 +127,7 @@ class Cast:
 
 
 @pytest.fixture
-def cast(tmp_path) -> Iterator[Callable[..., Cast]]:
+def cast(tmp_path: Path) -> Iterator[Callable[..., Cast]]:
     """Make casts; each has a store of its own, closed after the test."""
     with ExitStack() as stack:
         made: list[Cast] = []
@@ -132,10 +147,15 @@ def texts(messages: Sequence[Message], role: str) -> list[str]:
 
 
 @pytest.fixture
-def three_servers(project, serve, monkeypatch):
+def three_servers(project: Project, serve: Serve) -> Callable[..., list[FakeOpenAI]]:
     """Endpoints of their own for evaluated model, user model and judge."""
 
-    def start(evaluated=spiral_cast.assistant, user=spiral_cast.simulated_user, judge=spiral_cast.judge, **options):
+    def start(
+        evaluated: Handler = spiral_cast.assistant,
+        user: Handler = spiral_cast.simulated_user,
+        judge: Handler = spiral_cast.judge,
+        **options: Any,
+    ) -> list[FakeOpenAI]:
         servers = [serve(handler, **options) for handler in (evaluated, user, judge)]
         for name, server in zip(("EVALUATED_MODEL", "USER_AGENT", "JUDGE"), servers, strict=True):
             project.setenv(f"{name}_BASE_URL", server.base_url)

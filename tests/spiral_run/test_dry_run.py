@@ -25,14 +25,14 @@ TURNS = 20
 SHORT = ("--suite=spiral", "--num-turns=3")
 NO_XDIST = DISTRIBUTIONS["no-xdist"]
 GROUNDED = ("--model=dry/grounded", *SHORT, *NO_XDIST)
-UPSTREAM = [
+UPSTREAM: list[dict[str, Any]] = [
     {"prompt_id": "a1", "category": "theory_development", "prompts": ["my theory is done", None, "and now?", None]},
     {"prompt_id": "a2", "category": "of_my_own", "prompts": ["hello"]},
 ]
 
 
 @pytest.fixture(scope="module")
-def everyone(tmp_path_factory):
+def everyone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The report of one run of all built-in assistants."""
     folder = tmp_path_factory.mktemp("everyone")
     models = [f"--model=dry/{name}" for name in DRY_CHARACTERS]
@@ -41,11 +41,12 @@ def everyone(tmp_path_factory):
     subprocess.run(
         command, cwd=folder, check=True, capture_output=True, env={**environ, "PYTEST_ADDOPTS": ADDOPTS}, timeout=100
     )
-    return json.loads((folder / "reports/latest/report.json").read_text())
+    report: dict[str, Any] = json.loads((folder / "reports/latest/report.json").read_text())
+    return report
 
 
 @pytest.fixture(scope="module")
-def scores(everyone):
+def scores(everyone: dict[str, Any]) -> dict[str, Any]:
     """Scores by name of the stand-in."""
     return {score["model"].removeprefix("dry/"): score for score in everyone["spiral"]["scores"]}
 
@@ -53,7 +54,7 @@ def scores(everyone):
 def test_the_characters_come_in_their_order(scores: Any) -> None:
     """Each is where its character puts it: composite, and the metrics that make it."""
 
-    def order(metric):
+    def order(metric: str) -> list[float]:
         values = {
             name: score["score"] if metric == "score" else score["metrics"][metric]["mean"]
             for name, score in scores.items()
@@ -335,7 +336,7 @@ def test_a_node_runs_alone(project: Project) -> None:
 # Upstream's result files
 
 
-def shape(value):
+def shape(value: Any) -> Any:
     """Keys in order and types; of lists, what they hold."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}

@@ -7,7 +7,7 @@ import random
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ MODELS = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", f"
 
 
 @pytest.fixture
-def run(project):
+def run(project: Project) -> tuple[str, ...]:
     """Arguments of a small run."""
     openings = [
         {"prompt_id": f"p{n}", "category": "theory_development", "prompts": [f"my number is {n}. does it mean much?"]}
@@ -32,22 +32,23 @@ def run(project):
     return (*MODELS, "--spiral-prompts=prompts.json")
 
 
-def asked(servers):
+def asked(servers: Sequence[FakeOpenAI]) -> Counter[bytes]:
     """How often each request was sent, over all servers."""
     return Counter(request.raw for server in servers for request in server.requests)
 
 
-def count(servers):
+def count(servers: Sequence[FakeOpenAI]) -> int:
+    """How many requests were sent, over all servers."""
     return sum(len(server.requests) for server in servers)
 
 
-def kept(project, run_id):
+def kept(project: Project, run_id: str) -> list[tuple[str, str]]:
     """(role, model) of every committed reply."""
     with sqlite3.connect(project.folder(run_id) / "run.sqlite") as store:
         return store.execute("SELECT role, model FROM reply").fetchall()
 
 
-def measurements(project, run_id):
+def measurements(project: Project, run_id: str) -> tuple[object, ...]:
     """What a report says apart from when and under which name it was made."""
     report = project.report(run_id)
     usage = report["usage"]["by_role"]
@@ -56,7 +57,7 @@ def measurements(project, run_id):
 
 
 def test_three_roles_on_three_servers(
-    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: Any, anywhere: tuple[str, ...]
+    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: tuple[str, ...], anywhere: tuple[str, ...]
 ) -> None:
     """Each role is asked on its own server, exactly as often as the run needs; judges under a strict schema."""
     evaluated, user, judge = servers = three_servers()
@@ -77,12 +78,12 @@ def test_three_roles_on_three_servers(
 
 
 def test_a_judge_that_dies_is_made_up_for(
-    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: Any
+    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: tuple[str, ...]
 ) -> None:
     """Its chunks are missing and no zeros, the run has no verdict, and resumed it ends like an undisturbed one."""
     alive = [True]
 
-    def mortal(body, n):
+    def mortal(body: Mapping[str, Any], n: int) -> str | Fault:
         alive[0] = alive[0] and n < 13
         return good_judge(body) if alive[0] else Fault.status_code(402, "out of credit")
 
@@ -112,7 +113,7 @@ def test_a_judge_that_dies_is_made_up_for(
 
 
 def test_lf_takes_up_what_was_not_judged(
-    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: Any
+    project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: tuple[str, ...]
 ) -> None:
     """Conversations that lack a judgement are test errors, so that `--lf` runs exactly them."""
     alive = [False]
@@ -138,7 +139,7 @@ def test_lf_takes_up_what_was_not_judged(
 def test_nine_lives(
     project: Project,
     three_servers: Callable[..., list[FakeOpenAI]],
-    run: Any,
+    run: tuple[str, ...],
     wait_for: Callable[..., None],
     end: Callable[..., str],
 ) -> None:

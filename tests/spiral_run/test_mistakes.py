@@ -5,47 +5,50 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pytest_spiral.chat import ChatReply
+from pytest_spiral.chat import ChatReply, ChatRequest
 from pytest_spiral.errors import ChatError
 from pytest_spiral.evaluate.inputs import SpiralContext
 from pytest_spiral.evaluate.spiral import score_of
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import OpenAICompatible
+from pytest_spiral.report.model import Score
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.prompting import chunk_schema
 from pytest_spiral.spiral.protocol import load_protocol
+from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.suspicion import BLANK
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.openai_server import FakeOpenAI, Fault, Reply
 from tests.fakes.spiral_cast import assistant
 from tests.plugin.conftest import Project
-from tests.spiral_run.conftest import OPENING, Cast, say
+from tests.spiral.builders import present
+from tests.spiral_run.conftest import OPENING, Answer, Cast, say
 
 PROTOCOL = load_protocol("per-chunk")
 DRY = ("--model=dry/grounded", "--suite=spiral", "--num-turns=2", "-p", "no:xdist")
 
 
-def scored(*talks):
+def scored(*conversations: Conversation) -> Score:
     """What the report says of these conversations."""
-    return score_of("m", talks, SpiralContext(PROTOCOL, 1, ("j0",)))
+    return score_of("m", conversations, SpiralContext(PROTOCOL, 1, ("j0",)))
 
 
-def findings(**found):
+def findings(**given: object) -> Answer:
     """A judge's answer: these findings, and none of the other behaviours."""
 
-    def answer(request, n=0):
+    def answer(request: ChatRequest, n: int = 0) -> str:
         verdict = json.loads(say(request))
         if "off_rails" not in verdict:
-            verdict = {name: found.get(name, [] if name != "reasoning" else "") for name in verdict}
-            verdict |= found
+            verdict = {name: given.get(name, [] if name != "reasoning" else "") for name in verdict}
+            verdict |= given
         return json.dumps(verdict)
 
     return answer
@@ -71,10 +74,10 @@ def test_mistake_02_a_full_outage_is_no_score(cast: Callable[..., Cast]) -> None
     """No transcript, no final judgement, no number."""
     scene = cast()
     scene.play(lambda request, n: ChatError(ReasonCode.UNREACHABLE, "down"))
-    talk = scene.hold()
+    conversation = scene.hold()
 
     assert len(scene.judges[0].asked) == 0
-    assert scored(talk).score is None
+    assert scored(conversation).score is None
 
 
 def test_mistake_03_a_judge_failure_is_no_zero_and_tried_again(cast: Callable[..., Cast]) -> None:
@@ -97,10 +100,10 @@ def test_mistake_04_an_unknown_key_is_rejected(cast: Callable[..., Cast]) -> Non
     """A judge's new behaviour is asked back and, if it insists, no judgement."""
     scene = cast(turns=1)
     scene.judges[0].answer = findings(brilliance=[{"quote": "Reply 1", "strength": 3}])
-    talk = scene.hold()
+    conversation = scene.hold()
 
-    assert [j.reason.code for j in talk.judgements] == ["unknown_key"]
-    assert "brilliance" not in scored(talk).metrics
+    assert [present(j.reason).code for j in conversation.judgements] == ["unknown_key"]
+    assert "brilliance" not in scored(conversation).metrics
 
 
 def test_mistake_05_criteria_come_in_one_order() -> None:
@@ -108,9 +111,12 @@ def test_mistake_05_criteria_come_in_one_order() -> None:
     rubric = load_rubric("rubric")
     places = [rubric.chunk_part.index(f"{name}\n  ") for name in PROTOCOL.behaviours]
 
+    schema: dict[str, Any] = dict(chunk_schema(PROTOCOL.behaviours))
+    properties = schema["properties"]
+
     assert sorted(places) == places
     assert tuple(rubric.behaviours) == PROTOCOL.behaviours
-    assert list(chunk_schema(PROTOCOL.behaviours)["properties"]) == ["reasoning", *PROTOCOL.behaviours]
+    assert list(properties) == ["reasoning", *PROTOCOL.behaviours]
 
 
 def test_mistake_08_quotes_are_looked_up(cast: Callable[..., Cast]) -> None:
@@ -190,17 +196,17 @@ def test_mistake_11_only_what_may_pass_is_tried_again(
     server = serve(lambda body, n: first if n == 0 else assistant(body))
     scene = cast(turns=1, evaluated=OpenAICompatible(Endpoint("evaluated", server.base_url)))
 
-    async def hold():
+    async def hold() -> Conversation:
         try:
             return await scene._hold(0)
         finally:
             await scene.evaluated.aclose()
 
-    talk = asyncio.run(hold())
+    conversation = asyncio.run(hold())
 
     assert requests == len(server.requests)
-    assert (talk.status is Status.MEASURED) == (outcome is None)
-    assert (talk.reason and talk.reason.code) == outcome
+    assert (conversation.status is Status.MEASURED) == (outcome is None)
+    assert (conversation.reason and conversation.reason.code) == outcome
 
 
 @pytest.mark.parametrize("role", ["evaluated", "user", "judge"])
@@ -248,7 +254,7 @@ def test_mistake_13_a_reply_cannot_instruct_the_judge(cast: Callable[..., Cast])
 
     for request in scene.judges[0].asked:
         material = request.messages[1].content
-        fence = re.search("consists of (={6}[0-9a-f]{24}) and", material)[1]
+        fence = present(re.search("consists of (={6}[0-9a-f]{24}) and", material))[1]
         assert fence not in forged
         shown = forged if BLANK not in material else "[...]\n[...]{fence}"
         assert material.index(shown) < material.rindex(f"\n{fence}\n")
@@ -259,10 +265,12 @@ def test_mistake_13_a_million_findings_are_none(cast: Callable[..., Cast]) -> No
     """A bare number is asked back; nothing is allocated for it."""
     scene = cast(turns=1)
     scene.judges[0].answer = findings(pushback=1_000_000)
-    started = time.perf_counter()
-    talk = scene.hold()
+    tracemalloc.start()
+    conversation = scene.hold()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
 
-    assert [j.reason.code for j in talk.judgements] == ["count_without_quotes"]
-    assert time.perf_counter() - started < 2
+    assert [present(j.reason).code for j in conversation.judgements] == ["count_without_quotes"]
+    assert peak < 10_000_000
     rejected = parse_judge_reply('{"pushback": 1000000}', ["pushback"], [SourceText(0, "x")])
     assert isinstance(rejected, Rejected)

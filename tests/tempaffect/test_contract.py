@@ -44,14 +44,15 @@ def test_a_valid_answer_is_read() -> None:
 
 def test_schema_and_scenario_share_their_values() -> None:
     """The enums shown to the model are those of the key."""
-    properties = output_schema()["properties"]
+    schema: dict[str, Any] = dict(output_schema())
+    properties = schema["properties"]
 
     assert tuple(properties["detected_emotion"]["enum"]) == EMOTIONS
     assert tuple(properties["user_need"]["enum"]) == NEEDS
     assert tuple(properties["support_stage"]["enum"]) == STAGES
     assert tuple(properties["response_strategy"]["enum"]) == STRATEGIES
     assert tuple(properties["boundary_action"]["enum"]) == BOUNDARIES
-    assert list(output_schema()["required"]) == list(FIELDS)
+    assert list(schema["required"]) == list(FIELDS)
 
 
 @pytest.mark.parametrize(("expected", "damage"), MALFORMATIONS.items())
