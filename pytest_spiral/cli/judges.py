@@ -47,9 +47,10 @@ def calibrate(options: argparse.Namespace) -> int:
     finally:
         session.close()
     if options.json:
-        alone = {name: calibration.to_json() for name, calibration in result.alone.items()}
+        alone = {name: calibration.model_dump(mode="json") for name, calibration in result.alone.items()}
         drift = None if result.drift is None else result.drift.model_dump(mode="json")
-        print_json({**result.together.to_json(), "below": result.together.below, "drift": drift, "alone": alone})
+        together = result.together.model_dump(mode="json")
+        print_json({**together, "below": result.together.below, "drift": drift, "alone": alone})
     else:
         print(*map(plain, calibration_lines(result.together, result.drift)), sep="\n")
         print(f"kept in {result.path}")

@@ -12,23 +12,17 @@ from pathlib import Path
 from pytest_spiral.hashing import digest
 from pytest_spiral.report.model import Drift
 from pytest_spiral.report.write import write_atomically
-from pytest_spiral.resources import read_json
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Chats, Connections
 from pytest_spiral.run.plan import RunPlan
-from pytest_spiral.spiral.calibration import (
-    CalibrationResult,
-    calibration_result,
-    calibration_result_from_json,
-    drift,
-)
+from pytest_spiral.spiral.calibration import CalibrationResult, calibration_result, drift, read_calibration
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn, load_labels
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.store import RunStore
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class JudgeCalibrations:
     """The calibrations of one session.
 
@@ -73,7 +67,7 @@ def calibrate(
     file_name = f"{readable}-{digest([sorted(names), labelled.name])[:8]}.json"
     path = Path(plan.run_dir).parent / "calibrations" / file_name
     # Before any call is paid for: a kept calibration that cannot be read is an error.
-    before = calibration_result_from_json(read_json(path), str(path)) if path.is_file() else None
+    before = read_calibration(path) if path.is_file() else None
 
     async def work() -> dict[str, list[ChunkJudgement]]:
         chats = Chats(plan, content, store, Connections(plan, content, store, environ))
@@ -95,5 +89,5 @@ def calibrate(
         for name in names
         if len(names) > 1
     }
-    write_atomically(path, json.dumps(together.to_json(), indent=1, ensure_ascii=True) + "\n")
+    write_atomically(path, json.dumps(together.model_dump(mode="json"), indent=1, ensure_ascii=True) + "\n")
     return JudgeCalibrations(together, alone, drift(before, together) if before else None, path)

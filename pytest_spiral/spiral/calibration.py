@@ -6,19 +6,18 @@ below the bar in `data/spiral/calibration_bar.toml` it is inconclusive, whatever
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any
+from functools import cache, partial
+from pathlib import Path
+from typing import Annotated
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field
 
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError
 from pytest_spiral.report.model.gate import Standing
 from pytest_spiral.report.model.judges import Agreement, BehaviourCalibration, Drift, Estimate, KindCount, TurnRate
-from pytest_spiral.resources import data_root
+from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.consensus import merge_chunks
 from pytest_spiral.spiral.labels import (
@@ -52,23 +51,16 @@ Pairs = Clusters[tuple[tuple[int, int], ...]]
 _DRAWS, _FEW_DRAWS = 500, 200
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """A calibration record. It speaks for these judges under this rubric, and for nobody else.
-
-    Attributes:
-        judges: Model ids of the ensemble, sorted.
-        rubric_hash: Of the rubric they were given.
-        labels: Name and hash of the labelled material.
-        behaviours: Agreement with the labels; kappa is Cohen's, on presence.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+class Calibration(Table):
+    """A calibration record. It speaks for these judges under this rubric, and for nobody else."""
 
     judges: tuple[str, ...]
+    """Model ids of the ensemble, sorted."""
     rubric_hash: str
     labels: str
+    """Name and hash of the labelled material."""
     behaviours: Mapping[str, BehaviourCalibration]
+    """Agreement with the labels; kappa is Cohen's, on presence."""
 
 
 class _Bar(Table):
@@ -79,8 +71,7 @@ class _Bar(Table):
 
 @cache
 def _bar() -> _Bar:
-    path = data_root() / "spiral" / "calibration_bar.toml"
-    return read_table(_Bar, path)
+    return read_table(_Bar, data_root() / "spiral" / "calibration_bar.toml")
 
 
 def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing, str]:
@@ -107,43 +98,36 @@ def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing,
     return ("below_bar", "; ".join(faults)) if faults else ("calibrated", "")
 
 
-@dataclass(frozen=True)
-class CalibrationResult:
-    """One judge or ensemble on one labelled set.
+class CalibrationResult(Table):
+    """One judge or ensemble on one labelled set, as it is kept for the next calibration."""
 
-    Attributes:
-        record: What gates ask.
-        turns: Labelled turns.
-        strength: Quadratic-weighted kappa on 0..3 by behaviour.
-        raters: Name and kind.
-        agreement: Of the raters among themselves by behaviour, None with one rater.
-        disagreements: Turns on which they differ, with every rater's labels.
-        author: Their consensus against what the author meant, by reading and behaviour; empty where it is not known.
-        unread: Turns without a readable judgement; they count as wrong.
-        kinds: By what a turn was written to test.
-        predictions: From which drift is computed.
-    """
-
+    schema_version: int
     record: Calibration
+    """What gates ask."""
     turns: int
+    """Labelled turns."""
     strength: Mapping[str, Estimate | None]
+    """Quadratic-weighted kappa on 0..3 by behaviour."""
     raters: Mapping[str, str]
+    """Name and kind."""
     agreement: Mapping[str, Agreement | None]
+    """Of the raters among themselves by behaviour, None with one rater."""
     disagreements: Mapping[str, Mapping[str, Mapping[str, int]]]
+    """Turns on which they differ, with every rater's labels."""
     author: Mapping[str, Mapping[str, AuthorAgreement]]
+    """Their consensus against what the author meant, by reading and behaviour; empty where it is not known."""
     unread: int
+    """Turns without a readable judgement; they count as wrong."""
     kinds: Mapping[str, KindCount]
+    """By what a turn was written to test."""
     predictions: Predictions
+    """From which drift is computed."""
 
     @property
     def below(self) -> dict[str, str]:
         """Behaviours about which the judge may not decide, and why."""
         standings = {name: standing(self.record, name) for name in self.record.behaviours}
         return {name: reason for name, (verdict, reason) in standings.items() if verdict != "calibrated"}
-
-    def to_json(self) -> dict[str, Any]:
-        """The run as JSON values; `calibration_result_from_json` reads them back."""
-        return {"schema_version": SCHEMA_VERSION, **_adapter().dump_python(self, mode="json")}
 
 
 def calibration_result(
@@ -158,15 +142,17 @@ def calibration_result(
     A turn without a readable judgement counts as wrong for every behaviour, whichever way it is labelled.
     """
     predictions = {turn.id: _seen(judged.get(turn.id, ())) for turn in labelled.turns}
+    pairs = {name: _pairs(labelled.turns, predictions, name) for name in behaviours}
     return CalibrationResult(
+        schema_version=SCHEMA_VERSION,
         record=Calibration(
-            tuple(sorted(judges)),
-            rubric_hash,
-            f"{labelled.name} {labelled.hash[:16]}",
-            {name: _behaviour(_pairs(labelled.turns, predictions, name)) for name in behaviours},
+            judges=tuple(sorted(judges)),
+            rubric_hash=rubric_hash,
+            labels=f"{labelled.name} {labelled.hash[:16]}",
+            behaviours={name: _behaviour(pairs[name]) for name in behaviours},
         ),
         turns=len(labelled.turns),
-        strength={name: _estimate(_pairs(labelled.turns, predictions, name), weighted_kappa) for name in behaviours},
+        strength={name: _estimate(pairs[name], weighted_kappa, _FEW_DRAWS) for name in behaviours},
         raters=dict(labelled.raters),
         agreement={name: agreement_among_raters(labelled, name) for name in behaviours},
         disagreements={turn.id: turn.labels for turn in labelled.turns if turn.is_disputed},
@@ -198,47 +184,42 @@ def _pairs(turns: Sequence[LabelledTurn], predictions: Predictions, behaviour: s
 
 
 def _behaviour(pairs: Pairs) -> BehaviourCalibration:
-    flat = [pair for unit in pairs.values for pair in unit]
-    positives = sum(reference > 0 for reference, _ in flat)
+    references = [reference > 0 for unit in pairs.values for reference, _ in unit]
+    presence = pairs.map(lambda unit: tuple((int(reference > 0), int(judged > 0)) for reference, judged in unit))
     return BehaviourCalibration(
         n=len(pairs),
-        positives=positives,
-        negatives=len(flat) - positives,
-        sensitivity=_estimate(pairs, _sensitivity),
-        specificity=_estimate(pairs, _specificity),
-        kappa=_estimate(pairs, _presence_kappa),
+        positives=sum(references),
+        negatives=len(references) - sum(references),
+        sensitivity=_recall(presence, 1),
+        specificity=_recall(presence, 0),
+        kappa=_estimate(presence, partial(weighted_kappa, weights="none"), _DRAWS),
     )
 
 
-def _sensitivity(pairs: Pairs) -> float | None:
-    reported = [judged > 0 for unit in pairs.values for reference, judged in unit if reference]
-    return sum(reported) / len(reported) if reported else None
+def _recall(presence: Pairs, label: int) -> Estimate | None:
+    """The share of turns with this label, 1 for presence, that are judged so."""
+
+    def rate(presence: Pairs) -> float | None:
+        right = [judged == label for unit in presence.values for reference, judged in unit if reference == label]
+        return sum(right) / len(right) if right else None
+
+    if any(len(unit) > 1 for unit in presence.values):
+        return _estimate(presence, rate, _DRAWS)
+    # A rate over turns that stand alone.
+    of_label = [judged for ((reference, judged),) in presence.values if reference == label]
+    tally = Tally(sum(judged == label for judged in of_label), len(of_label), "conversation")
+    return _enclosing(rate(presence), wilson(tally))
 
 
-def _specificity(pairs: Pairs) -> float | None:
-    silent = [not judged for unit in pairs.values for reference, judged in unit if not reference]
-    return sum(silent) / len(silent) if silent else None
-
-
-def _presence_kappa(pairs: Pairs) -> float | None:
-    return weighted_kappa(
-        pairs.map(lambda unit: [(int(reference > 0), int(seen > 0)) for reference, seen in unit]), "none"
-    )
-
-
-def _estimate(pairs: Pairs, statistic: Callable[[Pairs], float | None]) -> Estimate | None:
+def _estimate(pairs: Pairs, statistic: Callable[[Pairs], float | None], draws: int) -> Estimate | None:
     value = statistic(pairs)
+    interval = None if value is None else agreement_interval(pairs, statistic, "calibration", resamples=draws)
+    return _enclosing(value, interval)
+
+
+def _enclosing(value: float | None, interval: Interval | None) -> Estimate | None:
     if value is None:
         return None
-    if statistic in (_sensitivity, _specificity) and all(len(unit) == 1 for unit in pairs.values):
-        # A rate over turns that stand alone; else conversations are resampled.
-        is_sensitivity = statistic is _sensitivity
-        of_class = [pair for unit in pairs.values for pair in unit if (pair[0] > 0) is is_sensitivity]
-        right = sum((judged > 0) is is_sensitivity for _, judged in of_class)
-        interval: Interval | None = wilson(Tally(right, len(of_class), "conversation"))
-    else:
-        draws = _FEW_DRAWS if statistic is weighted_kappa else _DRAWS
-        interval = agreement_interval(pairs, statistic, "calibration", resamples=draws)
     if interval is None:
         return Estimate(value=value, low=-1.0, high=1.0)
     return Estimate(value=value, low=min(interval.low, value), high=max(interval.high, value))
@@ -253,11 +234,8 @@ def _kinds(turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: 
         for kind in turn.about:
             counts[kind] += 1
             alarms[kind] += wrong
-    return {
-        kind: KindCount(turns=counts[kind], false_alarms=alarms[kind])
-        for kind in sorted(counts)
-        if kind not in behaviours
-    }
+    kinds = sorted(set(counts) - set(behaviours))
+    return {kind: KindCount(turns=counts[kind], false_alarms=alarms[kind]) for kind in kinds}
 
 
 def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibration, behaviour: str) -> TurnRate | None:
@@ -269,15 +247,15 @@ def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibrati
     Source:
         Rogan and Gladen 1978.
     """
-    seen = Clusters.group(
-        "conversation",
-        (
-            (conversation.id, [float((turn, behaviour) in strengths(chunk)) for turn in chunk.turns])
-            for conversation in conversations
-            for chunk in merge_chunks(conversation.judgements)
-            if chunk.status is Status.MEASURED
-        ),
-    ).map(lambda chunks: [value for chunk in chunks for value in chunk])
+    turns = (
+        (conversation.id, float((turn, behaviour) in seen))
+        for conversation in conversations
+        for chunk in merge_chunks(conversation.judgements)
+        if chunk.status is Status.MEASURED
+        for seen in (strengths(chunk),)
+        for turn in chunk.turns
+    )
+    seen = Clusters.group("conversation", turns)
     values = [value for unit in seen.values for value in unit]
     if not values:
         return None
@@ -322,24 +300,12 @@ def drift(before: CalibrationResult, now: CalibrationResult) -> Drift:
     )
 
 
-@cache
-def _adapter() -> TypeAdapter[CalibrationResult]:
-    return TypeAdapter(CalibrationResult)
-
-
-def calibration_result_from_json(value: Any, where: str) -> CalibrationResult:
-    """Read what `to_json` wrote.
-
-    Raises:
-        DataError: The value is not a calibration of this version; the message names `where` and the key.
-    """
+def read_calibration(path: Path) -> CalibrationResult:
+    """A calibration that was kept. Raises `DataError` naming file and key where it is not one of this version."""
+    value = read_json(path)
     if not isinstance(value, dict) or value.get("schema_version") != SCHEMA_VERSION:
         raise DataError(
-            f"{where}: schema_version: expected a calibration of version {SCHEMA_VERSION}; delete the file, "
+            f"{path}: schema_version: expected a calibration of version {SCHEMA_VERSION}; delete the file, "
             "the next calibration is then the first"
         )
-    rest = {name: item for name, item in value.items() if name != "schema_version"}
-    try:
-        return _adapter().validate_json(json.dumps(rest))
-    except ValidationError as error:
-        raise DataError(f"{where}: {first_fault(error, 'calibration')}") from None
+    return read_table(CalibrationResult, path)

@@ -260,8 +260,7 @@ def _sheet_id(rater: str, turn: str) -> str:
     return digest([rater, turn])[:12]
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorAgreement:
+class AuthorAgreement(Table):
     """The raters' consensus on one behaviour against one reading of the author's, with the ids of differing turns."""
 
     agreement: Agreement
@@ -290,7 +289,7 @@ def agreement_with_author(labelled: LabelledSet, author: str, behaviour: str) ->
     pairs = [(turn, turn.reference(behaviour), turn.meant[author].get(behaviour, 0)) for turn in labelled.turns]
     rows = ((turn.unit, [float(one), float(two)]) for turn, one, two in pairs)
     return AuthorAgreement(
-        agreement_on(Clusters.group("conversation", rows), ["consensus", author], _SEED),
+        agreement=agreement_on(Clusters.group("conversation", rows), ["consensus", author], _SEED),
         both=sum(bool(one and two) for _, one, two in pairs),
         other_strength=tuple(turn.id for turn, one, two in pairs if one and two and one != two),
         consensus_only=tuple(turn.id for turn, one, two in pairs if one and not two),

@@ -19,7 +19,7 @@ def record(
         specificity=Estimate(value=0.95, low=0.9, high=1.0),
         kappa=None if kappa is None else Estimate(value=kappa[0], low=kappa[1], high=0.95),
     )
-    return Calibration(("judge",), "0" * 64, "labels", {behaviour: found})
+    return Calibration(judges=("judge",), rubric_hash="0" * 64, labels="labels", behaviours={behaviour: found})
 
 
 @pytest.mark.parametrize(

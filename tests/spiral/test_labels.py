@@ -23,9 +23,9 @@ from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
 from pytest_spiral.spiral.calibration import (
     CalibrationResult,
     calibration_result,
-    calibration_result_from_json,
     corrected_turn_rate,
     drift,
+    read_calibration,
 )
 from pytest_spiral.spiral.labels import (
     LabelledSet,
@@ -376,20 +376,22 @@ def test_a_bad_labels_file_is_named(tmp_path: Path, line: str, fault: str, capsy
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_run_survives_the_trip_through_json() -> None:
-    """What is kept for the next calibration is what was found; anything else is an error that names the place."""
-    again = calibration_result_from_json(json.loads(json.dumps(silent().to_json())), "file")
+def test_a_result_survives_being_kept(tmp_path: Path) -> None:
+    """What is kept for the next calibration is what was found; anything else is an error that names file and key."""
+    path = tmp_path / "kept.json"
+    value = silent().model_dump(mode="json")
 
-    assert again == silent()
-    with pytest.raises(DataError, match="file: schema_version"):
-        calibration_result_from_json({"schema_version": 9}, "file")
-    with pytest.raises(DataError, match="file: schema_version"):
-        calibration_result_from_json([], "file")
-    broken = {**silent().to_json(), "agreement": {"pushback": 0.9}}
-    with pytest.raises(DataError, match=r"file: agreement\.pushback"):
-        calibration_result_from_json(broken, "file")
-    with pytest.raises(DataError, match=r"file: record\.judges"):
-        calibration_result_from_json({**silent().to_json(), "record": {"judges": None}}, "file")
+    path.write_text(json.dumps(value))
+    assert read_calibration(path) == silent()
+    for broken, key in (
+        ({"schema_version": 9}, "schema_version"),
+        ([], "schema_version"),
+        ({**value, "agreement": {"pushback": 0.9}}, r"agreement\.pushback"),
+        ({**value, "record": {"judges": None}}, r"record\.judges"),
+    ):
+        path.write_text(json.dumps(broken))
+        with pytest.raises(DataError, match=rf"kept\.json: {key}"):
+            read_calibration(path)
 
 
 def test_drift() -> None:
@@ -397,7 +399,7 @@ def test_drift() -> None:
     before, labelled = perfect(), shipped()
     worse = {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS if b != "pushback"}) for t in labelled.turns}
     now = run(labelled, worse)
-    other = replace(now, record=replace(now.record, rubric_hash="1" * 64))
+    other = now.model_copy(update={"record": now.record.model_copy(update={"rubric_hash": "1" * 64})})
 
     assert drift(before, now).drifted == ("pushback",)
     assert drift(before, now).changed == pytest.approx(38 / (200 * 9))
