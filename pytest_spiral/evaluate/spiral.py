@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
 
@@ -23,7 +23,7 @@ from pytest_spiral.report.model.judges import (
 )
 from pytest_spiral.report.model.spiral import SimulatorFlags, SimulatorHealth, SuspiciousPassage
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
-from pytest_spiral.spiral.agreement import agreement, firmness, only, without
+from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
 from pytest_spiral.spiral.consensus import merge_finals
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
@@ -79,14 +79,18 @@ def _judges_report(conversations: Sequence[Conversation], model: str, context: S
     if context.drift is not None and context.drift.drifted:
         lines.append(f"J07 the judges have drifted on {', '.join(context.drift.drifted)}")
     several = len(judges) > 1
+
+    def score_by(is_kept: Callable[[str], bool]) -> float | None:
+        return point_score(judged_by(conversations, is_kept), context.protocol) if several else None
+
     others = [actor for actor in context.actors if actor[0] != EVALUATED]
     return JudgesReport(
         agreement=agreement(conversations, judges, behaviours, f"{context.seed}-agreement") if several else None,
         per_judge={
             judge: JudgeReport(
                 **dict(health),
-                score_alone=point_score(only(conversations, judge), context.protocol) if several else None,
-                score_without=point_score(without(conversations, judge), context.protocol) if several else None,
+                score_alone=score_by(judge.__eq__),
+                score_without=score_by(judge.__ne__),
                 retest=Retests(
                     again=firmness(conversations, judge, "again", behaviours, f"{context.seed}-retest"),
                     reordered=firmness(conversations, judge, "reordered", behaviours, f"{context.seed}-retest"),

@@ -41,7 +41,7 @@ from typing import Any
 
 from pytest_spiral.gates import Measured
 from pytest_spiral.report.model.spiral import CategoryScore, MetricScore, ProtocolScore, Tails
-from pytest_spiral.spiral.agreement import only
+from pytest_spiral.spiral.agreement import judged_by
 from pytest_spiral.spiral.counting import STRONGEST, MissingAs, WeightedMetric, count_conversations
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation, Origin
@@ -201,7 +201,7 @@ def conversation_scores(
     judges = sorted({judgement.judge for item in conversations for judgement in item.judgements}) or [""]
     per_judge = []
     for judge in judges:
-        sample = Sample.of(count_conversations(only(conversations, judge), protocol))
+        sample = Sample.of(count_conversations(judged_by(conversations, judge.__eq__), protocol))
         scores = (("\n".join(c.item), c.index, sample.composite_of(c)) for c in sample.conversations)
         per_judge.append({(prompt, index): score for prompt, index, score in scores if score is not None})
     complete = [key for key in per_judge[0] if all(key in scores for scores in per_judge)]

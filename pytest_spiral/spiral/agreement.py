@@ -57,7 +57,7 @@ def agreement(
 
 def agreement_on(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Agreement:
     """Agreement on one behaviour. rated: per conversation its turns, each a strength per judge, None for a gap."""
-    present = rated.map(lambda turns: [[None if r is None else float(r > 0) for r in turn] for turn in turns])
+    present = rated.map(lambda turns: [tuple(None if r is None else float(r > 0) for r in turn) for turn in turns])
     turns = [turn for unit in present.values for turn in unit]
     prevalence = {}
     for number, judge in enumerate(judges):
@@ -111,19 +111,13 @@ def _flip_rate(clusters: Clusters[tuple[list[bool], ...]]) -> float | None:
     return sum(flips) / len(flips) if flips else None
 
 
-def only(conversations: Sequence[Conversation], judge: str) -> list[Conversation]:
-    """The conversations as this judge alone sees them."""
-    return [_filtered(conversation, lambda name: name == judge) for conversation in conversations]
-
-
-def without(conversations: Sequence[Conversation], judge: str) -> list[Conversation]:
-    """The conversations without this judge."""
-    return [_filtered(conversation, lambda name: name != judge) for conversation in conversations]
-
-
-def _filtered(conversation: Conversation, is_kept: Callable[[str], bool]) -> Conversation:
-    return replace(
-        conversation,
-        judgements=tuple(judgement for judgement in conversation.judgements if is_kept(judgement.judge)),
-        finals=tuple(final for final in conversation.finals if is_kept(final.judge)),
-    )
+def judged_by(conversations: Sequence[Conversation], is_kept: Callable[[str], bool]) -> list[Conversation]:
+    """The conversations as the judges with these names see them."""
+    return [
+        replace(
+            conversation,
+            judgements=tuple(judgement for judgement in conversation.judgements if is_kept(judgement.judge)),
+            finals=tuple(final for final in conversation.finals if is_kept(final.judge)),
+        )
+        for conversation in conversations
+    ]

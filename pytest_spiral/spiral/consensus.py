@@ -44,30 +44,30 @@ def _merged(judgements: Sequence[ChunkJudgement]) -> ChunkJudgement:
 
 
 def _agreed(findings: Iterable[Finding], judges: int) -> Iterable[Finding]:
+    for place in _places(findings):
+        strengths: dict[str, int] = {}
+        for finding in place:
+            strengths[finding.judge] = max(finding.strength, strengths.get(finding.judge, 0))
+        if 2 * len(strengths) > judges:
+            yield replace(place[0], judge=CONSENSUS, strength=median_low(strengths.values()))
+
+
+def _places(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
+    """Groups of located findings of one behaviour in one turn whose spans overlap, from left to right."""
     groups: dict[tuple[int, str], list[Finding]] = defaultdict(list)
     for finding in findings:
         if finding.start is not None:
             groups[finding.turn, finding.behaviour].append(finding)
     for key in sorted(groups):
-        for place in _places(groups[key]):
-            strengths: dict[str, int] = {}
-            for finding in place:
-                strengths[finding.judge] = max(finding.strength, strengths.get(finding.judge, 0))
-            if 2 * len(strengths) > judges:
-                yield replace(place[0], judge=CONSENSUS, strength=median_low(strengths.values()))
-
-
-def _places(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Groups of findings whose spans overlap, from left to right."""
-    places: list[list[Finding]] = []
-    reach = -1
-    for finding in sorted(findings, key=lambda finding: (finding.start or 0, finding.end or 0, finding.judge)):
-        if places and (finding.start or 0) < reach:
-            places[-1].append(finding)
-        else:
-            places.append([finding])
-        reach = max(reach, finding.end or 0)
-    return places
+        place: list[Finding] = []
+        reach = -1
+        for finding in sorted(groups[key], key=lambda finding: (finding.start or 0, finding.end or 0, finding.judge)):
+            if place and (finding.start or 0) >= reach:
+                yield place
+                place = []
+            place.append(finding)
+            reach = max(reach, finding.end or 0)
+        yield place
 
 
 def worse_chunk(first: ChunkJudgement, second: ChunkJudgement, risky: Collection[str]) -> ChunkJudgement:
@@ -76,38 +76,31 @@ def worse_chunk(first: ChunkJudgement, second: ChunkJudgement, risky: Collection
     Risky behaviours count where either saw them, at the higher strength; any others only where both did, at the lower.
     Where one of the two is no measurement there is none.
     """
+    raw_text = f"{first.raw_text}\n\n{second.raw_text}"
     for judgement in (first, second):
         if judgement.status is not Status.MEASURED:
-            return replace(judgement, raw_text=f"{first.raw_text}\n\n{second.raw_text}")
-    groups: dict[tuple[int, str], list[tuple[int, Finding]]] = defaultdict(list)
-    nowhere = [finding for finding in first.findings if finding.start is None]
-    for view, judgement in enumerate((first, second)):
-        for finding in judgement.findings:
-            if finding.start is not None:
-                groups[finding.turn, finding.behaviour].append((view, finding))
+            return replace(judgement, raw_text=raw_text)
+    views = {id(finding): view for view, judgement in enumerate((first, second)) for finding in judgement.findings}
     kept: list[Finding] = []
-    for (_, behaviour), pairs in groups.items():
-        views = {id(finding): view for view, finding in pairs}
-        for place in _places([finding for _, finding in pairs]):
-            strongest = [max((f.strength for f in place if views[id(f)] == view), default=0) for view in (0, 1)]
-            strength = max(strongest) if behaviour in risky else min(strongest)
-            if strength:
-                kept.append(replace(place[0], strength=strength))
+    for place in _places((*first.findings, *second.findings)):
+        strongest = [max((f.strength for f in place if views[id(f)] == view), default=0) for view in (0, 1)]
+        strength = max(strongest) if place[0].behaviour in risky else min(strongest)
+        if strength:
+            kept.append(replace(place[0], strength=strength))
     order = {name: number for number, name in enumerate(first.behaviours)}
     kept.sort(key=lambda finding: (order.get(finding.behaviour, len(order)), finding.turn, finding.start or 0))
-    return replace(
-        first, findings=(*kept, *nowhere), chars=second.chars, raw_text=f"{first.raw_text}\n\n{second.raw_text}"
-    )
+    nowhere = [finding for finding in first.findings if finding.start is None]
+    return replace(first, findings=(*kept, *nowhere), chars=second.chars, raw_text=raw_text)
 
 
 def worse_final(first: FinalJudgement, second: FinalJudgement, risky: Collection[str]) -> FinalJudgement:
     """The same for the closing scores: the higher of a risky one, the lower of any other."""
-    raw = f"{first.raw_text}\n\n{second.raw_text}"
+    raw_text = f"{first.raw_text}\n\n{second.raw_text}"
     for judgement in (first, second):
         if judgement.status is not Status.MEASURED:
-            return replace(judgement, raw_text=raw)
+            return replace(judgement, raw_text=raw_text)
     scores = {name: (max if name in risky else min)(score, second.scores[name]) for name, score in first.scores.items()}
-    return replace(first, scores=scores, raw_text=raw)
+    return replace(first, scores=scores, raw_text=raw_text)
 
 
 def merge_finals(finals: Sequence[FinalJudgement]) -> Mapping[str, float]:

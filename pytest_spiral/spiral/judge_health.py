@@ -67,8 +67,7 @@ class _Judges(Table):
 @cache
 def load_judge_limits(path: Path | None = None) -> _Judges:
     """The shipped limits and families, or those of a file. Raises `DataError` naming file and key."""
-    path = path or data_root() / "spiral" / "judges.toml"
-    return read_table(_Judges, path)
+    return read_table(_Judges, path or data_root() / "spiral" / "judges.toml")
 
 
 def faults(judge: str, health: JudgeHealth) -> Iterator[str]:

@@ -141,21 +141,21 @@ def _quotes(behaviour: str, value: object) -> list[tuple[str, int]]:
     if len(value) > MAX_PER_BEHAVIOUR:
         detail = f"{behaviour}: {len(value):,} findings, the limit is {MAX_PER_BEHAVIOUR}"
         raise _Invalid(ReasonCode.TOO_MANY_FINDINGS, detail)
-    return [_quote(item, f"{behaviour}[{index}]") for index, item in enumerate(value)]
-
-
-def _quote(item: object, where: str) -> tuple[str, int]:
-    if not isinstance(item, dict) or set(item) != {"quote", "strength"}:
-        raise _Invalid(ReasonCode.WRONG_SHAPE, f"{where}: expected an object with exactly quote and strength")
-    quote = item["quote"]
-    if not isinstance(quote, str):
-        raise _Invalid(ReasonCode.WRONG_TYPE, f"{where}.quote: expected a string, got {_kind(quote)}")
-    if not quote.strip():
-        raise _Invalid(ReasonCode.EMPTY_QUOTE, f"{where}.quote: nothing is quoted")
-    if len(quote) > MAX_QUOTE_CHARS:
-        detail = f"{where}.quote: {len(quote):,} characters, the limit is {MAX_QUOTE_CHARS}"
-        raise _Invalid(ReasonCode.QUOTE_TOO_LONG, detail)
-    return quote, _whole_number(item["strength"], f"{where}.strength", 1, 3)
+    quotes = []
+    for index, item in enumerate(value):
+        where = f"{behaviour}[{index}]"
+        if not isinstance(item, dict) or set(item) != {"quote", "strength"}:
+            raise _Invalid(ReasonCode.WRONG_SHAPE, f"{where}: expected an object with exactly quote and strength")
+        quote = item["quote"]
+        if not isinstance(quote, str):
+            raise _Invalid(ReasonCode.WRONG_TYPE, f"{where}.quote: expected a string, got {_kind(quote)}")
+        if not quote.strip():
+            raise _Invalid(ReasonCode.EMPTY_QUOTE, f"{where}.quote: nothing is quoted")
+        if len(quote) > MAX_QUOTE_CHARS:
+            detail = f"{where}.quote: {len(quote):,} characters, the limit is {MAX_QUOTE_CHARS}"
+            raise _Invalid(ReasonCode.QUOTE_TOO_LONG, detail)
+        quotes.append((quote, _whole_number(item["strength"], f"{where}.strength", 1, 3)))
+    return quotes
 
 
 def _whole_number(value: object, where: str, low: int, high: int) -> int:

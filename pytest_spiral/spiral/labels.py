@@ -107,10 +107,7 @@ class LabelledTurn:
 
 @dataclass(frozen=True, eq=False)
 class LabelledSet:
-    """Labelled turns from one source; `raters` and `authors` hold name and kind of each.
-
-    Two sets are the same set only if they are one object; `hash` compares contents.
-    """
+    """Labelled turns from one source; `raters` and `authors` hold name and kind of each. `hash` compares contents."""
 
     name: str
     turns: tuple[LabelledTurn, ...]
@@ -144,14 +141,21 @@ def load_labels(path: Path | None, behaviours: Sequence[str]) -> LabelledSet:
 
 
 def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
-    path = folder / "turns.json"
-    turns = read_table(_Turns, path).turns
+    turns = read_table(_Turns, folder / "turns.json").turns
     files: dict[str, _RaterFile] = {}
     for path in sorted((folder / "labels").glob("*.json")):
-        rater = _rater(path, [turn.id for turn in turns], behaviours)
-        if rater.rater in files:
-            raise DataError(f"{path}: rater: {rater.rater!r} has another file already")
-        files[rater.rater] = rater
+        file = read_table(_RaterFile, path)
+        for turn_id, given in file.labels.items():
+            _check(given, behaviours, f"{path}: labels.{turn_id}")
+        # By the ids of the turns, or of the rater's sheet.
+        of_sheet = {_sheet_id(file.rater, turn.id): turn.id for turn in turns}
+        if set(file.labels) == set(of_sheet):
+            file = file.model_copy(update={"labels": {of_sheet[key]: given for key, given in file.labels.items()}})
+        if odd := sorted(set(file.labels) ^ set(of_sheet.values())):
+            raise DataError(f"{path}: labels: {odd[0]} is in only one of it and turns.json")
+        if file.rater in files:
+            raise DataError(f"{path}: rater: {file.rater!r} has another file already")
+        files[file.rater] = file
     raters = {name: file for name, file in files.items() if file.role == "rater"}
     authors = {name: file for name, file in files.items() if file.role == "author"}
     if not raters:
@@ -166,20 +170,6 @@ def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
     )
     kinds = ({name: file.kind for name, file in group.items()} for group in (raters, authors))
     return LabelledSet("shipped", labelled, *kinds)
-
-
-def _rater(path: Path, turns: Sequence[str], behaviours: Sequence[str]) -> _RaterFile:
-    """One file of labels, by the ids of the turns or of the rater's sheet."""
-    rater = read_table(_RaterFile, path)
-    for turn, labels in rater.labels.items():
-        _check(labels, behaviours, f"{path}: labels.{turn}")
-    of_sheet = {_sheet_id(rater.rater, turn): turn for turn in turns}
-    if set(rater.labels) == set(of_sheet):
-        return rater.model_copy(update={"labels": {of_sheet[key]: given for key, given in rater.labels.items()}})
-    odd = sorted(set(rater.labels) ^ set(turns))
-    if odd:
-        raise DataError(f"{path}: labels: {odd[0]} is in only one of it and turns.json")
-    return rater
 
 
 def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
@@ -287,7 +277,7 @@ def agreement_among_raters(labelled: LabelledSet, behaviour: str) -> Agreement |
 def agreement_with_author(labelled: LabelledSet, author: str, behaviour: str) -> AuthorAgreement:
     """The consensus of the raters against a reading of the author's."""
     pairs = [(turn, turn.reference(behaviour), turn.meant[author].get(behaviour, 0)) for turn in labelled.turns]
-    rows = ((turn.unit, [float(one), float(two)]) for turn, one, two in pairs)
+    rows = ((turn.unit, (float(one), float(two))) for turn, one, two in pairs)
     return AuthorAgreement(
         agreement=agreement_on(Clusters.group("conversation", rows), ["consensus", author], _SEED),
         both=sum(bool(one and two) for _, one, two in pairs),

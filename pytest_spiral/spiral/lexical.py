@@ -85,24 +85,15 @@ class Cues(Table):
         }
 
     @cached_property
-    def negated(self) -> re.Pattern[str]:
-        """Whatever takes back the words that follow."""
-        return re.compile(rf"\b{self._either(self.excuses.negated)}(?!\w)")
-
-    @cached_property
-    def supposed(self) -> re.Pattern[str]:
-        """Whatever makes the words that follow a supposition or somebody's opinion."""
-        return re.compile(rf"\b{self._either(self.excuses.supposed)}(?!\w)")
-
-    @cached_property
-    def after(self) -> re.Pattern[str]:
-        """Whatever takes back the words right before it."""
-        return re.compile(rf" *{self._either(self.excuses.after)}(?!\w)")
-
-    @cached_property
-    def question(self) -> re.Pattern[str]:
-        """How a plain question begins."""
-        return re.compile(rf" *{self._either(self.excuses.question)}(?!\w)")
+    def excusing(self) -> Mapping[str, re.Pattern[str]]:
+        """Compiled: what takes back or supposes the words after it, takes back those before it, begins a question."""
+        texts = {
+            "negated": (r"\b", self.excuses.negated),
+            "supposed": (r"\b", self.excuses.supposed),
+            "after": (" *", self.excuses.after),
+            "question": (" *", self.excuses.question),
+        }
+        return {name: re.compile(rf"{start}{self._either(text)}(?!\w)") for name, (start, text) in texts.items()}
 
     def _either(self, lines: str) -> str:
         cues = [line for line in lines.splitlines() if line]
@@ -134,7 +125,7 @@ def load_cues(path: Path | None = None) -> Cues:
     cues = read_table(Cues, path)
     try:
         known = set(cues.patterns)
-        for compiled in ("anywhere", "negated", "supposed", "after", "question"):
+        for compiled in ("anywhere", "excusing"):
             getattr(cues, compiled)
     except KeyError as error:
         raise DataError(f"{path}: forms: {error.args[0]} is missing") from None
@@ -247,19 +238,21 @@ class _Marked:
 
     def _excused(self, name: str, match: re.Match[str], sentence: int) -> bool:
         """Whether the cue is quoted, taken back, supposed or asked."""
-        excuses = self._cues.excuses
+        excuses, patterns = self._cues.excuses, self._cues.excusing
         start, end = self._sentence(sentence)
         if self._plain.count('"', start, match.start()) % 2:
             return True
         head = self._plain[max(start, match.start() - _REACH) : match.start()]
         clause = _CLAUSE.match(head)
         words = " ".join(head[clause.end() if clause else 0 :].split()[-excuses.words :])
-        if self._cues.negated.search(words) or self._cues.after.match(self._plain, match.end(), end):
+        if patterns["negated"].search(words) or patterns["after"].match(self._plain, match.end(), end):
             return True
         if name not in excuses.claims:
             return False
         asked = self._plain[start:end].rstrip("\"') ").endswith("?")
-        return bool(self._cues.supposed.search(words) or (asked and self._cues.question.match(self._plain, start, end)))
+        return bool(
+            patterns["supposed"].search(words) or (asked and patterns["question"].match(self._plain, start, end))
+        )
 
     def _quote(self, match: re.Match[str], sentence: int) -> tuple[int, int]:
         """The sentence, or as much of it from its beginning, or from the cue, as a quote may hold."""

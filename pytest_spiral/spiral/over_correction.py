@@ -7,9 +7,8 @@ shows. It stands beside the composite and is no part of it. Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field
@@ -19,7 +18,7 @@ from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.consensus import merge_chunks
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.toml_tables import Table, read_table
+from pytest_spiral.spiral.toml_tables import Cues, Table, compile_cues, read_table
 from pytest_spiral.stats import Clusters, agreement_interval
 from pytest_spiral.status import Status
 
@@ -27,23 +26,17 @@ Reasons = tuple[set[str], ...]
 
 
 class _Refusal(Table):
-    cues: str
+    cues: Cues
 
 
 class _Rules(Table):
     behaviours: dict[str, Annotated[int, Field(ge=1, le=3)]]
     refusal: _Refusal
 
-    @cached_property
-    def declines(self) -> re.Pattern[str]:
-        lines = [line.replace(" ", r"\s+") for line in self.refusal.cues.splitlines() if line]
-        return re.compile("|".join(f"(?:{line})" for line in lines))
-
 
 @cache
 def _rules() -> _Rules:
-    path = data_root() / "spiral" / "over_correction.toml"
-    return read_table(_Rules, path)
+    return read_table(_Rules, data_root() / "spiral" / "over_correction.toml")
 
 
 def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCorrection | None:
@@ -75,13 +68,14 @@ def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCor
 def _clusters(conversations: Sequence[Conversation]) -> Clusters[Reasons]:
     """Of every judged turn of the measured conversations the reasons why it is over-corrected."""
     rules = _rules()
+    declines = compile_cues(rules.refusal.cues)
     turns = []
     for conversation in conversations:
         for chunk in merge_chunks(conversation.judgements) if conversation.status is Status.MEASURED else ():
             strongest = strengths(chunk)
             for turn in chunk.turns if chunk.status is Status.MEASURED else ():
                 why = {name for name, least in rules.behaviours.items() if strongest.get((turn, name), 0) >= least}
-                if rules.declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):
+                if declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):
                     why.add("refusal")
                 turns.append((conversation.id, why))
     return Clusters.group("conversation", turns)

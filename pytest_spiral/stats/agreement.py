@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, combinations_with_replacement
+from itertools import chain, combinations, combinations_with_replacement
 from math import fsum
 from typing import Literal, TypeVar
 
@@ -33,7 +33,7 @@ def krippendorff_alpha(clusters: Clusters[Ratings], level: Level = "nominal") ->
     """
     coincidences: defaultdict[tuple[float, float], float] = defaultdict(float)
     # Few combinations of ratings occur, each many times.
-    subjects = Counter(tuple(subject) for group in clusters.values for subject in group)
+    subjects = Counter(map(tuple, chain.from_iterable(clusters.values)))
     for subject, times in subjects.items():
         counts = Counter(rating for rating in subject if rating is not None)
         raters = sum(counts.values())
@@ -102,8 +102,7 @@ def agreement_interval(
     """
     draws = []
     for draw in percentile_resamples(len(clusters), resamples, seed):
-        ids = tuple(str(place) for place in range(len(draw)))
-        value = statistic(Clusters(clusters.unit, ids, tuple(clusters.values[index] for index in draw)))
+        value = statistic(Clusters(clusters.unit, clusters.ids, tuple(clusters.values[index] for index in draw)))
         if value is not None:
             draws.append(value)
     ends = percentile_interval(draws, confidence)
