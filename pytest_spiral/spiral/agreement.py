@@ -14,7 +14,7 @@ from statistics import fmean
 
 from pytest_spiral.report.model.judges import Agreement, RetestResult
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
-from pytest_spiral.stats import Clusters, agreement_interval, krippendorff_alpha
+from pytest_spiral.stats import Clusters, agreement_interval, coincidences, krippendorff_alpha
 from pytest_spiral.status import Status
 
 # Draws of an interval: enough for two digits, and a run has nine behaviours and up to 12,000 turns.
@@ -63,13 +63,14 @@ def agreement_on(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Ag
     for number, judge in enumerate(judges):
         given = [r for turn in turns if (r := turn[number]) is not None]
         prevalence[judge] = fmean(given) if given else None
+    by_presence, by_strength = coincidences(present), coincidences(rated)
     ordinal = partial(krippendorff_alpha, level="ordinal")
     return Agreement(
         turns=sum(sum(r is not None for r in turn) > 1 for turn in turns),
-        presence=krippendorff_alpha(present),
-        presence_interval=agreement_interval(present, krippendorff_alpha, seed, resamples=_DRAWS),
-        strength=ordinal(rated),
-        strength_interval=agreement_interval(rated, ordinal, seed, resamples=_DRAWS),
+        presence=krippendorff_alpha(by_presence),
+        presence_interval=agreement_interval(by_presence, krippendorff_alpha, seed, resamples=_DRAWS),
+        strength=ordinal(by_strength),
+        strength_interval=agreement_interval(by_strength, ordinal, seed, resamples=_DRAWS),
         prevalence=prevalence,
     )
 
@@ -94,21 +95,21 @@ def firmness(
             pairs.append((conversation.id, [(key in one) != (key in two) for key in keys]))
     if not pairs and not unread:
         return None
-    clusters = Clusters.group("conversation", pairs)
-    cells = [flip for _, flips in pairs for flip in flips]
+    # Flips and cells of each conversation.
+    counts = Clusters.group("conversation", pairs).map(lambda chunks: (sum(map(sum, chunks)), sum(map(len, chunks))))
     return RetestResult(
         chunks=len(pairs),
-        cells=len(cells),
-        flips=sum(cells),
-        rate=_flip_rate(clusters),
-        interval=agreement_interval(clusters, _flip_rate, seed),
+        cells=sum(cells for _, cells in counts.values),
+        flips=sum(flips for flips, _ in counts.values),
+        rate=_flip_rate(counts),
+        interval=agreement_interval(counts, _flip_rate, seed),
         unread=unread,
     )
 
 
-def _flip_rate(clusters: Clusters[tuple[list[bool], ...]]) -> float | None:
-    flips = [flip for unit in clusters.values for chunk in unit for flip in chunk]
-    return sum(flips) / len(flips) if flips else None
+def _flip_rate(counts: Clusters[tuple[int, int]]) -> float | None:
+    cells = sum(cells for _, cells in counts.values)
+    return sum(flips for flips, _ in counts.values) / cells if cells else None
 
 
 def judged_by(conversations: Sequence[Conversation], is_kept: Callable[[str], bool]) -> list[Conversation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from math import fsum
 from typing import Literal, TypeVar
 
@@ -12,56 +12,67 @@ from pytest_spiral.stats.clusters import Clusters
 from pytest_spiral.stats.rates import Interval
 from pytest_spiral.stats.resampling import percentile_interval, percentile_resamples
 
-__all__ = ["agreement_interval", "krippendorff_alpha", "weighted_kappa"]
+__all__ = ["agreement_interval", "coincidences", "krippendorff_alpha", "weighted_kappa"]
 
 T = TypeVar("T")
 Level = Literal["nominal", "ordinal"]
 Ratings = Sequence[Sequence[float | None]]
+Coincidences = Mapping[tuple[float, float], float]
+"""How often two ratings stand side by side, by pair with the smaller one first."""
 
 
-def krippendorff_alpha(clusters: Clusters[Ratings], level: Level = "nominal") -> float | None:
-    """Agreement of any number of raters, some of whose ratings may be missing.
+def coincidences(clusters: Clusters[Ratings]) -> Clusters[Coincidences]:
+    """The coincidences o_ck of every unit: each subject's ordered pairs of ratings, weighted 1 / (m - 1) for m ratings.
 
-    With coincidences o_ck (each subject's ordered pairs of ratings, weighted 1 / (m - 1) for m ratings), totals n_c and
-    n: alpha = 1 - (n - 1) sum o_ck d_ck / sum n_c n_k d_ck. The distance d is 1 for nominal ratings and
-    (sum of n_g from c to k - (n_c + n_k) / 2)^2 for ordinal ones. Units hold the subjects rated in them (such as the
-    turns of a conversation), each with one rating per rater, None where a rater gave none.
-    Source: Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.
-
-    Returns:
-        Alpha in -1..1; None where no subject has two ratings or only one value occurs.
+    Units hold the subjects rated in them (such as the turns of a conversation), each with one rating per rater, None
+    where a rater gave none. They are counted once for all resamples.
     """
-    coincidences: defaultdict[tuple[float, float], float] = defaultdict(float)
-    # Few combinations of ratings occur, each many times.
-    subjects = Counter(map(tuple, chain.from_iterable(clusters.values)))
-    for subject, times in subjects.items():
-        counts = Counter(rating for rating in subject if rating is not None)
-        raters = sum(counts.values())
-        if raters < 2:
-            continue
-        for a, b in combinations_with_replacement(sorted(counts), 2):
-            pairs = counts[a] * (counts[b] if a != b else counts[a] - 1) / (raters - 1)
-            coincidences[a, b] += times * pairs
+
+    def of_unit(subjects: Ratings) -> Coincidences:
+        pairs: defaultdict[tuple[float, float], float] = defaultdict(float)
+        # Few combinations of ratings occur, each many times.
+        for subject, times in Counter(map(tuple, subjects)).items():
+            counts = Counter(rating for rating in subject if rating is not None)
+            raters = sum(counts.values())
+            for a, b in combinations_with_replacement(sorted(counts), 2) if raters > 1 else ():
+                pairs[a, b] += times * counts[a] * (counts[b] if a != b else counts[a] - 1) / (raters - 1)
+        return pairs
+
+    return clusters.map(of_unit)
+
+
+def krippendorff_alpha(clusters: Clusters[Coincidences], level: Level = "nominal") -> float | None:
+    """Agreement of any number of raters, some of whose ratings may be missing, in -1..1.
+
+    With coincidences o_ck, totals n_c and n: alpha = 1 - (n - 1) sum o_ck d_ck / sum n_c n_k d_ck. The distance d is 1
+    for nominal ratings and (sum of n_g from c to k - (n_c + n_k) / 2)^2 for ordinal ones. None where no subject has two
+    ratings or only one value occurs.
+    Source: Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.
+    """
+    pairs: defaultdict[tuple[float, float], float] = defaultdict(float)
     totals: defaultdict[float, float] = defaultdict(float)
-    for (a, b), pairs in coincidences.items():
-        totals[a] += pairs
+    for unit in clusters.values:
+        for pair, weight in unit.items():
+            pairs[pair] += weight
+    for (a, b), weight in pairs.items():
+        totals[a] += weight
         if a != b:
-            totals[b] += pairs
+            totals[b] += weight
     values = sorted(value for value in totals if totals[value])
     if len(values) < 2:
         return None
+
+    def distance(a: float, b: float) -> float:
+        if level == "nominal":
+            return 1.0
+        between = fsum(totals[value] for value in values if a <= value <= b)
+        return (between - (totals[a] + totals[b]) / 2) ** 2
+
     n = fsum(totals.values())
-    distances = {(a, b): _distance(a, b, totals, level) for a, b in combinations(values, 2)}
-    observed = fsum(coincidences[pair] * distance for pair, distance in distances.items())
+    distances = {(a, b): distance(a, b) for a, b in combinations(values, 2)}
+    observed = fsum(pairs[pair] * distance for pair, distance in distances.items())
     expected = fsum(totals[a] * totals[b] * distance for (a, b), distance in distances.items())
     return 1 - (n - 1) * observed / expected
-
-
-def _distance(a: float, b: float, totals: Mapping[float, float], level: Level) -> float:
-    if level == "nominal":
-        return 1.0
-    between = fsum(total for value, total in sorted(totals.items()) if a <= value <= b)
-    return (between - (totals[a] + totals[b]) / 2) ** 2
 
 
 def weighted_kappa(

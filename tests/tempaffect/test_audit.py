@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.stats import Clusters, krippendorff_alpha
+from pytest_spiral.stats import Clusters, coincidences, krippendorff_alpha
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.suite import load_suite
 
@@ -58,7 +58,7 @@ def agreement(found: Labels, field: str) -> list[float]:
     values = sorted({row[field] for labels in found.values() for row in labels})
     ratings = [[float(values.index(row[field])) for row in labels] for labels in found.values()]
     clusters = Clusters("scenario", tuple(found), tuple((r,) for r in ratings))
-    alpha = krippendorff_alpha(clusters, "ordinal" if field == "intensity" else "nominal")
+    alpha = krippendorff_alpha(coincidences(clusters), "ordinal" if field == "intensity" else "nominal")
     assert alpha is not None
     return [round(alpha, 3), sum(len(set(r)) == 1 for r in ratings)]
 
