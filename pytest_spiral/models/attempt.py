@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import email.utils
 import math
+import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 
@@ -17,6 +18,8 @@ from pytest_spiral.models.completion import ErrorBody
 from pytest_spiral.models.endpoint import Endpoint, env_name
 from pytest_spiral.status import ReasonCode
 
+# Longer than three lost SYN packets take to be sent again (1 + 2 + 4 s).
+CONNECT_SECONDS = 10.0
 # What error codes and messages say when an account is empty, and when strict JSON schemas are not supported.
 _QUOTA = ("insufficient_quota", "billing_hard_limit", "exceeded your current quota")
 _STRUCTURED = ("response_format", "json_schema", "structured output")
@@ -97,6 +100,47 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     else:
         remedy = "check the model's parameters in spiral.toml"
     return AttemptError(ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy)
+
+
+def unreachable(endpoint: Endpoint, error: Exception) -> AttemptError:
+    """What an exception of the HTTP client means: no answer, or none that is complete."""
+    code = ReasonCode.UNREACHABLE
+    remedy = f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running"
+    chain = list(_chain(error))
+    # The outer exceptions are vague ("Connection error."), so the specific causes are looked for first.
+    for cause in chain:
+        name = type(cause).__name__
+        if isinstance(cause, ssl.SSLError) or "Certificate" in name or "SSL" in name:
+            return AttemptError(code, f"TLS failed ({endpoint.clean(str(cause))})", remedy=remedy)
+        if "DNS" in name:
+            return AttemptError(code, "host name not found", again=True, remedy=remedy)
+        if isinstance(cause, ConnectionRefusedError):
+            return AttemptError(code, "connection refused", again=True, remedy=remedy)
+    for cause in chain:
+        name = type(cause).__name__
+        if isinstance(cause, ConnectionResetError | BrokenPipeError) or "Disconnected" in name or "Payload" in name:
+            return AttemptError(code, "connection lost before the answer was complete", again=True, billed=True)
+        if isinstance(cause, TimeoutError):
+            message = f"no connection within {CONNECT_SECONDS:g} s"
+            return AttemptError(ReasonCode.TIMEOUT, message, again=True, remedy=remedy)
+    root = chain[-1]
+    message = f"{type(root).__name__}: {root}" if str(root) else type(root).__name__
+    known = isinstance(root, OSError) or type(error).__name__ in ("APIConnectionError", "APITimeoutError")
+    return AttemptError(code, endpoint.clean(message), again=known, remedy=remedy, billed=True)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and its causes. aiohttp keeps the operating system's error in an attribute of its own."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        inner = getattr(current, "os_error", None)
+        if isinstance(inner, BaseException) and id(inner) not in seen:
+            seen.add(id(inner))
+            yield inner
+        current = current.__cause__ or current.__context__
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

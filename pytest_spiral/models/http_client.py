@@ -1,55 +1,74 @@
-"""HTTP to one endpoint: one request, bounded in time and size, and what it means when no answer comes.
+"""HTTP to one endpoint through openai's client: one request, bounded in time and size.
 
-Imported when the first request is made, because aiohttp takes a fifth of a second to import.
+Imported when the first request is made, because openai and aiohttp take half a second to import.
 """
 
 from __future__ import annotations
 
-import errno
-import os
+import asyncio
 import ssl
-import sys
+from collections.abc import AsyncIterator
 from functools import cache
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
-import truststore
+import httpx2
+from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient, Omit, OpenAIError, Timeout
 
-from pytest_spiral.models.attempt import Answer, AttemptError, refused
+from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
 from pytest_spiral.models.completion import read_error
-from pytest_spiral.models.endpoint import Endpoint, env_name
+from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.status import ReasonCode
 
-# Longer than three lost SYN packets take to be sent again (1 + 2 + 4 s).
-_CONNECT_SECONDS = 10.0
-# Many servers close a connection that was idle for five seconds; a request on one that they just closed would be lost.
-_KEEPALIVE_SECONDS = 4.0
 # Error bodies are quoted in 300 characters; a proxy's error page is no reason to read megabytes.
 _MAX_ERROR_BODY = 64 * 2**10
+# More than any --concurrency: the limiter decides how many requests are in flight. None would mean aiohttp's 100.
+_MAX_CONNECTIONS = 10_000
+# Headers that openai's client may add of its own accord. Others come from variables of the environment that are meant
+# for other programs (OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS) or describe this machine.
+_OWN_HEADERS = ("accept", "content-type", "user-agent")
+_ADDED_PER_REQUEST = ("X-Stainless-Retry-Count", "X-Stainless-Read-Timeout")
+
+
+class _ErrorAnswer(OpenAIError):
+    """An answer with an error status. openai's client passes its own class of errors on as they are."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+class _TooLargeError(Exception):
+    """A body beyond its limit."""
 
 
 class HttpClient:
-    """Connections to one endpoint. Belongs to the event loop in which it is made.
+    """Connections to one endpoint. Belongs to the event loop that makes the requests.
 
     Raises `ValueError` or `OSError` where proxies or certificates of the environment cannot be used.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        # Sent with each request: headers of the session would go to a proxy too.
-        self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        self._headers["User-Agent"] = "pytest-spiral"
-        if endpoint.api_key:
-            self._headers["Authorization"] = f"Bearer {endpoint.api_key.reveal()}"
-        self._session = aiohttp.ClientSession(
-            # No limit: the limiter decides how many requests are in flight.
-            connector=aiohttp.TCPConnector(limit=0, ssl=_trusted(), keepalive_timeout=_KEEPALIVE_SECONDS),
-            # One request must not depend on another's answer.
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=endpoint.attempt_timeout, sock_connect=_CONNECT_SECONDS),
-            proxy=_proxy(endpoint),
+        self._openai = AsyncOpenAI(
+            # Without a key the header is left out below; None would mean OPENAI_API_KEY.
+            api_key=endpoint.api_key.reveal() or "none",
+            base_url=endpoint.base_url,
+            max_retries=0,
+            # How long an answer may take is decided by the caller.
+            timeout=Timeout(None, connect=CONNECT_SECONDS),
+            http_client=DefaultAioHttpClient(
+                # A proxy of the environment cannot reach this machine's loopback.
+                trust_env=not endpoint.is_loopback,
+                verify=_trusted(),
+                limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
+                follow_redirects=False,
+                event_hooks={"response": [_raise_error_status]},
+            ),
         )
+        foreign = [name for name in self._openai.default_headers if name.lower() not in _OWN_HEADERS]
+        self._headers: dict[str, str | Omit] = dict.fromkeys((*foreign, *_ADDED_PER_REQUEST), Omit())
+        self._headers["User-Agent"] = "pytest-spiral"
+        key = endpoint.api_key
+        self._headers["Authorization"] = f"Bearer {key.reveal()}" if key else Omit()
 
     async def request(self, path: str, content: bytes | None = None) -> Answer:
         """The answer to a POST of `content`, or to a GET without it, if its status is a success.
@@ -59,92 +78,77 @@ class HttpClient:
         """
         endpoint = self._endpoint
         try:
-            answer = await self._exchange(path, content)
-        except Exception as error:  # whatever aiohttp raises
-            failed = _unanswered(endpoint, error)
-        else:
-            if 200 <= answer.status < 300:
-                if len(answer.body) <= endpoint.max_body:
-                    return answer
-                message = f"an answer of more than {endpoint.max_body} bytes"
-                failed = AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
-            else:
-                failed = refused(endpoint, answer.status, read_error(answer.body, answer.content_type), answer.headers)
+            async with asyncio.timeout(endpoint.attempt_timeout):
+                return await self._exchange(path, content)
+        except TimeoutError:
+            message = f"no answer within {endpoint.attempt_timeout:g} s"
+            failed = AttemptError(ReasonCode.TIMEOUT, message, again=True, billed=True)
+        except _ErrorAnswer as error:
+            answer = error.answer
+            failed = refused(endpoint, answer.status, read_error(answer.body, answer.content_type), answer.headers)
+        except _TooLargeError:
+            message = f"an answer of more than {endpoint.max_body} bytes"
+            failed = AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
+        except Exception as error:  # whatever openai, httpx2 and aiohttp raise
+            failed = unreachable(endpoint, error)
         # Raised out here, so that the caught exception is not chained to it.
         raise failed
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        await self._openai.close()
 
     async def _exchange(self, path: str, content: bytes | None) -> Answer:
-        """The answer, of whatever status, with the beginning of its body: at most a chunk beyond what is allowed."""
-        method = "GET" if content is None else "POST"
+        # The whole URL, because openai's client takes longer to put a path behind its base URL.
         url = f"{self._endpoint.base_url}{path}"
-        async with self._session.request(
-            method, url, data=content, headers=self._headers, allow_redirects=False
-        ) as response:
-            longest = self._endpoint.max_body if response.ok else _MAX_ERROR_BODY
-            body = bytearray()
-            try:
-                async for chunk in response.content.iter_any():
-                    body += chunk
-                    if len(body) > longest:
-                        break
-            except aiohttp.ClientError:
-                # An error's status says enough; a broken body must not hide it.
-                if response.ok:
-                    raise
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, headers, bytes(body))
+        # Streamed, because a body that is not streamed is read to its end, however long it is.
+        if content is None:
+            stream = await self._openai.get(
+                url, cast_to=object, options={"headers": self._headers}, stream=True, stream_cls=AsyncStream[object]
+            )
+        else:
+            # Encoded here: openai's encoder cannot write the lone surrogates that models produce.
+            stream = await self._openai.post(
+                url,
+                content=content,
+                cast_to=object,
+                options={"headers": self._headers},
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+        response = stream.response
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > self._endpoint.max_body:
+                    raise _TooLargeError
+        finally:
+            await stream.close()
+        return _answer(response, bytes(body))
 
 
-def _unanswered(endpoint: Endpoint, error: Exception) -> AttemptError:
-    """What an exception of the HTTP client means: no answer, or none that is complete."""
-    code = ReasonCode.UNREACHABLE
-    remedy = f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running"
-    match error:
-        case aiohttp.ConnectionTimeoutError():
-            message = f"no connection within {_CONNECT_SECONDS:g} s"
-            return AttemptError(ReasonCode.TIMEOUT, message, again=True, remedy=remedy)
-        case TimeoutError():
-            message = f"no answer within {endpoint.attempt_timeout:g} s"
-            return AttemptError(ReasonCode.TIMEOUT, message, again=True, billed=True)
-        case aiohttp.ClientSSLError() | ssl.SSLError():
-            return AttemptError(code, f"TLS failed ({endpoint.clean(str(error))})", remedy=remedy)
-        case aiohttp.ClientConnectorDNSError():
-            return AttemptError(code, "host name not found", again=True, remedy=remedy)
-        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
-            return AttemptError(code, "connection refused", again=True, remedy=remedy)
-        case (
-            aiohttp.ServerDisconnectedError()
-            | aiohttp.ClientPayloadError()
-            | ConnectionResetError()
-            | OSError(errno=errno.ECONNRESET | errno.EPIPE)
-        ):
-            return AttemptError(code, "connection lost before the answer was complete", again=True, billed=True)
-    again = isinstance(error, OSError | aiohttp.ClientConnectionError)
-    message = endpoint.clean(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-    return AttemptError(code, message, again=again, remedy=remedy, billed=True)
+async def _raise_error_status(response: httpx2.Response) -> None:
+    """Read the beginning of an error answer. openai's client would read it to its end, however long it is."""
+    if response.is_success:
+        return
+    body = b""
+    try:
+        chunks: AsyncIterator[bytes] = response.aiter_bytes()
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > _MAX_ERROR_BODY:
+                break
+    except Exception:  # noqa: S110  # the status says enough; a broken body must not hide it
+        pass
+    raise _ErrorAnswer(_answer(response, body[:_MAX_ERROR_BODY]))
 
 
-def _proxy(endpoint: Endpoint) -> str | None:
-    """The proxy that the environment names for an endpoint, None for this machine's loopback: it cannot reach that."""
-    parts = urlsplit(endpoint.base_url)
-    if endpoint.is_loopback or proxy_bypass(parts.netloc):
-        return None
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
-    scheme, _, rest = proxy.rpartition("://")
-    if scheme not in ("", "http", "https"):
-        raise ValueError(f"a {scheme} proxy, where only http and https are supported")
-    return f"{scheme or 'http'}://{rest}" if rest else None
+def _answer(response: httpx2.Response, body: bytes) -> Answer:
+    return Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """The certificates to trust: SSL_CERT_FILE and SSL_CERT_DIR, or the system's. Read once: it takes long."""
-    file, folder = os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None
-    if file or folder or sys.platform == "linux":
-        return ssl.create_default_context(cafile=file, capath=folder)
-    return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    """The certificates to trust, SSL_CERT_FILE included; read once, because reading takes longer than a request."""
+    return httpx2.create_ssl_context()

@@ -244,7 +244,7 @@ def _http_client(endpoint: Endpoint) -> HttpClient:
         return HttpClient(endpoint)
     except (ImportError, ValueError, OSError, RuntimeError) as error:
         message = f"the HTTP client cannot be set up ({type(error).__name__}: {endpoint.clean(str(error))})"
-    remedy = "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, and that aiohttp is installed"
+    remedy = "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, and that openai[aiohttp] is installed"
     raise AttemptError(ReasonCode.UNREACHABLE, message, remedy=remedy)
 
 

@@ -330,7 +330,7 @@ def shard_of(units: Sequence[T], shard: tuple[int, int]) -> list[T]:
 def versions() -> dict[str, str]:
     """The versions of everything that numbers can depend on."""
     packages = {}
-    for name in ("pytest-spiral", "pytest", "aiohttp", "nltk", "jsonschema", "pydantic"):
+    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
         try:
             packages[name] = version(name)
         except PackageNotFoundError:

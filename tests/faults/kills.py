@@ -28,7 +28,7 @@ __all__ = ["Account", "kill_and_resume"]
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 # Heavy imports happen once; every session is a fork of a process that has them.
-_CONTEXT.set_forkserver_preload(["tests.faults.runs", "aiohttp", "nltk.stem"])
+_CONTEXT.set_forkserver_preload(["tests.faults.runs", "openai", "nltk.stem"])
 
 
 @dataclass

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-HEAVY = ("aiohttp", "truststore", "xllamacpp")
+HEAVY = ("openai", "aiohttp", "httpx2", "xllamacpp")
 
 CODE = f"""
 import json, sys
@@ -19,7 +19,7 @@ print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
 
 
 def test_nothing_heavy_is_imported_before_the_first_call() -> None:
-    """A run that only reads old transcripts never pays for aiohttp."""
+    """A run that only reads old transcripts never pays for openai and aiohttp."""
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
 
     assert json.loads(done.stdout) == []

@@ -31,7 +31,7 @@ DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n",
 
 # pytester forgets what a run in this process imports; what is here already is imported once.
 for name in (
-    "aiohttp",
+    "openai",
     "nltk.stem",
     "pytest_spiral.plugin.controller",
     "pytest_spiral.plugin.worker",

@@ -12,7 +12,7 @@ from tests.plugin.conftest import Project
 HEAVY = """
 import sys
 
-HEAVY = ["nltk", "numpy", "jsonschema", "jinja2", "pydantic", "aiohttp", "dotenv", "sqlite3", "asyncio"]
+HEAVY = ["openai", "nltk", "numpy", "jsonschema", "jinja2", "pydantic", "aiohttp", "dotenv", "sqlite3", "asyncio"]
 OURS = ["pytest_spiral.session", "pytest_spiral.chat", "pytest_spiral.hooks", "pytest_spiral.tempaffect"]
 
 
