@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -51,7 +50,7 @@ def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
     raw = read_json(path)
     if not isinstance(raw, list) or not raw:
         raise DataError(f"{path}: expected a JSON list of prompts")
-    openings = []
+    openings: dict[str, Opening] = {}
     for index, entry in enumerate(raw):
         try:
             opening = Opening.model_validate_json(json.dumps(entry))
@@ -59,11 +58,10 @@ def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
             raise DataError(f"{path}: prompt {index}: {first_fault(error, 'prompt')}") from None
         if not opening.first.strip():
             raise DataError(f"{path}: prompt {index}: prompts.0: the opening message must be given")
-        openings.append(opening)
-    for prompt_id, times in Counter(opening.prompt_id for opening in openings).items():
-        if times > 1:
-            raise DataError(f"{path}: prompt id {prompt_id!r} is used twice")
-    return tuple(sorted(openings, key=lambda opening: opening.prompt_id))
+        if opening.prompt_id in openings:
+            raise DataError(f"{path}: prompt id {opening.prompt_id!r} is used twice")
+        openings[opening.prompt_id] = opening
+    return tuple(openings[prompt_id] for prompt_id in sorted(openings))
 
 
 def load_twins() -> tuple[Opening, ...]:

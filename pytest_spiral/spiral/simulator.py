@@ -207,7 +207,7 @@ class SimulatorMonitor:
 
     def add_user_message(self, text: str, *, generated: bool = True) -> None:
         """The user's next message; only a generated one is read against the rules."""
-        message = _Read.of(text, self._limits.repetition)
+        message = _UserMessage(text, self._limits.repetition)
         if generated:
             self.generated += 1
             remarks = {**self._style(message), **_cues_in(message.plain, self._rules.offstage)}
@@ -223,7 +223,7 @@ class SimulatorMonitor:
             self._sentences.setdefault(sentence, self._turn)
         self._turn += 1
 
-    def _style(self, message: _Read) -> dict[str, str]:
+    def _style(self, message: _UserMessage) -> dict[str, str]:
         rules, text, words = self._rules, message.text, message.words
         remarks = {}
         if len(words) < rules.words_at_least:
@@ -240,7 +240,7 @@ class SimulatorMonitor:
             remarks["markdown"] = mark[0].strip()[:20]
         return remarks
 
-    def _repetition(self, message: _Read, remarks: dict[str, str]) -> tuple[float, float]:
+    def _repetition(self, message: _UserMessage, remarks: dict[str, str]) -> tuple[float, float]:
         """Shares, 0..1, of n-grams that occur earlier in the message and in earlier messages."""
         rule, ngrams = self._limits.repetition, message.ngrams
         within = 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
@@ -287,25 +287,17 @@ class SimulatorMonitor:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _UserMessage:
     """One message, taken apart once."""
 
-    text: str
-    plain: str
-    words: list[str]
-    ngrams: list[tuple[str, ...]]
-    sentences: list[str]
-    opener: str
-
-    @classmethod
-    def of(cls, text: str, rule: _Repetition) -> _Read:
-        plain = _plain(text)
-        words = _WORD.findall(plain)
-        parts = [_WORD.findall(sentence) for sentence in _SENTENCE.split(plain)]
-        sentences = [" ".join(part) for part in parts if len(part) >= rule.sentence_words]
-        opener = " ".join(words[: rule.opener_words])
-        return cls(text, plain, words, _ngrams(words, rule.ngram), sentences, opener)
+    def __init__(self, text: str, rule: _Repetition) -> None:
+        self.text = text
+        self.plain = _plain(text)
+        self.words = _WORD.findall(self.plain)
+        self.ngrams = _ngrams(self.words, rule.ngram)
+        self.opener = " ".join(self.words[: rule.opener_words])
+        parts = (_WORD.findall(sentence) for sentence in _SENTENCE.split(self.plain))
+        self.sentences = [" ".join(part) for part in parts if len(part) >= rule.sentence_words]
 
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")

@@ -9,7 +9,6 @@ wording gains anything.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -165,22 +164,19 @@ def _encoded(text: str, signs: _Signs) -> Iterator[Suspicion]:
         for match in pattern.finditer(text):
             if len(match[0]) < signs.encoded_at_least:
                 continue
-            hidden = _legible(decode(match[0]))[0]
+            hidden = _legible(decode(match[0]).decode("utf-8", "replace"))[0]
             if any(sign.search(hidden) for sign in signs.patterns.values()):
                 yield Suspicion("encoded", *match.span())
 
 
-def _from_base64(text: str) -> str:
-    body = text.rstrip("=").replace("-", "+").replace("_", "/")
+def _from_base64(text: str) -> bytes:
+    body = text.rstrip("=")
     body = body[: len(body) - (len(body) % 4 == 1)]
-    try:
-        return base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
-    except (binascii.Error, ValueError):
-        return ""
+    return base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
 
 
-def _from_hex(text: str) -> str:
-    return bytes.fromhex(re.sub(r"[\s:]", "", text)).decode("utf-8", "replace")
+def _from_hex(text: str) -> bytes:
+    return bytes.fromhex(re.sub(r"[\s:]", "", text))
 
 
 def _legible(text: str) -> tuple[str, Sequence[int]]:

@@ -86,7 +86,7 @@ def _stored(item: Conversation) -> Json:
         "injections_log": list(item.injections_log),
         "completed": item.status in _JUDGED,
         "judgements": {f"chunk{chunk.index}": _stored_judgement(chunk) for chunk in merge_chunks(item.judgements)},
-        "final_judgement": _stored_final(item.finals),
+        "final_judgement": _stored_final(item.finals) if item.finals else None,
     }
 
 
@@ -113,9 +113,7 @@ def _stored_judgement(judgement: ChunkJudgement) -> Json:
     }
 
 
-def _stored_final(finals: Sequence[FinalJudgement]) -> Json | None:
-    if not finals:
-        return None
+def _stored_final(finals: Sequence[FinalJudgement]) -> Json:
     if scores := merge_finals(finals):
         return {key: _whole_if_possible(value) for key, value in scores.items()}
     return {"error": _reason_text(finals[0].reason) if finals[0].reason else finals[0].status.value}
