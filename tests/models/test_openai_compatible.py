@@ -493,7 +493,8 @@ async def test_rate_limits_lower_what_is_in_flight(serve: Serve) -> None:
     """An endpoint that takes four at once is soon asked by about four at once, and everything is answered."""
     book = PaceInMemory()
     limiter = Limiter(32, "e", book=book)
-    server = serve(latency=0.01)
+    # Long enough for many to be in flight at once on a slow machine too.
+    server = serve(latency=0.1)
     server.handler = lambda body, n: Fault.status_code(429) if server.in_flight > 4 else "ok"
     async with Talk(server.base_url, limiter=limiter) as talk:
         replies = await asyncio.gather(*(talk.model.complete(ask(str(i))) for i in range(80)))
