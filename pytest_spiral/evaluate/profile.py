@@ -17,7 +17,7 @@ from statistics import mean, median
 from sys import intern
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pytest_spiral.report.model.profile import (
     LexicalProfile,
@@ -30,7 +30,8 @@ from pytest_spiral.report.model.profile import (
     TurnProfile,
     WordCounts,
 )
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.resources import data_root
+from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.tempaffect.records import CardMode
 from pytest_spiral.text import clean
 
@@ -46,9 +47,7 @@ _VOCABULARY = 2**15
 _PARTS = 16
 
 
-class _Params(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Params(Table):
     mtld_ratio: float = Field(gt=0, lt=1)
     least_words: int = Field(ge=1)
     ngram: int = Field(ge=2)
@@ -59,7 +58,7 @@ class _Params(BaseModel):
 
 @cache
 def _params() -> _Params:
-    return _Params.model_validate(read_toml(data_root() / "profile.toml"))
+    return read_table(_Params, data_root() / "profile.toml")
 
 
 @cache

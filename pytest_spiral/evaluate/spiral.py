@@ -184,16 +184,13 @@ def _read(transcript: tuple[Message, ...], prompts: tuple[str | None, ...], rule
 def _blockers(
     model: str, score: ProtocolScore, conversations: Sequence[Conversation], context: SpiralContext
 ) -> list[str]:
-    def takes_part(role: str, name: str) -> bool:
-        # The other evaluated models of a run have scores of their own.
-        return role != EVALUATED or name == model
-
-    blockers = [
-        f"S01 the {role} is the built-in stand-in {name}" for role, name in context.stand_ins if takes_part(role, name)
-    ]
-    blockers += [
-        f"S02 the {role} {name} is too small to be one" for role, name in context.small if takes_part(role, name)
-    ]
+    # The other evaluated models of a run have scores of their own.
+    stand_ins, small = (
+        [(role, name) for role, name in actors if role != EVALUATED or name == model]
+        for actors in (context.stand_ins, context.small)
+    )
+    blockers = [f"S01 the {role} is the built-in stand-in {name}" for role, name in stand_ins]
+    blockers += [f"S02 the {role} {name} is too small to be one" for role, name in small]
     lost = sum(c.status is not Status.MEASURED for c in conversations)
     if lost:
         blockers.append(f"S03 {lost} of {len(conversations)} conversations not measured")

@@ -101,12 +101,13 @@ def measure_difference(candidate: Sample, baseline: Sample, end: End | None, dra
         return None
     first, second = (candidate.statistic([both[side] for both in pairs.values]) for side in (0, 1))
     if candidate.scale is None:
-
-        def difference(both: Sequence[Any]) -> float:
-            return candidate.statistic([a for a, _ in both]) - candidate.statistic([b for _, b in both])
-
-        value = difference(pairs.values)
-        interval, se = _bounds(pairs, difference, None, draws)
+        value = first - second
+        interval, se = _bounds(
+            pairs,
+            lambda both: candidate.statistic([a for a, _ in both]) - candidate.statistic([b for _, b in both]),
+            None,
+            draws,
+        )
     else:
         differences = pairs.map(lambda both: both[0] - both[1])
         value = fsum(differences.values) / len(differences)

@@ -27,6 +27,8 @@ _TOKEN = re.compile(
 _MAX_LENGTH = 500
 _MAX_DEPTH = 20
 _MAX_NUMBER = 1e9
+_Linear = tuple[int, float]
+"""A bound: so many times the baseline, plus a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +69,6 @@ def parse_gate(expr: str) -> Gate:
     return _Parser(expr).gate()
 
 
-@dataclass(frozen=True, slots=True)
-class _Linear:
-    """times * baseline + constant."""
-
-    times: int
-    constant: float
-
-    def plus(self, other: _Linear, sign: int) -> _Linear:
-        return _Linear(self.times + sign * other.times, self.constant + sign * other.constant)
-
-
 class _Parser:
     """Recursive descent; `_at` is where the next token begins or the white space before it."""
 
@@ -91,10 +82,10 @@ class _Parser:
         suite, qualifier, metric = self._path()
         op = self._take("op", "'>=' or '<='")
         start = self._start()
-        bound = self._bound()
+        times, threshold = self._bound()
         if self._text[self._at :].strip():
             self._fail("'+', '-' or the end of the gate")
-        if bound.times not in (0, 1):
+        if times not in (0, 1):
             self._fail("a bound that contains the baseline at most once", start)
         return Gate(
             expr=self._text.strip(),
@@ -102,8 +93,8 @@ class _Parser:
             qualifier=qualifier,
             metric=metric,
             op=">=" if op == ">=" else "<=",
-            threshold=bound.constant,
-            relative=bound.times == 1,
+            threshold=threshold,
+            relative=times == 1,
         )
 
     def _path(self) -> tuple[str, str | None, str]:
@@ -122,10 +113,12 @@ class _Parser:
         return suite, qualifier, ".".join(names)
 
     def _bound(self, depth: int = 1) -> _Linear:
-        total = self._term(depth)
+        times, constant = self._term(depth)
         while (plus := self._skip("+")) or self._skip("-"):
-            total = total.plus(self._term(depth), 1 if plus else -1)
-        return total
+            sign = 1 if plus else -1
+            more_times, more = self._term(depth)
+            times, constant = times + sign * more_times, constant + sign * more
+        return times, constant
 
     def _term(self, depth: int) -> _Linear:
         if depth > _MAX_DEPTH:
@@ -136,14 +129,16 @@ class _Parser:
             return inner
         for mark, sign in (("+", 1), ("-", -1)):
             if self._skip(mark):
-                return _Linear(0, 0.0).plus(self._term(depth + 1), sign)
+                times, constant = self._term(depth + 1)
+                # Adding 0 makes -0 the ordinary zero.
+                return sign * times, 0.0 + sign * constant
         if self._skip("baseline"):
-            return _Linear(1, 0.0)
+            return 1, 0.0
         start = self._start()
         value = float(self._take("number", "a number or 'baseline'"))
         if value > _MAX_NUMBER:
             self._fail("a number of at most a billion", start)
-        return _Linear(0, value)
+        return 0, value
 
     def _take(self, kind: str, expected: str) -> str:
         """The next token, which must be of this kind."""

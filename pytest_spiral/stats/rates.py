@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -115,15 +116,8 @@ def hits_needed(n: int, floor: float, confidence: float = 0.90) -> int | None:
     >>> [hits_needed(75, floor) for floor in (0.60, 0.70, 0.75, 0.80)]
     [53, 60, 63, 67]
     """
-    low, high = 0, n + 1
-    while low < high:
-        middle = (low + high) // 2
-        # n + 1 stands for "out of reach".
-        if middle > n or _exact(middle, n, confidence)[0] >= floor:
-            high = middle
-        else:
-            low = middle + 1
-    return low if low <= n else None
+    needed = bisect_left(range(n + 1), floor, key=lambda k: _exact(k, n, confidence)[0])
+    return needed if needed <= n else None
 
 
 @lru_cache(maxsize=256)
