@@ -281,12 +281,12 @@ def drift(before: CalibrationResult, now: CalibrationResult) -> Drift:
     one, two = before.record, now.record
     if (one.judges, one.rubric_hash, one.labels) != (two.judges, two.rubric_hash, two.labels):
         return Drift(comparable=False, changed=None, kappa={}, drifted=())
-    cells = changed = 0
-    for turn, new in now.predictions.items():
-        old = before.predictions.get(turn)
-        for name in two.behaviours:
-            cells += 1
-            changed += bool((old or {}).get(name)) != bool((new or {}).get(name)) or (old is None) != (new is None)
+    pairs = [(before.predictions.get(turn), new) for turn, new in now.predictions.items()]
+    changed = [
+        (old is None) != (new is None) or bool((old or {}).get(name)) != bool((new or {}).get(name))
+        for old, new in pairs
+        for name in two.behaviours
+    ]
     kappas = {
         name: (earlier.kappa, later.kappa)
         for name, later in two.behaviours.items()
@@ -294,7 +294,7 @@ def drift(before: CalibrationResult, now: CalibrationResult) -> Drift:
     }
     return Drift(
         comparable=True,
-        changed=changed / cells if cells else None,
+        changed=sum(changed) / len(changed) if changed else None,
         kappa={name: later.value - earlier.value for name, (earlier, later) in kappas.items()},
         drifted=tuple(name for name, (old, late) in kappas.items() if not late.low <= old.value <= late.high),
     )

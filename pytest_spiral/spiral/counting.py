@@ -321,15 +321,16 @@ def _fill_gaps(
     extreme: Literal["worst", "best"],
 ) -> list[CountedConversation]:
     """Put every missing chunk and final score at the worst or best end of its scale."""
-
-    def is_high(metric: WeightedMetric) -> bool:
-        return (metric.sign == "protective") == (extreme == "best")
-
     factors = [chunk.factor for item in counted for chunk in item.chunks if not chunk.failed]
     mean_factor = fsum(factors) / len(factors) if factors else 1.0
-    most = protocol.chunk_value_cap * mean_factor
-    values = {metric.name: most if is_high(metric) else 0.0 for metric in metrics if metric.kind == "behaviour"}
-    finals = {metric.name: metric.cap if is_high(metric) else 0.0 for metric in metrics if metric.kind == "final"}
+    values: dict[str, float] = {}
+    finals: dict[str, float] = {}
+    for metric in metrics:
+        is_high = (metric.sign == "protective") == (extreme == "best")
+        if metric.kind == "final":
+            finals[metric.name] = metric.cap if is_high else 0.0
+        else:
+            values[metric.name] = protocol.chunk_value_cap * mean_factor if is_high else 0.0
     filler = CountedChunk((), values, presumed_harmful=extreme == "worst")
     whole = max((len(item.chunks) for item in counted), default=0)
     filled = []

@@ -49,13 +49,7 @@ class ModelJudge:
     """A judge that asks a model under a rubric.
 
     Text that may address the judge is judged twice, as it is and with the suspicious passages blanked; the worse result
-    counts.
-
-    Attributes:
-        participant: The model.
-        rubric: What it is told.
-        protocol: Names the behaviours and metrics it is asked for.
-        secret: Of the run; makes the delimiters around transcripts unpredictable.
+    counts. The run's `secret` makes the delimiters around transcripts unpredictable.
     """
 
     participant: Participant

@@ -63,14 +63,9 @@ class Cues(Table):
     @cached_property
     def anywhere(self) -> re.Pattern[str]:
         """Where any cue begins. One pass for all behaviours leaves a handful of places to look at."""
-        lines = (
-            text for lists in self._lists.values() for text in (lists.strength_1, lists.strength_2, lists.strength_3)
-        )
-        return re.compile(rf"\b(?={self._either(chr(10).join(lines))}(?!\w))")
-
-    @cached_property
-    def _lists(self) -> Mapping[str, _CueLists]:
-        return {**self.behaviours, **self.asides}
+        lists = (*self.behaviours.values(), *self.asides.values())
+        lines = "\n".join(text for each in lists for text in (each.strength_1, each.strength_2, each.strength_3))
+        return re.compile(rf"\b(?={self._either(lines)}(?!\w))")
 
     @cached_property
     def patterns(self) -> Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]:
@@ -81,7 +76,7 @@ class Cues(Table):
                 for strength, text in ((3, lists.strength_3), (2, lists.strength_2), (1, lists.strength_1))
                 if text.strip()
             ]
-            for name, lists in self._lists.items()
+            for name, lists in {**self.behaviours, **self.asides}.items()
         }
 
     @cached_property
@@ -258,10 +253,9 @@ class _Marked:
         """The sentence, or as much of it from its beginning, or from the cue, as a quote may hold."""
         limit = self._cues.limits.quote_chars
         start, end = self._sentence(sentence)
-        while start < end and self.text[start].isspace():
-            start += 1
-        while end > start and self.text[end - 1].isspace():
-            end -= 1
+        text = self.text[start:end]
+        start += len(text) - len(text.lstrip())
+        end = start + len(text.strip())
         if match.end() - start > limit:
             start = match.start()
         if end - start > limit:
