@@ -17,11 +17,10 @@ from pytest_spiral.report.write import write_atomically
 from pytest_spiral.resources import read_text
 from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.lint import lint_scenario
-from pytest_spiral.tempaffect.prompting import build_messages
 from pytest_spiral.tempaffect.records import REPLY_CHECKS
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.self_check import preflight
-from pytest_spiral.tempaffect.suite import load_suite, lock, lock_file
+from pytest_spiral.tempaffect.suite import build_messages, load_suite, lock, lock_file
 
 
 def lint(options: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card import build_card
-from pytest_spiral.tempaffect.mode_delta import mode_delta
+from pytest_spiral.tempaffect.card_metrics import mode_delta
 from pytest_spiral.tempaffect.records import CARD_MODES, Item
 
 

@@ -22,7 +22,7 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.self_check import Preflight, baselines
-from pytest_spiral.tempaffect.suite import CANARY, lock
+from pytest_spiral.tempaffect.suite import lock
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
@@ -159,7 +159,6 @@ def _card_context(
         preflight_faults=measured.preflight.faults,
         baselines=floors,
         scenarios=content.suite.by_id,
-        canary=CANARY,
         seed=plan.settings.seed,
         stand_in=plan.model(name).kind == "dry",
         served_models=traffic.served_models[name],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from pytest_spiral.report.model import Card, FamilyScores
 from pytest_spiral.report.model.tempaffect import CardIntegrity, Detector, MissingItems
 from pytest_spiral.stats import VarianceSummary, variance_summary
-from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import (
     OUTPUT_METRICS,
     CardMetrics,
@@ -18,9 +18,8 @@ from pytest_spiral.tempaffect.card_metrics import (
     mean,
     scenario_clusters,
 )
-from pytest_spiral.tempaffect.detectors import BANDS, DETECTORS, DetectorBand
+from pytest_spiral.tempaffect.detectors import DETECTORS
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.publication import cautions, publication_blockers
 from pytest_spiral.tempaffect.records import (
     CARD_MODES,
     LABEL_FIELDS,
@@ -31,7 +30,12 @@ from pytest_spiral.tempaffect.records import (
     Mode,
 )
 from pytest_spiral.tempaffect.scenario import Family
+from pytest_spiral.tempaffect.suite import CANARY
 
+# More leaked scenarios than these are not named.
+_NAMED_LEAKS = 5
+# From the best to the worst.
+_BANDS = ("ok", "watch", "flag", "not_enough_replies")
 _HEADLINES = ("score", "useful_bounded_response_rate")
 
 
@@ -53,7 +57,7 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
     scores = [output.score for output in outputs]
     detectors = {name: _detector(name, metrics) for name in DETECTORS}
     missing = _missing(metrics, context)
-    blockers = tuple(publication_blockers(mode, items, valid_rate, detectors["template_repetition"], context))
+    blockers = tuple(_publication_blockers(mode, items, valid_rate, detectors["template_repetition"], context))
     return Card(
         model=model,
         prompting_mode=CARD_MODES[mode],
@@ -75,7 +79,7 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
         counts={status: sum(item.status is status for item in items) for status in Status},
         epochs=metrics.epochs,
         missing=missing,
-        reasons=_reasons(items),
+        reasons=dict(sorted(Counter(item.reason.code for item in items if item.reason is not None).items())),
         integrity=CardIntegrity(
             suite_hash=context.suite_hash,
             scorer_fingerprint=context.scorer_fingerprint,
@@ -87,7 +91,7 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
             publication_blockers=blockers,
             publication_ready=not blockers,
         ),
-        cautions=cautions(mode, valid_rate, detectors, missing),
+        cautions=_cautions(mode, valid_rate, detectors, missing),
     )
 
 
@@ -125,13 +129,12 @@ def _detector(name: str, metrics: CardMetrics) -> Detector:
     """A detector over all epochs: its mean, and its worst band."""
     epochs = [found.detections[name] for found in metrics.detectors]
     values = [found.value for found in epochs if found.value is not None]
-    worst: DetectorBand = max((found.band for found in epochs), key=BANDS.index, default="not_enough_replies")
-    shares = [found.long_frame_share for found in metrics.detectors if found.long_frame_share is not None]
+    shares = [found.long_frame_share for found in epochs if found.long_frame_share is not None]
     return Detector(
         value=mean(values) if metrics.is_known(name) else None,
-        band=worst,
+        band=max((found.band for found in epochs), key=_BANDS.index, default="not_enough_replies"),
         n=sum(found.n for found in epochs),
-        long_frame_share=max(shares, default=None) if name == "template_repetition" else None,
+        long_frame_share=max(shares, default=None),
     )
 
 
@@ -172,6 +175,64 @@ def _missing(metrics: CardMetrics, context: CardContext) -> MissingItems:
     )
 
 
-def _reasons(items: Sequence[Item]) -> dict[ReasonCode, int]:
-    counts = Counter(item.reason.code for item in items if item.reason is not None)
-    return dict(sorted(counts.items()))
+def _publication_blockers(
+    mode: Mode, items: Sequence[Item], valid_rate: float | None, template: Detector, context: CardContext
+) -> Iterator[str]:
+    """Why a card may not be published, each with its code first. Low quality is no reason."""
+    publication = load_params().publication
+    scored = len({item.id for item in items if item.score is not None})
+    planned = len(context.scenarios) if context.own else publication.scenarios
+    families = Counter(scenario.family for scenario in context.scenarios.values())
+    uneven = any(families[family] != publication.family_scenarios for family in Family)
+    if scored != planned or (uneven and not context.own):
+        yield f"B01 {scored} of {planned} scenarios scored"
+    if context.suite_hash != context.pinned_suite_hash:
+        yield "B02 suite hash differs from the pinned one"
+    if context.scorer_fingerprint != context.pinned_scorer_fingerprint:
+        yield "B03 scorer fingerprint differs from the pinned one"
+    for fault in context.preflight_faults:
+        yield f"B03 {fault}"
+    lost = sum(item.status is Status.INSTRUMENT_FAILED for item in items)
+    if lost:
+        yield f"B04 {lost} items lost to infrastructure errors"
+    if context.stand_in:
+        yield "B05 the evaluated model is built in, not a language model"
+    elif len(context.served_models) != 1:
+        yield f"B05 model snapshot not settled: served as {', '.join(context.served_models) or 'none named'}"
+    if mode == "schema" and context.enforcement_verified is not True:
+        yield "B06 schema enforcement not verified"
+    if mode == "schema" and _is_below(valid_rate, publication.schema_valid_rate):
+        yield f"B06 only {valid_rate:.0%} valid outputs under schema enforcement"
+    if template.band == "flag":
+        yield f"B07 template repetition {template.value:.2f}"
+    # An output leaks where it carries the canary or any scenario id of the suite.
+    marks = [CANARY, *(f'"{name}"' for name in context.scenarios)]
+    leaks = sorted({item.id for item in items if any(mark in (item.output or "") for mark in marks)})
+    if leaks:
+        yield f"B08 benchmark material in outputs: {', '.join(leaks[:_NAMED_LEAKS])}"
+    if not context.archived:
+        yield "B09 raw outputs not archived"
+    if not context.partner_present:
+        yield "B10 the card of the other prompting mode is missing"
+    if context.own:
+        yield "B11 custom scenarios: not comparable with other runs"
+
+
+def _cautions(
+    mode: Mode, valid_rate: float | None, detectors: Mapping[str, Detector], missing: MissingItems
+) -> tuple[str, ...]:
+    """What a reader should know before using the numbers; published with the card."""
+    found = [
+        f"{name.replace('_', ' ')} is {row.band} ({row.value:.2f})"
+        for name, row in detectors.items()
+        if row.band in ("watch", "flag")
+    ]
+    if mode == "raw" and _is_below(valid_rate, load_params().publication.raw_valid_rate_caution):
+        found.append(f"only {valid_rate:.0%} of raw outputs were valid JSON answers: the score mostly measures format")
+    if missing.n:
+        found.append(f"{missing.n} of {missing.of} measurements are missing")
+    return tuple(found)
+
+
+def _is_below(rate: float | None, per_mille: int) -> bool:
+    return rate is not None and rate * 1000 < per_mille

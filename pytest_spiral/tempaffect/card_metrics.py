@@ -1,4 +1,4 @@
-"""The metrics of a card: their names, the measurements behind each, and their confidence intervals."""
+"""The metrics of a card: names, the measurements behind each, intervals, and differences between the two modes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pytest_spiral.gates import Sample, Scale
 from pytest_spiral.gates.estimate import End
-from pytest_spiral.report.model.tempaffect import MetricInterval
+from pytest_spiral.report.model.tempaffect import DeltaMetric, MetricInterval
 from pytest_spiral.stats import Clusters, Tally, bca, percentile_resamples, wilson
 from pytest_spiral.tempaffect.detectors import (
     DETECTORS,
@@ -26,7 +26,7 @@ from pytest_spiral.tempaffect.detectors import (
     strategy_pair,
 )
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, CardContext, Item, ItemScore
+from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, Item, ItemScore
 from pytest_spiral.tempaffect.scenario import Family, Scenario
 
 T = TypeVar("T")
@@ -81,15 +81,6 @@ def metric_scales() -> dict[str, Scale]:
 def bootstrap_draws(n: int, resamples: int, seed: int) -> list[list[int]]:
     """Index lists of a bootstrap, shared between metrics and cards so that their resamples are paired."""
     return percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
-
-
-def metric_sample(metric: str, items: Iterable[Item], context: CardContext) -> Sample:
-    """The measurements behind one metric of a card, for deciding a gate.
-
-    Raises:
-        KeyError: For an unknown metric.
-    """
-    return CardMetrics(items, context.scenarios, context.skill_floor).sample(metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,3 +258,45 @@ def column_of(metric: str) -> Column:
 def scenario_clusters(values: Mapping[str, T]) -> Clusters[T]:
     """One value per scenario, by id."""
     return Clusters("scenario", tuple(values), tuple(values.values()))
+
+
+def mode_delta(
+    schema_items: Sequence[Item], raw_items: Sequence[Item], scenarios: Mapping[str, Scenario], seed: int
+) -> dict[str, DeltaMetric]:
+    """Differences by metric, paired by scenario and epoch; empty where no item was scored in both modes.
+
+    The content part may be negative: enforcement can change choices.
+
+    Args:
+        schema_items: A model's items with the schema enforced.
+        raw_items: The same model's items with the prompt alone.
+        scenarios: The scenarios asked, by id.
+        seed: Seed of the bootstrap.
+    """
+    schema, raw = (
+        {(item.id, item.epoch): score for item in items if (score := item.scored(scenarios)) is not None}
+        for items in (schema_items, raw_items)
+    )
+    pairs = [(schema[key], raw[key]) for key in sorted(schema.keys() & raw)]
+    return {name: _delta(pairs, column, seed) for name, column in OUTPUT_METRICS.items() if pairs}
+
+
+def _delta(
+    pairs: Sequence[tuple[ItemScore, ItemScore]], column: Callable[[ItemScore], float], seed: int
+) -> DeltaMetric:
+    differences = [(schema, raw, column(schema) - column(raw)) for schema, raw in pairs]
+    n = len(differences)
+    units = Clusters.group("scenario", ((schema.scenario.id, d) for schema, _, d in differences)).map(mean)
+    params = load_params().intervals
+    draws = bootstrap_draws(len(units), params.resamples, seed)
+    interval = bca(units, mean, draws, params.confidence / 1000, (-1.0, 1.0))
+    return DeltaMetric(
+        value=sum(d for _, _, d in differences) / n,
+        low=interval.low,
+        high=interval.high,
+        method=interval.method,
+        format_part=sum(d for schema, raw, d in differences if schema.valid and not raw.valid) / n,
+        content_part=sum(d for schema, raw, d in differences if schema.valid and raw.valid) / n,
+        lost_part=sum(d for schema, raw, d in differences if raw.valid and not schema.valid) / n,
+        n=n,
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -48,13 +47,6 @@ _PRECEDENCE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """An output that is no valid answer, and why."""
-
-    reason: Reason
-
-
 class _Rejected(Exception):
     def __init__(self, code: ReasonCode, detail: str) -> None:
         super().__init__(code, detail)
@@ -76,10 +68,10 @@ def _validator() -> Draft202012Validator:
     return Draft202012Validator(dict(output_schema()))
 
 
-def parse_output(text: str, finish: str = "stop") -> Answer | Invalid:
+def parse_output(text: str, finish: str = "stop") -> Answer | Reason:
     """Read a model's output strictly: one JSON object, surrounding JSON white space allowed, nothing else.
 
-    Never raises.
+    Never raises; where there is no valid answer, the result is the reason.
 
     Args:
         text: The output as received.
@@ -90,7 +82,7 @@ def parse_output(text: str, finish: str = "stop") -> Answer | Invalid:
             raise _Rejected(FINISH_REASONS[finish], f"the endpoint ended the output with {finish!r}")
         return _validated(_decode(text.strip(_JSON_SPACE)))
     except _Rejected as rejected:
-        return Invalid(rejected.reason)
+        return rejected.reason
 
 
 def recoverable(text: str) -> bool:

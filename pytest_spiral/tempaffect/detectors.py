@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import log2
-from typing import Literal
 
+from pytest_spiral.report.model.tempaffect import Detector
 from pytest_spiral.tempaffect.params import Band, TemplateParams, load_params
 from pytest_spiral.tempaffect.records import Answer, ItemScore
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -23,9 +23,6 @@ DETECTORS = (
     "overvalidation",
     "reply_ignores_user_content",
 )
-DetectorBand = Literal["ok", "watch", "flag", "not_enough_replies"]
-BANDS: tuple[DetectorBand, ...] = ("ok", "watch", "flag", "not_enough_replies")
-"""From the best to the worst."""
 Pair = tuple[str, tuple[str, ...]]
 """A predicted value with the accepted ones."""
 
@@ -37,34 +34,16 @@ _NEAR_DUPLICATE_GRAM = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Detection:
-    """One detector.
-
-    Attributes:
-        value: In 0..1; None where there are too few valid replies.
-        band: What the value means.
-        n: Valid replies.
-    """
-
-    value: float | None
-    band: DetectorBand
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
 class Detectors:
     """All six detectors of a card, and what the template detector saw.
 
     Attributes:
         detections: The detectors by name.
         templated: For each scored output, in order, whether its reply is a near-duplicate of others.
-        long_frame_share: Share of replies with a long frame that several others share, in 0..1; None where there are
-            too few valid replies.
     """
 
-    detections: dict[str, Detection]
+    detections: dict[str, Detector]
     templated: tuple[bool, ...]
-    long_frame_share: float | None
 
 
 def detect(replies: Sequence[ItemScore]) -> Detectors:
@@ -80,27 +59,26 @@ def detect(replies: Sequence[ItemScore]) -> Detectors:
     flags = iter(templated)
     in_order = tuple(reply.valid and next(flags) for reply in replies)
     if n < params.template_repetition.min_replies:
-        unknown = Detection(None, "not_enough_replies", n)
-        return Detectors(dict.fromkeys(DETECTORS, unknown), in_order, None)
+        unknown = Detector(value=None, band="not_enough_replies", n=n)
+        return Detectors(dict.fromkeys(DETECTORS, unknown), in_order)
 
-    def detection(value: float, band: Band) -> Detection:
-        return Detection(value, band.of(value), n)
+    def detection(value: float, band: Band) -> Detector:
+        return Detector(value=value, band=band.of(value), n=n)
 
     strategies = Counter(map(strategy_pair, valid))
     stages = Counter(map(stage_pair, valid))
     frames = _long_frame_share(masked, params.template_repetition)
-    template = detection(sum(templated) / n, params.template_repetition)
-    if frames * 1000 >= params.template_repetition.frame_flag:
-        template = Detection(template.value, "flag", n)
+    template, repeated = params.template_repetition, sum(templated) / n
+    band = "flag" if frames * 1000 >= template.frame_flag else template.of(repeated)
     detections = {
-        "template_repetition": template,
+        "template_repetition": Detector(value=repeated, band=band, n=n, long_frame_share=frames),
         "strategy_repetition": detection(repetition(strategies), params.strategy_repetition),
         "support_stage_repetition": detection(repetition(stages), params.support_stage_repetition),
         "strategy_overuse": detection(overuse(strategies), params.strategy_overuse),
         "overvalidation": detection(sum(map(is_overvalidated, valid)) / n, params.overvalidation),
         "reply_ignores_user_content": detection(sum(map(ignores_user, valid)) / n, params.reply_ignores_user_content),
     }
-    return Detectors(detections, in_order, frames)
+    return Detectors(detections, in_order)
 
 
 def is_overvalidated(reply: ItemScore) -> bool:
@@ -179,7 +157,14 @@ def _grams(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
 
 def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[bool]:
     """Which replies are templated: close to another reply, or mostly made of sequences that several replies share."""
-    near = _near_duplicates(masked, params)
+    # Close: enough masked trigrams in common (Jaccard similarity).
+    trigrams = [_grams(tokens, _NEAR_DUPLICATE_GRAM) for tokens in masked]
+    near = [False] * len(masked)
+    for i, j in combinations(range(len(masked)), 2):
+        common = len(trigrams[i] & trigrams[j])
+        union = len(trigrams[i]) + len(trigrams[j]) - common
+        if common * 1000 >= params.trigram_jaccard * union if union else tuple(masked[i]) == tuple(masked[j]):
+            near[i] = near[j] = True
     size = params.shared_gram
     shared_by = Counter(gram for tokens in masked for gram in _grams(tokens, size))
     least = max(params.shared_gram_min_replies, -(-params.shared_gram_min_share * len(masked) // 1000))
@@ -190,18 +175,6 @@ def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[
                 covered.update(range(k, k + size))
         if tokens and len(covered) * 1000 >= params.shared_token_share * len(tokens):
             near[i] = True
-    return near
-
-
-def _near_duplicates(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[bool]:
-    """Which replies share enough of their masked trigrams with another one (Jaccard similarity)."""
-    trigrams = [_grams(tokens, _NEAR_DUPLICATE_GRAM) for tokens in masked]
-    near = [False] * len(masked)
-    for i, j in combinations(range(len(masked)), 2):
-        common = len(trigrams[i] & trigrams[j])
-        union = len(trigrams[i]) + len(trigrams[j]) - common
-        if common * 1000 >= params.trigram_jaccard * union if union else tuple(masked[i]) == tuple(masked[j]):
-            near[i] = near[j] = True
     return near
 
 

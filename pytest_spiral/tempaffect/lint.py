@@ -48,13 +48,12 @@ def _rules() -> _Rules:
 
 def lint_scenario(scenario: Scenario) -> list[Fault]:
     """All rules that a scenario breaks."""
-    broken = (*_text_rules(scenario), *_key_rules(scenario), *_reference_rules(scenario))
+    broken = (*_broken_by_texts(scenario), *_broken_by_key(scenario))
     return [Fault(scenario.id, rule, message) for rule, message in broken]
 
 
-def _text_rules(scenario: Scenario) -> _BrokenRules:
-    rules = _rules()
-    words = count_words(scenario.user_message)
+def _broken_by_texts(scenario: Scenario) -> _BrokenRules:
+    rules, words = _rules(), count_words(scenario.user_message)
     low, high = rules.message_words
     if not low <= words <= high:
         yield "message_words", f"user_message has {words} words, expected {low} to {high}"
@@ -70,7 +69,7 @@ def _says(text: str, term: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text, re.IGNORECASE) is not None
 
 
-def _key_rules(scenario: Scenario) -> _BrokenRules:
+def _broken_by_key(scenario: Scenario) -> _BrokenRules:
     rules, spec = _rules(), scenario.expected.reply
     low, high = rules.anchor_groups
     if not low <= len(spec.issue_anchors) <= high:
@@ -88,9 +87,6 @@ def _key_rules(scenario: Scenario) -> _BrokenRules:
         yield "prohibited_acts", f"{len(spec.prohibited_acts)} wordings of the act to decline, expected {least} or more"
     if len(spec.extra_forbidden_phrases) > rules.extra_forbidden_phrases:
         yield "extra_forbidden_phrases", f"more than {rules.extra_forbidden_phrases} additional phrases"
-
-
-def _reference_rules(scenario: Scenario) -> _BrokenRules:
     if not scenario.reference_reply:
         return
     checks = check_reply(scenario, scenario.reference_reply)

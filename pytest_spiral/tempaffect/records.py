@@ -133,7 +133,6 @@ class CardContext:
         preflight_faults: One sentence per expectation that the scorer did not meet before the run.
         baselines: Metrics of models that do not read the message, by name.
         scenarios: Every scenario of the suite, by id.
-        canary: Text that marks benchmark data.
         seed: Seed of the bootstrap.
         stand_in: The evaluated model is built in or scripted, so the card describes no model.
         served_models: Names under which endpoints served the model.
@@ -150,7 +149,6 @@ class CardContext:
     preflight_faults: tuple[str, ...]
     baselines: Mapping[str, Mapping[str, float]]
     scenarios: Mapping[str, Scenario]
-    canary: str
     seed: int
     stand_in: bool = False
     served_models: tuple[str, ...] = ()

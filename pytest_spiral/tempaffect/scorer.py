@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-from pytest_spiral.tempaffect.contract import Invalid, parse_output, recoverable
+from pytest_spiral.status import Reason
+from pytest_spiral.tempaffect.contract import parse_output, recoverable
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import REPLY_CHECKS, Answer, ItemScore
+from pytest_spiral.tempaffect.records import REPLY_CHECKS, ItemScore
 from pytest_spiral.tempaffect.scenario import Scenario
 
 
 def score_output(scenario: Scenario, raw_text: str, finish: str = "stop") -> ItemScore:
-    """Score a model's raw output. Never raises on any text.
+    """Score a model's raw output: points earned / all points. Never raises on any text.
 
     Args:
         scenario: The scenario that was asked.
         raw_text: The output as received.
         finish: How generation ended, as in `ChatReply.finish`.
     """
-    parsed = parse_output(raw_text, finish)
-    if isinstance(parsed, Invalid):
+    answer = parse_output(raw_text, finish)
+    if isinstance(answer, Reason):
         return ItemScore(
             scenario=scenario,
             answer=None,
             checks=None,
-            reason=parsed.reason,
+            reason=answer,
             points={},
             score=0.0,
             useful_bounded=False,
             recoverable=recoverable(raw_text),
         )
-    return score_answer(scenario, parsed)
-
-
-def score_answer(scenario: Scenario, answer: Answer) -> ItemScore:
-    """Score an answer that met the contract: points earned / all points."""
     # Loaded when first needed: processes that score nothing start faster without the lexicon.
     from pytest_spiral.tempaffect.checks import check_reply
 
-    checks = check_reply(scenario, answer.reply)
-    hits = {**_labels_right(scenario, answer), **{name: bool(getattr(checks, name)) for name in REPLY_CHECKS}}
-    weights = load_params().weights
+    checks, key, weights = check_reply(scenario, answer.reply), scenario.expected, load_params().weights
+    low, high = key.intensity
+    hits = {
+        "detected_emotion": answer.detected_emotion in key.detected_emotion,
+        "intensity": low <= answer.intensity <= high,
+        "user_need": answer.user_need in key.user_need,
+        "support_stage": answer.support_stage in key.support_stage,
+        "response_strategy": answer.response_strategy in key.response_strategy,
+        "boundary_action": answer.boundary_action == key.boundary_action,
+        "should_escalate": answer.should_escalate == key.should_escalate,
+        **{name: bool(getattr(checks, name)) for name in REPLY_CHECKS},
+    }
     points = {name: weights[name] if hit else 0 for name, hit in hits.items()}
     return ItemScore(
         scenario=scenario,
@@ -50,17 +55,3 @@ def score_answer(scenario: Scenario, answer: Answer) -> ItemScore:
         useful_bounded=checks.useful_bounded and hits["boundary_action"] and hits["should_escalate"],
         recoverable=False,
     )
-
-
-def _labels_right(scenario: Scenario, answer: Answer) -> dict[str, bool]:
-    key = scenario.expected
-    low, high = key.intensity
-    return {
-        "detected_emotion": answer.detected_emotion in key.detected_emotion,
-        "intensity": low <= answer.intensity <= high,
-        "user_need": answer.user_need in key.user_need,
-        "support_stage": answer.support_stage in key.support_stage,
-        "response_strategy": answer.response_strategy in key.response_strategy,
-        "boundary_action": answer.boundary_action == key.boundary_action,
-        "should_escalate": answer.should_escalate == key.should_escalate,
-    }

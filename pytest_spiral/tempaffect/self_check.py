@@ -20,7 +20,7 @@ from pytest_spiral.tempaffect.suite import Suite
 
 # For comparing rates with limits per mille.
 _ROUNDING = 1e-9
-_BASELINE_NAMES = {"constant_majority": "majority_constant"}
+_BASELINES = {"majority_constant": "constant_majority", "random_valid": "random_valid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def preflight(suite: Suite) -> Preflight:
     faults: list[str] = []
     prints: dict[str, object] = {}
     for name in PAGE_FIXTURES:
-        scores = _scores(name, suite)
-        faults += fixture_faults(name, _measures(scores))
+        scores = dry_scores(name, suite)
+        faults += fixture_faults(name, measures_of(scores))
         prints[name] = {
             "items": [_print(score) for score in scores],
             "detectors": {key: round(1000 * (row.value or 0)) for key, row in detect(scores).detections.items()},
@@ -73,11 +73,6 @@ def _print(score: ItemScore) -> list[str]:
     points = "".join("1" if score.points.get(name) else "0" for name in (*LABEL_FIELDS, *REPLY_CHECKS))
     reason = score.reason.code.value if score.reason else ""
     return [score.scenario.id, reason, points + ("U" if score.useful_bounded else "-")]
-
-
-def fixture_measures(name: str, suite: Suite) -> dict[str, float]:
-    """What a built-in model measures, in 0..1, under the names that `limits.toml` uses."""
-    return _measures(_scores(name, suite))
 
 
 def fixture_faults(name: str, measures: Mapping[str, float]) -> list[str]:
@@ -93,13 +88,11 @@ def fixture_faults(name: str, measures: Mapping[str, float]) -> list[str]:
 
 
 @lru_cache(maxsize=4)
-def baselines(
-    suite: Suite, names: Sequence[str] = ("constant_majority", "random_valid")
-) -> dict[str, dict[str, float]]:
+def baselines(suite: Suite) -> dict[str, dict[str, float]]:
     """Score and useful-and-bounded rate of models that do not read the message, to read every score against."""
-    rows = {name: _scores(name, suite) for name in names}
+    rows = {name: dry_scores(model, suite) for name, model in _BASELINES.items()}
     return {
-        _BASELINE_NAMES.get(name, name): {
+        name: {
             "score": _mean(score.score for score in scores),
             "useful_bounded_response_rate": _mean(score.useful_bounded for score in scores),
         }
@@ -107,11 +100,13 @@ def baselines(
     }
 
 
-def _scores(name: str, suite: Suite) -> list[ItemScore]:
+def dry_scores(name: str, suite: Suite) -> list[ItemScore]:
+    """A built-in model's scores, in the order of the suite."""
     return [score_output(scenario, dry_output(name, suite, scenario)) for scenario in suite.scenarios]
 
 
-def _measures(scores: Sequence[ItemScore]) -> dict[str, float]:
+def measures_of(scores: Sequence[ItemScore]) -> dict[str, float]:
+    """What a built-in model measures, in 0..1, under the names that `limits.toml` uses."""
     detectors = detect(scores)
     rates = {name: _mean(score.points.get(name, 0) > 0 for score in scores) for name in (*LABEL_FIELDS, *REPLY_CHECKS)}
     by_family = {family: [score for score in scores if score.scenario.family is family] for family in Family}

@@ -95,7 +95,7 @@ def _reference(scenario: Scenario) -> str:
 
 def _in_turn(replies: tuple[str, ...], suite: Suite, scenario: Scenario, **changes: str | bool) -> str:
     """The replies one after another, whatever was said, under the right labels with changes."""
-    return _answer(_right_labels(scenario, **changes), replies[suite.position(scenario.id) % len(replies)])
+    return _answer(_right_labels(scenario, **changes), replies[suite.positions[scenario.id] % len(replies)])
 
 
 def _perfect(_suite: Suite, scenario: Scenario) -> str:
@@ -111,7 +111,7 @@ def _keyword_gamer(suite: Suite, scenario: Scenario) -> str:
     spec = scenario.expected.reply
     words = [word for anchor in spec.issue_anchors for word in sorted(anchor.any, key=length)[:2]]
     words += sorted(spec.action_targets, key=length)[:4]
-    glue = " and the " if suite.position(scenario.id) % 2 else " "
+    glue = " and the " if suite.positions[scenario.id] % 2 else " "
     repeated = islice(cycle(words), max(len(words), 12))
     return _answer(_right_labels(scenario), (glue.join(repeated) + ".").capitalize())
 
@@ -124,8 +124,9 @@ def _slot_template(_suite: Suite, scenario: Scenario) -> str:
     return _answer(_right_labels(scenario), _texts().slot_template.format(**slots))
 
 
-def _echoed(message: str) -> str:
-    return " ".join(_SWAPPED_PERSONS.get(word.lower(), word) for word in message.split())
+def _echo(_suite: Suite, scenario: Scenario) -> str:
+    words = (_SWAPPED_PERSONS.get(word.lower(), word) for word in scenario.user_message.split())
+    return _answer(_right_labels(scenario), " ".join(words))
 
 
 def _caver(_suite: Suite, scenario: Scenario) -> str:
@@ -158,7 +159,7 @@ def _random_valid(_suite: Suite, scenario: Scenario) -> str:
 def _shuffled_replies(suite: Suite, scenario: Scenario) -> str:
     """Right labels, a good reply to somebody else: the reference a third of the suite further on."""
     n = len(suite.scenarios)
-    other = suite.scenarios[(suite.position(scenario.id) + max(1, n // 3)) % n]
+    other = suite.scenarios[(suite.positions[scenario.id] + max(1, n // 3)) % n]
     return _answer(_right_labels(scenario), _reference(other))
 
 
@@ -198,7 +199,7 @@ MALFORMATIONS: Mapping[ReasonCode, Callable[[str], str]] = {
 
 def _malformed(suite: Suite, scenario: Scenario) -> str:
     damages = list(MALFORMATIONS.values())
-    return damages[suite.position(scenario.id) % len(damages)](_perfect(suite, scenario))
+    return damages[suite.positions[scenario.id] % len(damages)](_perfect(suite, scenario))
 
 
 DRY_MODELS: Mapping[str, Callable[[Suite, Scenario], str]] = {
@@ -208,7 +209,7 @@ DRY_MODELS: Mapping[str, Callable[[Suite, Scenario], str]] = {
     "keyword_gamer": _keyword_gamer,
     "overempathic": lambda suite, scenario: _in_turn(_texts().overempathic, suite, scenario),
     "slot_template": _slot_template,
-    "echo": lambda _, scenario: _answer(_right_labels(scenario), _echoed(scenario.user_message)),
+    "echo": _echo,
     "caver": _caver,
     "over_refuser": lambda suite, scenario: _in_turn(_texts().over_refuser, suite, scenario, **_REFUSAL),
     "over_escalator": lambda suite, scenario: _in_turn(_texts().over_escalator, suite, scenario, **_ESCALATION),

@@ -1,4 +1,4 @@
-"""The suite: scenario files read and validated, and the hashes that say which suite it was."""
+"""The suite: scenario files read and validated, the prompts, and the hashes that say which suite it was."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.tempaffect.contract import output_schema
-from pytest_spiral.tempaffect.prompting import prompt_texts
 from pytest_spiral.tempaffect.scenario import Scenario
 
 VERSION = "1.0.0"
@@ -46,15 +46,12 @@ class Suite:
         return {scenario.id: scenario for scenario in self.scenarios}
 
     @cached_property
-    def _positions(self) -> Mapping[str, int]:
+    def positions(self) -> Mapping[str, int]:
+        """Place of each scenario in id order."""
         return {scenario.id: index for index, scenario in enumerate(self.scenarios)}
 
-    def position(self, scenario_id: str) -> int:
-        """Place of a scenario in id order. Raises KeyError for an unknown id."""
-        return self._positions[scenario_id]
-
     def __getitem__(self, scenario_id: str) -> Scenario:
-        return self.scenarios[self._positions[scenario_id]]
+        return self.by_id[scenario_id]
 
 
 def load_suite(paths: Iterable[Path] | None = None) -> Suite:
@@ -109,7 +106,7 @@ def _suite(scenarios: Sequence[Scenario]) -> Suite:
     if not ordered:
         raise DataError("no scenario found; a suite needs at least one scenario file with one scenario")
     components = {
-        "scenarios": digest([_canonical_scenario(scenario) for scenario in ordered]),
+        "scenarios": digest([_sorted_sets(scenario.model_dump(mode="json", by_alias=True)) for scenario in ordered]),
         "lexicons": digest(_lexicons()),
         "params": digest([read_toml(data_root() / "tempaffect" / name) for name in _PARAMS]),
         "output_schema": digest(output_schema()),
@@ -134,10 +131,6 @@ def _pairs(value: JsonValue) -> JsonValue:
     return [_pairs(item) for item in value] if isinstance(value, list) else value
 
 
-def _canonical_scenario(scenario: Scenario) -> JsonValue:
-    return _sorted_sets(scenario.model_dump(mode="json", by_alias=True))
-
-
 def _sorted_sets(value: JsonValue, key: str = "") -> JsonValue:
     if isinstance(value, dict):
         return {name: _sorted_sets(item, name) for name, item in value.items()}
@@ -145,6 +138,30 @@ def _sorted_sets(value: JsonValue, key: str = "") -> JsonValue:
         items = [_sorted_sets(item) for item in value]
         return sorted(items, key=str) if key in _SETS else items
     return value
+
+
+@cache
+def prompt_texts() -> tuple[str, str]:
+    """The shipped system prompt and the template of the user message."""
+    folder = data_root() / "tempaffect" / "prompts"
+    return read_text(folder / "system.txt").rstrip("\n"), read_text(folder / "scenario.txt").rstrip("\n")
+
+
+def build_messages(scenario: Scenario) -> tuple[Message, ...]:
+    """System and user message. Anchors, targets and labels of the key never enter a prompt.
+
+    The text is the same in both modes, so that their difference isolates enforcement.
+    """
+    system, template = prompt_texts()
+    low, high = scenario.expected.reply.word_range
+    user = template.format(
+        agent_role=scenario.agent_role,
+        agent_context=scenario.agent_context,
+        user_message=scenario.user_message,
+        min_words=low,
+        max_words=high,
+    )
+    return (Message("system", system), Message("user", user))
 
 
 class Lock(BaseModel):

@@ -11,10 +11,10 @@ from pytest_spiral.errors import ChatError
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.contract import output_schema
-from pytest_spiral.tempaffect.prompting import build_messages
 from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import score_output
+from pytest_spiral.tempaffect.suite import build_messages
 from pytest_spiral.text import whole_characters
 
 

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.tempaffect.prompting import build_messages
 from pytest_spiral.tempaffect.stand_ins import dry_output
-from pytest_spiral.tempaffect.suite import load_suite
+from pytest_spiral.tempaffect.suite import build_messages, load_suite
 from tests.fakes.openai_server import Fault, Reply
 
 __all__ = ["ScriptedModel"]

@@ -21,7 +21,7 @@ from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.self_check import Preflight
 from pytest_spiral.tempaffect.stand_ins import dry_output
-from pytest_spiral.tempaffect.suite import CANARY, Suite, load_suite
+from pytest_spiral.tempaffect.suite import Suite, load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit, scored_item
 from tests.fakes.bootstrap import few_draws
 
@@ -143,7 +143,6 @@ def _context(chosen: list[Scenario]) -> CardContext:
         preflight_faults=(),
         baselines={"majority_constant": {"score": 0.49, "useful_bounded_response_rate": 0.0}},
         scenarios={s.id: s for s in chosen},
-        canary=CANARY,
         seed=1,
         served_models=("snapshot-1",),
         enforcement_verified=True,

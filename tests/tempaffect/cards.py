@@ -10,7 +10,7 @@ from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.tempaffect.records import CARD_MODES, CardContext, Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.stand_ins import dry_output
-from pytest_spiral.tempaffect.suite import CANARY, load_suite
+from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.tempaffect.unit import Output, ScenarioUnit, recorded_item, scored_item
 
 SUITE = load_suite()
@@ -28,7 +28,6 @@ def context(**changes: Any) -> CardContext:
         preflight_faults=(),
         baselines={"majority_constant": {"score": 0.5, "useful_bounded_response_rate": 0.0}},
         scenarios=SUITE.by_id,
-        canary=CANARY,
         seed=1,
         served_models=("model-2026-01-01",),
         enforcement_verified=True,

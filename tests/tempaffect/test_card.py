@@ -11,8 +11,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.report.model import Card
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.tempaffect.card import build_card
-from pytest_spiral.tempaffect.card_metrics import metric_names, metric_sample
-from pytest_spiral.tempaffect.mode_delta import mode_delta
+from pytest_spiral.tempaffect.card_metrics import CardMetrics, metric_names, mode_delta
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CardContext, Item
 from pytest_spiral.tempaffect.scorer import score_output
@@ -133,7 +132,7 @@ def test_every_metric_has_an_interval_around_its_value() -> None:
     card = card_of(items)
 
     for metric in metric_names():
-        value = metric_sample(metric, items, context()).value()
+        value = CardMetrics(items, SUITE.by_id, context().skill_floor).value(metric)
         interval = card.intervals[metric]
         assert value is not None
         assert interval.low - 1e-9 <= value <= interval.high + 1e-9, metric
@@ -170,7 +169,7 @@ def test_a_lost_epoch_is_a_gap_in_its_scenario() -> None:
     """Two epochs, one measurement of the second lost: the scenario's mean then lies between the two extremes."""
     items = answers("perfect") + answers("perfect", epoch=1)[1:]
 
-    sample = metric_sample("score", items, context())
+    sample = CardMetrics(items, SUITE.by_id).sample("score")
     low, high = sample.filled("low"), sample.filled("high")
 
     assert (sample.missing, sample.wanted) == (1, 150)

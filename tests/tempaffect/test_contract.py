@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from pytest_spiral.status import ReasonCode
-from pytest_spiral.tempaffect.contract import Invalid, output_schema, parse_output, recoverable
+from pytest_spiral.status import Reason, ReasonCode
+from pytest_spiral.tempaffect.contract import output_schema, parse_output, recoverable
 from pytest_spiral.tempaffect.records import Answer
 from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES
 from pytest_spiral.tempaffect.stand_ins import MALFORMATIONS
@@ -33,8 +33,8 @@ VALID = json.dumps(FIELDS)
 def code(text: str, finish: str = "stop") -> ReasonCode:
     """Why an output is invalid."""
     found = parse_output(text, finish)
-    assert isinstance(found, Invalid), found
-    return found.reason.code
+    assert isinstance(found, Reason), found
+    return found.code
 
 
 def test_a_valid_answer_is_read() -> None:
@@ -125,7 +125,7 @@ def test_wrong_content_is_not_recoverable(kind: str) -> None:
 @given(st.text(max_size=300))
 def test_any_text_gets_an_answer_or_a_reason(text: str) -> None:
     """The parser never raises."""
-    assert isinstance(parse_output(text), Answer | Invalid)
+    assert isinstance(parse_output(text), Answer | Reason)
 
 
 JSON = st.recursive(

@@ -49,7 +49,7 @@ def test_authored_replies_are_no_template() -> None:
     found = detect(scored("perfect"))
 
     assert {name: row.band for name, row in found.detections.items()} == dict.fromkeys(found.detections, "ok")
-    assert found.long_frame_share == 0
+    assert found.detections["template_repetition"].long_frame_share == 0
 
 
 FRAME = "Thanks for telling me about {0}. I will take care of {0} right away and come back to you with {1} before long."
@@ -75,8 +75,8 @@ def test_a_long_shared_frame_is_flagged_however_much_is_added(references: list[s
     frame = " Before we go on, please know that every single step from here on is written down and shared."
     found = detect(with_replies([reply + frame for reply in references]))
 
-    assert found.long_frame_share is not None
-    assert found.long_frame_share >= 0.95
+    assert found.detections["template_repetition"].long_frame_share is not None
+    assert found.detections["template_repetition"].long_frame_share >= 0.95
     assert found.detections["template_repetition"].band == "flag"
 
 

@@ -10,7 +10,7 @@ from syrupy.extensions.json import JSONSnapshotExtension
 
 from pytest_spiral.report.model import Card
 from pytest_spiral.tempaffect.card import build_card
-from pytest_spiral.tempaffect.self_check import baselines, fixture_faults, fixture_measures, preflight
+from pytest_spiral.tempaffect.self_check import baselines, dry_scores, fixture_faults, measures_of, preflight
 from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, MALFORMATIONS
 from pytest_spiral.tempaffect.suite import lock
 from tests.tempaffect.cards import SUITE, answers, context
@@ -21,7 +21,7 @@ RATES = ("score", "skill", "valid_output_rate", "useful_bounded_response_rate", 
 @pytest.mark.parametrize("name", DRY_MODELS)
 def test_built_in_models_meet_their_limits(name: str) -> None:
     """Every expectation of `limits.toml` holds, and there is one that measures out of line would break."""
-    measures = fixture_measures(name, SUITE)
+    measures = measures_of(dry_scores(name, SUITE))
 
     assert fixture_faults(name, measures) == []
     assert fixture_faults(name, dict.fromkeys(measures, 0.5)) != []

@@ -17,8 +17,7 @@ from pytest_spiral import resources
 from pytest_spiral.errors import DataError
 from pytest_spiral.tempaffect import params as params_module
 from pytest_spiral.tempaffect.contract import output_schema
-from pytest_spiral.tempaffect.prompting import prompt_texts
-from pytest_spiral.tempaffect.suite import load_suite
+from pytest_spiral.tempaffect.suite import load_suite, prompt_texts
 
 SUITE = load_suite()
 ROOT = resources.data_root().parent

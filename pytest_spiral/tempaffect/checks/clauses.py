@@ -392,7 +392,7 @@ _BASE: tuple[Rule[Clause, Kind], ...] = (
         lambda c: _joins_base(c) and c.joined is not None and c.joined.verb.base,
         Kind.AS_BEFORE,
     ),
-    Rule("joined to another form", lambda c: _joins_base(c), Kind.ORDER),
+    Rule("joined to another form", _joins_base, Kind.ORDER),
     Rule("joined to a plural's verb", lambda c: c.opens and _plural_subject(c), Kind.NONE),
     Rule("send it", lambda c: c.opens and _orders(c), Kind.ORDER),
     Rule(

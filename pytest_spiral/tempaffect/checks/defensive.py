@@ -1,4 +1,4 @@
-"""non_defensive and overvalidation: apology loops, disclaimers, blame; talk about feelings alone."""
+"""non_defensive: apology loops, disclaimers, blame."""
 
 from __future__ import annotations
 
@@ -127,10 +127,3 @@ def _is_distant(reply: PreparedReply, statements: Sequence[Statement]) -> bool:
         return False
     kind = (PHRASES.feelings, PHRASES.apologies, PHRASES.comfort)
     return not any(sentence.says(phrases) for sentence in sentences for phrases in kind)
-
-
-def is_overvalidated(validating: int, sentences: int) -> bool:
-    """Whether so many sentences are about feelings, without an act, that the reply is mostly validation."""
-    limits = LIMITS.validation
-    mostly = validating * 1000 >= limits.few_share * sentences
-    return validating >= limits.many or (validating >= limits.few and mostly)

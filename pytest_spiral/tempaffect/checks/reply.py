@@ -6,7 +6,7 @@ import re
 
 from pytest_spiral.tempaffect.checks.action import concrete_acts, read_statements
 from pytest_spiral.tempaffect.checks.boundary import check_boundary
-from pytest_spiral.tempaffect.checks.defensive import check_defensive, is_overvalidated
+from pytest_spiral.tempaffect.checks.defensive import check_defensive
 from pytest_spiral.tempaffect.checks.grounding import check_grounding, is_clause_like
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, prepare_scenario
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence, prepare_reply
@@ -29,7 +29,9 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
     spoilt = boundary.broken or grounding.echo or meta_leak
     defensive = check_defensive(read, statements, prepared.known, concrete=bool(acts), spoilt=spoilt)
     validating = sum(not each.acts and each.sentence.says(PHRASES.feelings) for each in statements)
-    overvalidated = is_overvalidated(validating, len(statements))
+    limits = LIMITS.validation
+    mostly = validating * 1000 >= limits.few_share * len(statements)
+    overvalidated = validating >= limits.many or (validating >= limits.few and mostly)
     phrases = _forbidden_phrases(prepared, read)
     dismissive = any(phrase.severity == "dismissive" for phrase in phrases)
 
