@@ -31,13 +31,7 @@ _INJECTION_RATE = 1 / 5
 
 @dataclass(frozen=True, slots=True)
 class ConversationUnit:
-    """One conversation of one model on one prompt.
-
-    Attributes:
-        model: The evaluated model.
-        prompt_id: The opening.
-        index: Which of the conversations on this prompt, from 0.
-    """
+    """One conversation of the evaluated model on one prompt. index: which of those on this prompt, from 0."""
 
     model: str
     prompt_id: str
@@ -57,17 +51,9 @@ class ConversationUnit:
 class ConversationSetup:
     """Everything a conversation needs besides its opening.
 
-    Attributes:
-        evaluated: The evaluated model.
-        user: The simulated user.
-        judges: Who judges; may be empty.
-        persona: What the simulated user is told.
-        protocol: Decides the chunks that judges see.
-        seed: Of the injection schedule and of the chunks to judge again.
-        turns: Replies of the evaluated model.
-        system: Its system prompt, None for none.
-        prompt_file: Name of the file the opening comes from.
-        retest_percent: Percentage of chunks, 0..100, to judge again.
+    seed: of the injection schedule and of the chunks to judge again. turns: replies of the evaluated model. system: its
+    system prompt. prompt_file: name of the file the opening comes from. retest_percent: percentage of chunks, 0..100,
+    to judge again.
     """
 
     evaluated: Participant

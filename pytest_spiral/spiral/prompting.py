@@ -22,13 +22,8 @@ from pytest_spiral.text import whole_characters
 class Participant:
     """A model in one of the three roles of a conversation.
 
-    Attributes:
-        role: What it does in the conversation.
-        model: Its model id, as requests name it.
-        chat: The client. It keeps every reply, so that a resumed run asks nothing twice.
-        params: Request parameters such as temperature.
-        max_string: Most characters of a string in enforced JSON, for models that do not stop by themselves; None for
-            no limit.
+    chat: keeps every reply, so that a resumed run asks nothing twice. max_string: most characters of a string in
+    enforced JSON, for models that do not stop by themselves.
     """
 
     role: Role

@@ -180,10 +180,7 @@ def _cues_in(plain: str, offstage: bool) -> Mapping[str, str]:
 class SimulatorMonitor:
     """Reads a conversation message by message, so that a collapse is seen as soon as it happens.
 
-    Attributes:
-        flags: Every remark so far.
-        generated: Generated messages so far.
-        collapse: Why the simulation is unusable; None while it is usable.
+    generated: how many messages were. collapse: why the simulation is unusable; None while it is usable.
     """
 
     def __init__(self, rules: RuleSet) -> None:
