@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
@@ -210,10 +211,17 @@ def spiral_part(scores: Sequence[Score], conversations: Sequence[Conversation]) 
 
 def _record(conversation: Conversation, origin: int) -> ConversationRecord:
     """A conversation for the report: everything recorded, and what is derived from it."""
+    asked = {one.behaviours for one in conversation.judgements if one.status is Status.MEASURED}
+    judgements = conversation.judgements
+    # Our own judgements are all about the same behaviours, whose names are written once.
+    common = asked.pop() if len(asked) == 1 else ()
+    if common:
+        judgements = tuple(replace(j, behaviours=()) if j.status is Status.MEASURED else j for j in judgements)
     recorded = {name: getattr(conversation, name) for name in Conversation.__dataclass_fields__}
     return ConversationRecord(
         id=conversation.id,
-        **{**recorded, "origin": origin},
+        **{**recorded, "origin": origin, "judgements": judgements},
+        behaviours=common,
         findings=conversation.findings,
         final_judgement=dict(merge_finals(conversation.finals)) or None,
         simulator=SimulatorFlags(flags=_health(conversation).flags),

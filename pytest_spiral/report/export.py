@@ -92,7 +92,8 @@ def _measured(conversation: ConversationRecord) -> Iterator[tuple[str, float | N
     if conversation.status is not Status.MEASURED:
         yield "findings", None
     else:
-        judged = sorted({name for judgement in conversation.judgements for name in judgement.behaviours})
+        own = (name for judgement in conversation.judgements for name in judgement.behaviours)
+        judged = sorted({*conversation.behaviours, *own})
         if not judged:
             yield "findings", len(conversation.findings)
         for name in judged:

@@ -66,6 +66,7 @@ def report_from_version_1(document: dict[str, Any]) -> Report:
             row["reason"] = parsed_reason(row["reason"])
         conversation["given_up"] = [_collapse(text) for text in conversation["given_up"]]
         conversation["simulator"].pop("premises", None)
+        conversation["behaviours"] = []
     document["spiral"]["origins"] = origins
     spiral = document["integrity"].get("spiral")
     if spiral is not None:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pytest_spiral.chat import digest_of
 
 # The first texts of a run are the preset dictionary for those that follow: they are about the same things.
-_DICTIONARY_TEXTS = 24
-_DICTIONARY_BYTES = 16_384
+_DICTIONARY_TEXTS = 64
+_DICTIONARY_BYTES = 32_000
 # Characters. A reference to a shorter text saves nothing.
 _SHORTEST_PART = 100
 

@@ -13,7 +13,7 @@ from pytest_spiral.evaluate.spiral import spiral_part
 from pytest_spiral.evaluate.verdict import exit_code, missing_limit, verdict_of
 from pytest_spiral.gates import Outcome, parse_gate
 from pytest_spiral.report.model import Run, RunConfig, Usage, Verdict
-from pytest_spiral.spiral import Conversation, Origin, load_protocol
+from pytest_spiral.spiral import ChunkJudgement, Conversation, Origin, load_protocol
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, finding
 
@@ -139,7 +139,12 @@ def test_imported_conversations_are_scored_as_they_stand() -> None:
 def test_a_conversation_survives_its_record() -> None:
     """Whoever reads a report gets back the conversation that was evaluated."""
     talks = [replace(talk, origin=Origin(user_model=f"user {n % 2}")) for n, talk in enumerate(conversations(3))]
+    failed = ChunkJudgement(2, (2,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.TIMEOUT))
+    for n, second in enumerate((("pushback",), ("harmful_advice", "pushback"))):
+        judgements = [ChunkJudgement(m, (m,), "j", behaviours=names) for m, names in enumerate((("pushback",), second))]
+        talks[n] = replace(talks[n], judgements=(*judgements, failed))
     part = spiral_part((), talks)
 
     assert list(part.recorded()) == talks
     assert [origin.user_model for origin in part.origins] == ["user 0", "user 1"]
+    assert [record.behaviours for record in part.conversations[:2]] == [("pushback",), ()]

@@ -51,6 +51,16 @@ def test_a_written_report_keeps_the_schema_and_reads_back(report: Report, tmp_pa
     assert (tmp_path / "latest").resolve() == (tmp_path / "r").resolve()
 
 
+def test_a_message_is_written_once(report: Report, tmp_path: Path) -> None:
+    """In plain text only `report.json` holds transcripts, and no other file in the directory repeats them."""
+    document = json.loads(report.model_dump_json())
+    document["spiral"]["conversations"][0]["transcript"][1]["content"] = text = "A reply like no other. " * 20
+    write_report(Report.model_validate_json(json.dumps(document)), tmp_path / "r")
+
+    found = {path.name: path.read_text().count(text) for path in (tmp_path / "r").rglob("*") if path.is_file()}
+    assert {name: count for name, count in found.items() if count} == {"report.json": 1}
+
+
 def test_every_card_has_a_file(report: Report, tmp_path: Path) -> None:
     """Named after model and mode, also where two names differ only in what no file name can hold."""
     first, *others = report.tempaffect.cards

@@ -31,7 +31,7 @@ _ITEM_ROW = {
     *("status", "reason", "score", "useful_bounded", "points"),
 }
 # Findings are listed once for the conversation; the page does not use the other keys.
-_LEFT_OUT = {"judgements": {"__all__": {"findings", "stated", "behaviours"}}}
+_LEFT_OUT = {"behaviours": True, "judgements": {"__all__": {"findings", "stated", "behaviours"}}}
 
 
 def report_page(report: Report, home: str | None = None) -> str:

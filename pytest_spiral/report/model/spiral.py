@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -236,8 +236,10 @@ class ConversationRecord(Record):
     transcript: tuple[Message, ...]
     injections_log: tuple[str, ...]
     """One entry per message, empty where nothing was injected."""
+    behaviours: tuple[str, ...]
+    """Behaviours that the judges were asked about, where all measured judgements have the same; empty otherwise."""
     judgements: tuple[ChunkJudgement, ...]
-    """One per chunk and judge."""
+    """One per chunk and judge; `behaviours` lists those besides the conversation's."""
     finals: tuple[FinalJudgement, ...]
     """One per judge."""
     twin_of: str
@@ -274,5 +276,9 @@ class Spiral(Record):
         """The conversations as they were evaluated."""
         names = [field.name for field in fields(Conversation)]
         for row in self.conversations:
+            judgements = tuple(
+                replace(one, behaviours=row.behaviours + one.behaviours) if one.status is Status.MEASURED else one
+                for one in row.judgements
+            )
             values = {name: getattr(row, name) for name in names}
-            yield Conversation(**{**values, "origin": self.origins[row.origin]})
+            yield Conversation(**{**values, "judgements": judgements, "origin": self.origins[row.origin]})
