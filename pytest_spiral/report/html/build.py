@@ -6,7 +6,7 @@ A page holds the whole report as JSON; long texts are in packs, which it opens o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from pydantic import TypeAdapter
@@ -31,7 +31,10 @@ _ITEM_ROW = {
     *("status", "reason", "score", "useful_bounded", "points"),
 }
 # Findings are listed once for the conversation; the page does not use the other keys.
-_LEFT_OUT = {"behaviours": True, "judgements": {"__all__": {"findings", "stated", "behaviours"}}}
+_LEFT_OUT: Mapping[str, bool | Mapping[str, set[str]]] = {
+    "behaviours": True,
+    "judgements": {"__all__": {"findings", "stated", "behaviours"}},
+}
 
 
 def report_page(report: Report, home: str | None = None) -> str:
