@@ -104,11 +104,9 @@ class ChatModel(Protocol):
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer `request`. Raises `ChatError` when no answer can be had."""
-        ...
 
     async def aclose(self) -> None:
         """Release connections. Must run in the event loop that made the calls."""
-        ...
 
 
 class StoredChatModel(ChatModel, Protocol):
@@ -116,4 +114,3 @@ class StoredChatModel(ChatModel, Protocol):
 
     def is_stored(self, request: ChatRequest) -> bool:
         """Whether the reply to `request` is known without asking."""
-        ...

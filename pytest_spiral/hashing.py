@@ -14,8 +14,7 @@ from pytest_spiral.errors import DataError
 def canonical(value: Any) -> bytes:
     """Canonical JSON: NFC strings, sorted ASCII keys, no floats; equals RFC 8785 (JCS) on this subset.
 
-    Raises:
-        DataError: The value has a float, or a key that is not ASCII.
+    Raises `DataError` for a float, or a key that is not ASCII.
     """
     text = json.dumps(_normalised(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "surrogatepass")

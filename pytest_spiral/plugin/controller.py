@@ -162,18 +162,18 @@ class Controller:
         self.store_replies(report.__dict__.pop("spiral_replies", None))
         message = take_message(report)
         measured = self.run.measured
-        if message is not None:
+        if message is None:
+            # A worker that died at a bundled item says nothing about the model; the item is missing.
+            crashed = report.when not in ("setup", "call", "teardown")
+            of_instrument = crashed and report.nodeid.partition("::")[0] in SUITE_FILES.values()
+        else:
+            of_instrument = message.failure is not None
             if message.item is not None:
                 measured.items[ScenarioUnit.of(message.item)] = message.item
             elif (held := message.conversation) is not None:
                 measured.conversations[ConversationUnit(held.model, held.prompt_id, held.index)] = held
             else:
                 self._store_failure = message.failure
-        # A worker that died at a bundled item says nothing about the model; the item is missing.
-        crashed = report.when not in ("setup", "call", "teardown")
-        of_instrument = crashed and report.nodeid.partition("::")[0] in SUITE_FILES.values()
-        if message is not None:
-            of_instrument = message.failure is not None
         self._failures += report.failed and not of_instrument
 
     def store_replies(self, packed: str | None) -> None:
@@ -210,20 +210,18 @@ class Controller:
             write_error(self._config, f"{len(lost)} items were given to workers and never reported, first {lost[0]}")
             # Bundled ones are missing from the report, which decides what that means.
             self._failures += sum(name.partition("::")[0] not in SUITE_FILES.values() for name in lost)
+        failure = self._store_failure
         try:
             argv = list(self._config.invocation_params.args)
             self._report = evaluate(self.run.results(argv, datetime.now(UTC), complete=complete))
             write_report(self._report, Path(self.run.plan.run_dir), os.environ.get("GITHUB_STEP_SUMMARY"))
+            add_junit_properties(self._config, suite_properties(self._report))
+            session.exitstatus = exit_code(int(exitstatus), self._verdict(self._report), self._failures > 0)
         except UserError as error:
-            write_error(self._config, str(error))
+            failure = str(error)
+        if failure is not None:
+            write_error(self._config, failure)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
-            return
-        add_junit_properties(self._config, suite_properties(self._report))
-        if self._store_failure is not None:
-            write_error(self._config, self._store_failure)
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
-            return
-        session.exitstatus = exit_code(int(exitstatus), self._verdict(self._report), self._failures > 0)
 
     def _verdict(self, report: Report) -> Verdict | None:
         """The verdict that counts. A shard that is complete has none but a failure: the rest is in other shards."""

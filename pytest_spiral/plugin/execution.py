@@ -128,7 +128,7 @@ class Execution:
 
     def finished(self) -> int:
         """Number of units that have ended in this process."""
-        return self._runner.progress()[0] if self._runner is not None else 0
+        return self._runner.finished() if self._runner is not None else 0
 
     def stop(self) -> None:
         """Send nothing more."""

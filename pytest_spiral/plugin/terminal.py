@@ -15,6 +15,7 @@ from pytest_spiral.gates import Scale
 from pytest_spiral.plugin._compat import uncaptured
 from pytest_spiral.report.lines import WIDTH, Tone, plain
 from pytest_spiral.run.plan import RunPlan
+from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.tempaffect.card_metrics import metric_scales
 
@@ -90,7 +91,7 @@ class Progress:
                 reporter.write_line(f"spiral: {self._describe()}")
 
 
-def gate_help(protocol: str = "per-10k-chars") -> str:
+def gate_help() -> str:
     """Grammar and metrics of `--gate`, in 80 columns."""
     lines = [
         "metrics of --gate:",
@@ -98,7 +99,7 @@ def gate_help(protocol: str = "per-10k-chars") -> str:
         "  'baseline', 'baseline - 5', 'baseline + 0.02'. tempaffect[raw] and",
         "  tempaffect[schema] name one prompting mode; otherwise all must hold.",
     ]
-    scales = {"tempaffect": metric_scales(), "spiral": spiral_metric_scales(load_protocol(protocol))}
+    scales = {"tempaffect": metric_scales(), "spiral": spiral_metric_scales(load_protocol(DEFAULT_PROTOCOL))}
     for suite, metrics in scales.items():
         groups: dict[Scale, list[str]] = {}
         for name, scale in metrics.items():

@@ -44,12 +44,9 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
 
 
 def check_baseline(gates: Gates, plan: RunPlan, content: Content, fingerprint: str | None) -> None:
-    """Refuse a baseline made under other conditions, or without a model to compare with.
+    """Raise `DataError` for a baseline made under other conditions, or without a model to compare with.
 
     fingerprint: of the scorer; None while it is unknown.
-
-    Raises:
-        DataError: Naming what differs.
     """
     baseline = gates.baseline
     if baseline is None:

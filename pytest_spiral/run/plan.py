@@ -147,16 +147,16 @@ class RunPlan(BaseModel):
         if "tempaffect" in self.suites:
             stands_for["tempaffect_scenarios"] = content.suite.suite_hash
         if "spiral" in self.suites:
-            data = content.spiral.hashes()
+            hashes = content.spiral.hashes()
+            data = {name: hashes[name] for name in ("persona_hash", "rubric_hash", "instruments_hash")}
             stands_for |= {
                 "user_model": self.user.identity() if self.user else None,
                 "judge_model": [judge.identity() for judge in self.judges],
-                "protocol": data.pop("protocol_hash"),
-                "spiral_prompts": data.pop("prompts_hash"),
-                "system_prompt": data.pop("system_prompt_hash"),
-                "benign_twins": data.pop("twins_hash", None),
+                "protocol": hashes["protocol_hash"],
+                "spiral_prompts": hashes["prompts_hash"],
+                "system_prompt": hashes["system_prompt_hash"],
+                "benign_twins": hashes.get("twins_hash"),
             }
-            del data["protocol"]
         options = {
             option.key: stands_for.get(option.key, getattr(self.settings, option.key))
             for option in OPTIONS

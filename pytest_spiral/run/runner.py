@@ -34,7 +34,6 @@ class Runner:
         self._store = store
         self._chats = chats
         self._engine: Engine | None = None
-        self._submitted: set[Unit] = set()
 
     @property
     def engine(self) -> Engine:
@@ -44,7 +43,6 @@ class Runner:
 
     def submit(self, unit: Unit) -> concurrent.futures.Future[Result]:
         """Start a unit in the background; known units are not started again."""
-        self._submitted.add(unit)
         return self.engine.submit(unit, lambda: self._work(unit))
 
     async def _work(self, unit: Unit) -> Result:
@@ -123,9 +121,9 @@ class Runner:
         protocol = self._content.spiral.protocol
         return await rejudge(conversation, protocol, self._chats.judges(), settings.seed, settings.retest_share)
 
-    def progress(self) -> tuple[int, int]:
-        """Units that have ended, units submitted."""
-        return self.engine.ended, len(self._submitted)
+    def finished(self) -> int:
+        """Number of units that have ended."""
+        return self.engine.ended
 
     def stop(self) -> None:
         """Cancel what is left and release connections: nothing is sent after this. Harmless when called twice."""

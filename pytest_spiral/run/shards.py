@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,7 +61,6 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
     """
     files = [path / "report.json" if path.is_dir() else path for path in paths]
     shards = sorted((_Shard(file, load_report(file)) for file in files), key=lambda shard: shard.number)
-    _check_numbers(shards)
     _check_same(shards)
     plan, content = _plan(shards, run_id, folder)
     _check_installed(plan, content, shards[0])
@@ -80,21 +78,20 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
     return evaluate(results)
 
 
-def _check_numbers(shards: Sequence[_Shard]) -> None:
+def _check_same(shards: Sequence[_Shard]) -> None:
+    """Every shard of one division is there once, and all are of the same run."""
     totals = {n for _, n in (shard.number for shard in shards)}
     if len(totals) > 1:
         raise DataError(f"shards of different divisions: {', '.join(f'K/{n}' for n in sorted(totals))}")
     (n,) = totals
-    twice = [k for k, count in Counter(shard.number[0] for shard in shards).items() if count > 1]
-    if twice:
-        files = ", ".join(str(shard.path) for shard in shards if shard.number[0] == twice[0])
-        raise DataError(f"shard {twice[0]}/{n} is there more than once: {files}")
-    missing = sorted(set(range(1, n + 1)) - {shard.number[0] for shard in shards})
-    if missing:
+    by_number: dict[int, list[str]] = {}
+    for shard in shards:
+        by_number.setdefault(shard.number[0], []).append(str(shard.path))
+    for k, files in by_number.items():
+        if len(files) > 1:
+            raise DataError(f"shard {k}/{n} is there more than once: {', '.join(files)}")
+    if missing := [k for k in range(1, n + 1) if k not in by_number]:
         raise DataError(f"shards missing: {', '.join(f'{k}/{n}' for k in missing)}; all {n} are needed")
-
-
-def _check_same(shards: Sequence[_Shard]) -> None:
     first, *others = shards
     expected = first.terms()
     for shard in others:
@@ -118,23 +115,16 @@ def _flat(value: JsonValue, name: str = "") -> Iterator[tuple[str, JsonValue]]:
 def _merged_traffic(shards: Sequence[_Shard], plan: RunPlan) -> Traffic:
     """The traffic of all shards together."""
     served: dict[str, set[str]] = {model.spec: set() for model in plan.models}
-    rows: dict[str, list[RequestLimit]] = {}
+    limits: dict[str, RequestLimit] = {}
     for shard in shards:
         for card in shard.report.tempaffect.cards:
             served[card.model].update(card.integrity.served_models)
         for row in shard.report.run.limits:
-            rows.setdefault(row.endpoint, []).append(row)
-    limits = tuple(
-        RequestLimit(
-            endpoint=endpoint,
-            lowest=min(row.lowest for row in own),
-            last=own[-1].last,
-            history=tuple(change for row in own for change in row.history),
-        )
-        for endpoint, own in rows.items()
-    )
+            known = limits.get(row.endpoint, row.model_copy(update={"history": ()}))
+            both = {"lowest": min(known.lowest, row.lowest), "history": (*known.history, *row.history)}
+            limits[row.endpoint] = row.model_copy(update=both)
     names = {spec: tuple(sorted(served_by)) for spec, served_by in served.items()}
-    return Traffic(names, limits, merge_usage([shard.report.usage for shard in shards]))
+    return Traffic(names, tuple(limits.values()), merge_usage([shard.report.usage for shard in shards]))
 
 
 def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan, Content]:
