@@ -85,14 +85,7 @@ def evaluate_imported(
         versions: Of the packages in use.
     """
     run = Run(
-        id=name,
-        started_at="",
-        finished_at="",
-        complete=True,
-        argv=(),
-        config=RunConfig(),
-        versions=versions,
-        seed=seed,
+        id=name, started_at="", finished_at="", complete=True, argv=(), config=RunConfig(), versions=versions, seed=seed
     )
     context = SpiralContext(protocol, seed, foreign="imported: how it was made is not known")
     return evaluate(RunResults(run, Usage(), spiral=context, conversations=groups))

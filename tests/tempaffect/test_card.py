@@ -56,6 +56,18 @@ def test_invalid_outputs_count_as_0() -> None:
     assert codes(card) == ["B06"]
 
 
+def test_two_scored_scenarios_have_a_card() -> None:
+    """All others lost: the intervals of one right and one wrong answer span both."""
+    first, second, *others = SUITE.scenarios
+    items = [item(first, dry_output("perfect", SUITE, first)), item(second, "no JSON"), *map(lost, others)]
+
+    card = card_of(items)
+
+    assert card.score == 0.5
+    assert (card.intervals["score"].low, card.intervals["score"].high) == (0.0, 1.0)
+    assert mode_delta(items, answers("perfect", "raw"), SUITE.by_id, 1)
+
+
 def test_instrument_failures_are_missing_not_0() -> None:
     """Two lost calls leave the rates of the others alone, and are listed."""
     items = answers("perfect")
