@@ -10,6 +10,7 @@ import pytest
 from pytest_spiral.strict_json import JsonFault, StrictJson
 from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.contract import parse_output, recoverable
+from pytest_spiral.tempaffect.lexicon import PHRASES
 from pytest_spiral.tempaffect.suite import load_suite
 
 SCENARIO = next(s for s in load_suite().scenarios if s.expected.boundary_action != "continue_helping")
@@ -69,6 +70,12 @@ def assert_linear(read: Callable[[str], object], make: Callable[[int], str], siz
 def test_the_reply_checks_grow_with_the_reply(before: str, unit: str, after: str) -> None:
     """Signs, letters, words, abbreviations and phrases, repeated."""
     assert_linear(check, lambda size: before + unit * (size // len(unit)) + after, 600)
+
+
+@pytest.mark.parametrize("unit", ["is ", "really ", "=", "a"])
+def test_a_phrase_list_grows_with_the_reply(unit: str) -> None:
+    """No phrase begins again at every word that it may also go on with."""
+    assert_linear(PHRASES.apologies.findall, lambda size: unit * (size // len(unit)), 1200)
 
 
 def test_one_long_number_costs_no_more_than_its_digits() -> None:
