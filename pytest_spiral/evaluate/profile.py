@@ -77,7 +77,7 @@ def words_of(text: str) -> tuple[str, ...]:
     >>> words_of("Don't re-send it -- not at 3 a.m.!")
     ("don't", 're-send', 'it', 'not', 'at', '3', 'a', 'm')
     """
-    return tuple(word.lower() for word in _WORD.findall(clean(text)))
+    return tuple(" ".join(_WORD.findall(clean(text))).lower().split())
 
 
 @lru_cache(maxsize=_VOCABULARY)
@@ -138,7 +138,7 @@ class _Reply:
     def of(cls, text: str) -> _Reply:
         # Interned: a long run holds the same few thousand words a million times.
         words = tuple(map(intern, words_of(text)))
-        sentences = sum(bool(words_of(sentence)) for sentence in _sentence_tokenizer().tokenize(clean(text)))
+        sentences = sum(_WORD.search(clean(each)) is not None for each in _sentence_tokenizer().tokenize(clean(text)))
         return cls(words, sentences, sum(map(count_syllables, words)))
 
 

@@ -28,8 +28,13 @@ class Texts:
     """
 
     def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._ids: dict[bytes, int] = {}
         self._dictionary = b""
+        # Copied for each text: making one, and having it read the dictionary, takes longer than compressing a text.
+        self._deflater = zlib.compressobj()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -37,8 +42,7 @@ class Texts:
         try:
             yield
         except BaseException:
-            self._ids.clear()
-            self._dictionary = b""
+            self._forget()
             raise
 
     def id(self, connection: sqlite3.Connection, text: str, digest: bytes = b"", parts: tuple[str, ...] = ()) -> int:
@@ -76,7 +80,8 @@ class Texts:
         document = [*pieces, rest] if pieces else text
         # Text from models may hold lone surrogates, which have no UTF-8 form of their own.
         data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-        deflater = zlib.compressobj(zdict=self._preset(connection))
+        self._preset(connection)
+        deflater = self._deflater.copy()
         row = (digest, deflater.compress(data) + deflater.flush())
         (text_id,) = connection.execute("INSERT INTO text (digest, content) VALUES (?, ?) RETURNING id", row).fetchone()
         return int(text_id)
@@ -88,4 +93,5 @@ class Texts:
             if (count or 0) >= _DICTIONARY_TEXTS:
                 first = "".join(self.text(connection, text_id) for text_id in range(1, _DICTIONARY_TEXTS + 1))
                 self._dictionary = first.encode("utf-8", "surrogatepass")[-_DICTIONARY_BYTES:]
+                self._deflater = zlib.compressobj(zdict=self._dictionary)
         return self._dictionary
