@@ -235,9 +235,10 @@ class Recorded:
 class FakeOpenAI:
     """The server; `with` starts and stops it.
 
-    latency: seconds before every answer. key: answer 401, echoing the key, to requests that bring another one.
-    models: what /v1/models lists; an integer is sent as error status instead. record: keep every request; `served`
-    counts them in any case.
+    latency: seconds before every answer. together: so many requests must have been in flight at once before the first
+    reply is sent, which makes the peak independent of timing. key: answer 401, echoing the key, to requests that bring
+    another one. models: what /v1/models lists; an integer is sent as error status instead. record: keep every request;
+    `served` counts them in any case.
     """
 
     def __init__(
@@ -245,6 +246,7 @@ class FakeOpenAI:
         handler: Handler | None = None,
         *,
         latency: float = 0.0,
+        together: int = 0,
         key: str | None = None,
         models: tuple[str, ...] | int = ("fake",),
         prefix: str = "/v1",
@@ -252,6 +254,7 @@ class FakeOpenAI:
     ) -> None:
         self.handler: Handler = handler or (lambda body, n: "ok")
         self.latency = latency
+        self.together = together
         self.requests: list[Recorded] = []
         self.served = 0
         self.probes = 0
@@ -362,6 +365,8 @@ class FakeOpenAI:
     ) -> web.StreamResponse:
         if isinstance(answer, str):
             answer = Reply(answer)
+        while isinstance(answer, Reply) and self.peak < self.together:
+            await asyncio.sleep(0.005)
         if isinstance(answer, Reply) or answer.kind in ("answer", "hang"):
             await asyncio.sleep(self.latency + answer.seconds)
         if isinstance(answer, Reply):

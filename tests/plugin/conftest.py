@@ -26,6 +26,7 @@ from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 _LEFT_OUT = ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout", "rerunfailures", "unraisableexception")
 ADDOPTS = " ".join(f"-p no:{name}" for name in _LEFT_OUT)
 SUITE = "scenarios/test_tempaffect.py"
+ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
 
 
@@ -38,6 +39,13 @@ for name in (
     "pytest_spiral.plugin.distribution",
 ):
     importlib.import_module(name)
+
+
+def command(*args: str) -> list[str]:
+    """How to run pytest in a process of its own; an evaluation is spared what no test of it looks at."""
+    evaluates = any(arg.startswith("--model") for arg in args)
+    quick = ("-p", "tests.fakes.quick_start") if evaluates else ()
+    return [sys.executable, "-m", "pytest", *quick, *args]
 
 
 def node(scenario: str, mode: str = "raw", model: str = "dry/perfect") -> str:
@@ -75,7 +83,7 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     hidden = folder / "hidden"
     hidden.mkdir(exist_ok=True)
     (hidden / "scipy.py").write_text("raise ImportError('not a dependency of the package')\n")
-    path = os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH"), str(ROOT)]))
     return {
         "PYTHONPATH": path,
         # Found now, because pytester moves HOME away.
@@ -109,16 +117,15 @@ class Project:
         """Run pytest in a process of its own, as users do: where workers must find a plugin of the project's, too."""
         os.chdir(self.path / cwd)
         try:
-            return self.pytester.run(sys.executable, "-m", "pytest", *args, timeout=timeout)
+            return self.pytester.run(*command(*args), timeout=timeout)
         finally:
             os.chdir(self.path)
 
     def start(self, *args: str) -> subprocess.Popen[str]:
         """Start pytest in a process group of its own, for signals."""
-        command = [sys.executable, "-m", "pytest", *args]
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            command,
+            command(*args),
             cwd=self.path,
             stdout=pipe,
             stderr=subprocess.STDOUT,

@@ -57,13 +57,18 @@ def test_items_of_a_dead_worker_are_taken_over(project: Project, serve: Serve) -
 
 
 def test_an_item_that_kills_every_worker_is_given_up(project: Project) -> None:
-    """After the third death it is a failure; all others are measured."""
+    """After the third death it is a failure; all others are measured, and the report says what is missing."""
     project.write(deadly__py=DEADLY.format(deaths=9, folder=str(project.path), at="pi-05"))
 
-    result = project.process("--model", "dry/perfect", "--suite=tempaffect", *PRESSURED[2:], "-n", "2", "-p", "deadly")
+    run = ("--model=dry/perfect", "--suite=tempaffect", "--prompting=raw")
+    result = project.process(*run, "-n", "2", "-p", "deadly")
 
-    result.assert_outcomes(passed=24, failed=1)
+    result.assert_outcomes(passed=74, failed=1)
     assert len(list(project.path.glob("death-*"))) == 3
+    missing = project.report()["tempaffect"]["cards"][0]["missing"]
+    assert (missing["n"], missing["ids"]) == (1, ["pi-05"])
+    # One lost item is within the limit; the test is an error all the same.
+    assert result.ret == 0
 
 
 def test_the_first_failure_stops_all_workers(project: Project, serve: Serve) -> None:
@@ -82,11 +87,11 @@ def test_the_first_failure_stops_all_workers(project: Project, serve: Serve) -> 
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_no_eleventh_request(project: Project, serve: Serve, workers: int) -> None:
     """Ten at once over all models and all workers together, however many conversations wait."""
     roles = {"m": spiral_cast.assistant, "u": spiral_cast.simulated_user, "j": spiral_cast.judge}
-    server = serve(lambda body, n: roles[body["model"]](body, n), latency=0.01)
+    server = serve(lambda body, n: roles[body["model"]](body, n), latency=0.01, together=10)
     for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
         project.setenv(f"{role}_BASE_URL", server.base_url)
 
@@ -96,7 +101,7 @@ def test_no_eleventh_request(project: Project, serve: Serve, workers: int) -> No
     )  # fmt: skip
 
     result.assert_outcomes(passed=30)
-    assert 5 <= server.peak <= 10
+    assert server.peak == 10
     assert set(Counter(request.raw for request in server.requests).values()) == {1}
 
 
@@ -123,10 +128,10 @@ def test_more_workers_than_requests_allowed(project: Project, serve: Serve) -> N
     server = serve(ScriptedModel(), latency=0.01)
     project.reach(server)
 
-    result = project.pytest(*PRESSURED, "-n", "3", "--concurrency=2")
+    result = project.pytest(*PRESSURED, "-n", "2", "--concurrency=1")
 
     result.assert_outcomes(passed=25)
-    assert server.peak <= 2
+    assert server.peak == 1
 
 
 def test_asking_everything_once_per_worker_is_refused(project: Project) -> None:

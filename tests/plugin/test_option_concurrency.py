@@ -11,36 +11,35 @@ ARGS = ("--model", "m", "--suite=tempaffect", "--prompting", "raw", "-m", "press
 
 
 @pytest.mark.parametrize(
-    ("distribution", "limit", "least"),
-    # One worker may be done before the other begins.
-    [("no-xdist", 1, 1), ("no-xdist", 4, 4), ("n2", 4, 2)],
+    ("distribution", "limit"),
+    [("no-xdist", 1), ("no-xdist", 4), ("n2", 4)],
     ids=["one", "four", "four-over-two"],
 )
-def test_no_more_than_asked_for(project: Project, serve: Serve, distribution: str, limit: int, least: int) -> None:
+def test_no_more_than_asked_for(project: Project, serve: Serve, distribution: str, limit: int) -> None:
     """The bound holds over all workers; within it requests run side by side."""
-    server = serve(ScriptedModel(), latency=0.05)
+    server = serve(ScriptedModel(), latency=0.02, together=limit)
     project.reach(server)
 
     result = project.pytest(*ARGS, "--concurrency", str(limit), *DISTRIBUTIONS[distribution])
 
     result.assert_outcomes(passed=25)
-    assert least <= server.peak <= limit
+    assert server.peak == limit
 
 
 def test_a_models_own_bound_holds(project: Project, serve: Serve) -> None:
     """`concurrency` in spiral.toml is the endpoint's bound, whatever the run's is."""
     project.write(spiral__toml='[[model]]\nmatch = "m"\nconcurrency = 2\n')
-    server = serve(ScriptedModel(), latency=0.05)
+    server = serve(ScriptedModel(), latency=0.02, together=2)
     project.reach(server)
 
     project.pytest(*ARGS, *DISTRIBUTIONS["no-xdist"])
 
-    assert server.peak <= 2
+    assert server.peak == 2
 
 
 def test_many_at_once_by_default(project: Project, serve: Serve) -> None:
     """A run takes as long as its slowest request, not as long as all of them."""
-    server = serve(ScriptedModel(), latency=0.3)
+    server = serve(ScriptedModel(), together=25)
     project.reach(server)
 
     project.pytest(*ARGS, *DISTRIBUTIONS["no-xdist"])

@@ -133,7 +133,7 @@ def test_the_installed_wheel_runs_anywhere(project: Project, built: Path) -> Non
         command = [str(venv / "bin" / "python"), "-m", "pytest", "--model=dry/perfect", *args]
         return subprocess.run(command, cwd=project.path / "empty", capture_output=True, text=True, timeout=100)
 
-    done = run("-n", "1")
+    done = run("-n", "1", "--num-turns=2")
     listed = run("--collect-only", "-q", "--prompting=raw", "-p", "no:cacheprovider")
     where = subprocess.run(
         [str(venv / "bin" / "python"), "-c", "import pytest_spiral; print(pytest_spiral.__file__)"],
@@ -152,13 +152,11 @@ def test_the_installed_wheel_runs_anywhere(project: Project, built: Path) -> Non
     assert {path.name for path in (project.path / "empty").iterdir()} == {"reports", ".pytest_cache"}
 
 
+OURS = ("pytest_spiral", "_pytest_spiral", "_editable_impl_pytest_spiral")
+LARGE = ("scipy", "numpy", "xllamacpp", "playwright", "material", "babel", "pyarrow")
+UNUSED = ("__pycache__", "mypy", "hypothesis", "setuptools", "pip")
+
+
 def _ours(_folder: str, names: list[str]) -> set[str]:
     """What must come from the wheel and not from the environment of this test, and what is large and not needed."""
-    return {
-        name
-        for name in names
-        if name.startswith(
-            ("pytest_spiral", "_pytest_spiral", "_editable_impl_pytest_spiral", "scipy", "numpy", "xllamacpp")
-        )
-        or name in ("__pycache__", "mypy", "hypothesis", "setuptools", "pip")
-    }
+    return {name for name in names if name.startswith((*OURS, *LARGE)) or name in UNUSED}

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from pytest_spiral.cli import main
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.actors import DRY_CHARACTERS
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
-from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, Project
+from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, Project, command
 
 SUITE = "scenarios/test_spiral.py"
 TURNS = 20
@@ -32,14 +31,20 @@ UPSTREAM: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def everyone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def everyone(tmp_path_factory: pytest.TempPathFactory, lean: dict[str, str]) -> dict[str, Any]:
     """The report of one run of all built-in assistants."""
     folder = tmp_path_factory.mktemp("everyone")
     models = [f"--model=dry/{name}" for name in DRY_CHARACTERS]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))}
-    command = [sys.executable, "-m", "pytest", *models, "--suite=spiral", f"--num-turns={TURNS}", *NO_XDIST, "-q"]
+    environ |= {**lean, "PYTEST_ADDOPTS": ADDOPTS}
+    run = command(*models, "--suite=spiral", f"--num-turns={TURNS}", *NO_XDIST, "-q")
     subprocess.run(
-        command, cwd=folder, check=True, capture_output=True, env={**environ, "PYTEST_ADDOPTS": ADDOPTS}, timeout=100
+        run,
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        env=environ,
+        timeout=100,
     )
     report: dict[str, Any] = json.loads((folder / "reports/latest/report.json").read_text())
     return report

@@ -136,14 +136,14 @@ def test_lf_takes_up_what_was_not_judged(
     assert count(servers) - before == TURNS + 1
 
 
-def test_nine_lives(
+def test_a_run_that_is_killed_and_resumed_ends_like_an_undisturbed_one(
     project: Project,
     three_servers: Callable[..., list[FakeOpenAI]],
     run: tuple[str, ...],
     wait_for: Callable[..., None],
     end: Callable[..., str],
 ) -> None:
-    """Killed five times at random moments and then completed: the report of an uninterrupted run.
+    """Killed three times at random moments and then completed: the report of an uninterrupted run.
 
     No request whose reply was committed is sent again: what was sent twice was in flight at a kill.
     """
@@ -152,8 +152,8 @@ def test_nine_lives(
     servers = three_servers(latency=0.02)
     args = (*run, "--run-id=r", f"--concurrency={at_once}", "-p", "no:xdist", "-q")
     total = sum(CALLS.values())
-    for _ in range(5):
-        until = count(servers) + rng.randint(2, total // 7)
+    for _ in range(3):
+        until = count(servers) + rng.randint(2, total // 5)
         process = project.start(*args)
         wait_for(lambda until=until: count(servers) >= until)
         end(process, signal.SIGKILL)
@@ -168,7 +168,7 @@ def test_nine_lives(
     assert 10 < stored < total
     assert total - stored == count(servers) - total - sent
     # Three endpoints, each with its own bound.
-    assert repeats.total() - len(repeats) <= 5 * 3 * at_once
+    assert repeats.total() - len(repeats) <= 3 * 3 * at_once
     assert len(repeats) == total
     assert measurements(project, "whole") == measurements(project, "r")
     assert not list(project.folder("r").glob(".*"))

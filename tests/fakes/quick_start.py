@@ -1,0 +1,29 @@
+"""A plugin for runs in processes of their own, which would otherwise spend seconds on what no test of them looks at."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from unittest import mock
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Intervals come from few draws, and the scorer proves itself on three scenarios."""
+    if hasattr(session.config, "workerinput"):
+        return
+    # Imported here, because workers need none of it.
+    from pytest_spiral.run import controller
+    from pytest_spiral.tempaffect.self_check import Preflight, preflight
+    from pytest_spiral.tempaffect.suite import Suite
+    from tests.fakes.bootstrap import few_draws
+
+    def on_three(suite: Suite) -> Preflight:
+        few = tuple(suite[name] for name in ("pi-01", "ps-01", "rm-01"))
+        return preflight(Suite(few, suite.suite_hash, suite.components))
+
+    stack = ExitStack()
+    stack.enter_context(few_draws())
+    stack.enter_context(mock.patch.object(controller, "preflight", on_three))
+    session.config.add_cleanup(stack.close)
