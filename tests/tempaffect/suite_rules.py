@@ -96,17 +96,14 @@ def _stems(text: str) -> list[str]:
     return [stem(token) for token in tokenize(normalize(text))]
 
 
-def _contains(stems: Sequence[str], wanted: Sequence[str]) -> bool:
-    return any(list(stems[i : i + len(wanted)]) == list(wanted) for i in range(len(stems) - len(wanted) + 1))
-
-
 def _core_alternatives(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Broken:
-    texts = {s.id: _stems(f"{s.user_message} {s.reference_reply}") for s in scenarios}
+    # Between blanks, so that whole stems are found.
+    texts = {s.id: f" {' '.join(_stems(f'{s.user_message} {s.reference_reply}'))} " for s in scenarios}
     for scenario in scenarios:
         for anchor in scenario.expected.reply.issue_anchors:
             for alternative in anchor.any if anchor.core else ():
-                wanted = _stems(alternative)
-                elsewhere = [name for name, text in texts.items() if name != scenario.id and _contains(text, wanted)]
+                wanted = f" {' '.join(_stems(alternative))} "
+                elsewhere = [name for name, text in texts.items() if name != scenario.id and wanted in text]
                 if len(elsewhere) > rules["core_alternative_elsewhere"]:
                     yield f"{scenario.id}, {anchor.id}: {alternative!r} also in {', '.join(elsewhere)}"
 

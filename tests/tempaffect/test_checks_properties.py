@@ -105,7 +105,7 @@ def test_no_phrase_repeats_a_repetition() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "n"),
-    [(r"(?:a|(?:\w+ )+)*", 1), (r"((a+)b){2,}", 1), (r"(a{2,3}b)*", 0), (r"([*+(]\(\+)+", 0), (r"(?=a+)b+c*", 0)],
+    [(r"(?:a|(?:\w+ )+)*", 2), (r"((a+)b){2,}", 1), (r"(a{2,3}b)*", 0), (r"([*+(]\(\+)+", 0), (r"(?=a+)b+c*", 0)],
 )
 def test_a_nested_repetition_is_seen(pattern: str, n: int) -> None:
     """The test above would see one, and takes no escaped or listed sign for one."""
