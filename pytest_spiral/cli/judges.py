@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_spiral.cli import print_json
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.environment import load_environment
+from pytest_spiral.models.endpoint import load_environment
 from pytest_spiral.models.local_file import fetch
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.terminal import calibration_lines

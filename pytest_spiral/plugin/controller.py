@@ -16,7 +16,7 @@ import pytest
 from pytest_spiral.errors import UserError
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
-from pytest_spiral.models.environment import load_environment
+from pytest_spiral.models.endpoint import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
 from pytest_spiral.plugin.execution import Execution, Role, runnable_units, take_message, usage_errors

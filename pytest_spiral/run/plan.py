@@ -20,8 +20,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.models.dry import known_suites
-from pytest_spiral.models.endpoint import normalise_base_url
-from pytest_spiral.models.environment import EndpointSettings, endpoint_settings
+from pytest_spiral.models.endpoint import EndpointSettings, endpoint_settings, normalise_base_url
 from pytest_spiral.models.local_file import is_local, locate
 from pytest_spiral.models.parameters import Price, resolve_parameters
 from pytest_spiral.resources import data_root, read_toml

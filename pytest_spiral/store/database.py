@@ -15,8 +15,6 @@ _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite dat
 _FORMAT = 4
 # Seconds that a writer waits for another process of the run; a commit takes less than a millisecond.
 _BUSY_SECONDS = 30
-# A commit rewrites a page of every table and index that it touches, so small pages make for small commits.
-_PAGE_BYTES = 4096
 # Copying the log into the database waits for the disk, so it happens once in 8 MB and not once in 1 MB.
 _CHECKPOINT_PAGES = 2048
 _TABLES = """
