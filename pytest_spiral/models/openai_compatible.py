@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,9 +27,6 @@ from pytest_spiral.models.endpoint import Endpoint, env_name
 from pytest_spiral.models.limiter import Limiter, Slot
 from pytest_spiral.status import ReasonCode
 
-if TYPE_CHECKING:
-    from pytest_spiral.models.http_client import HttpClient
-
 # A conversation waits for its next turn, but nothing waits for a judgement: turns go first.
 _PRIORITY: Mapping[Role, int] = {"evaluated": 0, "user": 0, "judge": 1}
 # Full jitter doubles from `first_wait`; beyond 2**60 a float would overflow, and every cap has long been reached.
@@ -38,6 +35,16 @@ _MAX_DOUBLINGS = 60
 _SPREAD = 0.1
 
 Sleep = Callable[[float], Awaitable[None]]
+
+
+class Client(Protocol):
+    """Connections to one endpoint."""
+
+    async def request(self, path: str, content: bytes | None = None) -> Answer:
+        """The answer to a POST of `content`, or to a GET without it. Raises `AttemptError`."""
+
+    async def close(self) -> None:
+        """Close all connections."""
 
 
 class OpenAICompatible:
@@ -49,6 +56,7 @@ class OpenAICompatible:
         total: Shared bound on requests in flight to all endpoints.
         rng: Source of the jitter between attempts.
         sleep: How to wait between attempts.
+        connect: Makes the client, by default one over HTTP.
     """
 
     def __init__(
@@ -60,6 +68,7 @@ class OpenAICompatible:
         total: Limiter | None = None,
         rng: random.Random | None = None,
         sleep: Sleep = asyncio.sleep,
+        connect: Callable[[Endpoint], Client] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._limiter = limiter
@@ -67,7 +76,8 @@ class OpenAICompatible:
         self._total = total
         self._rng = rng or random.Random()
         self._sleep = sleep
-        self._client: HttpClient | None = None
+        self._connect = connect or _http_client
+        self._client: Client | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -114,7 +124,7 @@ class OpenAICompatible:
         if self._closed:
             raise AttemptError(ReasonCode.CLOSED, "the client is closed")
         if self._client is None:
-            self._client = _http_client(self.endpoint)
+            self._client = self._connect(self.endpoint)
         call.attempts += 1
         started = time.perf_counter()
         try:
@@ -237,7 +247,7 @@ def _slot(limiter: Limiter | None, role: Role) -> AbstractAsyncContextManager[Sl
     return nullcontext() if limiter is None else limiter.slot(_PRIORITY[role])
 
 
-def _http_client(endpoint: Endpoint) -> HttpClient:
+def _http_client(endpoint: Endpoint) -> Client:
     try:
         from pytest_spiral.models.http_client import HttpClient
 
@@ -287,7 +297,7 @@ async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Pro
     Raises:
         ChatError: Nothing answers ("unreachable", "timeout") or the key is refused ("auth").
     """
-    client: HttpClient | None = None
+    client: Client | None = None
     try:
         # Set up before the clock runs: a machine that imports slowly says nothing about the endpoint.
         client = _http_client(endpoint)

@@ -18,12 +18,17 @@ _TICK_SECONDS = 0.2
 
 
 class Engine:
-    """Runs coroutines in the background. Start it late: nothing is imported or sent before."""
+    """Runs coroutines in the background. Start it late: nothing is imported or sent before.
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="spiral-engine", daemon=True)
-        self._thread.start()
+    loop: one that the caller runs and closes; by default the engine has its own, in a thread.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop or asyncio.new_event_loop()
+        self._thread: threading.Thread | None = None
+        if loop is None:
+            self._thread = threading.Thread(target=self._loop.run_forever, name="spiral-engine", daemon=True)
+            self._thread.start()
         self._futures: dict[Hashable, concurrent.futures.Future[Any]] = {}
         self._times: dict[Hashable, tuple[float, float]] = {}
         self.ended = 0
@@ -70,10 +75,13 @@ class Engine:
         """Cancel what is left, release clients in their own loop, stop the thread. Harmless when called twice."""
         if self._loop.is_closed():
             return
-        asyncio.run_coroutine_threadsafe(self._drain(closers), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if self._thread is None:
+            self._loop.run_until_complete(self._drain(closers))
+        else:
+            self.start(self._drain(closers)).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
         for future in self._futures.values():
             # Fetched here, so that no forgotten exception is reported on some unrelated test.
             if future.done() and not future.cancelled():

@@ -28,12 +28,14 @@ Result = Item | Conversation
 class Runner:
     """One per process that runs items. Nothing is sent before the first unit is submitted."""
 
-    def __init__(self, plan: RunPlan, content: Content, store: RunStore, chats: Chats) -> None:
+    def __init__(
+        self, plan: RunPlan, content: Content, store: RunStore, chats: Chats, engine: Engine | None = None
+    ) -> None:
         self.plan = plan
         self._content = content
         self._store = store
         self._chats = chats
-        self._engine: Engine | None = None
+        self._engine = engine
 
     @property
     def engine(self) -> Engine:
