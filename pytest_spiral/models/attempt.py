@@ -31,7 +31,7 @@ _SCHEMA_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One HTTP answer. Names of headers are in lower case."""
+    """One HTTP answer. Headers are found under their names in lower case."""
 
     status: int
     headers: Mapping[str, str]

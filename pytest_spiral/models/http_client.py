@@ -125,7 +125,7 @@ class HttpClient:
                     raise _TooLargeError
         finally:
             await stream.close()
-        return _answer(response, bytes(body))
+        return Answer(response.status_code, response.headers, bytes(body))
 
 
 async def _raise_error_status(response: httpx2.Response) -> None:
@@ -141,11 +141,7 @@ async def _raise_error_status(response: httpx2.Response) -> None:
                 break
     except Exception:  # noqa: S110  # the status says enough; a broken body must not hide it
         pass
-    raise _ErrorAnswer(_answer(response, body[:_MAX_ERROR_BODY]))
-
-
-def _answer(response: httpx2.Response, body: bytes) -> Answer:
-    return Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
+    raise _ErrorAnswer(Answer(response.status_code, response.headers, body[:_MAX_ERROR_BODY]))
 
 
 @cache
