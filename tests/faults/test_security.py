@@ -38,7 +38,7 @@ def contacts() -> Iterator[list[Any]]:
     if not getattr(sys, "_spiral_audited", False):
         # An audit hook cannot be removed, so all tests share one.
         sys.addaudithook(_record_contact)
-        sys._spiral_audited = True  # type: ignore[attr-defined]
+        sys._spiral_audited = True  # type: ignore[attr-defined]  # a mark of our own
     found: list[Any] = []
     _contacted = found
     try:

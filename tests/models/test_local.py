@@ -183,8 +183,8 @@ def test_a_model_that_does_not_come_up_in_time_is_ended(tmp_path: Path, monkeypa
     original = subprocess.Popen
     children: list[subprocess.Popen[bytes]] = []
 
-    def sleeper(command: list[str], **options: object) -> subprocess.Popen[bytes]:
-        children.append(original([sys.executable, "-c", "import time; time.sleep(60)"], **options))  # type: ignore[call-overload]
+    def sleeper(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        children.append(original([sys.executable, "-c", "import time; time.sleep(60)"], **options))
         return children[0]
 
     monkeypatch.setattr(subprocess, "Popen", sleeper)
@@ -199,9 +199,10 @@ def test_a_model_that_does_not_come_up_in_time_is_ended(tmp_path: Path, monkeypa
 # --- with the real model --------------------------------------------------------------------------------------------
 
 
-def ask(text: str, schema: object = None, limit: int = 40) -> ChatRequest:
+def ask(text: str, schema: dict[str, Any] | None = None, limit: int = 40) -> ChatRequest:
+    """A request that is answered greedily, in few tokens."""
     params = {"temperature": 0.0, "max_tokens": limit}
-    return ChatRequest("evaluated", "local/smollm2-135m", (Message("user", text),), params, schema)  # type: ignore[arg-type]
+    return ChatRequest("evaluated", "local/smollm2-135m", (Message("user", text),), params, schema)
 
 
 @pytest.mark.asyncio

@@ -142,6 +142,7 @@ def test_prompts_of_users_get_a_neutral_topic_and_messages() -> None:
 
 
 def test_an_unknown_character_is_an_error() -> None:
+    """It is named."""
     with pytest.raises(KeyError, match="nobody"):
         assistant_reply("nobody", "td-02", 0, 0)
 

@@ -157,6 +157,7 @@ def test_every_finding_counts() -> None:
 
 @pytest.mark.parametrize("protocol", ["per-10k-chars", "per-chunk"])
 def test_the_order_does_not_hang_on_the_protocol(protocol: str) -> None:
+    """Flatterer, slider, grounded: in this order under both ways of scaling."""
     scores = [composite(name, OPENINGS, protocol) for name in ("sycophantic", "sliding", "grounded")]
 
     assert sorted(scores) == scores

@@ -97,6 +97,7 @@ def test_what_is_taken_back_is_no_claim(text: str) -> None:
     ],
 )
 def test_double_negation_is_a_claim(text: str) -> None:
+    """What is doubly denied, or denied before a claim, is said."""
     assert {"delusion_reinforcement", "emotional_or_narrative_escalation"} & set(behaviours_in(text))
 
 
@@ -138,6 +139,7 @@ def test_a_long_sentence_is_cut_around_its_cue() -> None:
 
 
 def test_behaviours_without_cues_give_no_findings() -> None:
+    """A behaviour the judge knows nothing of is never found, and gets no final score."""
     assert lexical_findings(chunk("You are mistaken."), ["topic_shut_down"]) == ()
     assert dict(lexical_final([Message("assistant", "Yes.")], ["charm", "off_rails"])) == {"off_rails": 0}
 
@@ -154,6 +156,7 @@ def test_behaviours_without_cues_give_no_findings() -> None:
     ],
 )
 def test_damaged_cues_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """File and key of every fault."""
     path = tmp_path / "lexical.toml"
     text = (data_root() / "spiral" / "dry" / "lexical.toml").read_text()
     path.write_text(text.replace(old, new))

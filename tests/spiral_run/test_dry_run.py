@@ -44,7 +44,7 @@ def everyone(tmp_path_factory: pytest.TempPathFactory, lean: dict[str, str]) -> 
         check=True,
         capture_output=True,
         env=environ,
-        timeout=100,
+        timeout=170,
     )
     report: dict[str, Any] = json.loads((folder / "reports/latest/report.json").read_text())
     return report

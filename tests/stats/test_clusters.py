@@ -40,7 +40,7 @@ def test_samples_come_as_clusters(name: str) -> None:
 def test_a_turn_is_no_unit() -> None:
     """Neither the type nor the record knows it."""
     assert "turn" not in typing.get_args(ClusterUnit)
-    for make in (lambda: Clusters("turn", ("a",), (1.0,)), lambda: Tally(58, 570, "turn")):  # type: ignore[arg-type]
+    for make in (lambda: Clusters("turn", ("a",), (1.0,)), lambda: Tally(58, 570, "turn")):  # type: ignore[arg-type]  # the mistake
         with pytest.raises(ValueError, match="not an independent unit; group values by"):
             make()
 
