@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -181,9 +182,9 @@ def test_a_model_that_does_not_come_up_in_time_is_ended(tmp_path: Path, monkeypa
     """Bounded, whatever the child is doing."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
     original = subprocess.Popen
-    children: list[subprocess.Popen[bytes]] = []
+    children: list[subprocess.Popen[str]] = []
 
-    def sleeper(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    def sleeper(command: list[str], **options: Any) -> subprocess.Popen[str]:
         children.append(original([sys.executable, "-c", "import time; time.sleep(60)"], **options))
         return children[0]
 
