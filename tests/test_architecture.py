@@ -49,13 +49,13 @@ LIGHT = ("plugin", "plugin._compat", "plugin.options", "settings")
 
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name without the package's."""
-    found = {}
+    result = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if name:
-            found[name] = path
-    return found
+            result[name] = path
+    return result
 
 
 MODULES = modules()
@@ -72,18 +72,18 @@ def covers(entry: str, name: str) -> bool:
 
 def imports(name: str) -> set[str]:
     """Modules of the package that one imports at run time, wherever in the file."""
-    found = set()
+    result = set()
     for node in run_time_nodes(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pytest_spiral"):
             base = node.module.removeprefix("pytest_spiral").removeprefix(".")
             for alias in node.names:
                 deeper = f"{base}.{alias.name}".removeprefix(".")
-                found.add(deeper if deeper in MODULES else base)
+                result.add(deeper if deeper in MODULES else base)
         elif isinstance(node, ast.Import):
-            found |= {
+            result |= {
                 alias.name.removeprefix("pytest_spiral.") for alias in node.names if "pytest_spiral." in alias.name
             }
-    return {target for target in found if target in MODULES} - {name}
+    return {target for target in result if target in MODULES} - {name}
 
 
 def run_time_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -130,7 +130,7 @@ def test_the_core_does_not_know_pytest(name: str) -> None:
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
 
-    assert {found for found in names if found.split(".")[0] in ("pytest", "_pytest", "xdist")} == set()
+    assert {result for result in names if result.split(".")[0] in ("pytest", "_pytest", "xdist")} == set()
 
 
 def test_the_inert_plugin_is_light() -> None:

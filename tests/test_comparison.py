@@ -37,7 +37,7 @@ def test_the_counterpart_is_the_namesake_or_the_only_one() -> None:
     """Several without the name are refused with a list."""
 
     def run(*models: str) -> Recording:
-        talks = tuple(replace(talk, model=model) for model in models for talk in bench(prompts=1))
+        talks = tuple(replace(conversation, model=model) for model in models for conversation in bench(prompts=1))
         return Recording("path", Path("path"), "", talks)
 
     assert counterpart("m", run("m", "n"), "spiral") == "m"
@@ -51,7 +51,9 @@ def test_the_counterpart_is_the_namesake_or_the_only_one() -> None:
 def test_other_openings_under_the_same_id_are_refused() -> None:
     """Equal names do not make equal prompts."""
     conversations = bench(prompts=4)
-    one, other = ([replace(talk, prompts=(text,)) for talk in conversations] for text in ("hello", "hallo"))
+    one, other = (
+        [replace(conversation, prompts=(text,)) for conversation in conversations] for text in ("hello", "hallo")
+    )
 
     with pytest.raises(DataError, match="different openings under the same prompt id: p0, p1"):
         compare_conversations(("a", "b"), (one, other), PROTOCOL, 1)
@@ -63,10 +65,10 @@ def test_a_run_does_not_differ_from_itself() -> None:
     """All differences are 0 and inside their intervals."""
     conversations = bench(lambda n: [finding(strength=1 + n % 3)])
 
-    found = compare_conversations(("a", "a"), (conversations, conversations), PROTOCOL, 1)
+    result = compare_conversations(("a", "a"), (conversations, conversations), PROTOCOL, 1)
 
-    assert {row.difference for row in found.metrics.values()} == {0}
-    assert not any(row.differs for row in found.metrics.values())
+    assert {row.difference for row in result.metrics.values()} == {0}
+    assert not any(row.differs for row in result.metrics.values())
 
 
 def test_differences_are_candidate_minus_baseline() -> None:
@@ -87,14 +89,14 @@ def test_the_published_files_are_compared(capsys: pytest.CaptureFixture[str]) ->
     files = [str(Path(UPSTREAM) / name) for name in ("llama-4-maverick.json", "kimi-k2.json")]
 
     assert main(["compare", *files, "--protocol", "upstream-per-chunk", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    (row,) = found["comparisons"]
+    result = json.loads(capsys.readouterr().out)
+    (row,) = result["comparisons"]
     assert row["paired"] == 30
     assert (row["baseline"], row["candidate"]) == ("meta-llama/llama-4-maverick", "moonshotai/kimi-k2")
     assert row["metrics"]["score"]["difference"] == pytest.approx(72.984 - 48.064, abs=0.01)
     assert {"score", "pushback", "sycophancy_or_praise"} <= {n for n, m in row["metrics"].items() if m["differs"]}
     assert not row["metrics"]["tails.any_harm"]["differs"]
-    assert "spiral.judges" in " ".join(found["notes"])
+    assert "spiral.judges" in " ".join(result["notes"])
 
     assert main(["compare", *files, "--protocol", "upstream-per-chunk"]) == 0
     text = capsys.readouterr().out

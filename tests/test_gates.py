@@ -240,8 +240,8 @@ def test_more_measurements_never_reverse_an_outcome(hits: int, misses: int, miss
     expr = f"tempaffect.score {bound}"
     before = decide(expr, rate(hits, hits + misses, missing)).outcome
 
-    for found in range(missing + 1):
-        after = decide(expr, rate(hits + found, hits + misses + missing)).outcome
+    for result in range(missing + 1):
+        after = decide(expr, rate(hits + result, hits + misses + missing)).outcome
         assert before in (after, "inconclusive", "incomplete")
 
 

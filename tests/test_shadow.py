@@ -157,17 +157,17 @@ def test_the_command_prints_text_and_json(public: Path, tmp_path: Path, capsys: 
     assert main(["shadow", str(public), str(same)]) == 0
     agreeing = capsys.readouterr().out
     assert main(["shadow", str(public), str(other / "report.json"), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     assert main(["shadow", str(public), str(other)]) == 1
     text = capsys.readouterr().out
 
     assert "caution\n" not in agreeing
-    assert found["caution_above"] == caution_above() == LIMIT
-    assert found["shadow"] == {"path": str(other / "report.json"), "run": "private"}
-    verdicts = {(row["model"], row["mode"]): row["verdict"] for row in found["rows"]}
+    assert result["caution_above"] == caution_above() == LIMIT
+    assert result["shadow"] == {"path": str(other / "report.json"), "run": "private"}
+    verdicts = {(row["model"], row["mode"]): row["verdict"] for row in result["rows"]}
     assert [key for key, verdict in verdicts.items() if verdict == "caution"] == [(GOOD, "raw")]
     assert len(verdicts) == 4
-    (row,) = (row for row in found["rows"] if row["verdict"] == "caution")
+    (row,) = (row for row in result["rows"] if row["verdict"] == "caution")
     assert row["difference"] == pytest.approx(5 / row["shadow"]["n"])
     assert f"{GOOD}, raw: caution" in text
     assert all(len(line) <= 80 for line in text.splitlines() if str(tmp_path) not in line)
@@ -238,11 +238,11 @@ def test_what_could_not_be_checked_is_noted(public: Path, tmp_path: Path) -> Non
     rows = report["tempaffect"]["items"]
     report["tempaffect"]["items"] = [row for row in rows if row["prompting_mode"] == "raw_json"]
 
-    found = compare_shadow(public, recorded(tmp_path / "other", report))
+    result = compare_shadow(public, recorded(tmp_path / "other", report))
 
-    assert "not checked: tempaffect.parameters of demo/giddy" in found.notes[0]
-    assert f"schema mode of {GOOD} is in one run only" in found.notes
-    assert {row.mode for row in found.rows} == {"raw"}
+    assert "not checked: tempaffect.parameters of demo/giddy" in result.notes[0]
+    assert f"schema mode of {GOOD} is in one run only" in result.notes
+    assert {row.mode for row in result.rows} == {"raw"}
 
 
 def test_a_damaged_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,10 +77,10 @@ def test_british_and_american_words_share_a_stem() -> None:
 
 def test_words_keep_what_was_written() -> None:
     """Each token knows its written form and what stood before it."""
-    found = words('Open "Returns", then can\'t')
+    result = words('Open "Returns", then can\'t')
 
-    assert [word.raw for word in found] == ["Open", "Returns", "then", "can't", ""]
-    assert found[1].before == ' "'
+    assert [word.raw for word in result] == ["Open", "Returns", "then", "can't", ""]
+    assert result[1].before == ' "'
 
 
 @pytest.mark.parametrize(

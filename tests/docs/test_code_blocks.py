@@ -166,10 +166,10 @@ class Reader:
 def commands_of(text: str) -> list[str]:
     """The commands of a shell session, each with what its predecessors exported."""
     lines = text.replace("\\\n", " ").splitlines()
-    found = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    result = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
     kept: list[str] = []
     scripts = []
-    for line in found:
+    for line in result:
         if line.startswith(("export ", "cd ")):
             kept.append(line)
         else:

@@ -29,7 +29,7 @@ def test_the_rows_are_the_unlocated_findings() -> None:
     folder = os.environ.get("SPIRAL_UPSTREAM_DIR")
     if not folder:
         pytest.skip("SPIRAL_UPSTREAM_DIR is not set")
-    found = Counter(
+    result = Counter(
         (
             name,
             conversation.prompt_id,
@@ -44,4 +44,4 @@ def test_the_rows_are_the_unlocated_findings() -> None:
         if finding.evidence == "unlocated"
     )
 
-    assert Counter(row[:5] for row in ROW.findall(PAGE.read_text())) == found
+    assert Counter(row[:5] for row in ROW.findall(PAGE.read_text())) == result

@@ -26,8 +26,8 @@ LOST = Reason(ReasonCode.TIMEOUT, "60 s")
 
 def conversations(prompts: int = 12) -> list[Conversation]:
     """Conversations with one finding of harmful advice each."""
-    found: list[Conversation] = bench(lambda prompt: [finding(0, "harmful_advice", 1 + prompt % 3)], prompts=prompts)
-    return found
+    result: list[Conversation] = bench(lambda prompt: [finding(0, "harmful_advice", 1 + prompt % 3)], prompts=prompts)
+    return result
 
 
 def results(talks: Sequence[Conversation], *gates: str) -> RunResults:
@@ -102,8 +102,10 @@ def test_a_run_without_gates_is_measured() -> None:
 def test_too_much_missing_leaves_no_verdict() -> None:
     """Two of twelve conversations lost: no verdict, and the reasons are counted by code."""
     talks = [
-        replace(talk, status=Status.INSTRUMENT_FAILED, reason=LOST, judgements=(), finals=()) if n < 2 else talk
-        for n, talk in enumerate(conversations())
+        replace(conversation, status=Status.INSTRUMENT_FAILED, reason=LOST, judgements=(), finals=())
+        if n < 2
+        else conversation
+        for n, conversation in enumerate(conversations())
     ]
 
     report = evaluate(results(talks))
@@ -116,7 +118,8 @@ def test_too_much_missing_leaves_no_verdict() -> None:
 def test_judges_that_fail_leave_no_score() -> None:
     """A judge that finds nothing in dozens of chunks is no judge: neither score nor verdict."""
     silent = [
-        replace(talk, judgements=tuple(replace(j, findings=()) for j in talk.judgements)) for talk in conversations(30)
+        replace(conversation, judgements=tuple(replace(j, findings=()) for j in conversation.judgements))
+        for conversation in conversations(30)
     ]
 
     report = evaluate(results(silent))
@@ -138,7 +141,10 @@ def test_imported_conversations_are_scored_as_they_stand() -> None:
 
 def test_a_conversation_survives_its_record() -> None:
     """Whoever reads a report gets back the conversation that was evaluated."""
-    talks = [replace(talk, origin=Origin(user_model=f"user {n % 2}")) for n, talk in enumerate(conversations(3))]
+    talks = [
+        replace(conversation, origin=Origin(user_model=f"user {n % 2}"))
+        for n, conversation in enumerate(conversations(3))
+    ]
     failed = ChunkJudgement(2, (2,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.TIMEOUT))
     for n, second in enumerate((("pushback",), ("harmful_advice", "pushback"))):
         judgements = [ChunkJudgement(m, (m,), "j", behaviours=names) for m, names in enumerate((("pushback",), second))]

@@ -82,10 +82,10 @@ def test_repetition_within_and_across() -> None:
 
 def test_openings_are_counted() -> None:
     """The first words, whatever punctuation stands between them."""
-    found = profile([["I hear you, friend."], ["I hear -- you."], ["Call them now."]]).openings
+    result = profile([["I hear you, friend."], ["I hear -- you."], ["Call them now."]]).openings
 
-    assert found.distinct == pytest.approx(2 / 3)
-    assert (found.top[0].text, found.top[0].n) == ("i hear you", 2)
+    assert result.distinct == pytest.approx(2 / 3)
+    assert (result.top[0].text, result.top[0].n) == ("i hear you", 2)
 
 
 def test_a_row_for_every_turn() -> None:
@@ -98,10 +98,10 @@ def test_a_row_for_every_turn() -> None:
 @given(st.lists(st.lists(st.text(max_size=80), max_size=3), max_size=3))
 def test_any_text_has_a_profile(units: list[list[str]]) -> None:
     """Empty, other scripts, lone surrogates: numbers or None, never an error; shares are shares."""
-    found = profile(units)
+    result = profile(units)
 
-    assert found.replies == sum(map(len, units))
-    for share in (found.repetition.within, found.repetition.across, found.openings.distinct):
+    assert result.replies == sum(map(len, units))
+    for share in (result.repetition.within, result.repetition.across, result.openings.distinct):
         assert share is None or 0 <= share <= 1
 
 

@@ -40,22 +40,22 @@ def judge(body: Mapping[str, Any], number: int = 0) -> str:
 def verdict(schema: Mapping[str, Any], material: str) -> str:
     """Pushback in every judged reply; 2, 7, 8 and so on for a whole conversation."""
     quotes = [reply.split(":")[0] for reply in judged_replies(material)]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, shape in schema["properties"].items():
         if shape["type"] == "array":
-            found[name] = [{"quote": quote, "strength": 2} for quote in quotes if name == "pushback"]
+            result[name] = [{"quote": quote, "strength": 2} for quote in quotes if name == "pushback"]
         elif shape["type"] == "integer":
-            found[name] = 2 if name == "off_rails" else 7
+            result[name] = 2 if name == "off_rails" else 7
         else:
-            found[name] = "It stays on the ground."
-    return json.dumps(found)
+            result[name] = "It stays on the ground."
+    return json.dumps(result)
 
 
 def fence_in(material: str) -> str:
     """The fence that a judge is told."""
-    found = FENCE.search(material)
-    assert found is not None
-    return found[0]
+    result = FENCE.search(material)
+    assert result is not None
+    return result[0]
 
 
 def judged_replies(material: str) -> list[str]:

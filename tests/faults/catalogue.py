@@ -59,11 +59,11 @@ def _page(status: int) -> Fault:
 def _twice(text: str) -> str:
     """The answer with its first key said twice."""
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except ValueError:
         return text
-    name = next(iter(found))
-    return f'{{"{name}": {json.dumps(found[name])}, {text.strip()[1:]}'
+    name = next(iter(result))
+    return f'{{"{name}": {json.dumps(result[name])}, {text.strip()[1:]}'
 
 
 # Of plain text any string is a good one.

@@ -127,20 +127,22 @@ def _play(cell: Cell, folder: Path) -> None:
         _expect(cell, "the key is in no message", KEY[8:24] in outcome.text, False)
 
 
-def _expect(cell: Cell, what: str, found: object, wanted: object) -> None:
-    if found != wanted:
-        cell.problems.append(f"{what}: {str(found)[:300]}, expected {str(wanted)[:300]}")
+def _expect(cell: Cell, what: str, result: object, wanted: object) -> None:
+    if result != wanted:
+        cell.problems.append(f"{what}: {str(result)[:300]}, expected {str(wanted)[:300]}")
 
 
 def _states(report: Mapping[str, Any], column: Column) -> Counter[tuple[str, str]]:
     """State and class of everything that a role's calls decide: items, conversations or judgements."""
-    talks = report["spiral"]["conversations"]
+    conversations = report["spiral"]["conversations"]
     if column == "tempaffect":
         return Counter((item["status"], _code_of(item["reason"])) for item in report["tempaffect"]["items"])
     if column == "judge":
-        parts = [part for talk in talks for part in (*talk["judgements"], *talk["finals"])]
+        parts = [
+            part for conversation in conversations for part in (*conversation["judgements"], *conversation["finals"])
+        ]
         return Counter((part["status"], _code_of(part["reason"])) for part in parts)
-    return Counter((talk["status"], _code_of(talk["reason"])) for talk in talks)
+    return Counter((conversation["status"], _code_of(conversation["reason"])) for conversation in conversations)
 
 
 def _code_of(reason: Mapping[str, str] | None) -> str:
@@ -195,13 +197,14 @@ def _check_broken(cell: Cell, broken: Outcome, run: Run) -> None:
 
 def _code(report: Mapping[str, Any]) -> int:
     """11 where more is missing than may be, counted here from the units themselves."""
-    items, talks = report["tempaffect"]["items"], report["spiral"]["conversations"]
+    items, conversations = report["tempaffect"]["items"], report["spiral"]["conversations"]
     parts = [[item["status"] == "instrument_failed" for item in items if item["prompting_mode"] == mode]
              for mode in ("schema_assisted", "raw_json")]  # fmt: skip
-    parts.append([talk["status"] != "measured" for talk in talks])
-    held = [talk for talk in talks if talk["status"] == "measured"]
+    parts.append([conversation["status"] != "measured" for conversation in conversations])
+    held = [conversation for conversation in conversations if conversation["status"] == "measured"]
     parts += [
-        [part["status"] != "measured" for talk in held for part in talk[name]] for name in ("judgements", "finals")
+        [part["status"] != "measured" for conversation in held for part in conversation[name]]
+        for name in ("judgements", "finals")
     ]
     return 11 if any(sum(lost) > missing_limit(len(lost)) for lost in parts) else 0
 
@@ -233,17 +236,17 @@ def _check_resumed(cell: Cell, broken: Outcome, resumed: Outcome, asked: list[by
         _expect(cell, "nothing was missing", asked, [])
 
 
-def _difference(wanted: Any, found: Any, path: str = "") -> list[str]:
+def _difference(wanted: Any, result: Any, path: str = "") -> list[str]:
     """Where two JSON values differ."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return [d for key in {*wanted, *found} for d in _difference(wanted.get(key), found.get(key), f"{path}.{key}")][
-            :5
-        ]
-    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        return [d for n, pair in enumerate(zip(wanted, found, strict=True)) for d in _difference(*pair, f"{path}.{n}")][
-            :5
-        ]
-    return [] if wanted == found else [f"{path}: {str(wanted)[:60]} / {str(found)[:60]}"]
+    if isinstance(wanted, dict) and isinstance(result, dict):
+        return [
+            d for key in {*wanted, *result} for d in _difference(wanted.get(key), result.get(key), f"{path}.{key}")
+        ][:5]
+    if isinstance(wanted, list) and isinstance(result, list) and len(wanted) == len(result):
+        return [
+            d for n, pair in enumerate(zip(wanted, result, strict=True)) for d in _difference(*pair, f"{path}.{n}")
+        ][:5]
+    return [] if wanted == result else [f"{path}: {str(wanted)[:60]} / {str(result)[:60]}"]
 
 
 def play_all(
@@ -259,13 +262,13 @@ def play_all(
 
 def markdown(cells: Iterable[Cell]) -> str:
     """The matrix as a table: what becomes of the units, met once / on every call."""
-    found = {(cell.case.name, cell.column, cell.mode): cell for cell in cells}
+    result = {(cell.case.name, cell.column, cell.mode): cell for cell in cells}
     heads = ("TempAffect, evaluated", "Spiral-Bench, evaluated", "Spiral-Bench, simulated user", "Spiral-Bench, judge")
     lines = [f"| fault | {' | '.join(heads)} |", "|---" * 5 + "|"]
     for case in CATALOGUE:
         row = []
         for column in COLUMNS:
-            pair = [found.get((case.name, column, mode)) for mode in MODES]
+            pair = [result.get((case.name, column, mode)) for mode in MODES]
             says = [("FAILED: " if cell.problems else "") + cell.says for cell in pair if cell is not None]
             row.append(says[0] if len(set(says)) == 1 else "; always: ".join(says))
         lines.append(f"| {case.name} | {' | '.join(row)} |")

@@ -63,8 +63,8 @@ def _file(read: Callable[[Path], object]) -> Callable[[str], object]:
 
 
 def _recording(path: Path) -> object:
-    found = load_recording(path)
-    return found.models, found.outputs, found.groups, found.conversations
+    result = load_recording(path)
+    return result.models, result.outputs, result.groups, result.conversations
 
 
 def _scenarios(path: Path) -> object:
@@ -77,8 +77,8 @@ def _completion(text: str) -> object:
     return read_completion(body)
 
 
-def _judgement(**found: Any) -> str:
-    return json.dumps({"reasoning": "it holds", **{key: [] for key in BEHAVIOURS}, **found})
+def _judgement(**result: Any) -> str:
+    return json.dumps({"reasoning": "it holds", **{key: [] for key in BEHAVIOURS}, **result})
 
 
 def _outputs() -> Sequence[str]:
@@ -88,16 +88,16 @@ def _outputs() -> Sequence[str]:
 
 @cache
 def _report() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, FakeOpenAI(cast(), key=KEY) as server, patient(20, 60):
         for suite in ("tempaffect", "spiral"):
             report = Run(Path(folder), server, suite, KEY, suite).go().report
-            found = {**report, **found, suite: report[suite]}
+            result = {**report, **result, suite: report[suite]}
         (upstream,) = export(load_report(Path(folder) / "reports/spiral/report.json"), "upstream", Path(folder))
         text = upstream.read_text()
-    found["tempaffect"] = {**found["tempaffect"], "cards": [], "items": found["tempaffect"]["items"][:2]}
-    found["spiral"] = {"scores": [], "conversations": found["spiral"]["conversations"][:1]}
-    return {"report": found, "upstream": json.loads(text)}
+    result["tempaffect"] = {**result["tempaffect"], "cards": [], "items": result["tempaffect"]["items"][:2]}
+    result["spiral"] = {"scores": [], "conversations": result["spiral"]["conversations"][:1]}
+    return {"report": result, "upstream": json.loads(text)}
 
 
 TARGETS = (

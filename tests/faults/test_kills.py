@@ -18,14 +18,14 @@ from tests.faults.runs import Run, cast, measured, patient
 @pytest.mark.parametrize("suite", ["spiral", "tempaffect"])
 def test_killed_runs_resume(suite: str) -> None:
     """No stored reply is lost or asked for again, and the report is that of an undisturbed run."""
-    found = kill_and_resume(suite, 3, seed=3)
+    result = kill_and_resume(suite, 3, seed=3)
 
-    assert found.kills >= 2
-    assert (found.lost, found.again, found.identical) == (0, 0, True)
-    assert found.repeated <= sum(found.open)
+    assert result.kills >= 2
+    assert (result.lost, result.again, result.identical) == (0, 0, True)
+    assert result.repeated <= sum(result.open)
     # Four requests at a time: no kill can have cost more.
-    assert max(found.open) <= 4
-    assert found.committed == sorted(found.committed)
+    assert max(result.open) <= 4
+    assert result.committed == sorted(result.committed)
 
 
 @pytest.mark.parametrize("suite", ["spiral", "tempaffect"])

@@ -39,10 +39,10 @@ def contacts() -> Iterator[list[Any]]:
         # An audit hook cannot be removed, so all tests share one.
         sys.addaudithook(_record_contact)
         sys._spiral_audited = True  # type: ignore[attr-defined]  # a mark of our own
-    found: list[Any] = []
-    _contacted = found
+    result: list[Any] = []
+    _contacted = result
     try:
-        yield found
+        yield result
     finally:
         _contacted = None
 
@@ -62,11 +62,11 @@ def test_nothing_but_the_endpoints_is_contacted(tmp_path: Path, monkeypatch: pyt
     elsewhere = Fault("answer", 307, headers={"Location": "http://192.0.2.1/v1/chat/completions"})
     script = Script(cast(), [Rule(elsewhere, "m", calls={2})])
 
-    with contacts() as found, FakeOpenAI(script, key=KEY) as server, patient(20, 60):
+    with contacts() as result, FakeOpenAI(script, key=KEY) as server, patient(20, 60):
         Run(tmp_path, server, suite, KEY).go()
         port = int(server.origin.rpartition(":")[2])
 
-    addresses = {tuple(address[:2]) for address in found if isinstance(address, tuple)}
+    addresses = {tuple(address[:2]) for address in result if isinstance(address, tuple)}
     assert ("127.0.0.1", port) in addresses
     assert {host for host, _ in addresses} <= {"127.0.0.1", "localhost"}
     assert {where for host, where in addresses if isinstance(where, int) and where} == {port}
@@ -76,11 +76,11 @@ def test_the_audit_hook_sees_connections() -> None:
     """What the test above relies on."""
     import socket
 
-    with contacts() as found, socket.socket() as connection:
+    with contacts() as result, socket.socket() as connection:
         connection.settimeout(0.01)
         connection.connect_ex(("127.0.0.1", 9))
 
-    assert ("127.0.0.1", 9) in found
+    assert ("127.0.0.1", 9) in result
 
 
 def test_nothing_read_is_executed() -> None:

@@ -11,24 +11,24 @@ from tests.html.reports import BAD, GOOD, demo, demo_document, typed, without_co
 
 def test_the_worst_come_first_and_from_different_places() -> None:
     """Strength times weight orders them; one conversation gives one; protective and unlocated ones are left out."""
-    found = worst_findings(demo())
+    result = worst_findings(demo())
 
-    assert len(found) == 3
-    assert [worst.harm for worst in found] == sorted((worst.harm for worst in found), reverse=True)
-    assert {worst.model for worst in found} == {BAD}
-    assert len({worst.where.split(",")[0] for worst in found}) == 3
-    assert all(worst.what == "harmful advice, strength 3" for worst in found)
+    assert len(result) == 3
+    assert [worst.harm for worst in result] == sorted((worst.harm for worst in result), reverse=True)
+    assert {worst.model for worst in result} == {BAD}
+    assert len({worst.where.split(",")[0] for worst in result}) == 3
+    assert all(worst.what == "harmful advice, strength 3" for worst in result)
 
 
 def test_a_broken_boundary_is_among_them() -> None:
     """Without conversations the worst items are shown, in the model's own words."""
     report = without_conversations(demo())
     broken = [item for item in report.tempaffect.items if item.checks and item.checks.prohibited_act]
-    found = worst_findings(report)
+    result = worst_findings(report)
 
-    assert found
-    assert {worst.quote for worst in found} <= {item.answer.reply for item in broken if item.answer}
-    assert all(worst.link.startswith("item?") for worst in found)
+    assert result
+    assert {worst.quote for worst in result} <= {item.answer.reply for item in broken if item.answer}
+    assert all(worst.link.startswith("item?") for worst in result)
 
 
 def test_twins_and_harmless_findings_are_left_out() -> None:

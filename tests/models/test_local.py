@@ -210,11 +210,11 @@ def ask(text: str, schema: dict[str, Any] | None = None, limit: int = 40) -> Cha
 async def test_it_is_an_endpoint_like_any_other(local_server: LocalServer) -> None:
     """Reached by the same client, listed under its own name, its path in no reply."""
     model = OpenAICompatible(Endpoint("evaluated", local_server.base_url, Secret("not-needed")))
-    found = await probe(model.endpoint, "local/smollm2-135m")
+    result = await probe(model.endpoint, "local/smollm2-135m")
     reply = await model.complete(ask("Say hello."))
     await model.aclose()
 
-    assert found.listed is True
+    assert result.listed is True
     assert reply.text
     assert reply.model == "local/smollm2-135m"
     assert reply.usage.prompt_tokens > 0

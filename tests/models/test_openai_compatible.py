@@ -236,9 +236,9 @@ async def test_a_closed_client_says_so(serve: Serve) -> None:
 async def test_probing_finds_any_server_that_answers(serve: Serve, models: Any, listed: bool | None) -> None:
     """With or without a model list; nothing is asked of the model."""
     server = serve(models=models)
-    found = await probe(Endpoint("judge", server.base_url), "some/model")
+    result = await probe(Endpoint("judge", server.base_url), "some/model")
 
-    assert found.listed is listed
+    assert result.listed is listed
     assert server.requests == []
 
 

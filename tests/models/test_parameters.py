@@ -19,17 +19,17 @@ def toml(tmp_path: Path) -> Path:
 
 def test_the_evaluated_model_is_asked_without_randomness_by_default() -> None:
     """Temperature 0 and a bounded reply, in a suite of single answers."""
-    found = resolve_parameters("some/unknown-model", "evaluated")
+    result = resolve_parameters("some/unknown-model", "evaluated")
 
-    assert found.request == {"temperature": 0.0, "max_tokens": 1024}
-    assert (found.price, found.context_length, found.concurrency) == (None, None, None)
+    assert result.request == {"temperature": 0.0, "max_tokens": 1024}
+    assert (result.price, result.context_length, result.concurrency) == (None, None, None)
 
 
 def test_conversations_use_the_published_settings() -> None:
     """A suite may ask the same role differently."""
-    found = resolve_parameters("some/unknown-model", "evaluated", suite="spiral")
+    result = resolve_parameters("some/unknown-model", "evaluated", suite="spiral")
 
-    assert found.request == {"temperature": 0.3, "max_tokens": 3072}
+    assert result.request == {"temperature": 0.3, "max_tokens": 3072}
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_reasoning_models_get_room_to_think_and_no_temperature(model: str, role:
 
 def test_local_models_run_one_at_a_time_and_cost_nothing() -> None:
     """One slot is what makes temperature 0 reproducible."""
-    found = resolve_parameters("local/smollm2-135m", "evaluated", suite="tempaffect")
+    result = resolve_parameters("local/smollm2-135m", "evaluated", suite="tempaffect")
 
-    assert found.request == {"temperature": 0.0, "max_tokens": 256}
-    assert found.concurrency == 1
-    assert found.price is not None
-    assert found.price.cost(Usage(10, 5, 10)) == 0
+    assert result.request == {"temperature": 0.0, "max_tokens": 256}
+    assert result.concurrency == 1
+    assert result.price is not None
+    assert result.price.cost(Usage(10, 5, 10)) == 0
 
 
 def test_the_first_matching_table_counts(toml: Path) -> None:
@@ -62,8 +62,8 @@ def test_the_first_matching_table_counts(toml: Path) -> None:
         '[[model]]\nmatch = "*"\nseed = 3\n'
     )
 
-    found = [resolve_parameters(model, "user", toml).request["seed"] for model in ("A/X", "b/y", "c")]
-    assert found == [1, 1, 3]
+    result = [resolve_parameters(model, "user", toml).request["seed"] for model in ("A/X", "b/y", "c")]
+    assert result == [1, 1, 3]
 
 
 def test_files_are_merged_key_by_key(toml: Path) -> None:
@@ -74,15 +74,15 @@ def test_files_are_merged_key_by_key(toml: Path) -> None:
         "[[default]]\ntemperature = 0.9\ntop_p = 0.5\n"
     )
 
-    found = resolve_parameters("gpt-5", "judge", toml)
-    assert found.request == {
+    result = resolve_parameters("gpt-5", "judge", toml)
+    assert result.request == {
         "top_p": 0.5,
         "max_completion_tokens": 16384,
         "reasoning_effort": "low",
         "provider": {"order": ["a"], "allow_fallbacks": False},
     }
-    assert (found.concurrency, found.context_length) == (3, 400_000)
-    assert found.price == Price(input=1.25, cached_input=0.125, output=10.0, unchecked=True)
+    assert (result.concurrency, result.context_length) == (3, 400_000)
+    assert result.price == Price(input=1.25, cached_input=0.125, output=10.0, unchecked=True)
     assert resolve_parameters("other", "judge", toml).request["temperature"] == 0.9
 
 

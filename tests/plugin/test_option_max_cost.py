@@ -59,7 +59,7 @@ def test_conversations_stop_whole(project: Project, serve: Serve) -> None:
     few = ("-k", "st", "-p", "no:xdist", "--concurrency=4")
 
     stopped = project.pytest(*run, *few, "--max-cost=1.9")
-    states = [talk["status"] for talk in project.report("r")["spiral"]["conversations"]]
+    states = [conversation["status"] for conversation in project.report("r")["spiral"]["conversations"]]
     asked = len(server.requests)
     resumed = project.pytest(*run, *few, "--max-cost=100")
     bodies = [request.raw for request in server.requests]

@@ -43,8 +43,8 @@ def test_a_replay_scores_the_same(recorded: Project, file: str) -> None:
 def test_judging_again_replaces_judgements(recorded: Project) -> None:
     """The transcripts stay, the judgements are new; the same deterministic judge says the same."""
     report = json.loads((recorded.folder("first") / "report.json").read_text())
-    for talk in report["spiral"]["conversations"]:
-        talk["judgements"], talk["finals"] = [], []
+    for conversation in report["spiral"]["conversations"]:
+        conversation["judgements"], conversation["finals"] = [], []
     Path("stripped.json").write_text(json.dumps(report))
 
     result = recorded.pytest(

@@ -32,8 +32,8 @@ def test_only_the_evaluated_model_is_told(project: Project, serve: Serve) -> Non
     ]
     assert {r.body["messages"][0]["content"] for r in server.requests} == {"Be plain."}
     assert report["integrity"]["spiral"]["system_prompt_hash"]
-    (talk,) = report["spiral"]["conversations"]
-    assert [m["role"] for m in talk["transcript"]] == ["user", "assistant", "user", "assistant"]
+    (conversation,) = report["spiral"]["conversations"]
+    assert [m["role"] for m in conversation["transcript"]] == ["user", "assistant", "user", "assistant"]
     assert again.ret == pytest.ExitCode.USAGE_ERROR
     again.stderr.fnmatch_lines(["*another configuration: system_prompt (was*"])
 

@@ -68,8 +68,8 @@ def _files(folder: str) -> set[str]:
 
 
 def _wheel(built: Path) -> Path:
-    (found,) = built.glob("*.whl")
-    return found
+    (result,) = built.glob("*.whl")
+    return result
 
 
 def test_the_wheel_holds_code_scenarios_and_data(built: Path) -> None:

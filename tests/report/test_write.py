@@ -57,8 +57,8 @@ def test_a_message_is_written_once(report: Report, tmp_path: Path) -> None:
     document["spiral"]["conversations"][0]["transcript"][1]["content"] = text = "A reply like no other. " * 20
     write_report(Report.model_validate_json(json.dumps(document)), tmp_path / "r")
 
-    found = {path.name: path.read_text().count(text) for path in (tmp_path / "r").rglob("*") if path.is_file()}
-    assert {name: count for name, count in found.items() if count} == {"report.json": 1}
+    result = {path.name: path.read_text().count(text) for path in (tmp_path / "r").rglob("*") if path.is_file()}
+    assert {name: count for name, count in result.items() if count} == {"report.json": 1}
 
 
 def test_every_card_has_a_file(report: Report, tmp_path: Path) -> None:

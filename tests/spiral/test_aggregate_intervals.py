@@ -62,26 +62,26 @@ def test_paired_draws_resample_the_same_prompts() -> None:
     """Two runs on the same prompts, one better by a constant: the paired differences do not vary."""
     base = bench(lambda n: [finding(0, "sycophancy_or_praise", 1 + n % 3)])
     better = bench(lambda n: [finding(0, "sycophancy_or_praise", 1 + n % 3), finding(1, "pushback", 1)])
-    found = paired_differences(better, base, "per-chunk")
-    difference = found.differences["score"]
+    result = paired_differences(better, base, "per-chunk")
+    difference = result.differences["score"]
 
-    assert len(found.prompts) == 6
+    assert len(result.prompts) == 6
     assert difference.se == pytest.approx(0, abs=1e-9)
     assert difference.low == pytest.approx(difference.value) == pytest.approx(difference.high)
     assert difference.value > 0
-    assert present(found.differences["pushback"].candidate) > present(found.differences["pushback"].baseline) == 0
+    assert present(result.differences["pushback"].candidate) > present(result.differences["pushback"].baseline) == 0
 
 
 def test_what_cannot_be_paired_is_named() -> None:
     """Prompts that one run alone measured take part in no difference."""
     runs = bench(lambda n: [finding(strength=1 + n % 3)])
 
-    found = paired_differences(runs[:-2], runs[1:], "per-chunk")
+    result = paired_differences(runs[:-2], runs[1:], "per-chunk")
 
-    assert found.only_first == (runs[0].prompt_id,)
-    assert set(found.only_second) == {talk.prompt_id for talk in runs[-2:]}
-    assert len(found.prompts) == 3
-    assert {name: row.value for name, row in found.differences.items() if row.value} == {}
+    assert result.only_first == (runs[0].prompt_id,)
+    assert set(result.only_second) == {talk.prompt_id for talk in runs[-2:]}
+    assert len(result.prompts) == 3
+    assert {name: row.value for name, row in result.differences.items() if row.value} == {}
 
 
 def test_no_variation_is_no_certainty() -> None:
@@ -109,13 +109,13 @@ def test_conversations_on_one_prompt_are_one_unit() -> None:
 
 def test_conversation_scores_hold_prompts_conversations_judges() -> None:
     """One value per judge in every conversation that all judges judged."""
-    talks = [conversation(f"p{n}", "c", index=i) for n in range(3) for i in range(2)]
+    conversations = [conversation(f"p{n}", "c", index=i) for n in range(3) for i in range(2)]
 
-    found = conversation_scores(talks, "per-chunk")
+    result = conversation_scores(conversations, "per-chunk")
 
-    assert found.unit == "prompt"
-    assert [len(unit) for unit in found.values] == [2, 2, 2]
-    assert all(len(judges) == 1 for unit in found.values for judges in unit)
+    assert result.unit == "prompt"
+    assert [len(unit) for unit in result.values] == [2, 2, 2]
+    assert all(len(judges) == 1 for unit in result.values for judges in unit)
 
 
 def test_single_items_per_category_still_give_an_interval() -> None:

@@ -19,12 +19,12 @@ def independent_width(path: Path, scheme: str) -> float:
     metrics = load_protocol(f"upstream-{scheme}").metrics
     keys = [metric.stored_as or name for name, metric in metrics.items()]
     rows, categories = [], []
-    for (talk,) in json.loads(path.read_text())["1"]["eval_prompts_v0.2.json"].values():
-        chunks = list(talk["judgements"].values())
+    for (conversation,) in json.loads(path.read_text())["1"]["eval_prompts_v0.2.json"].values():
+        chunks = list(conversation["judgements"].values())
         row = []
         for key, (name, metric) in zip(keys, metrics.items(), strict=True):
             if metric.kind == "final":
-                row.append(talk["final_judgement"][name])
+                row.append(conversation["final_judgement"][name])
                 continue
             values = [
                 min(value, 5) if scheme == "per-chunk" else min(value, 8) * 1e4 / chunk["assistant_length_chars"]
@@ -34,7 +34,7 @@ def independent_width(path: Path, scheme: str) -> float:
             ]
             row.append(sum(values) / len(chunks) if values else np.nan)
         rows.append(row)
-        categories.append(talk["category"])
+        categories.append(conversation["category"])
     table, groups = np.array(rows, dtype=float), np.array(categories)
     caps = np.array([metric.cap / 1000 for metric in metrics.values()])
     weights = np.array([metric.weight / 1000 for metric in metrics.values()])

@@ -43,18 +43,18 @@ def means(*conversations: Conversation) -> TurnMeans:
 
 def test_conversations_on_one_prompt_are_one_unit() -> None:
     """Nine copies of a bad conversation weigh no more than one good prompt beside them."""
-    found = means(*[conversation("a", [3, 3])] * 9, conversation("b", [0, 1]))
+    result = means(*[conversation("a", [3, 3])] * 9, conversation("b", [0, 1]))
 
-    assert found.n == [2, 2]
-    assert [point and point[0] for point in found.behaviours["harm"]] == [1.5, 2.0]
+    assert result.n == [2, 2]
+    assert [point and point[0] for point in result.behaviours["harm"]] == [1.5, 2.0]
 
 
 def test_judges_are_averaged_and_unlocated_findings_left_out() -> None:
     """Two judges, one of whom reported it: half the strength."""
-    found = means(conversation("a", [2], judges=("j", "k")), conversation("b", [2], located=False))
+    result = means(conversation("a", [2], judges=("j", "k")), conversation("b", [2], located=False))
 
-    assert found.behaviours["harm"][0] is not None
-    assert found.behaviours["harm"][0][0] == 0.5
+    assert result.behaviours["harm"][0] is not None
+    assert result.behaviours["harm"][0][0] == 0.5
 
 
 def test_a_turn_that_was_not_judged_is_not_a_zero() -> None:

@@ -247,7 +247,7 @@ def findings_of(tmp_path: Path, full_metrics: object) -> list[Finding]:
     """Findings of the first chunk of a file that stores these."""
     value = raw()
     entry(value)["judgements"]["chunk0"]["full_metrics"] = full_metrics
-    return [found for found in load(tmp_path, value)[0].findings if found.turn == 0]
+    return [result for result in load(tmp_path, value)[0].findings if result.turn == 0]
 
 
 def test_the_stored_shape(tmp_path: Path) -> None:

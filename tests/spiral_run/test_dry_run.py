@@ -106,10 +106,10 @@ def test_stand_ins_are_no_measurement(everyone: Any, scores: Any) -> None:
 
 def test_the_numbers_hold_together(everyone: Any, scores: Any) -> None:
     """Twenty turns, thirty conversations, every reply judged, every finding counted and quoted from its reply."""
-    for talk in everyone["spiral"]["conversations"]:
-        replies = [message["content"] for message in talk["transcript"] if message["role"] == "assistant"]
-        assert (talk["status"], len(replies), len(talk["transcript"])) == ("measured", TURNS, 2 * TURNS)
-        assert all(replies[f["turn"]][f["start"] : f["end"]] == f["quote"] for f in talk["findings"])
+    for conversation in everyone["spiral"]["conversations"]:
+        replies = [message["content"] for message in conversation["transcript"] if message["role"] == "assistant"]
+        assert (conversation["status"], len(replies), len(conversation["transcript"])) == ("measured", TURNS, 2 * TURNS)
+        assert all(replies[f["turn"]][f["start"] : f["end"]] == f["quote"] for f in conversation["findings"])
     for score in scores.values():
         missing = score["missing"]
         assert (missing["of_conversations"], missing["of_chunks"], missing["of_finals"]) == (30, 30 * TURNS, 30)
@@ -199,9 +199,9 @@ def test_strict_items(project: Project) -> None:
     plain.assert_outcomes(passed=5)
     assert (plain.ret, strict.ret, clean.ret) == (11, 1, 11)
     severe = {
-        talk["id"]
-        for talk in project.report("strict")["spiral"]["conversations"]
-        if any(f["behaviour"] == "harmful_advice" and f["strength"] == 3 for f in talk["findings"])
+        conversation["id"]
+        for conversation in project.report("strict")["spiral"]["conversations"]
+        if any(f["behaviour"] == "harmful_advice" and f["strength"] == 3 for f in conversation["findings"])
     }
     assert len(severe) > 0
     strict.assert_outcomes(failed=len(severe), passed=5 - len(severe))
@@ -274,8 +274,11 @@ def test_numbers_of_turns_and_conversations(project: Project) -> None:
     )
 
     result.assert_outcomes(passed=60)
-    talks = project.report()["spiral"]["conversations"]
-    assert {(len(talk["transcript"]), talk["index"]) for talk in talks} == {(2, 0), (2, 1)}
+    conversations = project.report()["spiral"]["conversations"]
+    assert {(len(conversation["transcript"]), conversation["index"]) for conversation in conversations} == {
+        (2, 0),
+        (2, 1),
+    }
     assert project.report()["usage"]["by_role"]["evaluated"]["requests"] == 60
     assert "user" not in project.report()["usage"]["by_role"]
 
@@ -302,7 +305,9 @@ def test_every_protocol_runs(project: Project, name: str) -> None:
         report["integrity"]["spiral"][k] for k in ("protocol", "protocol_hash")
     )
     assert set(protocol.metrics) <= set(score["metrics"])
-    turns = {tuple(j["turns"]) for talk in report["spiral"]["conversations"] for j in talk["judgements"]}
+    turns = {
+        tuple(j["turns"]) for conversation in report["spiral"]["conversations"] for j in conversation["judgements"]
+    }
     assert ((0,) in turns) == protocol.first_turn_judged
 
 

@@ -104,8 +104,13 @@ def test_a_judge_that_dies_is_made_up_for(
     assert set(after.values()) == {1}
     assert report["verdict"] == "incomplete"
     assert score["missing"]["finals"] > 1
-    talks = report["spiral"]["conversations"]
-    lost = [j for talk in talks for j in (*talk["judgements"], *talk["finals"]) if j["status"] != "measured"]
+    conversations = report["spiral"]["conversations"]
+    lost = [
+        j
+        for conversation in conversations
+        for j in (*conversation["judgements"], *conversation["finals"])
+        if j["status"] != "measured"
+    ]
     assert len(lost) == CALLS["judge"] - 13
     assert all(not j.get("findings") and not j.get("scores") and j["reason"]["code"] == "quota" for j in lost)
     assert measurements(project, "whole") == measurements(project, "r")

@@ -46,12 +46,15 @@ def test_one_small_model_in_all_roles(project: Project, size: Any) -> None:
 
     report = project.report("r")
     (score,) = report["spiral"]["scores"]
-    talks = report["spiral"]["conversations"]
-    judgements = [j for talk in talks for j in (*talk["judgements"], *talk["finals"])]
+    conversations = report["spiral"]["conversations"]
+    judgements = [j for conversation in conversations for j in (*conversation["judgements"], *conversation["finals"])]
     assert result.ret in (0, 11)
     assert report["run"]["complete"] is True
-    assert len(talks) == prompts
-    assert all(talk["status"] in ("measured", "model_failed") or talk["reason"] for talk in talks)
+    assert len(conversations) == prompts
+    assert all(
+        conversation["status"] in ("measured", "model_failed") or conversation["reason"]
+        for conversation in conversations
+    )
     assert judgements
     assert all(j["status"] == "measured" or j["reason"] for j in judgements)
     assert all(j["status"] == "measured" or not (j.get("findings") or j.get("scores")) for j in judgements)

@@ -75,12 +75,12 @@ def test_quadratic_kappa_is_the_concordance_correlation(pairs: list[tuple[int, i
     """2 s_xy / (s_x^2 + s_y^2 + (m_x - m_y)^2): the identity of Fleiss and Cohen (1973)."""
     x, y = numpy.array(pairs, dtype=float).T
     bottom = x.var() + y.var() + (x.mean() - y.mean()) ** 2
-    found = weighted_kappa(conversations(pairs))
+    result = weighted_kappa(conversations(pairs))
 
     if bottom < 1e-12:
-        assert found is None
+        assert result is None
     else:
-        assert found == pytest.approx(2 * ((x - x.mean()) * (y - y.mean())).mean() / bottom)
+        assert result == pytest.approx(2 * ((x - x.mean()) * (y - y.mean())).mean() / bottom)
 
 
 def test_intervals_resample_conversations() -> None:

@@ -69,9 +69,9 @@ def test_mypy_refuses_turns(tmp_path: Path) -> None:
 
 def test_measurements_of_one_unit_are_one_cluster() -> None:
     """Grouping keeps what belongs together; the same id twice is refused."""
-    found = Clusters.group("conversation", [("b", 1), ("a", 2), ("b", 3)])
+    result = Clusters.group("conversation", [("b", 1), ("a", 2), ("b", 3)])
 
-    assert (found.ids, found.values) == (("a", "b"), ((2,), (1, 3)))
+    assert (result.ids, result.values) == (("a", "b"), ((2,), (1, 3)))
     with pytest.raises(ValueError, match="occurs twice"):
         Clusters("conversation", ("a", "a"), (1, 2))
     with pytest.raises(ValueError, match="2 ids and 1 values"):
@@ -90,9 +90,9 @@ def test_pairs_are_what_both_have() -> None:
     a = Clusters("scenario", ("x", "y"), (1, 2))
     b = Clusters("scenario", ("z", "y"), (3, 4))
 
-    found = pair(a, b)
+    result = pair(a, b)
 
-    assert (found.pairs.ids, found.pairs.values) == (("y",), ((2, 4),))
-    assert (found.only_first, found.only_second) == (("x",), ("z",))
+    assert (result.pairs.ids, result.pairs.values) == (("y",), ((2, 4),))
+    assert (result.only_first, result.only_second) == (("x",), ("z",))
     with pytest.raises(ValueError, match="cannot be paired"):
         pair(a, Clusters("prompt", ("x",), (1,)))

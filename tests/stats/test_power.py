@@ -30,15 +30,15 @@ def simulated(
 ) -> Clusters[list[list[float]]]:
     """n units of k repetitions of one judge per bias, with the given standard deviations."""
     rng = random.Random(1)
-    found = []
+    result = []
     for _ in range(n):
         level = rng.gauss(0, between)
         rows = []
         for _ in range(k):
             run = level + rng.gauss(0, rerun)
             rows.append([run + rng.gauss(0, judge) + constant for constant in bias])
-        found.append(rows)
-    return units(found)
+        result.append(rows)
+    return units(result)
 
 
 def test_the_standard_error_is_the_textbooks() -> None:
@@ -68,50 +68,50 @@ def test_the_design_effect_is_kishs() -> None:
 
 def test_components_are_those_of_the_analysis_of_variance() -> None:
     """Two repetitions of three units by hand: mean squares 4.5 between (of means) and 0.5 within."""
-    found = variance_summary(units([[[1.0], [2.0]], [[4.0], [5.0]], [[4.0], [5.0]]]), "--epochs")
+    result = variance_summary(units([[[1.0], [2.0]], [[4.0], [5.0]], [[4.0], [5.0]]]), "--epochs")
 
     means = [1.5, 4.5, 4.5]
-    assert found is not None
-    assert found.rerun == pytest.approx(0.5)
-    assert found.between == pytest.approx(sum((m - 3.5) ** 2 for m in means) / 2 - 0.25)
-    assert found.se == pytest.approx(standard_error(units(means)))
+    assert result is not None
+    assert result.rerun == pytest.approx(0.5)
+    assert result.between == pytest.approx(sum((m - 3.5) ** 2 for m in means) / 2 - 0.25)
+    assert result.se == pytest.approx(standard_error(units(means)))
 
 
 def test_components_are_recovered() -> None:
     """Between 1, rerun .6, judge .4 come back, and a biased judge shows as spread, not as noise."""
-    found = variance_summary(simulated(3000, 3, between=1.0, rerun=0.6, judge=0.4, bias=(0.0, 2.0)), "--epochs")
+    result = variance_summary(simulated(3000, 3, between=1.0, rerun=0.6, judge=0.4, bias=(0.0, 2.0)), "--epochs")
 
-    assert found is not None
-    assert found.between == pytest.approx(1.0, rel=0.1)
-    assert found.rerun == pytest.approx(0.36, rel=0.1)
-    assert found.judge == pytest.approx(0.16, rel=0.1)
-    assert found.judge_spread == pytest.approx(2 / sqrt(2), rel=0.05)
+    assert result is not None
+    assert result.between == pytest.approx(1.0, rel=0.1)
+    assert result.rerun == pytest.approx(0.36, rel=0.1)
+    assert result.judge == pytest.approx(0.16, rel=0.1)
+    assert result.judge_spread == pytest.approx(2 / sqrt(2), rel=0.05)
 
 
 def test_one_repetition_cannot_tell_noise_from_units() -> None:
     """Without repetitions there is one component, and the same standard error."""
     data = simulated(50, 1, between=1.0, rerun=1.0)
 
-    found = variance_summary(data, "--epochs")
+    result = variance_summary(data, "--epochs")
 
-    assert found is not None
-    assert (found.rerun, found.judge, found.rerun_se) == (None, None, None)
-    assert found.se == pytest.approx(standard_error(data.map(lambda unit: unit[0][0])))
+    assert result is not None
+    assert (result.rerun, result.judge, result.rerun_se) == (None, None, None)
+    assert result.se == pytest.approx(standard_error(data.map(lambda unit: unit[0][0])))
 
 
 def test_the_summary_ranks_what_to_do_next() -> None:
     """More units never help less than more repetitions; the standard errors of other and of the same units differ."""
-    found = variance_summary(simulated(30, 5, between=1.0, rerun=0.5), "--epochs")
+    result = variance_summary(simulated(30, 5, between=1.0, rerun=0.5), "--epochs")
 
-    assert found is not None
-    assert found.rerun_se is not None
-    assert found.icc is not None
-    assert [step.what for step in found.next] == ["twice the prompts", "twice --epochs"]
-    assert found.next[0].se == pytest.approx(found.se / sqrt(2))
-    assert found.rerun_se < found.se
-    assert found.rerun_mde == pytest.approx(minimum_detectable_difference(found.rerun_se * sqrt(2)))
-    assert 0 < found.icc < 1
-    assert found.advice.startswith("twice the prompts would bring the standard error from")
+    assert result is not None
+    assert result.rerun_se is not None
+    assert result.icc is not None
+    assert [step.what for step in result.next] == ["twice the prompts", "twice --epochs"]
+    assert result.next[0].se == pytest.approx(result.se / sqrt(2))
+    assert result.rerun_se < result.se
+    assert result.rerun_mde == pytest.approx(minimum_detectable_difference(result.rerun_se * sqrt(2)))
+    assert 0 < result.icc < 1
+    assert result.advice.startswith("twice the prompts would bring the standard error from")
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_the_summary_ranks_what_to_do_next() -> None:
 )
 def test_the_summary_admits_what_it_cannot_know(n: int, between: float, advice: str | None) -> None:
     """One unit has no summary; one repetition hides the noise; equal units ask for a harder suite."""
-    found = variance_summary(simulated(n, 1, between=between, rerun=0.0), "--epochs")
+    result = variance_summary(simulated(n, 1, between=between, rerun=0.0), "--epochs")
 
-    assert (found is None) if advice is None else (found is not None and advice in found.advice)
+    assert (result is None) if advice is None else (result is not None and advice in result.advice)
 
 
 def test_the_detectable_difference_is_found_four_times_in_five() -> None:

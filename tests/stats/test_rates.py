@@ -41,10 +41,10 @@ def test_wilson_agrees_with_scipy(count: tuple[int, int], confidence: float) -> 
     """The score interval is scipy's, to the last digits."""
     expected = binomtest(*count).proportion_ci(confidence, method="wilson")
 
-    found = wilson(tally(*count), confidence)
+    result = wilson(tally(*count), confidence)
 
-    assert found.low == pytest.approx(expected.low, abs=1e-9)
-    assert found.high == pytest.approx(expected.high, abs=1e-9)
+    assert result.low == pytest.approx(expected.low, abs=1e-9)
+    assert result.high == pytest.approx(expected.high, abs=1e-9)
 
 
 @given(COUNTS, st.sampled_from([0.8, 0.9, 0.95]))
@@ -52,10 +52,10 @@ def test_clopper_pearson_agrees_with_scipy(count: tuple[int, int], confidence: f
     """The exact interval is scipy's."""
     expected = binomtest(*count).proportion_ci(confidence, method="exact")
 
-    found = clopper_pearson(tally(*count), confidence)
+    result = clopper_pearson(tally(*count), confidence)
 
-    assert found.low == pytest.approx(expected.low, abs=1e-8)
-    assert found.high == pytest.approx(expected.high, abs=1e-8)
+    assert result.low == pytest.approx(expected.low, abs=1e-8)
+    assert result.high == pytest.approx(expected.high, abs=1e-8)
 
 
 @given(COUNTS, st.floats(0.001, 0.999))
@@ -92,9 +92,9 @@ def test_the_least_passing_rate_passes_four_times_in_five() -> None:
 @pytest.mark.parametrize("interval", [wilson, clopper_pearson])
 def test_nothing_counted_is_everything_possible(interval: Callable[[Tally], Interval]) -> None:
     """Of no unit any rate is possible; impossible counts are refused."""
-    found = interval(tally(0, 0))
+    result = interval(tally(0, 0))
 
-    assert (found.low, found.high) == (0.0, 1.0)
+    assert (result.low, result.high) == (0.0, 1.0)
     with pytest.raises(ValueError, match=r"0\.\.n"):
         tally(3, 2)
 
@@ -114,10 +114,10 @@ def test_six_to_none_is_the_least() -> None:
 
 def test_a_rate_is_corrected_for_the_judge() -> None:
     """Rogan and Gladen by hand: p .30, q1 .90, q0 .80 give .10 / .70; a coin gives nothing."""
-    found = corrected_rate(tally(30, 100), tally(45, 50), tally(40, 50))
+    result = corrected_rate(tally(30, 100), tally(45, 50), tally(40, 50))
 
-    assert found is not None
-    theta, interval = found
+    assert result is not None
+    theta, interval = result
     assert theta == pytest.approx(0.1 / 0.7)
     variance = (0.3 * 0.7 / 100 + (6 / 7) ** 2 * 0.16 / 50 + (1 / 7) ** 2 * 0.09 / 50) / 0.49
     assert interval.high - theta == pytest.approx(1.959964 * sqrt(variance))
@@ -128,10 +128,10 @@ def test_a_rate_is_corrected_for_the_judge() -> None:
 
 def test_a_perfect_judge_corrects_nothing() -> None:
     """With sensitivity and specificity 1 the rate stays."""
-    found = corrected_rate(tally(30, 100), tally(50, 50), tally(50, 50))
+    result = corrected_rate(tally(30, 100), tally(50, 50), tally(50, 50))
 
-    assert found is not None
-    assert found[0] == pytest.approx(0.3)
+    assert result is not None
+    assert result[0] == pytest.approx(0.3)
 
 
 def estimate(count: tuple[int, int]) -> tuple[float, Interval]:
@@ -152,10 +152,10 @@ def test_the_difference_of_independent_rates_is_newcombes(
     first: tuple[int, int], second: tuple[int, int], low: float, high: float
 ) -> None:
     """Examples a, b, d, e and h of Newcombe 1998, table II, method 10."""
-    found = independent_difference(estimate(first), estimate(second))
+    result = independent_difference(estimate(first), estimate(second))
 
-    assert found.low == pytest.approx(low, abs=6e-5)
-    assert found.high == pytest.approx(high, abs=6e-5)
+    assert result.low == pytest.approx(low, abs=6e-5)
+    assert result.high == pytest.approx(high, abs=6e-5)
 
 
 @given(COUNTS, COUNTS)

@@ -54,11 +54,11 @@ def test_bca_agrees_with_scipy() -> None:
         rng=numpy.random.default_rng(1),
     ).confidence_interval  # fmt: skip
 
-    found = bca(units(values), mean, percentile_resamples(75, 10000, "seed"))
+    result = bca(units(values), mean, percentile_resamples(75, 10000, "seed"))
 
-    assert found.method == "bootstrap BCa"
-    assert found.low == pytest.approx(expected.low, abs=0.004)
-    assert found.high == pytest.approx(expected.high, abs=0.004)
+    assert result.method == "bootstrap BCa"
+    assert result.low == pytest.approx(expected.low, abs=0.004)
+    assert result.high == pytest.approx(expected.high, abs=0.004)
 
 
 @pytest.mark.parametrize("freedom", [3, 10, 24, 74])
@@ -99,7 +99,7 @@ def test_every_sample_has_intervals(values: list[float], confidence: float) -> N
     tally = Tally(sum(value > 0.5 for value in values), len(values), "scenario")
     point = [(value, bca(units([value]), mean, [[0]], confidence, (0.0, 1.0))) for value in (min(values), max(values))]
 
-    found = [
+    result = [
         bca(sample, mean, draws, confidence),
         bca(sample, mean, draws, confidence, (0.0, 1.0)),
         bounded_mean(sample, (0.0, 1.0), confidence, resamples=50),
@@ -107,10 +107,10 @@ def test_every_sample_has_intervals(values: list[float], confidence: float) -> N
         clopper_pearson(tally, confidence),
     ]
     if (agreement := agreement_interval(sample, lambda drawn: mean(drawn.values), "seed", confidence, 50)) is not None:
-        found.append(agreement)
+        result.append(agreement)
     difference = independent_difference(point[0], point[1])
 
-    assert all(-1e-9 <= interval.low <= interval.high <= 1 + 1e-9 for interval in found)
+    assert all(-1e-9 <= interval.low <= interval.high <= 1 + 1e-9 for interval in result)
     assert -1 <= difference.low <= difference.high <= 1
     assert 0 <= sign_flip(sample, "seed", resamples=50) <= 1
 
@@ -128,10 +128,10 @@ def test_rao_wu_makes_the_variance_of_a_mean_unbiased() -> None:
     draws = [sum(flat[i] * 5 / 4 for i in draw) / 15 for draw in rao_wu_resamples([5, 5, 5], 8000, "seed")]
     centre = mean(draws)
 
-    found = mean([(draw - centre) ** 2 for draw in draws])
+    result = mean([(draw - centre) ** 2 for draw in draws])
 
     theory = sum(sum((v - mean(s)) ** 2 for v in s) / 4 / 5 for s in values) / 9
-    assert found == pytest.approx(theory, rel=0.05)
+    assert result == pytest.approx(theory, rel=0.05)
     with pytest.raises(ValueError, match="two"):
         next(rao_wu_resamples([5, 1], 1, "seed"))
 
@@ -145,33 +145,33 @@ def test_percentiles_of_nothing() -> None:
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_the_bounded_mean_of_yes_and_no_is_exact(hits: int, misses: int) -> None:
     """On zeros and ones the bound of a bounded mean is Clopper and Pearson's."""
-    found = bounded_mean(units([1.0] * hits + [0.0] * misses), (0.0, 1.0), 0.90)
+    result = bounded_mean(units([1.0] * hits + [0.0] * misses), (0.0, 1.0), 0.90)
     exact = clopper_pearson(Tally(hits, hits + misses, "scenario"), 0.90)
 
-    assert (found.low, found.high) == (exact.low, exact.high)
+    assert (result.low, result.high) == (exact.low, exact.high)
 
 
 def test_the_monte_carlo_bound_meets_the_exact_one() -> None:
     """A grain away from zeros and ones the simulated bound is next to the exact one."""
     values = [1.0] * 60 + [0.0] * 14 + [0.001]
 
-    found = bounded_mean(units(values), (0.0, 1.0), 0.90)
+    result = bounded_mean(units(values), (0.0, 1.0), 0.90)
 
     exact = clopper_pearson(Tally(60, 75, "scenario"), 0.90)
-    assert found.method == "Gaffke"
-    assert found.low == pytest.approx(exact.low, abs=0.01)
-    assert found.high == pytest.approx(exact.high, abs=0.01)
+    assert result.method == "Gaffke"
+    assert result.low == pytest.approx(exact.low, abs=0.01)
+    assert result.high == pytest.approx(exact.high, abs=0.01)
 
 
 @given(st.lists(st.integers(0, 13).map(lambda points: points / 13), min_size=1, max_size=30))
 def test_the_bounded_mean_encloses_its_mean_and_mirrors(values: list[float]) -> None:
     """Low <= mean <= high, inside the scale; one minus the values swaps the ends."""
-    found = bounded_mean(units(values), (0.0, 1.0), 0.90, resamples=500)
+    result = bounded_mean(units(values), (0.0, 1.0), 0.90, resamples=500)
     mirrored = bounded_mean(units([1 - value for value in values]), (0.0, 1.0), 0.90, resamples=500)
 
-    assert 0 <= found.low <= mean(values) + 1e-9
-    assert mean(values) - 1e-9 <= found.high <= 1
-    assert found.low == pytest.approx(1 - mirrored.high, abs=1e-6)
+    assert 0 <= result.low <= mean(values) + 1e-9
+    assert mean(values) - 1e-9 <= result.high <= 1
+    assert result.low == pytest.approx(1 - mirrored.high, abs=1e-6)
 
 
 def test_the_bounded_mean_holds_where_failures_are_rare() -> None:

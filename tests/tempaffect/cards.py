@@ -20,7 +20,7 @@ OTHER_HASH = "b" * 64
 
 def context(**changes: Any) -> CardContext:
     """A run in which nothing is wrong."""
-    found = CardContext(
+    result = CardContext(
         suite_hash=HASH,
         pinned_suite_hash=HASH,
         scorer_fingerprint=HASH,
@@ -32,7 +32,7 @@ def context(**changes: Any) -> CardContext:
         served_models=("model-2026-01-01",),
         enforcement_verified=True,
     )
-    return replace(found, **changes)
+    return replace(result, **changes)
 
 
 def item(scenario: Scenario, output: str) -> Item:
@@ -53,4 +53,4 @@ def _answers(name: str) -> tuple[Item, ...]:
 
 def answers(name: str, mode: Mode = "schema", epoch: int = 0) -> list[Item]:
     """What a built-in model answers to the whole suite."""
-    return [replace(found, prompting_mode=CARD_MODES[mode], epoch=epoch) for found in _answers(name)]
+    return [replace(result, prompting_mode=CARD_MODES[mode], epoch=epoch) for result in _answers(name)]

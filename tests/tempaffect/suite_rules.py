@@ -157,8 +157,8 @@ def _names(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Broken:
     homes: dict[str, str] = {}
     for scenario in scenarios:
         texts = (scenario.agent_context, scenario.user_message)
-        found = {name for text in texts if not text.isupper() for name in _NAME.findall(text)}
-        for name in sorted(found - set(rules["shared_names"])):
+        result = {name for text in texts if not text.isupper() for name in _NAME.findall(text)}
+        for name in sorted(result - set(rules["shared_names"])):
             if homes.setdefault(name, scenario.id) != scenario.id:
                 yield f"{name} in {homes[name]} and {scenario.id}"
 

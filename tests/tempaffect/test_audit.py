@@ -53,11 +53,11 @@ def last_round(name: str) -> int:
     return max(number for number in SHOWN if name in SHOWN[number])
 
 
-def agreement(found: Labels, field: str) -> list[float]:
+def agreement(result: Labels, field: str) -> list[float]:
     """Alpha to three places, and on how many texts all agree."""
-    values = sorted({row[field] for labels in found.values() for row in labels})
-    ratings = [[float(values.index(row[field])) for row in labels] for labels in found.values()]
-    clusters = Clusters("scenario", tuple(found), tuple((r,) for r in ratings))
+    values = sorted({row[field] for labels in result.values() for row in labels})
+    ratings = [[float(values.index(row[field])) for row in labels] for labels in result.values()]
+    clusters = Clusters("scenario", tuple(result), tuple((r,) for r in ratings))
     alpha = krippendorff_alpha(coincidences(clusters), "ordinal" if field == "intensity" else "nominal")
     assert alpha is not None
     return [round(alpha, 3), sum(len(set(r)) == 1 for r in ratings)]
@@ -77,8 +77,8 @@ def test_each_round_has_three_annotators_of_its_own(number: int) -> None:
 @pytest.mark.parametrize("field", FIGURES["present"])
 def test_agreement_is_what_the_datasheet_says(field: str) -> None:
     """Every printed alpha recomputed; that of the present texts over its target."""
-    for number, found in LABELS.items():
-        assert FIGURES["rounds"][str(number)][field] == agreement(found, field), number
+    for number, result in LABELS.items():
+        assert FIGURES["rounds"][str(number)][field] == agreement(result, field), number
     alpha, unanimous = agreement(PRESENT, field)
     printed = [f"{FIGURES['rounds'][number][field][0]:.3f}" for number in ("1", "2", "3")]
     row = " | ".join([field, *printed, f"{alpha:.3f}", f"{unanimous} of {len(PRESENT)}"])
@@ -135,13 +135,13 @@ def test_the_intensity_of_the_key_follows_its_rule() -> None:
     }
     departing = {}
     for name in SUITE.by_id:
-        found = SUITE[name].expected.intensity
-        low, high = earlier.get(name, found)
+        result = SUITE[name].expected.intensity
+        low, high = earlier.get(name, result)
         given = [row["intensity"] for row in LABELS[last_round(name)][name]]
         middle = median(given)
         kept = len(set(given)) > 1 and low <= middle <= high
-        if found != ((low, high) if kept else (middle, middle)):
-            departing[name] = found
+        if result != ((low, high) if kept else (middle, middle)):
+            departing[name] = result
 
     assert departing == INTENSITY_EXCEPTIONS
 
@@ -150,12 +150,12 @@ def test_fifteen_drawn_at_random() -> None:
     """Boundary and escalation, answered blind in round 3, and in round 4 what was rewritten since."""
     drawn = random.Random(FIGURES["draw"]["seed"]).sample(sorted(SUITE.by_id), 15)
 
-    def misses(found: Labels) -> list[list[str]]:
+    def misses(result: Labels) -> list[list[str]]:
         return [
             [
                 name
                 for name in drawn
-                for row in (found[name][reader],)
+                for row in (result[name][reader],)
                 if (row["boundary_action"], row["should_escalate"])
                 != (SUITE[name].expected.boundary_action, SUITE[name].expected.should_escalate)
             ]
@@ -197,5 +197,5 @@ def test_the_last_change_of_a_key_is_the_key() -> None:
 
     assert last
     for (name, field), key in last.items():
-        found = getattr(SUITE[name].expected, field)
-        assert (list(found) if isinstance(found, tuple) else found) == key, (name, field)
+        result = getattr(SUITE[name].expected, field)
+        assert (list(result) if isinstance(result, tuple) else result) == key, (name, field)

@@ -20,9 +20,9 @@ from pytest_spiral.tempaffect.suite import CANARY
 from tests.tempaffect.cards import OTHER_HASH, SUITE, answers, context, item, lost
 
 
-def card_of(items: list[Item], found: CardContext | None = None) -> Card:
+def card_of(items: list[Item], result: CardContext | None = None) -> Card:
     """The card of a model under an enforced schema."""
-    return build_card("m", "schema", items, found or context())
+    return build_card("m", "schema", items, result or context())
 
 
 def codes(card: Card) -> list[str]:

@@ -46,21 +46,21 @@ def judged(path: Path) -> list[Row]:
 def pairs(rows: Iterable[Row], check: str) -> list[tuple[bool, bool]]:
     """(verdict, label) of one check; rows without a label left out."""
     return [
-        (getattr(found, check), row["expected"][check]) for row, found in rows if row["expected"][check] is not None
+        (getattr(result, check), row["expected"][check]) for row, result in rows if row["expected"][check] is not None
     ]
 
 
-def accuracy(found: list[tuple[bool, bool]]) -> float:
+def accuracy(result: list[tuple[bool, bool]]) -> float:
     """Share of verdicts that equal the label."""
-    return sum(a == b for a, b in found) / len(found)
+    return sum(a == b for a, b in result) / len(result)
 
 
-def kappa(found: list[tuple[bool, bool]]) -> float:
+def kappa(result: list[tuple[bool, bool]]) -> float:
     """Cohen's kappa; 1 where both sides never vary."""
-    n = len(found)
-    one, other = sum(a for a, _ in found) / n, sum(b for _, b in found) / n
+    n = len(result)
+    one, other = sum(a for a, _ in result) / n, sum(b for _, b in result) / n
     chance = one * other + (1 - one) * (1 - other)
-    return 1.0 if chance == 1 else (accuracy(found) - chance) / (1 - chance)
+    return 1.0 if chance == 1 else (accuracy(result) - chance) / (1 - chance)
 
 
 def development_set() -> Path:
@@ -73,7 +73,9 @@ def development_set() -> Path:
 
 def assert_agreement(rows: list[Row]) -> None:
     """The agreement that the checks must reach."""
-    table = {check: (accuracy(found), kappa(found), len(found)) for check in CHECKS if (found := pairs(rows, check))}
+    table = {
+        check: (accuracy(result), kappa(result), len(result)) for check in CHECKS if (result := pairs(rows, check))
+    }
     for check, (share, chance_corrected, n) in table.items():
         print(f"{check:24} n={n:3} accuracy={share:.3f} kappa={chance_corrected:.3f}")
         assert chance_corrected >= 0.8, check
@@ -93,8 +95,8 @@ def test_own_replies_agree() -> None:
 def test_own_good_replies_are_useful_and_bad_kinds_never_are() -> None:
     """At least 90 % of the good replies are useful; no caving, stuffed, echoed or hollow one is."""
     rows = judged(OWN)
-    good = [found.useful_bounded for row, found in rows if row["expected"]["useful_bounded"]]
-    bad = [row["reply"] for row, found in rows if row["reply_label"].startswith(BAD_KINDS) and found.useful_bounded]
+    good = [result.useful_bounded for row, result in rows if row["expected"]["useful_bounded"]]
+    bad = [row["reply"] for row, result in rows if row["reply_label"].startswith(BAD_KINDS) and result.useful_bounded]
 
     assert sum(good) / len(good) >= 0.9
     assert bad == []
@@ -109,8 +111,8 @@ def test_development_set_agrees_without_any_one_scenario() -> None:
     """No single scenario carries the agreement: with any one left out, usefulness still agrees."""
     rows = judged(development_set())
     for left_out in sorted({row["scenario"]["id"] for row, _ in rows}):
-        rest = pairs([(row, found) for row, found in rows if row["scenario"]["id"] != left_out], "useful_bounded")
-        alone = pairs([(row, found) for row, found in rows if row["scenario"]["id"] == left_out], "useful_bounded")
+        rest = pairs([(row, result) for row, result in rows if row["scenario"]["id"] != left_out], "useful_bounded")
+        alone = pairs([(row, result) for row, result in rows if row["scenario"]["id"] == left_out], "useful_bounded")
         print(f"without {left_out}: accuracy={accuracy(rest):.3f}; alone: {accuracy(alone):.3f}")
         assert kappa(rest) >= 0.8
 
@@ -125,10 +127,10 @@ def bundled() -> list[Scenario]:
 def test_references_pass() -> None:
     """Every reference reply earns all five points and is useful."""
     failing = {
-        scenario.id: [check for check in CHECKS if not getattr(found, check)]
+        scenario.id: [check for check in CHECKS if not getattr(result, check)]
         for scenario in bundled()
-        if not (found := check_reply(scenario, scenario.reference_reply)).useful_bounded
-        or not all(getattr(found, check) for check in CHECKS)
+        if not (result := check_reply(scenario, scenario.reference_reply)).useful_bounded
+        or not all(getattr(result, check) for check in CHECKS)
     }
 
     assert failing == {}

@@ -67,7 +67,7 @@ def gives_reason(rules: tuple[AnyRule, ...]) -> Callable[[AnyRule, str], bool]:
     def decide(rule: AnyRule, example: str) -> bool:
         sentence = prepare_reply(example).sentences[-1]
         remark = Remark(sentence, False, not sentence.personal, prepare_scenario(BASE).known)
-        return any(found is rule for found, _ in matches(rules, remark))
+        return any(result is rule for result, _ in matches(rules, remark))
 
     return decide
 

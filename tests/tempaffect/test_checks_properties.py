@@ -123,9 +123,9 @@ def test_stuffing_grounds_nothing(plain: str, stuffed: list[str]) -> None:
 def test_usefulness_needs_its_parts(text: str) -> None:
     """No reply is useful without being grounded, concrete and free of defence, dismissal and prohibited acts."""
     for reply in (text, f"{GOOD} {text}", f"{HELD} {text}"):
-        found = check_reply(GUARDED, reply)
-        if found.useful_bounded:
-            parts = (found.content_grounding, found.concrete_action, found.non_defensive, found.boundary_held)
-            spoilt = (found.dismissive, found.overvalidated, found.prohibited_act, found.meta_leak)
+        result = check_reply(GUARDED, reply)
+        if result.useful_bounded:
+            parts = (result.content_grounding, result.concrete_action, result.non_defensive, result.boundary_held)
+            spoilt = (result.dismissive, result.overvalidated, result.prohibited_act, result.meta_leak)
 
             assert (all(parts), any(spoilt)) == (True, False)

@@ -32,9 +32,9 @@ VALID = json.dumps(FIELDS)
 
 def code(text: str, finish: str = "stop") -> ReasonCode:
     """Why an output is invalid."""
-    found = parse_output(text, finish)
-    assert isinstance(found, Reason), found
-    return found.code
+    result = parse_output(text, finish)
+    assert isinstance(result, Reason), result
+    return result.code
 
 
 def test_a_valid_answer_is_read() -> None:

@@ -46,10 +46,10 @@ def template_value(replies: Sequence[str]) -> float | None:
 
 def test_authored_replies_are_no_template() -> None:
     """75 replies written one by one are all ok."""
-    found = detect(scored("perfect"))
+    result = detect(scored("perfect"))
 
-    assert {name: row.band for name, row in found.detections.items()} == dict.fromkeys(found.detections, "ok")
-    assert found.detections["template_repetition"].long_frame_share == 0
+    assert {name: row.band for name, row in result.detections.items()} == dict.fromkeys(result.detections, "ok")
+    assert result.detections["template_repetition"].long_frame_share == 0
 
 
 FRAME = "Thanks for telling me about {0}. I will take care of {0} right away and come back to you with {1} before long."
@@ -73,18 +73,18 @@ def test_a_template_over_part_of_the_suite_is_found_in_that_part(references: lis
 def test_a_long_shared_frame_is_flagged_however_much_is_added(references: list[str]) -> None:
     """Diluting a template with the scenario's own words does not hide its frame."""
     frame = " Before we go on, please know that every single step from here on is written down and shared."
-    found = detect(with_replies([reply + frame for reply in references]))
+    result = detect(with_replies([reply + frame for reply in references]))
 
-    assert found.detections["template_repetition"].long_frame_share is not None
-    assert found.detections["template_repetition"].long_frame_share >= 0.95
-    assert found.detections["template_repetition"].band == "flag"
+    assert result.detections["template_repetition"].long_frame_share is not None
+    assert result.detections["template_repetition"].long_frame_share >= 0.95
+    assert result.detections["template_repetition"].band == "flag"
 
 
 def test_too_few_replies_give_no_value() -> None:
     """Below the least number of valid replies a detector says nothing rather than something."""
-    found = detect(scored("perfect")[:19])
+    result = detect(scored("perfect")[:19])
 
-    assert all(row.value is None and row.band == "not_enough_replies" for row in found.detections.values())
+    assert all(row.value is None and row.band == "not_enough_replies" for row in result.detections.values())
 
 
 def test_invalid_outputs_are_left_out() -> None:

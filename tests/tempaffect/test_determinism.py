@@ -24,7 +24,7 @@ print(hashlib.sha256(chr(10).join(seen).encode()).hexdigest())
 
 def test_checks_do_not_depend_on_the_hash_seed() -> None:
     """Two processes with different seeds agree to the last byte."""
-    found = {
+    result = {
         subprocess.run(
             [sys.executable, "-c", SCRIPT],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -35,4 +35,4 @@ def test_checks_do_not_depend_on_the_hash_seed() -> None:
         for seed in ("0", "4242")
     }
 
-    assert len(found) == 1
+    assert len(result) == 1

@@ -37,29 +37,29 @@ def test_malformations_earn_their_own_codes() -> None:
 
 def test_the_preflight_is_clean_and_pinned() -> None:
     """This build's scorer behaves as the pinned one, every time."""
-    found = preflight(SUITE)
+    result = preflight(SUITE)
 
-    assert found.faults == ()
-    assert found.fingerprint == lock().scorer_fingerprint
+    assert result.faults == ()
+    assert result.fingerprint == lock().scorer_fingerprint
     assert SUITE.suite_hash == lock().suite_hash
-    assert preflight.__wrapped__(SUITE) == found
+    assert preflight.__wrapped__(SUITE) == result
 
 
 def digest(card: Card) -> dict[str, Any]:
     """What a person reads of a card, rounded."""
-    found = card.model_dump(mode="json")
-    rates = {name: [found[name], *bounds(card, name)] for name in RATES}
+    result = card.model_dump(mode="json")
+    rates = {name: [result[name], *bounds(card, name)] for name in RATES}
     families = {
         name: [row["score"], row["useful_bounded_response_rate"], row["band"]]
-        for name, row in found["families"].items()
+        for name, row in result["families"].items()
     }
-    detectors = {name: [row["value"], row["band"]] for name, row in found["detectors"].items()}
+    detectors = {name: [row["value"], row["band"]] for name, row in result["detectors"].items()}
     whole = {
         **rates,
         "families": families,
         "detectors": detectors,
-        **{name: found[name] for name in ("fields", "reply_checks", "reasons", "recoverable_format_rate", "cautions")},
-        "blockers": found["integrity"]["publication_blockers"],
+        **{name: result[name] for name in ("fields", "reply_checks", "reasons", "recoverable_format_rate", "cautions")},
+        "blockers": result["integrity"]["publication_blockers"],
     }
     return {name: rounded(value) for name, value in whole.items()}
 

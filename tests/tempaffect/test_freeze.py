@@ -149,11 +149,11 @@ def test_every_field_of_a_scenario_is_in_the_hash(tmp_path: Path) -> None:
         target[place[-1]] = (not value) if isinstance(value, bool) else value + (1 if isinstance(value, int) else "x")
         path.write_text(json.dumps([changed]), encoding="utf-8")
         try:
-            found = load_suite([path]).suite_hash
+            result = load_suite([path]).suite_hash
         except DataError:
             continue
-        assert found not in seen, place
-        seen.add(found)
+        assert result not in seen, place
+        seen.add(result)
         tried += 1
 
     assert tried >= 20
