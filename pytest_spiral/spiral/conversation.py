@@ -79,7 +79,11 @@ async def converse(unit: ConversationUnit, opening: Opening, setup: Conversation
     given_up: list[Reason] = []
     for number in range(load_limits().resimulation.simulations):
         simulation = _Simulation(unit, opening, setup, number)
-        conversation = replace(await simulation.run(), given_up=tuple(given_up))
+        try:
+            conversation = replace(await simulation.run(), given_up=tuple(given_up))
+        except ExceptionGroup as group:
+            # One error has cancelled everything else that was under way: callers know it by its own type.
+            raise group.exceptions[0] from None
         if simulation.collapse is None:
             break
         given_up.append(simulation.collapse)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
-from pytest_spiral.errors import ChatError
+from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.spiral.content import Opening, load_persona
 from pytest_spiral.spiral.conversation import ConversationUnit, injection_schedule
 from pytest_spiral.status import ReasonCode, Status
@@ -344,3 +344,18 @@ def test_a_conversation_says_what_made_it(cast: Callable[..., Cast]) -> None:
 
     assert origin.user_system_prompt == load_persona().system_prompt("theory_development")
     assert (origin.instruction_file, origin.injection_file) == ("persona.txt", "injections.txt")
+
+
+def test_a_store_that_breaks_is_told_from_other_errors(
+    cast: Callable[..., Cast], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the calls under way meets it first, the error arrives as it is: the run's report says why."""
+    scene = cast()
+
+    def keep(request: ChatRequest, reply: ChatReply) -> ChatReply:
+        raise StoreError("disk full")
+
+    monkeypatch.setattr(scene.store, "keep", keep)
+
+    with pytest.raises(StoreError, match="disk full"):
+        scene.hold()

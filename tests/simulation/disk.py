@@ -1,0 +1,154 @@
+"""A disk that fails: SQLite connections that raise errors or die at a chosen statement, and files with flipped bits."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = ["Connection", "Disk", "DiskFault", "Killed", "connect", "flip_a_bit"]
+
+_connect = sqlite3.connect
+
+
+class Killed(SystemExit):
+    """The process that runs is no more: raised where it died, so that nothing of it goes on."""
+
+
+def _operational(message: str, code: int) -> Callable[[], Exception]:
+    def make() -> Exception:
+        error = sqlite3.OperationalError(message)
+        error.sqlite_errorcode = code
+        return error
+
+    return make
+
+
+ERRORS: dict[str, Callable[[], Exception]] = {
+    "disk full": _operational("database or disk is full", sqlite3.SQLITE_FULL),
+    "disk I/O error": _operational("disk I/O error", sqlite3.SQLITE_IOERR),
+    "locked": _operational("database is locked", sqlite3.SQLITE_BUSY),
+    "overflow": lambda: OverflowError("Python int too large to convert to SQLite INTEGER"),
+    "encoding": lambda: UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"),
+    "memory": MemoryError,
+}
+
+
+@dataclass(frozen=True)
+class DiskFault:
+    """What happens at the statement with this number, counted from the last time that faults were armed.
+
+    what: "kill", or one of `ERRORS`. when: before the statement took effect, or after. lasting: later ones fail too.
+    """
+
+    number: int
+    what: str
+    when: Literal["before", "after"]
+    lasting: bool = False
+
+
+@dataclass
+class Disk:
+    """What the connections of one simulated process go through.
+
+    statements: executed so far. met: faults that happened. dead: the process was killed; nothing of it has any effect.
+    """
+
+    name: str
+    faults: list[DiskFault] = field(default_factory=list)
+    statements: int = 0
+    met: list[str] = field(default_factory=list)
+    raised: list[BaseException] = field(default_factory=list)
+    dead: bool = False
+    connections: list[Connection] = field(default_factory=list)
+    note: Callable[[str], None] = lambda _: None
+
+    def at(self, sql: str, when: Literal["before", "after"]) -> None:
+        """Called around every statement. Raises what is to happen there."""
+        if self.dead:
+            raise Killed
+        self.statements += when == "before"
+        for fault in self.faults:
+            due = fault.number == self.statements or (fault.lasting and fault.number < self.statements)
+            if not due or fault.when != when or (fault.lasting and sql.startswith(("SELECT", "ROLLBACK"))):
+                continue
+            self.met.append(fault.what)
+            self.note(f"{self.name}: {fault.what} {when} statement {self.statements}, {sql[:40]!r}")
+            if fault.what == "kill":
+                self.dead = True
+                raise Killed
+            error = ERRORS[fault.what]()
+            self.raised.append(error)
+            raise error
+
+    def drop(self) -> None:
+        """Take the process's connections away as the end of a process does: nothing is committed."""
+        self.dead = True
+        for connection in self.connections:
+            connection.really_close()
+        self.connections.clear()
+
+
+class Connection(sqlite3.Connection):
+    """A connection of a simulated process."""
+
+    disk: Disk
+    last: sqlite3.Cursor | None = None
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        self.disk.at(sql, "before")
+        cursor = self.last = super().execute(sql, parameters)
+        self.disk.at(sql, "after")
+        return cursor
+
+    def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
+        self.disk.at(sql, "before")
+        cursor = super().executemany(sql, parameters)
+        self.disk.at(sql, "after")
+        return cursor
+
+    def close(self) -> None:
+        if not self.disk.dead:
+            super().close()
+
+    def really_close(self) -> None:
+        """Close, whatever became of the process."""
+        with suppress(sqlite3.ProgrammingError):
+            # A statement that is under way would keep its locks.
+            if self.last is not None:
+                self.last.close()
+            if self.in_transaction:
+                super().rollback()
+        super().close()
+
+
+def connect(disk: Disk, database: Any, **options: Any) -> Connection:
+    """What `sqlite3.connect` does in a simulated process."""
+    if disk.dead:
+        raise Killed
+    # Nobody can wait for a lock here: no other process does anything meanwhile.
+    options["timeout"] = 0
+    connection = _connect(database, factory=Connection, **options)
+    assert isinstance(connection, Connection)
+    connection.disk = disk
+    disk.connections.append(connection)
+    return connection
+
+
+def flip_a_bit(folder: Path, rng: random.Random) -> str:
+    """Flip one bit of the store's files. Returns where, "" if there is no file."""
+    files = [
+        path for path in (folder / "run.sqlite", folder / "run.sqlite-wal") if path.exists() and path.stat().st_size
+    ]
+    if not files:
+        return ""
+    path = rng.choice(files)
+    data = bytearray(path.read_bytes())
+    place, bit = rng.randrange(len(data)), rng.randrange(8)
+    data[place] ^= 1 << bit
+    path.write_bytes(data)
+    return f"{path.name}, byte {place}, bit {bit}"

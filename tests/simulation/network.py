@@ -1,0 +1,356 @@
+"""A network in memory with one endpoint behind it, which does whatever the seed says: the catalogue of faults, latency,
+throttling, outages, replies that are lost on the way, odd counts and garbled bodies.
+
+What a healthy endpoint says follows from the request alone, so that runs can be compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Usage
+from pytest_spiral.errors import ChatError
+from pytest_spiral.models.attempt import Answer, AttemptError, refused, unreachable
+from pytest_spiral.models.completion import read_error
+from pytest_spiral.models.endpoint import Endpoint
+from pytest_spiral.models.openai_compatible import OpenAICompatible
+from pytest_spiral.status import ReasonCode
+from tests.fakes.openai_server import Fault, Reply
+from tests.faults.catalogue import CATALOGUE, Case, Nature
+from tests.faults.runs import cast
+
+__all__ = ["Call", "Client", "Expected", "Model", "Outage", "Server", "Serving", "Weather", "draw_weather"]
+
+# Counts of tokens that endpoints have been seen to send, and worse.
+_ODD_COUNTS: tuple[Any, ...] = (2**62, 2**63, 2**64 - 1, 10**30, -1, 0.5, True, None, "many", [], 10**12)
+_ODD_NAMES: tuple[Any, ...] = ("\ud800m", "m\x00", "m" * 1_000, 7, None, [])
+_FINISHES: dict[object, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "tool_calls": "tool_calls",
+}
+
+
+def _truncated(text: str) -> Fault:
+    return Fault.raw(_completion(Reply(text), "m")[:-20])
+
+
+def _error_beside(text: str) -> Fault:
+    body = json.loads(_completion(Reply(text[: len(text) // 2]), "m"))
+    return Fault.raw(json.dumps({**body, "error": {"code": 502, "message": "provider died"}}))
+
+
+# Faults that the catalogue does not have, because they need more than one answer to show.
+_MORE: tuple[Case, ...] = (
+    Case("body cut off", _truncated, "passing", ReasonCode.BAD_RESPONSE),
+    Case("error beside choices", _error_beside, "passing", ReasonCode.SERVER_ERROR),
+    Case("429, Retry-After: 0", lambda _: Fault.status_code(429, retry_after=0), "passing", ReasonCode.RATE_LIMITED),
+    Case("429, Retry-After: -3", lambda _: Fault.status_code(429, retry_after=-3), "passing", ReasonCode.RATE_LIMITED),
+    Case(
+        "429, Retry-After in the past",
+        lambda _: Fault.status_code(429, retry_after="Wed, 21 Oct 2015 07:28:00 GMT"),
+        "passing",
+        ReasonCode.RATE_LIMITED,
+    ),
+    Case("503, Retry-After: 0", lambda _: Fault.status_code(503, retry_after=0), "passing", ReasonCode.SERVER_ERROR),
+    Case("reply lost on the way", lambda _: Fault.reset(), "passing", ReasonCode.UNREACHABLE),
+)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What must be stored of a reply. model: None where the name that was sent cannot be kept as it is."""
+
+    text: str
+    finish: Finish
+    model: str | None
+    usage: Usage
+
+    def fits(self, reply: ChatReply) -> bool:
+        """Whether a stored reply is this one."""
+        same = (reply.text, reply.finish, reply.usage) == (self.text, self.finish, self.usage)
+        return same and self.model in (None, reply.model)
+
+
+@dataclass
+class Call:
+    """One call of a unit. began: number of the step. attempts: what became of each. ended: "stored", "failed", ..."""
+
+    request: ChatRequest
+    process: str
+    began: int
+    at: float
+    servings: list[Serving] = field(default_factory=list)
+    ended: str = ""
+
+
+@dataclass
+class Serving:
+    """One request as the server saw it.
+
+    expected: None where no reply was sent that may be stored. altered: a healthy endpoint would have said otherwise.
+    """
+
+    number: int
+    session: int
+    call: Call
+    at: float
+    what: str
+    nature: Nature
+    code: ReasonCode | None
+    expected: Expected | None
+    altered: bool
+    state: Literal["in flight", "delivered", "abandoned"] = "in flight"
+
+
+CALL: ContextVar[Call] = ContextVar("CALL")
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A time in which the endpoint answers nothing else."""
+
+    start: float
+    seconds: float
+    make: Callable[[str], Reply | Fault]
+    name: str
+
+    def covers(self, now: float) -> bool:
+        return self.start <= now < self.start + self.seconds
+
+
+@dataclass(frozen=True)
+class Weather:
+    """How the endpoint behaves in one session. rate: share of requests that meet one of the `cases`. most: requests at
+    once before it answers 429. odd: share of replies with odd counts or names. doubled: share of requests that arrive
+    twice."""
+
+    cases: Sequence[Case] = ()
+    rate: float = 0.0
+    outages: Sequence[Outage] = ()
+    most: int | None = None
+    latency: tuple[float, float] = (0.05, 1.0)
+    odd: float = 0.0
+    doubled: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [f"{self.rate:.0%} of {', '.join(case.name for case in self.cases)}"] if self.cases else []
+        parts += [f"{o.name} for {o.seconds:.0f} s from {o.start:.0f} s on" for o in self.outages]
+        parts += [f"429 beyond {self.most} at once"] if self.most else []
+        parts += [f"{self.odd:.0%} odd counts"] if self.odd else []
+        return "; ".join(parts) or "fair"
+
+
+def draw_weather(rng: random.Random, now: float) -> Weather:
+    """Any combination of everything."""
+    cases = [*CATALOGUE, *_MORE]
+    chosen = rng.sample(cases, rng.choice((0, 1, 2, 4, 8, 16)))
+    if rng.random() < 0.7:
+        chosen = [case for case in chosen if case.nature != "final"]
+    outages = []
+    for _ in range(rng.choice((0, 0, 0, 1, 2))):
+        case = rng.choice([case for case in cases if case.nature == "passing" and case.kind != ReasonCode.BAD_RESPONSE])
+        outages.append(Outage(now + rng.uniform(0, 20), rng.choice((2, 10, 30, 60, 90)), case.make, case.name))
+    low = rng.choice((0.01, 0.2, 2.0))
+    return Weather(
+        cases=chosen,
+        rate=rng.choice((0.02, 0.1, 0.3)) if chosen else 0.0,
+        outages=outages,
+        most=rng.choice((None, None, None, 1, 2, 4)),
+        latency=(low, low * rng.choice((1.5, 10))),
+        odd=rng.choice((0.0, 0.0, 0.1, 0.5)),
+        doubled=rng.choice((0.0, 0.0, 0.05)),
+    )
+
+
+@dataclass
+class Server:
+    """The endpoint. served: every request in order. weather: may be changed at any time.
+
+    check: called with every serving before it is answered.
+    """
+
+    seed: int
+    now: Callable[[], float]
+    check: Callable[[Serving], None]
+    weather: Weather = Weather()
+    session: int = 0
+    served: list[Serving] = field(default_factory=list)
+    by_key: dict[str, list[Serving]] = field(default_factory=dict)
+    _times: Counter[str] = field(default_factory=Counter)
+    _answer: Callable[[dict[str, Any], int], Any] = field(default_factory=lambda: _cast())
+
+    def in_flight(self) -> Iterator[Serving]:
+        """Requests that are not answered yet."""
+        return (serving for serving in self.served if serving.state == "in flight")
+
+    def serve(self, content: bytes) -> tuple[Serving, Reply | Fault, float]:
+        """Decide on an answer, and after how many seconds it comes."""
+        call = CALL.get()
+        key = call.request.key
+        nth = self._times[key]
+        self._times[key] += 1
+        rng = random.Random(f"{self.seed}-{key}-{nth}")
+        body = json.loads(content)
+        answer, case = self._draw(rng, body)
+        nature, code = (case.nature, case.kind) if case else ("harmless", None)
+        expected = _expected(answer, body["model"]) if code is None else None
+        name = case.name if case else "reply"
+        altered = nature == "unusable"
+        serving = Serving(len(self.served), self.session, call, self.now(), name, nature, code, expected, altered)
+        self.check(serving)
+        self.served.append(serving)
+        self.by_key.setdefault(key, []).append(serving)
+        call.servings.append(serving)
+        return serving, answer, rng.uniform(*self.weather.latency)
+
+    def _draw(self, rng: random.Random, body: dict[str, Any]) -> tuple[Reply | Fault, Case | None]:
+        weather = self.weather
+        said = self._answer(body, 0)
+        reply = said if isinstance(said, Reply) else Reply(said)
+        text = str(reply.content)
+        for outage in weather.outages:
+            if outage.covers(self.now()):
+                answer = outage.make(text)
+                return answer, Case(outage.name, outage.make, "passing", _code_of(outage.name))
+        if weather.most is not None and sum(1 for _ in self.in_flight()) >= weather.most:
+            after = rng.choice((None, 0, 1, 5))
+            case = Case("429, too many", lambda _: Fault.drop(), "passing", ReasonCode.RATE_LIMITED)
+            return Fault.status_code(429, retry_after=after), case
+        if rng.random() < weather.rate:
+            case = rng.choice(weather.cases)
+            answer = case.make(text)
+            if case.name != "slow drip":
+                return answer, case
+        if rng.random() < weather.odd:
+            usage = {name: rng.choice((*_ODD_COUNTS, 5)) for name in ("prompt_tokens", "completion_tokens")}
+            return replace(reply, usage=usage, model=rng.choice((*_ODD_NAMES, "m"))), None
+        counts = {"prompt_tokens": rng.randrange(1, 10**6), "completion_tokens": rng.randrange(1, 10**6)}
+        return replace(reply, usage=counts), None
+
+
+def _cast() -> Any:
+    return _CAST
+
+
+_CAST = cast()
+_CODES = {case.name: case.kind for case in (*CATALOGUE, *_MORE)}
+
+
+def _code_of(name: str) -> ReasonCode | None:
+    return _CODES[name]
+
+
+def _completion(reply: Reply, model: Any) -> bytes:
+    message = {"role": "assistant", "content": reply.content, "refusal": reply.refusal, "tool_calls": reply.tool_calls}
+    name = model if reply.model is None else reply.model
+    choice = {"index": 0, "message": message, "finish_reason": reply.finish}
+    return json.dumps({"model": name, "choices": [choice], "usage": reply.usage}).encode("ascii")
+
+
+def _expected(answer: Reply | Fault, model: str) -> Expected:
+    if isinstance(answer, Fault):
+        # The one fault of a healthy completion: another content type.
+        return Expected(json.loads(answer.body)["choices"][0]["message"]["content"], "stop", "", Usage())
+    name = model if answer.model is None else answer.model
+    plain = isinstance(name, str) and name.isprintable() and len(name) < 200
+    text = answer.content if isinstance(answer.content, str) else ""
+    usage = answer.usage
+    prompt = _count(usage.get("prompt_tokens"))
+    cached = _count(usage.get("prompt_tokens_details", {}).get("cached_tokens"))
+    counts = Usage(prompt, min(prompt, cached), _count(usage.get("completion_tokens")))
+    finish = "refusal" if answer.refusal else _FINISHES[answer.finish]
+    return Expected(text or answer.refusal or "", finish, name if plain else None, counts)
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and 0 < value <= 10**9 else 0
+
+
+class Client:
+    """The client's end of the network, in the process that is running."""
+
+    def __init__(self, endpoint: Endpoint, server: Server) -> None:
+        self._endpoint = endpoint
+        self._server = server
+
+    async def request(self, path: str, content: bytes | None = None) -> Answer:
+        """What `HttpClient.request` does, without HTTP."""
+        assert content is not None
+        endpoint = self._endpoint
+        serving, answer, latency = self._server.serve(content)
+        try:
+            async with asyncio.timeout(endpoint.attempt_timeout):
+                await asyncio.sleep(latency)
+                result = await self._received(answer, content)
+        except AttemptError:
+            serving.state = "delivered"
+            raise
+        except TimeoutError:
+            serving.state = "abandoned"
+            message = f"no answer within {endpoint.attempt_timeout:g} s"
+            raise AttemptError(ReasonCode.TIMEOUT, message, again=True, billed=True) from None
+        except BaseException:
+            serving.state = "abandoned"
+            raise
+        serving.state = "delivered"
+        return result
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def _received(self, answer: Reply | Fault, content: bytes) -> Answer:
+        endpoint = self._endpoint
+        if isinstance(answer, Reply):
+            await asyncio.sleep(answer.seconds)
+            body = _completion(answer, json.loads(content)["model"])
+            return Answer(200, {"content-type": "application/json"}, body)
+        if answer.kind == "refuse":
+            raise unreachable(endpoint, ConnectionRefusedError())
+        if answer.kind in ("drop", "reset"):
+            raise unreachable(endpoint, ConnectionResetError())
+        if answer.kind in ("hang", "drip"):
+            await asyncio.sleep(3600)
+        if len(answer.body) > endpoint.max_body:
+            message = f"an answer of more than {endpoint.max_body} bytes"
+            raise AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        if answer.status >= 300:
+            raise refused(endpoint, answer.status, read_error(answer.body, answer.content_type), headers)
+        return Answer(answer.status, {**headers, "content-type": answer.content_type}, answer.body)
+
+
+class Model(OpenAICompatible):
+    """The real model on the network in memory, observed."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        server: Server,
+        begin: Callable[[ChatRequest], Call],
+        end: Callable[[Call, ChatReply | ChatError], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(endpoint, connect=lambda endpoint: Client(endpoint, server), **options)
+        self._begin = begin
+        self._end = end
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        call = self._begin(request)
+        CALL.set(call)
+        try:
+            reply = await super().complete(request)
+        except ChatError as error:
+            self._end(call, error)
+            raise
+        self._end(call, reply)
+        return reply

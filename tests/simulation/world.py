@@ -1,0 +1,398 @@
+"""One simulated machine: processes with their own event loops, a shared clock, a disk, and an endpoint far away.
+
+Everything that happens follows from one seed. What a process must never do raises `Violation`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import shutil
+import sqlite3
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+from pytest_spiral.chat import ChatReply, ChatRequest
+from pytest_spiral.errors import ChatError
+from pytest_spiral.models.endpoint import Endpoint
+from pytest_spiral.models.limiter import Limiter
+from pytest_spiral.models.openai_compatible import Probe
+from pytest_spiral.run import controller as run_controller
+from pytest_spiral.run import models as run_models
+from pytest_spiral.run import results as run_results
+from pytest_spiral.spiral import agreement
+from pytest_spiral.status import ReasonCode
+from pytest_spiral.store import StoredChat
+from pytest_spiral.tempaffect import unit
+from pytest_spiral.tempaffect.self_check import baselines, preflight
+from tests.faults import runs as fault_runs
+from tests.simulation import disk as disks
+from tests.simulation.clock import Clock, VirtualLoop
+from tests.simulation.disk import Disk, Killed
+from tests.simulation.network import Call, Model, Server, Serving
+
+__all__ = ["Process", "Violation", "World", "installed"]
+
+T = TypeVar("T")
+# Iterations of all loops together in one session; a fair run needs some hundreds.
+_MOST_STEPS = 60_000
+# Virtual seconds of one session. Patience ends before.
+_LONGEST = 6 * 3600.0
+_HERE = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # a folder in memory, with a random name
+
+
+class Violation(AssertionError):
+    """A run has broken a promise."""
+
+
+@dataclass
+class Process:
+    """A simulated process. dies_at: number of the step before which it is killed."""
+
+    name: str
+    loop: VirtualLoop
+    disk: Disk
+    alive: bool = True
+    busy: Callable[[], bool] = lambda: False
+    main: Callable[[], None] = lambda: None
+    dies_at: int | None = None
+
+
+@dataclass
+class World:
+    """Everything of one seed.
+
+    committed: keys of replies known to be stored, with the step at which that was learned. calls: of this session.
+    """
+
+    seed: int
+    folder: Path
+    clock: Clock = field(default_factory=Clock)
+    processes: list[Process] = field(default_factory=list)
+    committed: dict[str, int] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    steps: int = 0
+    session: int = 0
+    first_step: int = 0
+    first_time: float = 0.0
+    closing: bool = False
+    current: Process | None = None
+    violation: Violation | None = None
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(f"world-{self.seed}")
+        self.server = Server(self.seed, lambda: self.clock.now, self._check_serving)
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        text = text.replace(str(self.folder), "RUN")
+        self.trace.append(f"{self.clock.now:9.3f} s, step {self.steps:5}: {text}")
+
+    def fail(self, what: str) -> None:
+        """Report a broken promise."""
+        if self.violation is None:
+            self.note(f"VIOLATION: {what}")
+            self.violation = Violation(what)
+        raise self.violation
+
+    # Processes
+
+    def start(self, name: str) -> Process:
+        """A new process."""
+        disk = Disk(name, note=self.note)
+        process = Process(name, VirtualLoop(self.clock), disk)
+        self.processes.append(process)
+        self.note(f"{name} starts")
+        return process
+
+    @contextmanager
+    def inside(self, process: Process) -> Iterator[None]:
+        """What is done here is done by this process."""
+        before, self.current = self.current, process
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def kill(self, process: Process) -> None:
+        """The process ends here and now: nothing of it is cleaned up."""
+        if not process.alive:
+            return
+        self.note(f"{process.name} is killed")
+        process.alive = False
+        files = {path: path.read_bytes() for path in self._store_files()}
+        process.disk.drop()
+        others = any(other.alive and other.disk.connections for other in self.processes)
+        if not others:
+            # The last connection to close would tidy up; one that is killed leaves everything as it was.
+            for path, content in files.items():
+                path.write_bytes(content)
+        for serving in self.server.in_flight():
+            if serving.call.process == process.name:
+                serving.state = "abandoned"
+
+    def _store_files(self) -> list[Path]:
+        names = ("run.sqlite", "run.sqlite-wal")
+        return [path for name in names if (path := self.run_dir / name).exists()]
+
+    @property
+    def run_dir(self) -> Path:
+        return self.folder / "reports" / "r"
+
+    def end(self) -> None:
+        """End all processes of a session."""
+        for process in self.processes:
+            process.disk.drop()
+            process.alive = False
+            process.loop.set_exception_handler(lambda *_: None)
+            for task in asyncio.all_tasks(process.loop):
+                # Here and not whenever the garbage is collected. Nothing that it does on its way out has an effect.
+                with suppress(BaseException):
+                    coroutine = task.get_coro()
+                    assert coroutine is not None
+                    coroutine.close()
+            process.loop.close()
+        self.processes.clear()
+
+    # Time
+
+    def begin_session(self) -> None:
+        """Count steps and time anew."""
+        self.session += 1
+        self.server.session = self.session
+        self.first_step, self.first_time = self.steps, self.clock.now
+        self.calls = []
+        self.closing = False
+
+    def drive(self, done: Callable[[], bool]) -> None:
+        """Run processes, one iteration at a time, until `done`. Raises `Killed` if the first process dies."""
+        while not done():
+            self._pick().main()
+            if not self.processes[0].alive:
+                raise Killed
+
+    def _pick(self) -> Process:
+        """Step one process that has something to do; where none has, let time pass first."""
+        while True:
+            alive = [process for process in self.processes if process.alive]
+            ready = [process for process in alive if process.loop.is_ready()]
+            if ready:
+                break
+            for process in alive:
+                if process.busy() and process.loop.next_timer() is None:
+                    self.fail(f"{process.name} waits for ever: no request in flight and no timer")
+            timers = [when for process in alive if (when := process.loop.next_timer()) is not None]
+            if not timers:
+                self.fail("nothing is left to do, and the run has not ended")
+            self.clock.now = max(self.clock.now, min(timers))
+        process = self.rng.choice(ready)
+        self.step(process)
+        if self.steps - self.first_step > _MOST_STEPS:
+            self.fail(f"the run comes to no end in {_MOST_STEPS} steps")
+        if self.clock.now - self.first_time > _LONGEST:
+            self.fail(f"the run comes to no end in {_LONGEST / 3600:g} hours")
+        return process
+
+    def step(self, process: Process) -> None:
+        """One iteration of a process's loop; where its end has come, its end."""
+        self.steps += 1
+        if process.dies_at is not None and self.steps >= process.dies_at:
+            self.kill(process)
+            return
+        with self.inside(process):
+            try:
+                process.loop.step()
+            except Killed:
+                self.kill(process)
+        if self.violation is not None:
+            # Found inside a task, which may have swallowed it.
+            raise self.violation
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `asyncio.run` does, in the process that is running."""
+        assert self.current is not None
+        process = self.current
+        with self.inside(process):
+            task = process.loop.create_task(work)
+        self.drive(task.done)
+        return task.result()
+
+    # What is observed
+
+    def begin_call(self, request: ChatRequest) -> Call:
+        """A model is asked for a reply."""
+        assert self.current is not None
+        call = Call(request, self.current.name, self.steps, self.clock.now)
+        self.calls.append(call)
+        return call
+
+    def end_call(self, call: Call, outcome: ChatReply | ChatError) -> None:
+        """The call has ended. Its attempts must be those that the server has seen, and giving up must have a cause."""
+        seen = len(call.servings)
+        if isinstance(outcome, ChatReply):
+            call.ended = "answered"
+            if outcome.attempts != seen:
+                self.fail(f"a reply says {outcome.attempts} attempts, the server saw {seen}")
+            self._check_reply(call.request, outcome, call.servings[-1:])
+            return
+        call.ended = f"failed ({outcome.code})"
+        self.note(f"{call.process}: {call.request.unit} {call.request.role} gave up: {outcome}")
+        if outcome.attempts != max(seen, 1) and outcome.attempts != seen:
+            self.fail(f"a failure says {outcome.attempts} attempts, the server saw {seen}")
+        self._check_cause(call, outcome.code)
+
+    def _check_cause(self, call: Call, code: ReasonCode) -> None:
+        """A call may be given up for an answer that no second try can change, or after its patience."""
+        last = call.servings[-1] if call.servings else None
+        if code is ReasonCode.CLOSED and self.closing:
+            return
+        if last is not None and last.nature == "final" and last.code is code:
+            return
+        garbled = sum(serving.code is ReasonCode.BAD_RESPONSE for serving in call.servings)
+        waited = self.clock.now - call.at
+        if code is ReasonCode.BAD_RESPONSE and garbled >= 3:
+            return
+        passing = (ReasonCode.RATE_LIMITED, ReasonCode.SERVER_ERROR, ReasonCode.UNREACHABLE, ReasonCode.TIMEOUT)
+        if code in passing and waited >= PATIENCE:
+            return
+        what = [serving.what for serving in call.servings]
+        self.fail(f"{call.request.unit}: given up as {code} after {waited:.1f} s of {what}")
+
+    def check_stored(self, request: ChatRequest, reply: ChatReply) -> None:
+        """A unit was given this reply as the stored one."""
+        self.committed.setdefault(request.key, self.steps)
+        self._check_reply(request, reply, self.server.by_key.get(request.key, []))
+
+    def _check_reply(self, request: ChatRequest, reply: ChatReply, servings: list[Serving]) -> None:
+        if not any(serving.expected is not None and serving.expected.fits(reply) for serving in servings):
+            sent = [serving.expected or serving.what for serving in servings]
+            self.fail(f"{request.unit} {request.role}: got {reply!r:.300}, the server sent {sent!r:.600}")
+
+    def _check_serving(self, serving: Serving) -> None:
+        call = serving.call
+        self.note(f"{call.process}: {call.request.unit} {call.request.role} asks, met by: {serving.what}")
+        known = self.committed.get(call.request.key)
+        if known is not None and known < call.began:
+            self.fail(f"{call.request.unit} {call.request.role}: paid for again, although it is stored")
+        if self.closing:
+            self.fail(f"{call.process} sends a request after it was stopped")
+
+    def learn_committed(self) -> None:
+        """Look into the file, past the store, for what a process that died had committed."""
+        path = self.run_dir / "run.sqlite"
+        if not path.exists():
+            return
+        keys = {key[:32]: key for key in self.server.by_key}
+        connection = disks._connect(path)
+        try:
+            found = {row[0].hex() for row in connection.execute("SELECT key FROM reply")}
+        except sqlite3.OperationalError:
+            found = set()
+        finally:
+            connection.close()
+        for key in found:
+            self.committed.setdefault(keys[key], self.steps)
+
+
+PATIENCE = 500.0
+
+
+class _Stored(StoredChat):
+    """The real one, observed."""
+
+    world: World
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        reply = await super().complete(request)
+        _WORLD[-1].check_stored(request, reply)
+        return reply
+
+
+_WORLD: list[World] = []
+
+
+def _few_draws(interval: Callable[..., Any], *args: Any, **_: Any) -> Any:
+    return interval(*args, resamples=20)
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Put the simulated machine in the place of the real one, for as many worlds as are played inside."""
+
+    def connect(database: Any, **options: Any) -> sqlite3.Connection:
+        process = _WORLD[-1].current if _WORLD else None
+        if process is None:
+            connection: sqlite3.Connection = disks._connect(database, **options)
+            return connection
+        return disks.connect(process.disk, database, **options)
+
+    def model(endpoint: Endpoint, **options: Any) -> Model:
+        world = _WORLD[-1]
+        return Model(endpoint, server=world.server, begin=world.begin_call, end=world.end_call, **options)
+
+    async def reached(*_: object, **__: object) -> Probe:
+        return Probe(200, True)
+
+    def now() -> float:
+        return _WORLD[-1].clock.now
+
+    real_score, scores = vars(unit)["score_output"], dict[tuple[str, str, str], Any]()
+
+    def score(scenario: Any, text: str, finish: str = "stop") -> Any:
+        key = (scenario.id, text, finish)
+        if key not in scores:
+            scores[key] = real_score(scenario, text, finish)
+        return scores[key]
+
+    known = preflight(fault_runs._few_scenarios(1))
+    versions = vars(run_results)["versions"]()
+    patches: list[tuple[Any, str, Any]] = [
+        (asyncio, "run", lambda work: _WORLD[-1].run(work)),
+        (sqlite3, "connect", connect),
+        (time, "time", lambda: _WORLD[-1].clock.wall()),
+        (time, "monotonic", now),
+        (time, "perf_counter", now),
+        (secrets, "token_hex", lambda _: f"{_WORLD[-1].seed:032x}"),
+        (run_models, "OpenAICompatible", model),
+        (run_models, "StoredChat", _Stored),
+        (run_models, "Limiter", partial(Limiter, clock=now)),
+        (run_controller, "OpenAICompatible", model),
+        (run_controller, "StoredChat", _Stored),
+        (run_controller, "probe", reached),
+        # The same in every run, and slow.
+        (run_controller, "preflight", lambda _: known),
+        (run_results, "versions", lambda: versions),
+        (unit, "score_output", score),
+        (agreement, "agreement_interval", partial(_few_draws, vars(agreement)["agreement_interval"])),
+        (run_results, "baselines", cache(lambda suite: baselines(suite))),
+    ]
+    with ExitStack() as stack, warnings.catch_warnings():
+        # Work of processes that were killed before it began.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        for owner, name, value in patches:
+            stack.enter_context(mock.patch.object(owner, name, value))
+        yield
+
+
+@contextmanager
+def world(seed: int) -> Iterator[World]:
+    """A world of its own, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix=f"simulation-{seed}-", dir=_HERE))
+    made = World(seed, folder)
+    _WORLD.append(made)
+    try:
+        yield made
+    finally:
+        made.end()
+        _WORLD.pop()
+        shutil.rmtree(folder, ignore_errors=True)
