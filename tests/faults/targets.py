@@ -96,7 +96,7 @@ def _report() -> dict[str, Any]:
         (upstream,) = export(load_report(Path(folder) / "reports/spiral/report.json"), "upstream", Path(folder))
         text = upstream.read_text()
     result["tempaffect"] = {**result["tempaffect"], "cards": [], "items": result["tempaffect"]["items"][:2]}
-    result["spiral"] = {"scores": [], "conversations": result["spiral"]["conversations"][:1]}
+    result["spiral"] = {**result["spiral"], "scores": [], "conversations": result["spiral"]["conversations"][:1]}
     return {"report": result, "upstream": json.loads(text)}
 
 
