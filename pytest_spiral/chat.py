@@ -47,6 +47,7 @@ class Usage:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,13 @@ class ChatReply:
     """What a model answered to one request.
 
     Attributes:
-        text: The content as received, "" where the endpoint sent none.
+        text: What the model said, "" where the endpoint sent nothing. Reasoning is not part of it.
         finish: Why the reply ended; "length" means that the token limit cut it.
         model: The model name that the endpoint reports.
         seconds: Wall time of the successful HTTP request, without retries and waits.
         attempts: HTTP requests made, retries included.
+        reasoning: What the model thought before or between what it said, as far as the endpoint shows it. Kept for
+            people; it is never judged, scored or sent to another model.
     """
 
     text: str
@@ -97,6 +100,7 @@ class ChatReply:
     usage: Usage = Usage()
     seconds: float = 0.0
     attempts: int = 1
+    reasoning: str = ""
 
 
 class ChatModel(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_spiral.chat import Finish, Usage
+from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
 
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
 _MAX_TOKENS = 10**9
@@ -49,6 +50,7 @@ class Completion:
     """The parts of a chat completion that are used. A refusal's text stands in for missing content."""
 
     text: str
+    reasoning: str
     finish: Finish
     model: str
     usage: Usage
@@ -85,6 +87,7 @@ def read_completion(body: bytes, content_type: str = "") -> Completion:
         raise RefusedInBodyError(_status_of(choice.get("error")), json.dumps({"error": choice.get("error")}).encode())
 
     text, refusal = _content(message.get("content"))
+    said, thought = split_reasoning(text)
     if isinstance(message.get("refusal"), str):
         refusal = refusal or message["refusal"]
     reason = choice.get("finish_reason")
@@ -94,7 +97,13 @@ def read_completion(body: bytes, content_type: str = "") -> Completion:
     model = data.get("model")
     # A name is only shown: what has no UTF-8 form is replaced.
     name = model.encode("utf-8", "replace").decode() if isinstance(model, str) else ""
-    return Completion(text or refusal, finish, name[:_MAX_NAME], _usage(data.get("usage")))
+    return Completion(
+        said or refusal,
+        joined([reasoning_of(message), thought]),
+        finish,
+        name[:_MAX_NAME],
+        _usage(data.get("usage")),
+    )
 
 
 def _parse(body: bytes, content_type: str) -> object:
@@ -151,7 +160,9 @@ def _usage(usage: object) -> Usage:
     details = usage.get("prompt_tokens_details")
     cached = _count(details, "cached_tokens") if isinstance(details, dict) else 0
     cached = cached or _count(usage, "prompt_cache_hit_tokens") or _count(usage, "cached_tokens")
-    return Usage(prompt, min(cached, prompt), _count(usage, "completion_tokens"))
+    details = usage.get("completion_tokens_details")
+    reasoning = _count(details, "reasoning_tokens") if isinstance(details, dict) else 0
+    return Usage(prompt, min(cached, prompt), _count(usage, "completion_tokens"), reasoning)
 
 
 def _count(fields: Mapping[object, object], key: str) -> int:

@@ -148,6 +148,7 @@ class OpenAICompatible:
             usage=completion.usage,
             seconds=time.perf_counter() - started,
             attempts=call.attempts,
+            reasoning=completion.reasoning,
         )
 
     def _read(self, answer: Answer) -> Completion:

@@ -38,6 +38,7 @@ TABLES: Mapping[str, Sequence[str]] = {
     "gates": ("run", "gate", "model", "variant", "metric", "value", "low", "high", "threshold", "policy", "outcome"),
     "usage": (
         *("run", "role", "requests", "prompt_tokens", "cached_tokens", "completion_tokens"),
+        *("reasoning_tokens", "with_reasoning"),
         *("cost_usd", "retries", "failures"),
     ),
 }
@@ -47,7 +48,7 @@ category. repeat: epoch or conversation index, from 0."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBERS = frozenset({"value", "low", "high", "threshold", "cost_usd"})
 _COUNTS = frozenset({"repeat", "index", "turn", "strength", "requests", "retries", "failures"}) | {
-    *("prompt_tokens", "cached_tokens", "completion_tokens"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "with_reasoning"),
 }
 # A metric's name, value and 95 % interval.
 _Metric = tuple[str, float | None, float | None, float | None]
@@ -129,7 +130,7 @@ def _gates(report: Report) -> Iterator[Row]:
 
 def _usage(report: Report) -> Iterator[Row]:
     for role, row in report.usage.by_role.items():
-        tokens = (row.prompt_tokens, row.cached_tokens, row.completion_tokens)
+        tokens = (row.prompt_tokens, row.cached_tokens, row.completion_tokens, row.reasoning_tokens, row.with_reasoning)
         yield role, row.requests, *tokens, row.cost_usd, row.retries, row.failures
 
 

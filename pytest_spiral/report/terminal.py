@@ -153,6 +153,9 @@ def _usage_lines(usage: Usage) -> Iterator[Line]:
         cached = "" if row.cached_share is None else f"{row.cached_share:.0%}"
         counts = f"{row.requests:>9,}{row.prompt_tokens:>13,}{cached:>8}{row.completion_tokens:>13,}"
         yield f"  {role:<10}{counts}{_usd(row.cost_usd, 12)}", "plain"
+        if row.with_reasoning:
+            tokens = f" ({row.reasoning_tokens:,} tokens)" if row.reasoning_tokens else ""
+            yield f"  {row.with_reasoning:,} replies came with reasoning{tokens}, which is not judged", "dim"
     limit = usage.max_cost_usd
     if usage.cost_usd is not None and (limit is not None or len(usage.by_role) > 1):
         of = "" if limit is None else f" (limit {limit:g})"

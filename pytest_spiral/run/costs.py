@@ -12,7 +12,10 @@ from pytest_spiral.report.model import RoleUsage, Usage
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan
 from pytest_spiral.store import ModelUsage
 
-_COUNTS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "retries", "failures")
+_COUNTS = (
+    *("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "with_reasoning"),
+    *("retries", "failures"),
+)
 
 
 def cost_of(requests: int, tokens: Tokens, price: Price | None) -> float | None:

@@ -93,8 +93,10 @@ def _pack(replies: Iterable[tuple[ChatRequest, ChatReply]], failures: Iterable[t
         messages: list[JsonValue] = [[message.role, place(message.content)] for message in request.messages]
         return [place(form), messages, request.sample, request.unit]
 
-    # All but the text, which is first.
-    answered = [[row(request), place(reply.text), [*astuple(reply)[1:]]] for request, reply in replies]
+    # All but the texts, which are first and last.
+    answered = [
+        [row(request), place(reply.text), place(reply.reasoning), [*astuple(reply)[1:-1]]] for request, reply in replies
+    ]
     failed = [[row(request), [e.code.value, str(e), e.attempts, e.http_status]] for request, e in failures]
     return json.dumps({"replies": answered, "failures": failed, "texts": list(texts)})
 
@@ -109,10 +111,12 @@ def unpack(packed: str, store: RunStore) -> None:
         said = tuple(Message(speaker, texts[place]) for speaker, place in messages)  # type: ignore[arg-type]  # JSON
         return ChatRequest(role, model, said, params, schema, sample, unit)
 
-    def reply(text: str, finish: Finish, model: str, usage: Sequence[int], seconds: float, attempts: int) -> ChatReply:
-        return ChatReply(text, finish, model, Usage(*usage), seconds, attempts)
+    def reply(
+        text: int, thought: int, finish: Finish, model: str, usage: Sequence[int], seconds: float, attempts: int
+    ) -> ChatReply:
+        return ChatReply(texts[text], finish, model, Usage(*usage), seconds, attempts, texts[thought])
 
-    store.keep_all([(request(*row), reply(texts[place], *fields)) for row, place, fields in sent["replies"]])
+    store.keep_all([(request(*row), reply(*places, *fields)) for row, *places, fields in sent["replies"]])
     for row, (code, message, attempts, http_status) in sent["failures"]:
         error = ChatError(ReasonCode(code), message, attempts=attempts, http_status=http_status)
         store.add_failure(request(*row), error)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_spiral.errors import StoreError
 
 _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
-_FORMAT = 4
+_FORMAT = 5
 # Seconds that a writer waits for another process of the run; a commit takes less than a millisecond.
 _BUSY_SECONDS = 30
 # Copying the log into the database waits for the disk, so it happens once in 8 MB and not once in 1 MB.
@@ -26,6 +26,7 @@ CREATE TABLE reply (
   sample INTEGER NOT NULL, settings INTEGER NOT NULL REFERENCES text, messages TEXT NOT NULL,
   text INTEGER NOT NULL REFERENCES text, finish TEXT NOT NULL, served_model TEXT NOT NULL,
   prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+  reasoning_tokens INTEGER NOT NULL, reasoning INTEGER REFERENCES text,
   seconds REAL NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL, checksum BLOB NOT NULL
 );
 CREATE TABLE failure (

@@ -27,6 +27,7 @@ class ModelUsage:
 
     Attributes:
         requests: Requests that were answered.
+        with_reasoning: Replies that came with reasoning.
         retries: Further HTTP requests that answered and failed calls needed.
         failures: Calls that failed for good.
     """
@@ -37,6 +38,8 @@ class ModelUsage:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    with_reasoning: int = 0
     retries: int = 0
     failures: int = 0
 

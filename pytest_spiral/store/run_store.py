@@ -38,6 +38,7 @@ class _Row(NamedTuple):
         settings: Id of the text `{"params": ..., "schema": ...}`.
         messages: For each message the letter of its role (s, u or a) and the id of its text: "s2u7a9".
         text: Id of the reply's text.
+        reasoning: Id of the text of its reasoning, None where there is none.
     """
 
     key: bytes
@@ -53,6 +54,8 @@ class _Row(NamedTuple):
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    reasoning_tokens: int
+    reasoning: int | None
     seconds: float
     attempts: int
     at: float
@@ -182,7 +185,8 @@ class RunStore:
         with self._reading() as connection:
             replies = connection.execute(
                 "SELECT role, model, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), "
-                "sum(attempts - 1) FROM reply GROUP BY role, model"
+                "sum(reasoning_tokens), sum(reasoning_tokens > 0 OR reasoning IS NOT NULL), sum(attempts - 1) "
+                "FROM reply GROUP BY role, model"
             ).fetchall()
             failures = connection.execute(
                 "SELECT role, model, count(*), sum(max(attempts - 1, 0)) FROM failure GROUP BY role, model"
@@ -277,6 +281,8 @@ class RunStore:
             prompt_tokens=reply.usage.prompt_tokens,
             cached_tokens=reply.usage.cached_tokens,
             completion_tokens=reply.usage.completion_tokens,
+            reasoning_tokens=reply.usage.reasoning_tokens,
+            reasoning=self._texts.id(connection, reply.reasoning) if reply.reasoning else None,
             seconds=round(float(reply.seconds), 3),
             attempts=reply.attempts,
             at=round(time.time(), 3),
@@ -308,9 +314,10 @@ class RunStore:
         return Exchange(request, self._read_reply(connection, row), row.at)
 
     def _read_reply(self, connection: sqlite3.Connection, row: _Row) -> ChatReply:
-        usage = Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens)
+        usage = Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens, row.reasoning_tokens)
         text = self._texts.text(connection, row.text)
-        return ChatReply(text, row.finish, row.served_model, usage, row.seconds, row.attempts)
+        reasoning = "" if row.reasoning is None else self._texts.text(connection, row.reasoning)
+        return ChatReply(text, row.finish, row.served_model, usage, row.seconds, row.attempts, reasoning)
 
     def _pace(self, endpoint: str) -> Pace | None:
         row = self._connection.execute(

@@ -195,6 +195,7 @@ def test_of_two_replies_to_one_request_the_first_counts(store: RunStore) -> None
     [
         "UPDATE reply SET completion_tokens = 4",
         "UPDATE reply SET unit = 'v'",
+        "UPDATE reply SET reasoning = settings",
         "UPDATE reply SET text = settings",
         "UPDATE text SET content = zeroblob(length(content))",
         "UPDATE text SET digest = CAST(id AS BLOB)",

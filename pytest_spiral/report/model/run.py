@@ -114,6 +114,10 @@ class RoleUsage(Record):
     cached_tokens: Count
     """Prompt tokens that the endpoint read from its cache."""
     completion_tokens: Count
+    reasoning_tokens: Count = 0
+    """Completion tokens that the endpoint counted as reasoning."""
+    with_reasoning: Count = 0
+    """Replies that came with reasoning, which is neither judged nor scored."""
     cost_usd: float | None
     """Null where a price is unknown."""
     retries: Count
