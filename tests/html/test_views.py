@@ -105,6 +105,20 @@ def test_a_card_has_all_its_charts(window: Visitor) -> None:
     assert page.locator("table", has_text="Integrity of every card").locator("tbody tr").count() == 8
 
 
+def test_every_proportion_of_a_card_is_drawn(window: Visitor) -> None:
+    """Also those that the page does not know by name: whatever has an interval stands in a chart."""
+    cards = demo().tempaffect.cards
+    names = {name for card in cards for name in card.intervals if not name.startswith(("detectors.", "families."))}
+    charts = window.go("tempaffect").locator("figure", has_text="proportion").all_text_contents()
+
+    assert "ubr_rate_deduped" in names
+    assert {
+        name
+        for name in names - {"skill"}
+        if not any(name.rpartition(".")[2].replace("_", " ") in chart for chart in charts)
+    } == set()
+
+
 def test_empty_and_measured_reports(visit: Visit, tmp_path: Path) -> None:
     """An empty report has empty states; a run without gates is MEASURED, neither PASS nor green."""
     document = demo_document()

@@ -139,14 +139,15 @@ function byModel(rows, drawOne) {
 
 function metricBars(cards) {
   const models = [...new Set(cards.map((card) => card.model))].map((model) => ({ model }));
-  const parts = [["fields", "Labels: proportion accepted"], ["reply_checks", "Reply: proportion that passes each check"]];
+  const parts = [["", "Outputs: proportion of all"], ["fields", "Labels: proportion accepted"], ["reply_checks", "Reply: proportion that passes each check"]];
   return byModel(models, ({ model }) => parts.map(([part, caption]) => {
     const own = cards.filter((card) => card.model === model);
-    const rows = Object.keys(own[0][part]).map((name) => ({
+    const names = part ? Object.keys(own[0][part]) : proportions(own);
+    const rows = names.map((name) => ({
       label: words(name),
       points: own.map((card) => {
-        const [low, high] = intervalOf(card, `${part}.${name}`);
-        return { kind: cardKind(card), name: MODE_NAMES[MODES[card.prompting_mode]], value: card[part][name], low, high };
+        const [low, high] = intervalOf(card, part ? `${part}.${name}` : name);
+        return { kind: cardKind(card), name: MODE_NAMES[MODES[card.prompting_mode]], value: (part ? card[part] : card)[name], low, high };
       }),
     }));
     return figure(caption, intervals(rows, { bars: true }), {
@@ -154,6 +155,12 @@ function metricBars(cards) {
       data: table(["Metric", ...own.map((card) => [MODE_NAMES[MODES[card.prompting_mode]], { number: true }])], rows.map((row) => [row.label, ...row.points.map((point) => withRange(point.value, point.low, point.high))])),
     });
   }));
+}
+
+/** Metrics of whole outputs from 0 to 1: the headline ones and whatever else has an interval. */
+function proportions(cards) {
+  const others = cards.flatMap((card) => Object.keys(card.intervals).filter((name) => !name.includes(".")));
+  return [...new Set([...RATES.map(([name]) => name), ...others])].filter((name) => name !== "skill");
 }
 
 function formatScatter(cards) {
