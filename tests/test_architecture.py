@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,3 +141,15 @@ def test_the_inert_plugin_is_light() -> None:
     ours = {name for name in loaded if name.startswith("pytest_spiral.")}
 
     assert ours == {f"pytest_spiral.{name}" for name in LIGHT}
+
+
+def test_the_change_list_names_files_that_exist() -> None:
+    """At most four for a change; of one to be added, the directory exists."""
+    text = (PACKAGE.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = text.partition("| to add | touch |")[2].partition("\n\n")[0].splitlines()[2:]
+    named = [re.findall(r"`([\w/]+\.(?:py|md|js|toml))`", row) for row in rows]
+    paths = [name.rpartition("/")[0] if "NAME" in name else name for names in named for name in names]
+
+    assert len(rows) == 5
+    assert max(map(len, named)) <= 4
+    assert [path for path in paths if not (PACKAGE / path).exists() and not (PACKAGE.parent / path).exists()] == []

@@ -1,4 +1,4 @@
-"""Reference tables written from what the package itself reads: options, reason codes and the report schema."""
+"""Reference tables that the package itself provides: options, reason codes, protocols and the report schema."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_spiral.resources import data_root
-from pytest_spiral.settings import OPTIONS
+from pytest_spiral.settings import DEFAULT_PROTOCOL, OPTIONS
+from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from pytest_spiral.status import ReasonCode
 
 Schema = Mapping[str, Any]
@@ -29,6 +30,15 @@ def reason_table() -> str:
     return "\n".join(
         ["| code | meaning |", "|---|---|", *(f"| `{code.value}` | {code.meaning} |" for code in ReasonCode)]
     )
+
+
+def protocol_table() -> str:
+    """Every shipped protocol with what its file says about it."""
+    rows = ["| protocol | scoring |", "|---|---|"]
+    for name in protocol_names():
+        default = " (default)" if name == DEFAULT_PROTOCOL else ""
+        rows.append(f"| `{name}`{default} | {load_protocol(name).about} |")
+    return "\n".join(rows)
 
 
 def schema_tables() -> str:
@@ -74,6 +84,7 @@ def _cell(schema: Schema) -> str:
 TABLES = {
     "<!-- options -->": option_table,
     "<!-- reason codes -->": reason_table,
+    "<!-- protocols -->": protocol_table,
     "<!-- report schema -->": schema_tables,
 }
 

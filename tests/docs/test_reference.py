@@ -40,6 +40,13 @@ def test_every_option_is_on_its_page() -> None:
         assert option.alias in row or option.alias == option.flag
 
 
+def test_every_protocol_is_on_its_page() -> None:
+    """With what its file says about it."""
+    page = load_hook().on_page_markdown((DOCS / "reference" / "protocols.md").read_text())
+
+    assert [name for name in protocol_names() if load_protocol(name).about not in page] == []
+
+
 def test_every_metric_has_a_formula() -> None:
     """Everything a gate can name stands in a row of the page."""
     page = (DOCS / "reference" / "metrics.md").read_text()
