@@ -12,18 +12,23 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, get_args
 
 from pytest_spiral.errors import ConfigError
 
-__all__ = ["Gate", "Scale", "check_metric", "parse_gate"]
+__all__ = ["OPERATORS", "Gate", "Scale", "check_metric", "parse_gate"]
 
 Scale = tuple[float, float]
 """Least and greatest value a metric can have; infinite where there is none."""
 
+Operator = Literal[">=", "<="]
+OPERATORS: tuple[Operator, ...] = get_args(Operator)
+
 _TOKEN = re.compile(
-    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)|(?P<op>>=|<=)|(?P<mark>[.\[\]()+-]))"
+    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)|(?P<mark>[.\[\]()+-])"
+    rf"|(?P<op>{'|'.join(map(re.escape, OPERATORS))}))"
 )
+_EXPECTED_OPERATOR = " or ".join(map(repr, OPERATORS))
 _MAX_LENGTH = 500
 _MAX_DEPTH = 20
 _MAX_NUMBER = 1e9
@@ -49,7 +54,7 @@ class Gate:
     suite: str
     qualifier: str | None
     metric: str
-    op: Literal[">=", "<="]
+    op: Operator
     threshold: float
     relative: bool = False
 
@@ -80,7 +85,8 @@ class _Parser:
         if len(self._text) > _MAX_LENGTH:
             self._fail(f"at most {_MAX_LENGTH} characters", _MAX_LENGTH)
         suite, qualifier, metric = self._path()
-        op = self._take("op", "'>=' or '<='")
+        written = self._take("op", _EXPECTED_OPERATOR)
+        op = next(known for known in OPERATORS if known == written)
         start = self._start()
         times, threshold = self._bound()
         if self._text[self._at :].strip():
@@ -92,7 +98,7 @@ class _Parser:
             suite=suite,
             qualifier=qualifier,
             metric=metric,
-            op=">=" if op == ">=" else "<=",
+            op=op,
             threshold=threshold,
             relative=times == 1,
         )
@@ -109,7 +115,7 @@ class _Parser:
         if not names:
             self._fail("'.' and a metric name")
         if re.match(r"-[A-Za-z]", self._text[self._at :]):
-            self._fail("'>=' or '<=' (names are written with underscores)")
+            self._fail(f"{_EXPECTED_OPERATOR} (names are written with underscores)")
         return suite, qualifier, ".".join(names)
 
     def _bound(self, depth: int = 1) -> _Linear:

@@ -11,7 +11,7 @@ from math import isinf
 import pytest
 
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
-from pytest_spiral.gates import Scale
+from pytest_spiral.gates import OPERATORS, Scale
 from pytest_spiral.plugin._compat import uncaptured
 from pytest_spiral.report.lines import WIDTH, Tone, plain
 from pytest_spiral.run.plan import RunPlan
@@ -93,12 +93,12 @@ class Progress:
 
 def gate_help() -> str:
     """Grammar and metrics of `--gate`, in 80 columns."""
-    lines = [
-        "metrics of --gate:",
-        "  'PATH >= BOUND' or 'PATH <= BOUND'; BOUND is a number or, with --baseline,",
-        "  'baseline', 'baseline - 5', 'baseline + 0.02'. tempaffect[raw] and",
-        "  tempaffect[schema] name one prompting mode; otherwise all must hold.",
-    ]
+    forms = " or ".join(f"'PATH {operator} BOUND'" for operator in OPERATORS)
+    syntax = (
+        f"{forms}; BOUND is a number or, with --baseline, 'baseline', 'baseline - 5', 'baseline + 0.02'. "
+        "tempaffect[raw] and tempaffect[schema] name one prompting mode; otherwise all must hold."
+    )
+    lines = ["metrics of --gate:", *textwrap.wrap(syntax, WIDTH, initial_indent="  ", subsequent_indent="  ")]
     scales = {"tempaffect": metric_scales(), "spiral": spiral_metric_scales(load_protocol(DEFAULT_PROTOCOL))}
     for suite, metrics in scales.items():
         groups: dict[Scale, list[str]] = {}

@@ -13,6 +13,8 @@ import pytest
 
 from pytest_spiral import spiral, tempaffect
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
+from pytest_spiral.gates import OPERATORS
+from pytest_spiral.plugin.terminal import gate_help
 from pytest_spiral.settings import OPTIONS
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from pytest_spiral.tempaffect.card_metrics import metric_scales
@@ -45,6 +47,14 @@ def test_every_protocol_is_on_its_page() -> None:
     page = load_hook().on_page_markdown((DOCS / "reference" / "protocols.md").read_text())
 
     assert [name for name in protocol_names() if load_protocol(name).about not in page] == []
+
+
+def test_every_operator_of_gates_is_explained() -> None:
+    """In the grammar of the page and in the help."""
+    grammar = (DOCS / "reference" / "gates.md").read_text().partition("gate   = ")[2].partition("\n")[0]
+    text = " ".join(gate_help().split())
+
+    assert [op for op in OPERATORS if f'"{op}"' not in grammar or f"'PATH {op} BOUND'" not in text] == []
 
 
 def test_every_metric_has_a_formula() -> None:
