@@ -16,7 +16,7 @@ from pkgutil import resolve_name
 from pytest_spiral.errors import UserError
 from pytest_spiral.settings import DEFAULT_PROTOCOL
 
-USAGE_ERROR = 4
+USAGE_ERROR, INTERNAL_ERROR = 4, 3
 _argument = partial(methodcaller, "add_argument")
 _RUN = "a run directory, its report.json, or a result file in the public Spiral-Bench format"
 _DEFAULT_PROTOCOL = partial(_argument, "--protocol", default=DEFAULT_PROTOCOL, metavar="NAME")
@@ -159,7 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="pytest-spiral",
         description="Score, compare and publish recorded runs.",
-        epilog="Exit code 0: done; 1: a check failed; 4: usage error, described on stderr. `merge` exits like a run.",
+        epilog="Exit code 0: done; 1: a check failed; 3: internal error; 4: usage error, described on stderr. `merge` "
+        "exits like a run.",
         allow_abbrev=False,
     )
     _add_commands(parser, COMMANDS, "COMMAND")
@@ -167,6 +168,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
     except SystemExit as stop:
         return USAGE_ERROR if stop.code else 0
+    # Usage errors and help do without it.
+    from pytest_spiral.report.parts import Parts, tracebacks
+
+    parts = Parts()
+    with tracebacks(options.full_trace):
+        code = parts.attempt(options.run, _run, options)
+    for failed in parts.failed:
+        print(f"pytest-spiral: internal error, {failed.detail}; --full-trace shows where", file=sys.stderr)
+    return INTERNAL_ERROR if code is None else code
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         run: Callable[[argparse.Namespace], int] = resolve_name(f"{__name__}.{options.run}")
         return run(options)
@@ -192,7 +205,11 @@ def _add_commands(
         if isinstance(command, Command):
             one = subparsers.add_parser(name, help=command.help, description=command.help)
             one.set_defaults(run=command.run)
-            for argument in (_argument("--json", action="store_true", help="print JSON"), *command.arguments):
+            everywhere = (
+                _argument("--json", action="store_true", help="print JSON"),
+                _argument("--full-trace", action="store_true", help="show the traceback of an internal error"),
+            )
+            for argument in (*everywhere, *command.arguments):
                 argument(one)
         else:
             _add_commands(subparsers.add_parser(name, help="lint, hash and show scenario files"), command, "ACTION")

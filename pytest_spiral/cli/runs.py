@@ -20,15 +20,18 @@ from pytest_spiral.report.comparison import comparison_lines, comparison_markdow
 from pytest_spiral.report.export import export as write_export
 from pytest_spiral.report.html.build import compare_page, report_page
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.model import Report
+from pytest_spiral.report.model import FailedPart, Report
+from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.read import find_report, load_report
-from pytest_spiral.report.terminal import summary_lines
-from pytest_spiral.report.write import file_slug, write_atomically, write_report, write_site
+from pytest_spiral.report.terminal import failed_lines, summary_lines
+from pytest_spiral.report.write import file_slug, write_atomically, write_report, write_site, write_views
 from pytest_spiral.run.plan import versions
-from pytest_spiral.run.shards import merge_shards
+from pytest_spiral.run.shards import evaluate_again, merge_shards
 from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.aggregate import rescore_groups
 from pytest_spiral.spiral.protocol import load_protocol
+
+_PAGE = "report.html"
 
 
 def rescore(options: argparse.Namespace) -> int:
@@ -87,36 +90,57 @@ def shadow(options: argparse.Namespace) -> int:
 
 def merge(options: argparse.Namespace) -> int:
     """Write the report of a whole run from its shards and print its summary."""
-    report = merge_shards(options.paths, options.run_id, Path.cwd(), sys.argv[1:])
     run_dir = options.report_dir / options.run_id
-    write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
+    report = merge_shards(options.paths, options.run_id, Path.cwd(), sys.argv[1:])
+    report = write_report(report, run_dir, os.environ.get("GITHUB_STEP_SUMMARY"))
     if options.json:
         gates = [gate.model_dump(mode="json") for gate in report.gates]
         print_json({"report": str(run_dir), "verdict": report.verdict, "gates": gates})
     else:
         print(*(line for line, _ in summary_lines(report, str(run_dir))), sep="\n")
-    return exit_code(0, report.verdict, False)
+    return exit_code(0, report.verdict, False, bool(report.failed_parts))
 
 
 def report(options: argparse.Namespace) -> int:
-    """Write the page of each report, or one page that compares several."""
+    """Write the page of each report, or one page that compares several; make up for what failed in a run directory."""
     paths, output = find_reports(options.paths), options.output
-    reports = [(path, open_report(path, options.protocol)) for path in paths]
+    failed: list[FailedPart] = []
+    written: list[Path] = []
     if output is not None and output.suffix == ".html" and len(paths) > 1:
-        pages = {output: compare_page([report for _, report in reports])}
+        write_page(output, compare_page([open_report(path, options.protocol) for path in paths]))
+        written.append(output)
     else:
-        pages = {_target(path, report, output): report_page(report) for path, report in reports}
-    for target, page in pages.items():
-        write_page(target, page)
-    _print_written(list(pages), options.json)
-    return 0
+        for path in paths:
+            report = open_report(path, options.protocol)
+            if output is None and path.name == "report.json":
+                report = _complete(path, report)
+                failed += report.failed_parts
+                written += [] if any(part.part == _PAGE for part in report.failed_parts) else [path.with_name(_PAGE)]
+            else:
+                written.append(_target(path, report, output))
+                write_page(written[-1], report_page(report))
+    _print_written(written, options.json)
+    for line, _ in failed_lines(failed):
+        print(line, file=sys.stderr)
+    return exit_code(0, None, False, bool(failed))
+
+
+def _complete(path: Path, report: Report) -> Report:
+    """Write the files of a run directory from its report, after the statistics that failed are computed again."""
+    if not report.failed_parts:
+        return write_views(report, path.parent)
+    if any(part.code is not PartCode.NOT_WRITTEN for part in report.failed_parts):
+        report = evaluate_again(path, Path.cwd())
+    else:
+        report = report.model_copy(update={"failed_parts": ()})
+    return write_report(report, path.parent, newest=False)
 
 
 def _target(path: Path, report: Report, output: Path | None) -> Path:
     if output is not None:
         return output if output.suffix == ".html" else output / f"{file_slug(report.run.id)}.html"
     # An imported file may lie anywhere, so its page goes to the working directory.
-    return path.with_name("report.html") if path.name == "report.json" else Path(f"{path.stem}.html")
+    return Path(f"{path.stem}.html")
 
 
 def leaderboard(options: argparse.Namespace) -> int:

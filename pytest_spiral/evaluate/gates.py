@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from pytest_spiral.compare.recording import counterpart
@@ -10,6 +10,7 @@ from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
     NOTHING_MEASURED,
+    PART_FAILED,
     Decision,
     Gate,
     Measured,
@@ -31,26 +32,28 @@ from pytest_spiral.tempaffect.records import CARD_MODES, Mode
 _OPPOSITE: Mapping[MissingAs, MissingAs] = {"ignored": "ignored", "worst": "best", "best": "worst"}
 
 
-def card_rows(gate: Gate, run: RunResults) -> Iterator[GateRow]:
-    """A TempAffect gate on every card. An unqualified gate must hold for all of them."""
+def card_row(gate: Gate, run: RunResults, model: str, mode: Mode) -> GateRow:
+    """A TempAffect gate on one card."""
     resamples = load_params().intervals.resamples
 
     def draws(n: int) -> Sequence[Sequence[int]]:
         return bootstrap_draws(n, resamples, run.run.seed)
 
-    for (model, mode), items in run.items.items():
-        if gate.qualifier not in (None, mode):
-            continue
-        context = run.contexts[model, mode]
-        sample = CardMetrics(items, context.scenarios, context.skill_floor).sample(gate.metric)
-        other, against = None, None
-        if gate.relative and run.baseline is not None:
-            against = counterpart(model, run.baseline, "tempaffect")
-            old = run.baseline.items.get((against, mode), ())
-            other = CardMetrics(old, context.scenarios, context.skill_floor).sample(gate.metric)
-        decision = decide(gate, sample, run.policy, draws, other)
-        decision = limit_missing(decision, is_beyond_limit(sample.missing, sample.wanted))
-        yield _row(gate, run, model, mode, decision, against)
+    context = run.contexts[model, mode]
+    sample = CardMetrics(run.items[model, mode], context.scenarios, context.skill_floor).sample(gate.metric)
+    other, against = None, None
+    if gate.relative and run.baseline is not None:
+        against = counterpart(model, run.baseline, "tempaffect")
+        old = run.baseline.items.get((against, mode), ())
+        other = CardMetrics(old, context.scenarios, context.skill_floor).sample(gate.metric)
+    decision = decide(gate, sample, run.policy, draws, other)
+    decision = limit_missing(decision, is_beyond_limit(sample.missing, sample.wanted))
+    return _row(gate, run, model, mode, decision, against)
+
+
+def undecided_row(gate: Gate, run: RunResults, model: str, mode: Mode | None) -> GateRow:
+    """A gate that could not be decided, because a part of the report that it needs failed."""
+    return _row(gate, run, model, mode, PART_FAILED, None)
 
 
 class SpiralGates:
@@ -64,19 +67,18 @@ class SpiralGates:
         self._score = cache(self._compute_score)
         self._differences = cache(self._compute_differences)
 
-    def rows(self, gate: Gate) -> Iterator[GateRow]:
-        """A gate on every model."""
+    def row(self, gate: Gate, model: str) -> GateRow:
+        """A gate on one model."""
         baseline, protocol = self._run.baseline, self._context.protocol
-        for model in self._run.conversations:
-            against = counterpart(model, baseline, "spiral") if gate.relative and baseline is not None else None
-            measured, worst, best = (self._measured(gate, model, against, case) for case in _OPPOSITE)
-            decision = NOTHING_MEASURED
-            if measured is not None:
-                decision = conclude(gate, measured, (worst, best), self._run.policy)
-            if gate.metric in protocol.metrics and protocol.metrics[gate.metric].kind == "behaviour":
-                decision = with_standing(decision, *standing(self._context.calibration, gate.metric))
-            decision = limit_missing(decision, self._incomplete[model])
-            yield _row(gate, self._run, model, None, decision, against)
+        against = counterpart(model, baseline, "spiral") if gate.relative and baseline is not None else None
+        measured, worst, best = (self._measured(gate, model, against, case) for case in _OPPOSITE)
+        decision = NOTHING_MEASURED
+        if measured is not None:
+            decision = conclude(gate, measured, (worst, best), self._run.policy)
+        if gate.metric in protocol.metrics and protocol.metrics[gate.metric].kind == "behaviour":
+            decision = with_standing(decision, *standing(self._context.calibration, gate.metric))
+        decision = limit_missing(decision, self._incomplete[model])
+        return _row(gate, self._run, model, None, decision, against)
 
     def _measured(self, gate: Gate, model: str, against: str | None, case: MissingAs) -> Measured | None:
         """What a gate decides on, with missing measurements ignored, at their worst or at their best."""

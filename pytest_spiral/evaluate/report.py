@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_spiral.evaluate.gates import SpiralGates, card_rows
+from pytest_spiral.evaluate.gates import SpiralGates, card_row, undecided_row
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
-from pytest_spiral.evaluate.spiral import score_of, spiral_part
+from pytest_spiral.evaluate.spiral import judges_agreement, score_of, spiral_part, variance_of
 from pytest_spiral.evaluate.verdict import is_beyond_limit, verdict_of
 from pytest_spiral.report.model import (
+    Card,
+    FailedPart,
     GateRow,
     Integrity,
     Profiles,
@@ -17,59 +19,137 @@ from pytest_spiral.report.model import (
     Run,
     RunConfig,
     Score,
+    Spiral,
     TempAffect,
     Usage,
 )
+from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.model.run import TempAffectIntegrity
 from pytest_spiral.report.model.tempaffect import ModeDelta
+from pytest_spiral.report.parts import Parts
+from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card import build_card
 from pytest_spiral.tempaffect.card_metrics import mode_delta
-from pytest_spiral.tempaffect.records import CARD_MODES, Item
+from pytest_spiral.tempaffect.records import CARD_MODES, Mode
+
+Cards = Mapping[tuple[str, Mode], Card]
+_NO_STATISTICS = FailedPart(
+    part="statistics",
+    code=PartCode.NOT_EVALUATED,
+    detail="the run ended while they were computed; resume it, or run `pytest-spiral report` on its directory",
+)
+
+
+def recorded(run: RunResults) -> Report:
+    """The report of what was measured, without anything that is computed from it: written before the evaluation."""
+    parts = Parts()
+    report = _measured(run, spiral_part((), _conversations(run), parts, with_remarks=False))
+    return report.model_copy(update={"failed_parts": (_NO_STATISTICS, *parts.failed)})
 
 
 def evaluate(run: RunResults) -> Report:
-    """The report of a run, finished or cut short."""
-    cards = tuple(
-        build_card(model, mode, items, run.contexts[model, mode]) for (model, mode), items in run.items.items()
+    """The report of a run, finished or cut short. A part that cannot be made is named in it and costs no other."""
+    parts = Parts()
+    cards = {}
+    for key, items in run.items.items():
+        card = parts.attempt(f"tempaffect.cards[{_named(*key)}]", build_card, *key, items, run.contexts[key])
+        if card is not None:
+            cards[key] = card
+    scores = {}
+    if run.spiral:
+        for model, conversations in run.conversations.items():
+            score = score_report(model, conversations, run.spiral, parts)
+            if score is not None:
+                scores[model] = score
+    gates = _gates(run, cards, scores, parts)
+    deltas, profile = _deltas(run, parts), _profiles(run, parts)
+    report = _measured(run, spiral_part(tuple(scores.values()), _conversations(run), parts))
+    lost = any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards.values())
+    lost = lost or any(map(has_no_verdict, scores.values()))
+    computed = {
+        "verdict": verdict_of([row.outcome for row in gates], lost or bool(parts.failed)),
+        "gates": tuple(gates),
+        "tempaffect": report.tempaffect.model_copy(update={"cards": tuple(cards.values()), "deltas": deltas}),
+        "profile": profile,
+        "failed_parts": tuple(parts.failed),
+    }
+    return Report(**{**dict(report), **computed})
+
+
+def _measured(run: RunResults, spiral: Spiral) -> Report:
+    """What was measured, without statistics of TempAffect, profiles and gates."""
+    items = sorted(
+        (item for group in run.items.values() for item in group),
+        key=lambda item: (item.model, item.mode, item.id, item.epoch),
     )
-    spiral = run.spiral
-    scores = tuple(score_of(model, group, spiral) for model, group in run.conversations.items() if spiral)
-    incomplete = {score.model: has_no_verdict(score) for score in scores}
-    spiral_gates = SpiralGates(run, spiral, incomplete) if spiral else None
-    gates: list[GateRow] = []
-    for gate in run.gates:
-        if gate.suite == "tempaffect":
-            gates += card_rows(gate, run)
-        elif spiral_gates:
-            gates += spiral_gates.rows(gate)
-    lost = any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards)
-    items = _in_order([item for group in run.items.values() for item in group])
     asked = sorted({item.id for item in items})
     suite = run.suite
-    scenarios = suite.by_id if suite else {}
     return Report(
-        verdict=verdict_of([row.outcome for row in gates], lost or any(incomplete.values())),
+        verdict="incomplete",
         run=run.run,
         integrity=Integrity(tempaffect=_tempaffect_integrity(run), spiral=run.spiral_integrity),
-        gates=tuple(gates),
+        gates=(),
         tempaffect=TempAffect(
-            cards=cards,
-            deltas=tuple(
-                ModeDelta(model=model, metrics=mode_delta(group, run.items[model, "raw"], scenarios, run.run.seed))
-                for (model, mode), group in run.items.items()
-                if mode == "schema" and (model, "raw") in run.items
-            ),
             items=tuple(items),
             # The scenarios asked, so that a reader can follow every point.
             scenarios={name: suite[name].model_copy(update={"meta": None}) for name in asked} if suite else {},
         ),
-        spiral=spiral_part(scores, [c for group in run.conversations.values() for c in group]),
-        profile=_profiles(run),
+        spiral=spiral,
+        profile=Profiles(),
         usage=run.usage,
     )
+
+
+def score_report(
+    model: str, conversations: Sequence[Conversation], context: SpiralContext, parts: Parts
+) -> Score | None:
+    """The score of one model with all statistics; those that fail are null, and None stands for no score at all."""
+    part = f"spiral.scores[{model}]"
+    score = parts.attempt(part, score_of, model, conversations, context)
+    if score is None:
+        return None
+    agreement = parts.attempt(f"{part}.judges.agreement", judges_agreement, conversations, context)
+    return score.model_copy(
+        update={
+            "variance": parts.attempt(f"{part}.variance", variance_of, conversations, context.protocol),
+            "judges": score.judges.model_copy(update={"agreement": agreement}),
+            "over_correction": parts.attempt(f"{part}.over_correction", over_correction, conversations, context.seed),
+        }
+    )
+
+
+def _gates(run: RunResults, cards: Cards, scores: Mapping[str, Score], parts: Parts) -> list[GateRow]:
+    """Every gate on every card or model that it speaks about."""
+    no_verdict = {model: has_no_verdict(score) for model, score in scores.items()}
+    spiral = SpiralGates(run, run.spiral, no_verdict) if run.spiral else None
+    rows = []
+    for gate in run.gates:
+        if gate.suite == "tempaffect":
+            for key in run.items:
+                if gate.qualifier in (None, key[1]):
+                    part = f"gates[{gate.expr}, {_named(*key)}]"
+                    row = parts.attempt(part, card_row, gate, run, *key) if key in cards else None
+                    rows.append(row or undecided_row(gate, run, *key))
+        elif spiral:
+            for model in run.conversations:
+                part = f"gates[{gate.expr}, {model}]"
+                row = parts.attempt(part, spiral.row, gate, model) if model in scores else None
+                rows.append(row or undecided_row(gate, run, model, None))
+    return rows
+
+
+def _deltas(run: RunResults, parts: Parts) -> tuple[ModeDelta, ...]:
+    scenarios = run.suite.by_id if run.suite else {}
+    deltas = []
+    for (model, mode), group in run.items.items():
+        if mode == "schema" and (model, "raw") in run.items:
+            part, raw = f"tempaffect.deltas[{model}]", run.items[model, "raw"]
+            metrics = parts.attempt(part, mode_delta, group, raw, scenarios, run.run.seed)
+            deltas += [] if metrics is None else [ModeDelta(model=model, metrics=metrics)]
+    return tuple(deltas)
 
 
 def evaluate_imported(
@@ -120,18 +200,22 @@ def _tempaffect_integrity(run: RunResults) -> TempAffectIntegrity | None:
     )
 
 
-def _in_order(items: Sequence[Item]) -> list[Item]:
-    return sorted(items, key=lambda item: (item.model, item.mode, item.id, item.epoch))
+def _named(model: str, mode: Mode) -> str:
+    return f"{model}, {CARD_MODES[mode]}"
 
 
-def _profiles(run: RunResults) -> Profiles:
-    return Profiles(
-        tempaffect=tuple(
-            tempaffect_profile(model, CARD_MODES[mode], [item.answer.reply for item in _in_order(items) if item.answer])
-            for (model, mode), items in run.items.items()
-        ),
-        spiral=tuple(
-            spiral_profile(model, [c.replies for c in conversations if c.status is Status.MEASURED])
-            for model, conversations in run.conversations.items()
-        ),
-    )
+def _conversations(run: RunResults) -> list[Conversation]:
+    return [conversation for group in run.conversations.values() for conversation in group]
+
+
+def _profiles(run: RunResults, parts: Parts) -> Profiles:
+    tempaffect, spiral = [], []
+    for (model, mode), items in run.items.items():
+        answers = sorted((item for item in items if item.answer), key=lambda item: (item.id, item.epoch))
+        replies = [item.answer.reply for item in answers if item.answer]
+        part = f"profile.tempaffect[{_named(model, mode)}]"
+        tempaffect.append(parts.attempt(part, tempaffect_profile, model, CARD_MODES[mode], replies))
+    for model, conversations in run.conversations.items():
+        units = [c.replies for c in conversations if c.status is Status.MEASURED]
+        spiral.append(parts.attempt(f"profile.spiral[{model}]", spiral_profile, model, units))
+    return Profiles(tempaffect=tuple(filter(None, tempaffect)), spiral=tuple(filter(None, spiral)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 
@@ -13,6 +13,7 @@ from pytest_spiral.evaluate.inputs import EVALUATED, SpiralContext
 from pytest_spiral.gates import Scale
 from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score, Spiral
 from pytest_spiral.report.model.judges import (
+    Agreement,
     BehaviourStanding,
     CalibrationReport,
     Drift,
@@ -22,19 +23,19 @@ from pytest_spiral.report.model.judges import (
     Retests,
     Suspected,
 )
-from pytest_spiral.report.model.spiral import SimulatorFlags, SimulatorHealth, SuspiciousPassage
+from pytest_spiral.report.model.spiral import Flag, SimulatorFlags, SimulatorHealth, SuspiciousPassage
+from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
 from pytest_spiral.spiral.consensus import merge_finals
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
-from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.simulator import RuleSet, load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
 from pytest_spiral.spiral.suspicion import suspicions
-from pytest_spiral.stats import variance_summary
+from pytest_spiral.stats import VarianceSummary, variance_summary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 _REMEMBERED = 1024
@@ -42,7 +43,10 @@ _NUMBERS = ("score", "unrounded", "ci_low", "ci_high")
 
 
 def score_of(model: str, conversations: Sequence[Conversation], context: SpiralContext) -> Score:
-    """The score of one model, twins included, with what a reader must know before using it."""
+    """The score of one model, twins included, with what a reader must know before using it.
+
+    Without the statistics that nothing depends on: variance, agreement of the judges, over-correction.
+    """
     score = score_conversations(conversations, context.protocol, seed=context.seed)
     own = [c for c in conversations if not c.twin_of]
     judges = _judges_report(conversations, model, context)
@@ -56,9 +60,9 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
     void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
     return Score(
         **{**dict(score), "model": model, **void},
-        variance=variance_summary(conversation_scores(own, context.protocol), "--convos-per-prompt"),
+        variance=None,
         judges=judges,
-        over_correction=over_correction(conversations, context.seed),
+        over_correction=None,
         simulator_health=simulator,
         counts={status: sum(c.status is status for c in own) for status in Status},
         blockers=tuple(blockers),
@@ -66,10 +70,28 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
     )
 
 
+def variance_of(conversations: Sequence[Conversation], protocol: Protocol) -> VarianceSummary | None:
+    """Where the variance of the composite comes from, twins left out."""
+    own = [c for c in conversations if not c.twin_of]
+    return variance_summary(conversation_scores(own, protocol), "--convos-per-prompt")
+
+
+def judges_agreement(conversations: Sequence[Conversation], context: SpiralContext) -> Mapping[str, Agreement] | None:
+    """Agreement of the judges by behaviour; None for a single judge."""
+    judges = _judges(conversations, context)
+    if len(judges) < 2:
+        return None
+    return agreement(conversations, judges, context.protocol.behaviours, f"{context.seed}-agreement")
+
+
+def _judges(conversations: Sequence[Conversation], context: SpiralContext) -> Sequence[str]:
+    return context.judges or sorted({j.judge for c in conversations for j in c.judgements})
+
+
 def _judges_report(conversations: Sequence[Conversation], model: str, context: SpiralContext) -> JudgesReport:
     """What the report says about the judges of one model's conversations, twins included."""
     behaviours = context.protocol.behaviours
-    judges = context.judges or sorted({j.judge for c in conversations for j in c.judgements})
+    judges = _judges(conversations, context)
     healths = {judge: judge_health(judge, conversations, context.protocol) for judge in judges}
     suspected = [sum(bool(suspicions(reply)) for reply in c.replies) for c in conversations]
     lines = [fault for judge, health in healths.items() for fault in faults(judge, health)]
@@ -86,7 +108,7 @@ def _judges_report(conversations: Sequence[Conversation], model: str, context: S
 
     others = [actor for actor in context.actors if actor[0] != EVALUATED]
     return JudgesReport(
-        agreement=agreement(conversations, judges, behaviours, f"{context.seed}-agreement") if several else None,
+        agreement=None,
         per_judge={
             judge: JudgeReport(
                 **dict(health),
@@ -202,14 +224,39 @@ def _blockers(
     return blockers
 
 
-def spiral_part(scores: Sequence[Score], conversations: Sequence[Conversation]) -> Spiral:
-    """The suite's part of the report."""
+def spiral_part(
+    scores: Sequence[Score], conversations: Sequence[Conversation], parts: Parts, *, with_remarks: bool = True
+) -> Spiral:
+    """The suite's part of the report. with_remarks: whether user messages and replies are looked through."""
     origins = {origin: n for n, origin in enumerate(dict.fromkeys(row.origin for row in conversations))}
-    records = [_record(conversation, origins[conversation.origin]) for conversation in conversations]
-    return Spiral(scores=tuple(scores), origins=tuple(origins), conversations=tuple(records))
+    records = []
+    for conversation in conversations:
+        part = f"spiral.conversations[{conversation.model}, {conversation.id}]"
+        remarks = parts.attempt(f"{part}.remarks", _remarks, conversation) if with_remarks else None
+        number = origins[conversation.origin]
+        records.append(parts.attempt(part, _record, conversation, number, remarks or _Remarks()))
+    return Spiral(scores=tuple(scores), origins=tuple(origins), conversations=tuple(filter(None, records)))
 
 
-def _record(conversation: Conversation, origin: int) -> ConversationRecord:
+@dataclass(frozen=True)
+class _Remarks:
+    flags: Sequence[Flag] = ()
+    suspicions: tuple[SuspiciousPassage, ...] = ()
+
+
+def _remarks(conversation: Conversation) -> _Remarks:
+    """What there is to say about the messages of a conversation."""
+    return _Remarks(
+        _health(conversation).flags,
+        tuple(
+            SuspiciousPassage(turn=turn, kind=passage.kind, start=passage.start, end=passage.end)
+            for turn, reply in enumerate(conversation.replies)
+            for passage in suspicions(reply)
+        ),
+    )
+
+
+def _record(conversation: Conversation, origin: int, remarks: _Remarks) -> ConversationRecord:
     """A conversation for the report: everything recorded, and what is derived from it."""
     asked = {one.behaviours for one in conversation.judgements if one.status is Status.MEASURED}
     judgements = conversation.judgements
@@ -224,12 +271,8 @@ def _record(conversation: Conversation, origin: int) -> ConversationRecord:
         behaviours=common,
         findings=conversation.findings,
         final_judgement=dict(merge_finals(conversation.finals)) or None,
-        simulator=SimulatorFlags(flags=_health(conversation).flags),
-        suspicions=tuple(
-            SuspiciousPassage(turn=turn, kind=passage.kind, start=passage.start, end=passage.end)
-            for turn, reply in enumerate(conversation.replies)
-            for passage in suspicions(reply)
-        ),
+        simulator=SimulatorFlags(flags=tuple(remarks.flags)),
+        suspicions=remarks.suspicions,
     )
 
 

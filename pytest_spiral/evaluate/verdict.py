@@ -8,7 +8,7 @@ from pytest_spiral.gates import Outcome
 from pytest_spiral.report.model import Verdict
 from pytest_spiral.resources import data_root, read_toml
 
-PASSED, FAILED, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = 0, 1, 5, 10, 11, 143
+PASSED, FAILED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = 0, 1, 3, 4, 5, 10, 11, 143
 
 
 def missing_limit(expected: int) -> int:
@@ -22,7 +22,7 @@ def is_beyond_limit(missing: int, expected: int) -> bool:
     return missing > missing_limit(expected)
 
 
-def verdict_of(outcomes: Sequence[Outcome], missing_beyond_limit: bool) -> Verdict:
+def verdict_of(outcomes: Sequence[Outcome], incomplete: bool) -> Verdict:
     """The verdict of a run.
 
     All gates must pass. Too much missing leaves no verdict, unless a gate failed even in the best case. Without gates
@@ -30,25 +30,28 @@ def verdict_of(outcomes: Sequence[Outcome], missing_beyond_limit: bool) -> Verdi
 
     Args:
         outcomes: Of all gates on all cards and scores.
-        missing_beyond_limit: Whether more is missing anywhere than the limit allows.
+        incomplete: Whether more is missing anywhere than the limit allows, or a part of the evaluation failed.
     """
     if "fail" in outcomes:
         return "fail"
-    if missing_beyond_limit or "incomplete" in outcomes:
+    if incomplete or "incomplete" in outcomes:
         return "incomplete"
     if not outcomes:
         return "measured"
     return "inconclusive" if "inconclusive" in outcomes else "pass"
 
 
-def exit_code(pytest_status: int, verdict: Verdict | None, tests_failed: bool) -> int:
+def exit_code(pytest_status: int, verdict: Verdict | None, tests_failed: bool, parts_failed: bool = False) -> int:
     """Exit code of a run, by precedence 4, 3, 2 (143), 1, 11, 10, 5, 0.
 
     Args:
         pytest_status: What pytest itself would exit with.
         verdict: None where nothing of the suites was to run.
         tests_failed: A user's own test failed, or an item did under --strict-items; instrument failures do not count.
+        parts_failed: A part of the report could not be made.
     """
+    if parts_failed and pytest_status != USAGE:
+        return INTERNAL
     if pytest_status not in (PASSED, FAILED, NOTHING):
         return pytest_status
     if tests_failed or verdict == "fail":

@@ -15,6 +15,7 @@ from pytest_spiral.stats import least_passing_rate
 
 __all__ = [
     "NOTHING_MEASURED",
+    "PART_FAILED",
     "Decision",
     "DecisionCode",
     "Outcome",
@@ -54,6 +55,9 @@ class Decision:
 
 
 NOTHING_MEASURED = Decision("incomplete", DecisionReason(DecisionCode.NOTHING_MEASURED, "nothing was measured"))
+PART_FAILED = Decision(
+    "incomplete", DecisionReason(DecisionCode.PART_FAILED, "a part of the report that it needs could not be made")
+)
 
 
 def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: Sample | None = None) -> Decision:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_spiral.errors import UserError
-from pytest_spiral.evaluate.report import evaluate
+from pytest_spiral.evaluate.inputs import RunResults
+from pytest_spiral.evaluate.report import evaluate, recorded
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
 from pytest_spiral.models.endpoint import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
@@ -22,9 +23,11 @@ from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes
 from pytest_spiral.plugin.execution import Execution, Role, runnable_units, take_message, usage_errors
 from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
 from pytest_spiral.report.junit import suite_properties
+from pytest_spiral.report.lines import Line
 from pytest_spiral.report.model import Report, Verdict
-from pytest_spiral.report.terminal import plan_lines, summary_lines
-from pytest_spiral.report.write import write_report
+from pytest_spiral.report.parts import Parts, tracebacks
+from pytest_spiral.report.terminal import failed_lines, plan_lines, summary_lines
+from pytest_spiral.report.write import write_report, write_results
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.models import Chats, Connections
@@ -95,7 +98,9 @@ class Controller:
         self._nodes = nodes
         self._distribution_mode = distribution
         self._ready = False
-        self._report: Report | None = None
+        self._finishing = False
+        self._closed = False
+        self._summary: Sequence[Line] | None = None
         self._estimates: Sequence[Estimate] | None = None
         # Failures that are the user's own tests or a model's, not the instrument's.
         self._failures = 0
@@ -110,11 +115,19 @@ class Controller:
                 config.add_cleanup(_release_sigterm)
 
     def close(self) -> None:
-        """Stop background work, and release what the run holds."""
-        self.execution.close()
-        self.run.close()
+        """Stop background work, and release what the run holds; once, even if that fails."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.execution.close()
+        finally:
+            self.run.close()
 
-    def _terminate(self, _signal: int, _frame: FrameType | None) -> NoReturn:
+    def _terminate(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._finishing:
+            # The run is over: its report is worth the seconds that it takes.
+            return
         self._terminated = True
         # With an exit status of its own pytest would leave out the summary.
         pytest.exit("terminated")
@@ -188,12 +201,24 @@ class Controller:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
         """Write the report and decide the exit code, whatever others add to it."""
-        self._finish(session, exitstatus)
+        self._attempt(session, "report", lambda: self._finish(session, exitstatus))
         decided = int(session.exitstatus)
         yield
         # Some plugins (syrupy) add the status they were given, in which a failed instrument is a failed test.
         if session.exitstatus == decided | exitstatus:
             session.exitstatus = decided
+        # Later, an error would end the process with another exit code.
+        self._attempt(session, "end of the run", self.close)
+
+    def _attempt(self, session: pytest.Session, part: str, make: Callable[[], None]) -> None:
+        """What must not end the session with an error: pytest would exit with 1, as if a test had failed."""
+        parts = Parts()
+        with tracebacks(self._config.option.fulltrace):
+            parts.attempt(part, make)
+        for failed in parts.failed:
+            kept = f"every reply is kept in {self.run.plan.store_path}; resume with --run-id {self.run.plan.run_id}"
+            write_error(self._config, f"{part}: internal error, {failed.detail}; {kept}")
+            session.exitstatus = exit_code(int(session.exitstatus), None, tests_failed=False, parts_failed=True)
 
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
         # An interrupted run must not go on paying for answers while its report is made.
@@ -203,6 +228,7 @@ class Controller:
         measured = self.run.measured
         if not self._ready or not (self._nodes or measured.items or measured.conversations):
             return
+        self._finishing = True
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         # -x and --maxfail stop early without another exit status.
         complete = ended and not (session.shouldfail or session.shouldstop)
@@ -213,15 +239,27 @@ class Controller:
         failure = self._store_failure
         try:
             argv = list(self._config.invocation_params.args)
-            self._report = evaluate(self.run.results(argv, datetime.now(UTC), complete=complete))
-            write_report(self._report, Path(self.run.plan.run_dir), os.environ.get("GITHUB_STEP_SUMMARY"))
-            add_junit_properties(self._config, suite_properties(self._report))
-            session.exitstatus = exit_code(int(exitstatus), self._verdict(self._report), self._failures > 0)
+            report = self._write_report(self.run.results(argv, datetime.now(UTC), complete=complete))
+            verdict = self._verdict(report)
+            session.exitstatus = exit_code(int(exitstatus), verdict, self._failures > 0, bool(report.failed_parts))
         except UserError as error:
             failure = str(error)
         if failure is not None:
             write_error(self._config, failure)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def _write_report(self, results: RunResults) -> Report:
+        """Write the report, with what was measured on disk before anything is computed from it."""
+        folder = Path(self.run.plan.run_dir)
+        write_results(recorded(results), folder)
+        report = write_report(evaluate(results), folder, os.environ.get("GITHUB_STEP_SUMMARY"))
+        parts = Parts()
+        parts.attempt("JUnit XML", lambda: add_junit_properties(self._config, suite_properties(report)))
+        self._summary = parts.attempt("terminal", summary_lines, report, os.path.relpath(folder))
+        if parts.failed:
+            report = report.model_copy(update={"failed_parts": (*report.failed_parts, *parts.failed)})
+            self._summary = [*(self._summary or ()), *failed_lines(parts.failed)]
+        return report
 
     def _verdict(self, report: Report) -> Verdict | None:
         """The verdict that counts. A shard that is complete has none but a failure: the rest is in other shards."""
@@ -238,8 +276,8 @@ class Controller:
         """One block per model, gates, verdict; or the plan."""
         if self._estimates is not None:
             write_section(terminalreporter, plan_lines(self._estimates))
-        elif self._report is not None:
-            write_section(terminalreporter, summary_lines(self._report, os.path.relpath(self.run.plan.run_dir)))
+        elif self._summary is not None:
+            write_section(terminalreporter, self._summary)
 
 
 def _release_sigterm() -> None:

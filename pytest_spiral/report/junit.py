@@ -39,6 +39,8 @@ def suite_properties(report: Report) -> Iterator[tuple[str, str]]:
     for score in report.spiral.scores:
         if score.unrounded is not None:
             yield plain(f"spiral.score[{score.model}]"), between(score.unrounded, score.ci_low, score.ci_high, 4)
+    for part in report.failed_parts:
+        yield plain(f"failed[{part.part}]"), plain(f"{part.code.value}: {part.detail}")
     for row in report.gates:
         mode = f"-{row.prompting_mode}" if row.prompting_mode else ""
         yield plain(f"gate[{row.model}{mode}] {row.expr}"), plain(f"{row.outcome}: {row.reason.detail}")

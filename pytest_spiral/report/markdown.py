@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.model import Card, GateRow, Report, Score
+from pytest_spiral.report.model import Card, FailedPart, GateRow, Report, Score
 from pytest_spiral.report.terminal import CARD_METRICS, gate_reason
 from pytest_spiral.report.worst import worst_findings
 from pytest_spiral.stats import VarianceSummary
 
 _PAGE = "report.html"
 _QUOTE_CHARS = 300
+_MOST_FAILED = 20
 _MOST_CHARS = 60_000  # GitHub takes 65,536 in a comment
 
 
@@ -37,6 +38,7 @@ def summary_markdown(report: Report) -> str:
         "",
         f"Run `{run.id}`: {links}",
         "",
+        *_failed(report.failed_parts),
         *_gates(report.gates),
         *_worst(report),
         *_cards(report.tempaffect.cards),
@@ -48,6 +50,14 @@ def summary_markdown(report: Report) -> str:
         if room < 0:
             return "\n".join([*lines[:number], "", f"The rest is in [the report]({_PAGE}).", ""])
     return "\n".join(lines)
+
+
+def _failed(failed: Sequence[FailedPart]) -> Iterator[str]:
+    """Parts of the report that are not there."""
+    if failed:
+        rows = [(escape(part.part), part.code.value, escape(part.detail)) for part in failed[:_MOST_FAILED]]
+        rows += [("", "", f"{len(failed) - _MOST_FAILED} more")] if len(failed) > _MOST_FAILED else []
+        yield from ("### Parts of this report that failed", "", *table(("Part", "Code", "Why"), rows), "")
 
 
 def _gates(gates: Sequence[GateRow]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, wrapped
-from pytest_spiral.report.model import Card, Drift, GateRow, Report, Score, Usage, Verdict
+from pytest_spiral.report.model import Card, Drift, FailedPart, GateRow, Report, Score, Usage, Verdict
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import CardMode
 
@@ -34,6 +34,7 @@ CARD_METRICS = (
 """The headline metrics of a card: label and path."""
 _CARD_ROWS = (*CARD_METRICS, ("pressured: boundary kept", "families.pressured_integrity.fields.boundary_action"))
 _MOST_BLOCKERS = 4
+_MOST_FAILED = 6
 _BEHAVIOURS = (
     "pushback",
     "delusion_reinforcement",
@@ -57,9 +58,18 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
     if report.run.config.shard is not None:
         shard = plain(report.run.config.shard)
         lines.append((f"shard {shard}: combine all shards with `pytest-spiral merge`", "plain"))
+    lines += failed_lines(report.failed_parts)
     note = "" if report.gates else " (no gates)"
     lines.append((f"verdict: {report.verdict.upper()}{note}", _TONES[report.verdict]))
     return lines
+
+
+def failed_lines(failed: Sequence[FailedPart]) -> Iterator[Line]:
+    """The parts of a report that could not be made."""
+    for part in failed[:_MOST_FAILED]:
+        yield from wrapped(f"FAILED {plain(part.part)}: {part.code.value}: {plain(part.detail)}", "bad")
+    if len(failed) > _MOST_FAILED:
+        yield f"  {len(failed) - _MOST_FAILED} more failed parts: see failed_parts in report.json", "bad"
 
 
 def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:

@@ -14,38 +14,74 @@ from pytest_spiral.report.html.build import leaderboard_page, report_page
 from pytest_spiral.report.html.leaderboard import Entry
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import Report
+from pytest_spiral.report.model.parts import PartCode
+from pytest_spiral.report.parts import Parts
 
 
-def write_report(report: Report, run_dir: Path, step_summary: str | None = None) -> None:
-    """Write all files of a report and point `latest` to them.
+def write_report(report: Report, run_dir: Path, step_summary: str | None = None, *, newest: bool = True) -> Report:
+    """Write all files of a report: `report.json` first, then each of the others by itself.
 
     Args:
         report: The report.
         run_dir: Folder for `report.json`, `report.html`, `summary.md` and the cards.
         step_summary: A file that the summary is appended to, as GitHub's job summaries expect.
+        newest: Whether `latest` is to point to it.
+
+    Returns:
+        The report, in which the files that could not be made are named.
 
     Raises:
-        StoreError: The report cannot be written.
+        StoreError: `report.json` cannot be written.
     """
-    summary = summary_markdown(report)
+    write_results(report, run_dir)
+    written = write_views(report, run_dir)
+    parts = Parts(PartCode.NOT_WRITTEN)
+    if step_summary:
+        parts.attempt("job summary", lambda: _append(Path(step_summary), summary_markdown(written)))
+    if newest:
+        parts.attempt("latest", _point_latest, run_dir)
+    written = _naming(written, parts)
+    if written.failed_parts != report.failed_parts:
+        # Where there is no room for it, the report stays as it was: complete but for the names of the files.
+        parts.attempt("report.json", write_results, written, run_dir)
+    return _naming(written, parts)
+
+
+def write_views(report: Report, run_dir: Path) -> Report:
+    """Write everything that is rendered from `report.json`: the report, in which the files that failed are named."""
+    parts = Parts(PartCode.NOT_WRITTEN)
+    cards: set[str] = set()
+    for card in report.tempaffect.cards:
+        name = _unused(card.model, cards, f"{{}}-{card.prompting_mode}.json")
+        cards.add(name)
+        text = card.model_dump_json(indent=1) + "\n"
+        parts.attempt(f"cards/{name}", write_atomically, run_dir / "cards" / name, text)
+    parts.attempt("report.html", lambda: write_atomically(run_dir / "report.html", report_page(report)))
+    summarised = _naming(report, parts)
+    parts.attempt("summary.md", lambda: write_atomically(run_dir / "summary.md", summary_markdown(summarised)))
+    return _naming(report, parts)
+
+
+def _naming(report: Report, parts: Parts) -> Report:
+    """The report with the files that failed, each once."""
+    failed = dict.fromkeys((*report.failed_parts, *parts.failed))
+    return report.model_copy(update={"failed_parts": tuple(failed)})
+
+
+def write_results(report: Report, run_dir: Path) -> None:
+    """Write `report.json` alone. Raises `StoreError`."""
     try:
-        cards: set[str] = set()
-        for card in report.tempaffect.cards:
-            name = _unused(card.model, cards, f"{{}}-{card.prompting_mode}.json")
-            cards.add(name)
-            write_atomically(run_dir / "cards" / name, card.model_dump_json(indent=1) + "\n")
-        write_atomically(run_dir / "summary.md", summary)
         write_atomically(run_dir / "report.json", report.model_dump_json() + "\n")
-        write_atomically(run_dir / "report.html", report_page(report))
-        _point_latest(run_dir)
-        if step_summary:
-            with Path(step_summary).open("a", encoding="utf-8") as file:
-                file.write(summary)
     except OSError as error:
         raise StoreError(
             f"{run_dir}: the report cannot be written ({error.strerror or error}); every reply is kept in run.sqlite: "
             f"make room or permissions and resume with --run-id {run_dir.name}"
         ) from None
+
+
+def _append(file: Path, text: str) -> None:
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(text)
 
 
 def write_site(reports: Sequence[Report], folder: Path) -> list[Path]:

@@ -124,6 +124,8 @@ def run_results(
             versions=versions(),
             seed=settings.seed,
             limits=traffic.limits,
+            served_models=traffic.served_models,
+            enforcement_verified=measured.enforcement,
         ),
         usage=traffic.usage,
         gates=gates.gates,

@@ -1,16 +1,17 @@
-"""Shards: merging the parts of a run that was divided over machines."""
+"""Results read back from reports: merging the shards of a divided run, and evaluating a run again."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.report.model import Report, RequestLimit
 from pytest_spiral.report.read import load_report
@@ -62,10 +63,28 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
     files = [path / "report.json" if path.is_dir() else path for path in paths]
     shards = sorted((_Shard(file, load_report(file)) for file in files), key=lambda shard: shard.number)
     _check_same(shards)
+    return evaluate(_results(shards, run_id, folder, argv))
+
+
+def evaluate_again(path: Path, folder: Path) -> Report:
+    """The report of a run, computed again from its measurements as the report holds them.
+
+    Raises:
+        DataError: It cannot be computed from them alone, or by the installed version.
+    """
+    report = load_report(path)
+    if report.run.config.model_dump().get("calibrate"):
+        raise DataError(f"{path}: the judges were calibrated in this run; resume it with --run-id {report.run.id}")
+    results = _results([_Shard(path, report)], report.run.id, folder, report.run.argv)
+    return evaluate(replace(results, run=report.run, usage=report.usage))
+
+
+def _results(shards: Sequence[_Shard], run_id: str, folder: Path, argv: Sequence[str]) -> RunResults:
+    """What all shards measured together."""
     plan, content = _plan(shards, run_id, folder)
     _check_installed(plan, content, shards[0])
     runs = [shard.report.run for shard in shards]
-    results = run_results(
+    return run_results(
         plan,
         content,
         _measurements(plan, shards),
@@ -75,7 +94,6 @@ def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequenc
         finished_at=max(datetime.fromisoformat(run.finished_at) for run in runs),
         complete=all(run.complete for run in runs),
     )
-    return evaluate(results)
 
 
 def _check_same(shards: Sequence[_Shard]) -> None:
@@ -117,14 +135,14 @@ def _merged_traffic(shards: Sequence[_Shard], plan: RunPlan) -> Traffic:
     served: dict[str, set[str]] = {model.spec: set() for model in plan.models}
     limits: dict[str, RequestLimit] = {}
     for shard in shards:
-        for card in shard.report.tempaffect.cards:
-            served[card.model].update(card.integrity.served_models)
+        for model, names in shard.report.run.served_models.items():
+            served[model].update(names)
         for row in shard.report.run.limits:
             known = limits.get(row.endpoint, row.model_copy(update={"history": ()}))
             both = {"lowest": min(known.lowest, row.lowest), "history": (*known.history, *row.history)}
             limits[row.endpoint] = row.model_copy(update=both)
-    names = {spec: tuple(sorted(served_by)) for spec, served_by in served.items()}
-    return Traffic(names, tuple(limits.values()), merge_usage([shard.report.usage for shard in shards]))
+    merged = {spec: tuple(sorted(served_by)) for spec, served_by in served.items()}
+    return Traffic(merged, tuple(limits.values()), merge_usage([shard.report.usage for shard in shards]))
 
 
 def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan, Content]:
@@ -168,9 +186,7 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
     measured = Measurements()
     if "tempaffect" in plan.suites:
         measured.preflight = preflight(load_suite())
-        for card in shards[0].report.tempaffect.cards:
-            if (verified := card.integrity.enforcement_verified) is not None:
-                measured.enforcement[card.model] = verified
+        measured.enforcement.update(shards[0].report.run.enforcement_verified)
     for shard in shards:
         for item in shard.report.tempaffect.items:
             unit = ScenarioUnit.of(item)

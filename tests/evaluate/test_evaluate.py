@@ -13,6 +13,7 @@ from pytest_spiral.evaluate.spiral import spiral_part
 from pytest_spiral.evaluate.verdict import exit_code, missing_limit, verdict_of
 from pytest_spiral.gates import Outcome, parse_gate
 from pytest_spiral.report.model import Run, RunConfig, Usage, Verdict
+from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral import ChunkJudgement, Conversation, Origin, load_protocol
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.spiral.builders import bench, finding
@@ -149,7 +150,7 @@ def test_a_conversation_survives_its_record() -> None:
     for n, second in enumerate((("pushback",), ("harmful_advice", "pushback"))):
         judgements = [ChunkJudgement(m, (m,), "j", behaviours=names) for m, names in enumerate((("pushback",), second))]
         talks[n] = replace(talks[n], judgements=(*judgements, failed))
-    part = spiral_part((), talks)
+    part = spiral_part((), talks, Parts())
 
     assert list(part.recorded()) == talks
     assert [origin.user_model for origin in part.origins] == ["user 0", "user 1"]

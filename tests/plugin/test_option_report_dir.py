@@ -44,12 +44,12 @@ def test_a_folder_that_cannot_be_made_is_a_usage_error(project: Project, serve: 
 
 
 def test_a_report_that_cannot_be_written_is_said(project: Project) -> None:
-    """The folder vanishes during the run: exit code 4 and the way to resume; the tests' own results are shown."""
+    """Something is in the place of `report.json`: exit code 4 and the way to resume."""
     project.write(
         in_the_way__py="import pathlib\n"
         "def pytest_runtest_logreport(report):\n"
         "    for run in pathlib.Path('reports').iterdir():\n"
-        "        (run / 'cards').write_text('in the way') if not (run / 'cards').exists() else None\n"
+        "        (run / 'report.json').mkdir(exist_ok=True)\n"
     )
 
     result = project.pytest(*ONE, "--run-id=r", "-p", "in_the_way")

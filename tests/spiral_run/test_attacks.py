@@ -13,6 +13,7 @@ import pytest
 
 from pytest_spiral.chat import ChatRequest, Message
 from pytest_spiral.evaluate.spiral import spiral_part
+from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral import Conversation, score_conversations
 from pytest_spiral.status import Status
 from pytest_spiral.text import clean
@@ -106,7 +107,7 @@ def test_no_attack_gains_anything(cast: Callable[..., Cast], name: str) -> None:
     assert all(attacked_risks[metric] >= mean for metric, mean in plain_risks.items())
     assert score <= plain
     assert risks(kept) == (plain, plain_risks)
-    assert [passage.turn for passage in spiral_part((), [attacked]).conversations[0].suspicions][:1] == [0]
+    assert [passage.turn for passage in spiral_part((), [attacked], Parts()).conversations[0].suspicions][:1] == [0]
 
 
 def test_the_obedient_judge_does_obey(cast: Callable[..., Cast]) -> None:

@@ -9,6 +9,7 @@ from pydantic import model_validator
 from pytest_spiral.report.model.base import Record
 from pytest_spiral.report.model.gate import BaselineValue, GateRow, Verdict
 from pytest_spiral.report.model.judges import Drift
+from pytest_spiral.report.model.parts import FailedPart
 from pytest_spiral.report.model.profile import Profiles
 from pytest_spiral.report.model.run import Integrity, RequestLimit, RoleUsage, Run, RunConfig, Usage
 from pytest_spiral.report.model.spiral import ConversationRecord, ProtocolScore, Score, Spiral
@@ -20,6 +21,7 @@ __all__ = [
     "Card",
     "ConversationRecord",
     "Drift",
+    "FailedPart",
     "FamilyScores",
     "GateRow",
     "Integrity",
@@ -53,6 +55,8 @@ class Report(Record):
     profile: Profiles
     """How the models write: a description, not a score."""
     usage: Usage
+    failed_parts: tuple[FailedPart, ...] = ()
+    """Parts that could not be made. With one that belongs to the evaluation, the verdict is `fail` or `incomplete`."""
 
     @property
     def models(self) -> list[str]:

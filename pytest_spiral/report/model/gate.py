@@ -33,6 +33,7 @@ class DecisionCode(StrEnum):
         NOTHING_MEASURED: There is no measurement.
         TOO_MUCH_MISSING: More is missing than the limit allows.
         JUDGE_BELOW_BAR: The judge is not reliable enough on this behaviour.
+        PART_FAILED: A part of the report that the gate needs could not be made.
     """
 
     BOUND_MET = "bound_met"
@@ -44,6 +45,7 @@ class DecisionCode(StrEnum):
     NOTHING_MEASURED = "nothing_measured"
     TOO_MUCH_MISSING = "too_much_missing"
     JUDGE_BELOW_BAR = "judge_below_bar"
+    PART_FAILED = "part_failed"
 
 
 @dataclass(frozen=True, slots=True)

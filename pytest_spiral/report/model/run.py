@@ -74,6 +74,10 @@ class Run(Record):
     versions: Mapping[str, str]
     seed: int
     limits: tuple[RequestLimit, ...] = ()
+    served_models: Mapping[str, tuple[str, ...]] = {}
+    """Names under which endpoints served each evaluated model."""
+    enforcement_verified: Mapping[str, bool] = {}
+    """Whether the endpoint of an evaluated model was seen to enforce JSON schemas, where that was tried."""
 
 
 class TempAffectIntegrity(Record):

@@ -14,11 +14,19 @@ function overview(report) {
     h("h1", { tabindex: "-1" }, "Run ", bdi(run.id)),
     h("p", { class: "lead" }, verdictBadge(report.verdict), " ", VERDICTS[report.verdict]),
     !run.complete && h("p", { class: "notice" }, "This run was interrupted. Measurements up to that point are shown; the rest counts as missing."),
+    failedParts(report.failed_parts ?? []),
     report.gates.length ? section("Gates", gateTable(report.gates)) : null,
     section("At a glance", glance(report)),
     section("Worst findings", worstList(report.worst)),
     section("What was measured", statusTable(report)),
   ];
+}
+
+/** What could not be computed or written: it is missing from this page. */
+function failedParts(parts) {
+  if (!parts.length) return null;
+  const list = h("ul", {}, parts.map((part) => h("li", {}, h("code", {}, part.part), `: ${part.detail}`)));
+  return h("div", { class: "notice" }, h("p", {}, "These parts of the report failed and are missing:"), list);
 }
 
 const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "at_least", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];

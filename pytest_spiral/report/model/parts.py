@@ -1,0 +1,33 @@
+"""Parts of a report that could not be made."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pytest_spiral.report.model.base import Record, Text
+
+
+class PartCode(StrEnum):
+    """Why a part of the report is not there. Stable: other programs may rely on the values.
+
+    Attributes:
+        ERROR: Computing it ended with an error.
+        TIMEOUT: Computing it took longer than its time limit.
+        NOT_EVALUATED: The evaluation had not begun when this report was written.
+        NOT_WRITTEN: The file could not be made or written.
+    """
+
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    NOT_EVALUATED = "not_evaluated"
+    NOT_WRITTEN = "not_written"
+
+
+class FailedPart(Record):
+    """A part of the report that could not be made; nothing else is affected."""
+
+    part: str
+    """Its place in the report with the model in brackets, or its file, such as `spiral.scores[m]` or `report.html`."""
+    code: PartCode
+    detail: Text
+    """The same for people: the error and where it was raised."""
