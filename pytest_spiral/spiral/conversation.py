@@ -214,8 +214,8 @@ class _Simulation:
             # Conversations on a prompt, simulations of one and attempts at a message all use different samples.
             sample = self._unit.index + _SAMPLE_STRIDE * (attempt + _MAX_SAMPLES * self._number)
             request = model.request(messages, self._name, sample)
-            tries += not model.chat.is_stored(request)
             try:
+                tries += not model.chat.is_stored(request)
                 reply = await model.reply(request)
             except ChatError as error:
                 raise _Stopped(error.unit_status, error.reason(where)) from None

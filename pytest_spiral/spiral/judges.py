@@ -146,8 +146,8 @@ class ModelJudge:
         """
         for sample in range(first_sample, first_sample + _MAX_SAMPLES):
             request = self.participant.request(messages, unit, sample, schema)
-            was_stored = self.participant.chat.is_stored(request)
             try:
+                was_stored = self.participant.chat.is_stored(request)
                 reply = await self.participant.reply(request)
             except ChatError as error:
                 return Rejected(error.reason()), ""
@@ -158,8 +158,8 @@ class ModelJudge:
             unreadable = Message("assistant", reply.text if reply.text.strip() else _EMPTY_REPLY)
             repair = [*messages, unreadable, Message("user", self.rubric.asides.repair)]
             request = self.participant.request(repair, unit, sample, schema)
-            repair_was_stored = self.participant.chat.is_stored(request)
             try:
+                repair_was_stored = self.participant.chat.is_stored(request)
                 reply = await self.participant.reply(request)
             except ChatError as error:
                 if was_stored:

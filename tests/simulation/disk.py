@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakSet
 
 __all__ = ["Connection", "Disk", "DiskFault", "Killed", "connect", "flip_a_bit"]
 
@@ -97,11 +98,12 @@ class Connection(sqlite3.Connection):
     """A connection of a simulated process."""
 
     disk: Disk
-    last: sqlite3.Cursor | None = None
+    cursors: WeakSet[sqlite3.Cursor]
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         self.disk.at(sql, "before")
-        cursor = self.last = super().execute(sql, parameters)
+        cursor = super().execute(sql, parameters)
+        self.cursors.add(cursor)
         self.disk.at(sql, "after")
         return cursor
 
@@ -119,8 +121,8 @@ class Connection(sqlite3.Connection):
         """Close, whatever became of the process."""
         with suppress(sqlite3.ProgrammingError):
             # A statement that is under way would keep its locks.
-            if self.last is not None:
-                self.last.close()
+            for cursor in self.cursors:
+                cursor.close()
             if self.in_transaction:
                 super().rollback()
         super().close()
@@ -134,7 +136,7 @@ def connect(disk: Disk, database: Any, **options: Any) -> Connection:
     options["timeout"] = 0
     connection = _connect(database, factory=Connection, **options)
     assert isinstance(connection, Connection)
-    connection.disk = disk
+    connection.disk, connection.cursors = disk, WeakSet()
     disk.connections.append(connection)
     return connection
 

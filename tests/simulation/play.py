@@ -349,6 +349,7 @@ class Worker:
         if self._runner is not None and self.process.alive:
             with self.session.world.inside(self.process), suppress(Killed):
                 self._runner.stop()
+            self.process.stopped = True
 
 
 def _is_cause(raised: BaseException, error: BaseException) -> bool:

@@ -62,6 +62,7 @@ class Process:
     loop: VirtualLoop
     disk: Disk
     alive: bool = True
+    stopped: bool = False
     busy: Callable[[], bool] = lambda: False
     main: Callable[[], None] = lambda: None
     dies_at: int | None = None
@@ -254,7 +255,8 @@ class World:
     def _check_cause(self, call: Call, code: ReasonCode) -> None:
         """A call may be given up for an answer that no second try can change, or after its patience."""
         last = call.servings[-1] if call.servings else None
-        if code is ReasonCode.CLOSED and self.closing:
+        broken = any(process.disk.met for process in self.processes)
+        if (code is ReasonCode.CLOSED and (self.closing or broken)) or (code is ReasonCode.STORE_FAILED and broken):
             return
         if last is not None and last.nature == "final" and last.code is code:
             return
@@ -284,7 +286,7 @@ class World:
         known = self.committed.get(call.request.key)
         if known is not None and known < call.began:
             self.fail(f"{call.request.unit} {call.request.role}: paid for again, although it is stored")
-        if self.closing:
+        if any(process.stopped and process.name == call.process for process in self.processes):
             self.fail(f"{call.process} sends a request after it was stopped")
 
     def learn_committed(self) -> None:

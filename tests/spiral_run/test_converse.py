@@ -359,3 +359,23 @@ def test_a_store_that_breaks_is_told_from_other_errors(
 
     with pytest.raises(StoreError, match="disk full"):
         scene.hold()
+
+
+@pytest.mark.parametrize("role", ["user", "judge"])
+def test_a_store_that_cannot_look_a_request_up_fails_that_call(
+    cast: Callable[..., Cast], monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """A look-up that fails is a failure of the instrument as the call itself would be, not an error of the program."""
+    scene = cast()
+    real = scene.store.knows
+
+    def knows(request: ChatRequest) -> bool:
+        if request.role == role:
+            raise ChatError(ReasonCode.STORE_FAILED, "out of memory")
+        return real(request)
+
+    monkeypatch.setattr(scene.store, "knows", knows)
+    conversation = scene.hold()
+    parts = (conversation, *conversation.judgements, *conversation.finals)
+
+    assert {present(p.reason).code for p in parts if p.status is Status.INSTRUMENT_FAILED} == {"store_failed"}
