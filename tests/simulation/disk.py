@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-__all__ = ["Connection", "Disk", "DiskFault", "Killed", "connect", "flip_a_bit"]
+__all__ = ["DAMAGES", "ERRORS", "Connection", "Damage", "Disk", "DiskFault", "Killed", "connect", "damage"]
 
 _connect = sqlite3.connect
 
@@ -141,8 +141,47 @@ def connect(disk: Disk, database: Any, **options: Any) -> Connection:
     return connection
 
 
-def flip_a_bit(folder: Path, rng: random.Random) -> str:
-    """Flip one bit of the store's files. Returns where, "" if there is no file."""
+DAMAGES = ("bit", "value", "emptied", "cut", "foreign")
+Damage = Literal["bit", "value", "emptied", "cut", "foreign"]
+_VALUES = ("text", "messages", "settings", "finish", "prompt_tokens", "served_model", "attempts", "sample")
+
+
+def damage(folder: Path, kind: Damage, rng: random.Random) -> str:
+    """Change the store's files behind its back. Returns how, "" where there is nothing to change."""
+    path = folder / "run.sqlite"
+    if kind == "bit":
+        return _flip_a_bit(folder, rng)
+    if kind == "value":
+        return _change_a_value(path, rng)
+    # What is in the log would mend the file.
+    connection = _connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = path.read_bytes()
+    if kind == "cut":
+        content = content[: rng.randrange(1, len(content))]
+    path.write_bytes(content if kind == "cut" else b"" if kind == "emptied" else b"a file of somebody else\n" * 100)
+    return f"{path.name} {kind}"
+
+
+def _change_a_value(path: Path, rng: random.Random) -> str:
+    """One value of one row, as damage in memory or a tool that meant well would change it."""
+    connection = _connect(path)
+    try:
+        ids = [row[0] for row in connection.execute("SELECT id FROM reply ORDER BY id")]
+        if not ids:
+            return ""
+        row, column = rng.choice(ids), rng.choice(_VALUES)
+        (value,) = connection.execute(f"SELECT {column} FROM reply WHERE id = ?", (row,)).fetchone()
+        other = rng.randrange(1, max(ids) * 3) if isinstance(value, int) else value[::-1] + "1"
+        connection.execute(f"UPDATE reply SET {column} = ? WHERE id = ?", (other, row))
+        connection.commit()
+        return f"{column} of reply {row}" if other != value else ""
+    finally:
+        connection.close()
+
+
+def _flip_a_bit(folder: Path, rng: random.Random) -> str:
     files = [
         path for path in (folder / "run.sqlite", folder / "run.sqlite-wal") if path.exists() and path.stat().st_size
     ]

@@ -10,7 +10,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -37,6 +37,9 @@ _FINISHES: dict[object, Finish] = {
     "content_filter": "content_filter",
     "tool_calls": "tool_calls",
 }
+
+
+_THOUGHT = "What would help? Nothing of this is for the reader."
 
 
 def _truncated(text: str) -> Fault:
@@ -73,10 +76,16 @@ class Expected:
     finish: Finish
     model: str | None
     usage: Usage
+    reasoning: str = ""
 
     def fits(self, reply: ChatReply) -> bool:
         """Whether a stored reply is this one."""
-        same = (reply.text, reply.finish, reply.usage) == (self.text, self.finish, self.usage)
+        same = (reply.text, reply.finish, reply.usage, reply.reasoning) == (
+            self.text,
+            self.finish,
+            self.usage,
+            self.reasoning,
+        )
         return same and self.model in (None, reply.model)
 
 
@@ -130,8 +139,8 @@ class Outage:
 @dataclass(frozen=True)
 class Weather:
     """How the endpoint behaves in one session. rate: share of requests that meet one of the `cases`. most: requests at
-    once before it answers 429. odd: share of replies with odd counts or names. doubled: share of requests that arrive
-    twice."""
+    once before it answers 429. odd: share of replies with odd counts or names. thinks: share of replies with
+    reasoning in them."""
 
     cases: Sequence[Case] = ()
     rate: float = 0.0
@@ -139,7 +148,7 @@ class Weather:
     most: int | None = None
     latency: tuple[float, float] = (0.05, 1.0)
     odd: float = 0.0
-    doubled: float = 0.0
+    thinks: float = 0.0
 
     def __str__(self) -> str:
         parts = [f"{self.rate:.0%} of {', '.join(case.name for case in self.cases)}"] if self.cases else []
@@ -152,7 +161,7 @@ class Weather:
 def draw_weather(rng: random.Random, now: float) -> Weather:
     """Any combination of everything."""
     cases = [*CATALOGUE, *_MORE]
-    chosen = rng.sample(cases, rng.choice((0, 1, 2, 4, 8, 16)))
+    chosen = rng.sample(cases, rng.choice((0, 2, 4, 8, 16, 32)))
     if rng.random() < 0.7:
         chosen = [case for case in chosen if case.nature != "final"]
     outages = []
@@ -162,12 +171,12 @@ def draw_weather(rng: random.Random, now: float) -> Weather:
     low = rng.choice((0.01, 0.2, 2.0))
     return Weather(
         cases=chosen,
-        rate=rng.choice((0.02, 0.1, 0.3)) if chosen else 0.0,
+        rate=rng.choice((0.05, 0.2, 0.5)) if chosen else 0.0,
         outages=outages,
         most=rng.choice((None, None, None, 1, 2, 4)),
         latency=(low, low * rng.choice((1.5, 10))),
         odd=rng.choice((0.0, 0.0, 0.1, 0.5)),
-        doubled=rng.choice((0.0, 0.0, 0.05)),
+        thinks=rng.choice((0.0, 0.0, 0.2)),
     )
 
 
@@ -185,12 +194,14 @@ class Server:
     session: int = 0
     served: list[Serving] = field(default_factory=list)
     by_key: dict[str, list[Serving]] = field(default_factory=dict)
+    _flying: list[Serving] = field(default_factory=list)
     _times: Counter[str] = field(default_factory=Counter)
     _answer: Callable[[dict[str, Any], int], Any] = field(default_factory=lambda: _cast())
 
-    def in_flight(self) -> Iterator[Serving]:
+    def in_flight(self) -> Sequence[Serving]:
         """Requests that are not answered yet."""
-        return (serving for serving in self.served if serving.state == "in flight")
+        self._flying = [serving for serving in self._flying if serving.state == "in flight"]
+        return self._flying
 
     def serve(self, content: bytes) -> tuple[Serving, Reply | Fault, float]:
         """Decide on an answer, and after how many seconds it comes."""
@@ -208,6 +219,7 @@ class Server:
         serving = Serving(len(self.served), self.session, call, self.now(), name, nature, code, expected, altered)
         self.check(serving)
         self.served.append(serving)
+        self._flying.append(serving)
         self.by_key.setdefault(key, []).append(serving)
         call.servings.append(serving)
         return serving, answer, rng.uniform(*self.weather.latency)
@@ -221,7 +233,7 @@ class Server:
             if outage.covers(self.now()):
                 answer = outage.make(text)
                 return answer, Case(outage.name, outage.make, "passing", _code_of(outage.name))
-        if weather.most is not None and sum(1 for _ in self.in_flight()) >= weather.most:
+        if weather.most is not None and len(self.in_flight()) >= weather.most:
             after = rng.choice((None, 0, 1, 5))
             case = Case("429, too many", lambda _: Fault.drop(), "passing", ReasonCode.RATE_LIMITED)
             return Fault.status_code(429, retry_after=after), case
@@ -233,6 +245,8 @@ class Server:
         if rng.random() < weather.odd:
             usage = {name: rng.choice((*_ODD_COUNTS, 5)) for name in ("prompt_tokens", "completion_tokens")}
             return replace(reply, usage=usage, model=rng.choice((*_ODD_NAMES, "m"))), None
+        if rng.random() < weather.thinks:
+            reply = replace(reply, content=f"<think>{_THOUGHT}</think>{text}")
         counts = {"prompt_tokens": rng.randrange(1, 10**6), "completion_tokens": rng.randrange(1, 10**6)}
         return replace(reply, usage=counts), None
 
@@ -268,7 +282,10 @@ def _expected(answer: Reply | Fault, model: str) -> Expected:
     cached = _count(usage.get("prompt_tokens_details", {}).get("cached_tokens"))
     counts = Usage(prompt, min(prompt, cached), _count(usage.get("completion_tokens")))
     finish = "refusal" if answer.refusal else _FINISHES[answer.finish]
-    return Expected(text or answer.refusal or "", finish, name if plain else None, counts)
+    thought, _, said = (
+        text.removeprefix("<think>").partition("</think>") if text.startswith("<think>") else ("", "", text)
+    )
+    return Expected(said or answer.refusal or "", finish, name if plain else None, counts, thought)
 
 
 def _count(value: object) -> int:

@@ -36,7 +36,7 @@ from pytest_spiral.store import Exchange, RunStore
 from pytest_spiral.tempaffect.records import Item
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 from tests.faults.runs import MODELS, _few_scenarios, measured
-from tests.simulation.disk import ERRORS, DiskFault, Killed
+from tests.simulation.disk import DAMAGES, ERRORS, DiskFault, Killed, damage
 from tests.simulation.network import Weather, draw_weather
 from tests.simulation.world import Process, Violation, World, installed, world
 
@@ -143,7 +143,8 @@ def _write_openings(folder: Path, count: int) -> None:
 class Session:
     """One session of a run: from its preparation to its report, or to its death.
 
-    interrupt_at: step at which the user presses Ctrl-C. stored: replies that the store has from the start.
+    interrupt_at: step at which the user presses Ctrl-C. stored: what the store has from the start. deaths: after
+    how many steps each worker dies. intruder_at: step at which somebody starts the same run a second time.
     """
 
     world: World
@@ -156,10 +157,13 @@ class Session:
     workers: list[Worker] = field(default_factory=list)
     exchanges: Sequence[Exchange] = ()
     crashes: int = 0
+    deaths: list[int] = field(default_factory=list)
+    intruder_at: int | None = None
 
     def play(self, faults: Sequence[DiskFault] = (), dies_at: int | None = None) -> None:
         """Raises `Violation`."""
         w = self.world
+        w.most_in_flight = self.shape.concurrency
         process = w.start(f"session {w.session}, controller")
         process.disk.faults = list(faults)
         process.dies_at = dies_at
@@ -214,6 +218,8 @@ class Session:
     def _start_worker(self, plan: RunPlan, content: Content, units: Sequence[Unit]) -> None:
         w = self.world
         process = w.start(f"session {w.session}, worker {plan.rank}" + (f" ({self.crashes})" if self.crashes else ""))
+        if self.deaths:
+            process.dies_at = w.steps + self.deaths.pop()
         self.workers.append(Worker(self, process, plan, content, units))
 
     def _done(self) -> bool:
@@ -225,7 +231,26 @@ class Session:
             self.crashes += 1
             left = worker.units[worker.delivered :]
             self._start_worker(worker.plan, worker.content, left)
+        if self.intruder_at is not None and self.world.steps >= self.intruder_at:
+            self.intruder_at = None
+            self._intrude()
         return self.interrupt_at is not None and self.world.steps >= self.interrupt_at
+
+    def _intrude(self) -> None:
+        """The same run is started a second time: it must not come in."""
+        w, settings = self.world, self.shape.settings()
+        process = w.start(f"session {w.session}, a second controller")
+        content = _content(settings, self.shape, w.folder)
+        with w.inside(process):
+            second = RunController(make_plan(settings, content, _ENVIRON, _NOW), content, _ENVIRON)
+            try:
+                second.prepare()
+            except StoreError as error:
+                w.note(f"the second controller is refused: {error}")
+            else:
+                w.fail("a second controller entered the run")
+            second.close()
+        process.alive = False
 
     def deliver(self, unit: Unit, text: str) -> None:
         """What the controller does with a test report."""
@@ -270,6 +295,12 @@ class Session:
         missing = [key for key in w.committed if key not in stored]
         if missing:
             w.fail(f"{len(missing)} replies were stored and are no more")
+        if w.has_met_faults() or w.damaged or self.stored:
+            return
+        known = sum(max(len(call.servings), 1) for call in w.calls if call.ended in ("stored", "booked"))
+        booked = sum(row.requests + row.retries + row.failures for row in usage)
+        if known != booked:
+            w.fail(f"the server has served {known} requests of calls that ended, the store counts {booked}")
 
 
 class Worker:
@@ -335,12 +366,13 @@ class Worker:
         try:
             result = self._runner.wait(unit)
         except StoreError as error:
-            if not self.process.disk.met:
+            if not self.process.disk.met and not w.damaged:
                 w.fail(f"{unit.id}: {error}")
             return UnitMessage(failure=str(error)).model_dump_json(ensure_ascii=True)
         except Exception as error:
-            w.fail(f"{unit.id} ends with {type(error).__name__}: {error}")
-            raise
+            if not any(_is_cause(raised, error) for raised in self.process.disk.raised):
+                w.fail(f"{unit.id} ends with {type(error).__name__}: {error}")
+            return UnitMessage(failure=f"{type(error).__name__}: {error}").model_dump_json(ensure_ascii=True)
         message = UnitMessage(item=result) if isinstance(result, Item) else UnitMessage(conversation=result)
         return message.model_dump_json(ensure_ascii=True)
 
@@ -380,24 +412,9 @@ def play(seed: int) -> Outcome:
 
 def _play(w: World, shape: Shape, rng: random.Random, outcome: Outcome) -> None:
     for _ in range(rng.choice((0, 1, 1, 2, 3))):
-        w.begin_session()
-        w.clock.skew = rng.choice((0.0, 0.0, 86_400.0, -172_800.0))
-        w.server.weather = draw_weather(rng, w.clock.now)
-        w.note(f"weather: {w.server.weather}")
-        dies_at = interrupt_at = None
-        faults = []
-        trouble = rng.choice(("none", "kill", "kill in a statement", "interrupt", "disk"))
-        number = int(2 ** rng.uniform(0, 10))
-        if trouble == "kill":
-            dies_at = w.steps + number
-        elif trouble == "interrupt":
-            interrupt_at = w.steps + number
-        elif trouble == "kill in a statement":
-            faults = [DiskFault(number, "kill", rng.choice(("before", "after")))]
-        elif trouble == "disk":
-            faults = [DiskFault(number, rng.choice(list(ERRORS)), rng.choice(("before", "after")), rng.random() < 0.3)]
-        Session(w, replace(shape, workers=rng.choice((shape.workers, 0))), interrupt_at).play(faults, dies_at)
-        w.learn_committed()
+        _troubled_session(w, shape, rng)
+        if w.committed and rng.random() < 0.25:
+            _damage(w, shape, rng)
     w.begin_session()
     w.server.weather = Weather()
     w.clock.skew = 0.0
@@ -410,6 +427,67 @@ def _play(w: World, shape: Shape, rng: random.Random, outcome: Outcome) -> None:
     differences = _differences(_expected_report(w, shape, last.exchanges), measured(last.report))
     if differences:
         w.fail(f"the report differs from an undisturbed run's: {differences}")
+
+
+def _troubled_session(w: World, shape: Shape, rng: random.Random) -> None:
+    """One session with anything in it."""
+    w.begin_session()
+    w.clock.skew = rng.choice((0.0, 0.0, 86_400.0, -172_800.0))
+    w.server.weather = draw_weather(rng, w.clock.now)
+    w.note(f"weather: {w.server.weather}")
+    session = Session(w, replace(shape, workers=rng.choice((shape.workers, 0))))
+    dies_at = None
+    faults = []
+    trouble = rng.choice(("none", "kill", "kill in a statement", "workers", "interrupt", "disk", "disk"))
+    number = int(2 ** rng.uniform(0, 10))
+    if trouble == "kill":
+        dies_at = w.steps + number
+    elif trouble == "interrupt":
+        session.interrupt_at = w.steps + number
+    elif trouble == "workers":
+        session.deaths = [int(2 ** rng.uniform(0, 8)) for _ in range(rng.choice((1, 2, 4)))]
+    elif trouble == "kill in a statement":
+        faults = [DiskFault(number, "kill", rng.choice(("before", "after")))]
+    elif trouble == "disk":
+        lasting = rng.random() < 0.2
+        faults = [DiskFault(number, rng.choice(list(ERRORS)), rng.choice(("before", "after")), lasting)]
+    if rng.random() < 0.15:
+        session.intruder_at = w.steps + int(2 ** rng.uniform(0, 8))
+    session.play(faults, dies_at)
+    w.learn_committed()
+
+
+def _damage(w: World, shape: Shape, rng: random.Random) -> None:
+    """Damage the store and resume: the run is refused, or goes on as if nothing had been. Then restore the store."""
+    before = {path: path.read_bytes() for path in w.store_files()}
+    kind = rng.choice(DAMAGES)
+    what = damage(w.run_dir, kind, rng)
+    w.note(f"damage: {what}")
+    if not what:
+        return
+    if kind in ("bit", "value"):
+        # What cannot be found any more is asked for again; what is found must be right.
+        w.committed.clear()
+        w.damaged = True
+    w.begin_session()
+    w.server.weather = Weather()
+    session = Session(w, shape)
+    session.play()
+    refused = bool(session.failures)
+    w.note("it was refused" if refused else "it was not noticed")
+    if kind in ("emptied", "cut", "foreign") and not refused:
+        w.fail(f"a store that was {kind} was taken as a good one")
+    if refused:
+        for path in w.store_files():
+            path.unlink()
+        for path, content in before.items():
+            path.write_bytes(content)
+    elif session.report is not None:
+        differences = _differences(_expected_report(w, shape, session.exchanges), measured(session.report))
+        if differences:
+            w.fail(f"after damage the report differs from an undisturbed run's: {differences}")
+    w.committed.clear()
+    w.learn_committed()
 
 
 _KNOWN: dict[Shape, Any] = {}

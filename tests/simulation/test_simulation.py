@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.play import installed, play
 
 # Each is a whole run: `python -m benchmarks.simulate --seed N` tells its story.
-SEEDS = range(1, 9)
+SEEDS = range(10, 18)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def test_no_run_breaks_a_promise(seed: int) -> None:
 
 def test_a_seed_decides_everything() -> None:
     """A run is the same, step by step, whenever it is played."""
-    first, again = play(3), play(3)
+    first, again = play(11), play(11)
 
     assert first.trace == again.trace
     assert first.requests == again.requests > 0

@@ -72,7 +72,8 @@ class Process:
 class World:
     """Everything of one seed.
 
-    committed: keys of replies known to be stored, with the step at which that was learned. calls: of this session.
+    committed: keys of replies known to be stored, with the step at which that was learned. calls: all that were made.
+    damaged: the store's files were changed behind its back. met: a disk has failed.
     """
 
     seed: int
@@ -89,6 +90,9 @@ class World:
     closing: bool = False
     current: Process | None = None
     violation: Violation | None = None
+    damaged: bool = False
+    most_in_flight: int = 0
+    met: bool = False
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"world-{self.seed}")
@@ -131,7 +135,7 @@ class World:
             return
         self.note(f"{process.name} is killed")
         process.alive = False
-        files = {path: path.read_bytes() for path in self._store_files()}
+        files = {path: path.read_bytes() for path in self.store_files()}
         process.disk.drop()
         others = any(other.alive and other.disk.connections for other in self.processes)
         if not others:
@@ -142,8 +146,9 @@ class World:
             if serving.call.process == process.name:
                 serving.state = "abandoned"
 
-    def _store_files(self) -> list[Path]:
-        names = ("run.sqlite", "run.sqlite-wal")
+    def store_files(self) -> list[Path]:
+        """The store's files, as far as they exist."""
+        names = ("run.sqlite", "run.sqlite-wal", "run.sqlite-shm")
         return [path for name in names if (path := self.run_dir / name).exists()]
 
     @property
@@ -163,7 +168,12 @@ class World:
                     assert coroutine is not None
                     coroutine.close()
             process.loop.close()
+        self.met = self.has_met_faults()
         self.processes.clear()
+
+    def has_met_faults(self) -> bool:
+        """Whether any disk has failed so far."""
+        return self.met or any(process.disk.met for process in self.processes)
 
     # Time
 
@@ -172,7 +182,6 @@ class World:
         self.session += 1
         self.server.session = self.session
         self.first_step, self.first_time = self.steps, self.clock.now
-        self.calls = []
         self.closing = False
 
     def drive(self, done: Callable[[], bool]) -> None:
@@ -246,11 +255,19 @@ class World:
                 self.fail(f"a reply says {outcome.attempts} attempts, the server saw {seen}")
             self._check_reply(call.request, outcome, call.servings[-1:])
             return
-        call.ended = f"failed ({outcome.code})"
+        call.ended = "failed"
         self.note(f"{call.process}: {call.request.unit} {call.request.role} gave up: {outcome}")
         if outcome.attempts != max(seen, 1) and outcome.attempts != seen:
             self.fail(f"a failure says {outcome.attempts} attempts, the server saw {seen}")
         self._check_cause(call, outcome.code)
+
+    def book(self, request: ChatRequest, before: str, after: str) -> None:
+        """The store knows the outcome of the last call of a request."""
+        for call in reversed(self.calls):
+            if call.request.key == request.key:
+                if call.ended == before:
+                    call.ended = after
+                return
 
     def _check_cause(self, call: Call, code: ReasonCode) -> None:
         """A call may be given up for an answer that no second try can change, or after its patience."""
@@ -286,6 +303,11 @@ class World:
         known = self.committed.get(call.request.key)
         if known is not None and known < call.began:
             self.fail(f"{call.request.unit} {call.request.role}: paid for again, although it is stored")
+        recent = [other for other in call.servings[-10:] if serving.at - other.at < 5]
+        if len(recent) == 10:
+            self.fail(f"{call.request.unit} {call.request.role}: the 11th attempt within 5 s")
+        if len(self.server.in_flight()) >= self.most_in_flight:
+            self.fail(f"more than {self.most_in_flight} requests in flight")
         if any(process.stopped and process.name == call.process for process in self.processes):
             self.fail(f"{call.process} sends a request after it was stopped")
 
@@ -298,11 +320,14 @@ class World:
         connection = disks._connect(path)
         try:
             found = {row[0].hex() for row in connection.execute("SELECT key FROM reply")}
-        except sqlite3.OperationalError:
+        except sqlite3.DatabaseError:
             found = set()
         finally:
             connection.close()
-        for key in found:
+        for call in self.calls:
+            if call.ended == "answered" and call.request.key[:32] in found - {k[:32] for k in self.committed}:
+                call.ended = "stored"
+        for key in found & keys.keys():
             self.committed.setdefault(keys[key], self.steps)
 
 
@@ -312,11 +337,15 @@ PATIENCE = 500.0
 class _Stored(StoredChat):
     """The real one, observed."""
 
-    world: World
-
     async def complete(self, request: ChatRequest) -> ChatReply:
-        reply = await super().complete(request)
-        _WORLD[-1].check_stored(request, reply)
+        made = _WORLD[-1]
+        try:
+            reply = await super().complete(request)
+        except ChatError as error:
+            made.book(request, "answered" if error.code is ReasonCode.STORE_FAILED else "failed", "booked")
+            raise
+        made.check_stored(request, reply)
+        made.book(request, "answered", "stored")
         return reply
 
 

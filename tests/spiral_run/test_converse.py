@@ -376,6 +376,6 @@ def test_a_store_that_cannot_look_a_request_up_fails_that_call(
 
     monkeypatch.setattr(scene.store, "knows", knows)
     conversation = scene.hold()
-    parts = (conversation, *conversation.judgements, *conversation.finals)
+    reasons = [part.reason for part in (*conversation.judgements, *conversation.finals)]
 
-    assert {present(p.reason).code for p in parts if p.status is Status.INSTRUMENT_FAILED} == {"store_failed"}
+    assert {reason.code for reason in (conversation.reason, *reasons) if reason is not None} == {"store_failed"}
