@@ -141,8 +141,8 @@ def connect(disk: Disk, database: Any, **options: Any) -> Connection:
     return connection
 
 
-DAMAGES = ("bit", "value", "emptied", "cut", "foreign")
 Damage = Literal["bit", "value", "emptied", "cut", "foreign"]
+DAMAGES: tuple[Damage, ...] = ("bit", "value", "emptied", "cut", "foreign")
 _VALUES = ("text", "messages", "settings", "finish", "prompt_tokens", "served_model", "attempts", "sample")
 
 

@@ -376,6 +376,6 @@ def test_a_store_that_cannot_look_a_request_up_fails_that_call(
 
     monkeypatch.setattr(scene.store, "knows", knows)
     conversation = scene.hold()
-    reasons = [part.reason for part in (*conversation.judgements, *conversation.finals)]
+    reasons = [j.reason for j in conversation.judgements] + [final.reason for final in conversation.finals]
 
     assert {reason.code for reason in (conversation.reason, *reasons) if reason is not None} == {"store_failed"}
