@@ -197,6 +197,12 @@ class Settings:
         check=_run_id,
     )
     report_dir: str = option("reports", "session", "Directory in which run directories are created", metavar="DIR")
+    trust_env: bool = option(
+        False,
+        "session",
+        "Let base URLs from a .env file have API keys from the environment; without it they have only keys from the "
+        "file",
+    )
     replay: str | None = option(
         None,
         "measurement",

@@ -142,6 +142,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
             _argument("--labels", type=Path, help="JSONL of labelled turns, or a public Spiral-Bench result file"),
             _DEFAULT_PROTOCOL(help=f"the protocol whose rubric is used (default: {DEFAULT_PROTOCOL})"),
             _argument("--report-dir", default="reports", metavar="DIR", help="where calibrations are kept"),
+            _argument("--trust-env", action="store_true", help="let base URLs from .env have keys of the environment"),
             _argument("--sheet", metavar="RATER", help="print the turns without labels, for another rater to label"),
         ],
     ),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_spiral.cli import print_json
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.endpoint import load_environment
+from pytest_spiral.models.environment import load_environment
 from pytest_spiral.models.local_file import fetch
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.terminal import calibration_lines
@@ -37,7 +37,7 @@ def calibrate(options: argparse.Namespace) -> int:
         judge_model=tuple(options.judge_model), protocol=options.protocol, report_dir=options.report_dir
     )
     folder = Path.cwd()
-    environ = load_environment(os.environ, folder)
+    environ = load_environment(os.environ, folder, trust=options.trust_env)
     content = Content(settings, folder)
     session = RunController(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
     try:

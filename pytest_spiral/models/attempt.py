@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 
 from pytest_spiral.models.completion import ErrorBody
-from pytest_spiral.models.endpoint import Endpoint, env_name
+from pytest_spiral.models.endpoint import Endpoint, env_name, shown_url
 from pytest_spiral.status import ReasonCode
 
 # Longer than three lost SYN packets take to be sent again (1 + 2 + 4 s).
@@ -75,7 +75,8 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     says = f"HTTP {status}" + (f" ({message})" if message else "")
     key = env_name(endpoint.role, "API_KEY")
     if status in (401, 403):
-        remedy = f"check the key in {key}" if endpoint.api_key else f"no key was sent: set {key}"
+        unset = f"no key was sent: set {key}, beside the base URL if that is in .env"
+        remedy = f"check the key in {key}" if endpoint.api_key else unset
         return AttemptError(ReasonCode.AUTH, says, status=status, remedy=remedy)
     text = f"{error.code} {error.message.lower()}"
     if status == 402 or (status == 429 and any(mark in text for mark in _QUOTA)):
@@ -95,7 +96,7 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     elif status in (404, 405):
         remedy = f"check the model name and {url}"
     elif status < 400:
-        target = endpoint.clean(headers.get("location", "").split("?")[0], limit=120)
+        target = endpoint.clean(shown_url(headers.get("location", "")), limit=120)
         remedy = f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
     else:
         remedy = "check the model's parameters in spiral.toml"

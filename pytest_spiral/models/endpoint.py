@@ -1,6 +1,7 @@
-"""Where a role's model is reached: base URL and key, read from the environment and `.env`, deadlines and retry limits.
+"""Where a role's model is reached: base URL and key, deadlines and retry limits.
 
-An API key leaves this module only as an HTTP header: no repr, message, log line or pickle shows one.
+An API key leaves this module only as an HTTP header: no repr, message, log line or pickle shows one. Of a base URL they
+show scheme, host and the shape of its path, because some services put a key into it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import quote, urlsplit
-
-from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
@@ -23,10 +21,18 @@ OPENROUTER_URL = "https://openrouter.ai/api/v1"
 ENV_PREFIXES: Mapping[Role, str] = {"evaluated": "EVALUATED_MODEL", "user": "USER_AGENT", "judge": "JUDGE"}
 _REDACTED = "[redacted]"
 # Vendors mask most of a key when they echo it ("sk-ab***yz"), but the rest is still part of a key.
-_KEY_SHAPED = re.compile(r"\b(?:sk|pk|rk|gsk|xai|key)[-_][A-Za-z0-9_*\-.]{6,}|\bBearer\s+[^\s\"',;]{6,}", re.IGNORECASE)
+_KEY_SHAPED = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|key)[-_][A-Za-z0-9_*\-.]{6,}|\bBearer\s+[^\s\"',;]{6,}|(?<=://)[^\s/@]+(?=@)", re.IGNORECASE
+)
+# Parts of a path that are shown. Any other may be a token, or somebody's name for a deployment.
+_PATH_WORD = re.compile(
+    r"v\d{1,2}(?:(?:alpha|beta)\d?)?|api|ai|openai|compatible-mode|inference|deployments|models|chat|completions|proxy"
+)
 _MAX_MESSAGE = 300
 # Characters: long enough not to occur in prose by accident, short enough to recognise a key that the server cut off.
 _FRAGMENT = 8
+# Characters of a part of a path. Shorter ones are words like `llm`, which messages may hold anyway.
+_HIDDEN_PART = 6
 
 
 def env_name(role: Role, what: str) -> str:
@@ -113,8 +119,12 @@ def clean(text: str, secret: Secret, *, limit: int = _MAX_MESSAGE) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def normalise_base_url(url: str) -> str:
+def normalise_base_url(url: str, name: str = "base URL") -> str:
     """The base URL requests are appended to.
+
+    Args:
+        url: As the user has written it.
+        name: The variable it is from, for the message of the `ConfigError` about what is no address.
 
     >>> normalise_base_url("http://127.0.0.1:8000")
     'http://127.0.0.1:8000/v1'
@@ -130,19 +140,47 @@ def normalise_base_url(url: str) -> str:
     except ValueError:
         parts, host, port = urlsplit(""), None, None
     if parts.scheme.lower() not in ("http", "https") or not host or any(c.isspace() for c in text):
-        # Not echoed whole: a mistyped URL may hold a key.
-        raise ConfigError(
-            f"base URL {text.split('@')[-1].split('?')[0][:80]!r} is not an http(s) address; "
-            "write it like https://api.example.com/v1"
-        )
+        # Not echoed: what is no address may be a key.
+        raise ConfigError(f"{name}: the base URL is not an http(s) address; write it like https://api.example.com/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ConfigError(
-            f"base URL of {host} holds a user name, query or fragment; "
+            f"{name}: the base URL of {host} holds a user name, query or fragment; "
             "give scheme, host and path only and the key in the *_API_KEY variable"
         )
     path = re.sub(r"/(?:chat/completions|models)$", "", parts.path.rstrip("/")).rstrip("/")
     where = f"[{host}]" if ":" in host else host
     return f"{parts.scheme.lower()}://{where}{f':{port}' if port is not None else ''}{path or '/v1'}"
+
+
+def shown_url(url: str) -> str:
+    """Scheme, host and port of an address, and the shape of its path: all of it that may be shown or stored.
+
+    >>> shown_url("https://me:secret@example.org:8443/t0k3n-of-mine/v1?key=secret")
+    'https://example.org:8443/*/v1'
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "*"
+    scheme = f"{parts.scheme}://" if parts.scheme else ""
+    path = "".join(f"/{part if _PATH_WORD.fullmatch(part) else '*'}" for part in parts.path.split("/")[1:])
+    return f"{scheme}{parts.netloc.rpartition('@')[2]}{path}"
+
+
+def host_of(url: str) -> str:
+    """The host that an address names, "" for none."""
+    return urlsplit(url).hostname or ""
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is on this machine."""
+    name = host_of(url)
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +213,7 @@ class Endpoint:
     """
 
     role: Role
-    base_url: str
+    base_url: str = field(repr=False)
     api_key: Secret = field(default_factory=Secret)
     timeout: float = 600.0
     attempt_timeout: float = 180.0
@@ -191,73 +229,19 @@ class Endpoint:
         return urlsplit(self.base_url).netloc
 
     @property
+    def shown_url(self) -> str:
+        """The base URL as shown and stored."""
+        return shown_url(self.base_url)
+
+    @property
     def is_loopback(self) -> bool:
         """Whether the endpoint is on this machine."""
-        name = urlsplit(self.base_url).hostname or ""
-        if name == "localhost" or name.endswith(".localhost"):
-            return True
-        try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.base_url)
 
     def clean(self, text: str, *, limit: int = _MAX_MESSAGE) -> str:
-        """One short line of foreign text without control characters and keys."""
+        """One short line of foreign text without control characters, keys, and what is not shown of the address."""
+        text = text[: 20 * limit]
+        for part in urlsplit(self.base_url).path.split("/"):
+            if len(part) >= _HIDDEN_PART and not _PATH_WORD.fullmatch(part):
+                text = Secret(part).redact(text)
         return clean(text, self.api_key, limit=limit)
-
-
-class EndpointSettings(BaseModel):
-    """Where a role's requests go. The key is held apart, so that this may be printed."""
-
-    model_config = ConfigDict(frozen=True)
-
-    base_url: str
-    key_variable: str | None
-    """Name of the environment variable that holds the key, None where no key is sent."""
-
-
-def load_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The environment, completed from a `.env` file in `folder`; what is set in the environment wins.
-
-    Raises `ConfigError` where the file cannot be read.
-    """
-    path = folder / ".env"
-    if not path.is_file():
-        return dict(environ)
-    from dotenv import dotenv_values
-
-    try:
-        found = dotenv_values(path)
-    except (OSError, ValueError) as error:
-        reason = "it is not UTF-8 text" if isinstance(error, UnicodeError) else error
-        raise ConfigError(f"{path}: cannot be read ({reason}); mend or remove it") from None
-    return {**{name: value for name, value in found.items() if value is not None}, **environ}
-
-
-def endpoint_settings(role: Role, environ: Mapping[str, str]) -> EndpointSettings:
-    """Base URL and key variable of a role.
-
-    Each of the role's two variables falls back to OPENAI_*, then to OPENROUTER_API_KEY with its own URL. A fallback key
-    is sent neither to a server on this machine nor, if it is OpenRouter's, to anybody else.
-    Raises `ConfigError` when an https endpoint has no key.
-    """
-    prefix = ENV_PREFIXES[role]
-    url = environ.get(f"{prefix}_BASE_URL") or environ.get("OPENAI_BASE_URL") or ""
-    names = [f"{prefix}_API_KEY"]
-    if not _on_this_machine(url):
-        names.append("OPENAI_API_KEY")
-        if not url or "openrouter.ai" in url:
-            names.append("OPENROUTER_API_KEY")
-    variable = next((name for name in names if environ.get(name)), None)
-    if not url:
-        url = OPENROUTER_URL if variable == "OPENROUTER_API_KEY" else OPENAI_URL
-    if variable is None and url.startswith("https:"):
-        raise ConfigError(
-            f"no API key for the {role} model at {url}: set {prefix}_API_KEY or OPENAI_API_KEY in the environment "
-            f"or in .env, or {prefix}_BASE_URL for a server of your own"
-        )
-    return EndpointSettings(base_url=url, key_variable=variable)
-
-
-def _on_this_machine(url: str) -> bool:
-    return re.match(r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])([:/]|$)", url, re.IGNORECASE) is not None

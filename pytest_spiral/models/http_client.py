@@ -6,16 +6,19 @@ Imported when the first request is made, because openai and aiohttp take half a 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import ssl
 from collections.abc import AsyncIterator
 from functools import cache
+from urllib.parse import urlsplit
 
 import httpx2
 from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient, Omit, OpenAIError, Timeout
 
 from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
 from pytest_spiral.models.completion import read_error
-from pytest_spiral.models.endpoint import Endpoint
+from pytest_spiral.models.endpoint import Endpoint, shown_url
 from pytest_spiral.status import ReasonCode
 
 # Error bodies are quoted in 300 characters; a proxy's error page is no reason to read megabytes.
@@ -26,6 +29,8 @@ _MAX_CONNECTIONS = 10_000
 # for other programs (OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS) or describe this machine.
 _OWN_HEADERS = ("accept", "content-type", "user-agent")
 _ADDED_PER_REQUEST = ("X-Stainless-Retry-Count", "X-Stainless-Read-Timeout")
+# Hosts and ports of the endpoints of this process.
+_hosts: set[str] = set()
 
 
 class _ErrorAnswer(OpenAIError):
@@ -67,6 +72,8 @@ class HttpClient:
         foreign = [name for name in self._openai.default_headers if name.lower() not in _OWN_HEADERS]
         self._headers: dict[str, str | Omit] = dict.fromkeys((*foreign, *_ADDED_PER_REQUEST), Omit())
         self._headers["User-Agent"] = "pytest-spiral"
+        _hosts.add(endpoint.host)
+        logging.getLogger("httpx2").addFilter(_hide_paths)
         key = endpoint.api_key
         self._headers["Authorization"] = f"Bearer {key.reveal()}" if key else Omit()
 
@@ -126,6 +133,16 @@ class HttpClient:
         finally:
             await stream.close()
         return Answer(response.status_code, response.headers, bytes(body))
+
+
+def _hide_paths(record: logging.LogRecord) -> bool:
+    """Have httpx2 log our requests with addresses as they may be shown: a path may hold a token."""
+
+    def shown(address: re.Match[str]) -> str:
+        return shown_url(address[0]) if urlsplit(address[0]).netloc in _hosts else address[0]
+
+    record.msg, record.args = re.sub(r"https?://[^\s\"']+", shown, record.getMessage()), ()
+    return True
 
 
 async def _raise_error_status(response: httpx2.Response) -> None:

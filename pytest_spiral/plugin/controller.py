@@ -17,7 +17,7 @@ from pytest_spiral.errors import UserError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate, recorded
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
-from pytest_spiral.models.endpoint import load_environment
+from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
 from pytest_spiral.plugin.execution import Execution, Role, runnable_units, take_message, usage_errors
@@ -52,7 +52,7 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
     directory = config.invocation_params.dir
     with usage_errors():
         content = Content(settings, directory)
-        environ = load_environment(os.environ, directory)
+        environ = load_environment(os.environ, directory, trust=settings.trust_env)
         plan = make_plan(settings, content, environ, datetime.now(UTC))
         run = RunController(plan, content, environ)
         if config.args_source is config.ArgsSource.ARGS:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from pytest_spiral.models.endpoint import load_environment
+from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import worker_input, worker_output
 from pytest_spiral.plugin.collection import Collection
 from pytest_spiral.plugin.execution import Execution, Role, usage_errors

@@ -12,7 +12,8 @@ from pathlib import Path
 from pytest_spiral.errors import ChatError, ConfigError, StoreError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.models.budget import Budget, Ledger
-from pytest_spiral.models.endpoint import EndpointSettings, Secret
+from pytest_spiral.models.endpoint import Secret
+from pytest_spiral.models.environment import EndpointSettings
 from pytest_spiral.models.limiter import starting_pace
 from pytest_spiral.models.local_file import locate
 from pytest_spiral.models.local_server import LocalServer

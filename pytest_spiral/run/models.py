@@ -9,7 +9,7 @@ from typing import Protocol
 from pytest_spiral.chat import ChatModel
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.dry import DryAssistant, DryScenarioModel, DrySeeker
-from pytest_spiral.models.endpoint import Endpoint, Secret
+from pytest_spiral.models.endpoint import Endpoint, shown_url
 from pytest_spiral.models.limiter import Limiter
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.run.content import Content
@@ -26,14 +26,14 @@ from pytest_spiral.store import RunStore, StoredChat
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
     """The endpoint of a model that is reached over HTTP. Its key is read from the environment here and nowhere else."""
     assert model.endpoint is not None
-    variable = model.endpoint.key_variable
-    return Endpoint(model.role, model.endpoint.base_url, Secret(environ[variable] if variable else ""))
+    return Endpoint(model.role, model.endpoint.base_url, model.endpoint.key(environ))
 
 
 def pace_name(model: ModelPlan) -> str:
-    """The name under which all processes share the limit on requests to a model."""
+    """The name under which all processes share the limit on requests to a model. It is stored and reported."""
     assert model.endpoint is not None
-    return model.endpoint.base_url if model.concurrency is None else f"{model.endpoint.base_url} {model.model_id}"
+    name = shown_url(model.endpoint.base_url)
+    return name if model.concurrency is None else f"{name} {model.model_id}"
 
 
 class Connector(Protocol):

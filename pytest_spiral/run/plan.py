@@ -20,7 +20,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.models.dry import known_suites
-from pytest_spiral.models.endpoint import EndpointSettings, endpoint_settings, normalise_base_url
+from pytest_spiral.models.environment import EndpointSettings, endpoint_settings
 from pytest_spiral.models.local_file import is_local, locate
 from pytest_spiral.models.parameters import Price, resolve_parameters
 from pytest_spiral.resources import data_root, read_toml
@@ -268,9 +268,6 @@ def _resolve(
         except ConfigError:
             if not planning:
                 raise
-        else:
-            # Checked before it is written anywhere: a mistyped address may hold a password.
-            endpoint = endpoint.model_copy(update={"base_url": normalise_base_url(endpoint.base_url)})
     by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
     parameters = next(iter(by_suite.values()))
     return ModelPlan(

@@ -105,9 +105,11 @@ def run_results(
     spiral = "spiral" in plan.suites
     keys = [(model, mode) for model in plan.of_suite("tempaffect") for mode in settings.prompting]
     floors = baselines(content.suite) if keys else {}
-    # The port of a local server says nothing about the measurement and differs from run to run.
     models = [
-        model.model_copy(update={"endpoint": None} if model.kind == "local" else {}).model_dump(mode="json")
+        # The port of a local server says nothing about the measurement and differs from run to run.
+        model.model_copy(
+            update={"endpoint": None if model.kind == "local" or model.endpoint is None else model.endpoint.shown()}
+        ).model_dump(mode="json")
         for model in plan.everybody
     ]
     config = plan.model_dump(mode="json", include={"settings"})["settings"]

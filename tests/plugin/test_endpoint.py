@@ -230,16 +230,78 @@ def test_a_base_url_that_is_none(project: Project, url: str) -> None:
 
 
 def test_dot_env_is_read(project: Project, serve: Serve, anywhere: tuple[str, ...]) -> None:
-    """Key and address from .env where the user stands; the environment wins over it; workers read it, too."""
+    """Key and address from .env where the user stands; workers read it, too. Where the user trusts the file's address,
+    the environment's key wins."""
     model = ScriptedModel()
     server = serve(model, key=KEY)
-    (project.path / ".env").write_text(f"EVALUATED_MODEL_BASE_URL={server.base_url}\nEVALUATED_MODEL_API_KEY=wrong\n")
+    lines = f"EVALUATED_MODEL_BASE_URL={server.base_url}\nEVALUATED_MODEL_API_KEY="
+
+    project.write(__env=lines + KEY)
+    project.pytest(*RAW, "-k", "ps-01", *anywhere).assert_outcomes(passed=1)
+    project.write(__env=lines + "wrong")
+    project.setenv("EVALUATED_MODEL_API_KEY", KEY)
+    project.pytest(*RAW, "-k", "ps-02", "--trust-env", *anywhere).assert_outcomes(passed=1)
+
+    assert sorted(model.asked) == [("raw", "ps-01"), ("raw", "ps-02")]
+
+
+def test_a_dot_env_does_not_get_at_keys(project: Project, serve: Serve) -> None:
+    """A file that came with the project names an address. A key of the environment is not sent there: exit code 4 with
+    the line to paste, and nothing is sent or made; a server on this machine is asked without a key."""
+    server = serve(ScriptedModel(), key=KEY)
+    project.setenv("OPENAI_API_KEY", KEY)
     project.setenv("EVALUATED_MODEL_API_KEY", KEY)
 
-    result = project.pytest(*RAW, "-k", "ps-01 or ps-02", *anywhere)
+    for value, says in (
+        ("http://192.0.2.7:9/${OPENAI_API_KEY}/v1", "refers to another variable"),
+        ("http://192.0.2.7:9/planted-in-path/v1", "EVALUATED_MODEL_API_KEY="),
+    ):
+        project.write(__env=f"EVALUATED_MODEL_BASE_URL={value}\n")
+        result = project.pytest(*RAW, "-p", "no:xdist")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert says in result.stderr.str()
+        assert ".env:1" in result.stderr.str()
+        assert "planted" not in result.stderr.str()
+        assert not (project.path / "reports").exists()
+    project.write(__env=f"EVALUATED_MODEL_BASE_URL={server.base_url}\n")
+    result = project.pytest(*RAW, "-p", "no:xdist")
 
-    result.assert_outcomes(passed=2)
-    assert sorted(model.asked) == [("raw", "ps-01"), ("raw", "ps-02")]
+    assert "no key was sent" in result.stderr.str()
+    assert (result.ret, _leaks(project, result, KEY)) == (pytest.ExitCode.USAGE_ERROR, [])
+
+
+@pytest.mark.parametrize(
+    ("status", "place"), [(200, ("-n", "1")), (404, ("-p", "no:xdist")), (301, ("-p", "no:xdist"))]
+)
+def test_a_token_in_the_path_of_an_address_stays_there(
+    project: Project, serve: Serve, status: int, place: tuple[str, ...]
+) -> None:
+    """Some services put a key into the address. Neither a run that works nor one whose server repeats it in errors and
+    redirects shows it: in the run directory, JUnit, the terminal, failing tests with their locals, or logs."""
+    token = "abcdefghij0123456789TOKENzyxwvut"
+    echo = Fault("answer", status, f"no such page: /{token}/v1/x".encode(), headers={"Location": f"/{token}/v2/x"})
+    model = ScriptedModel()
+    server = serve(lambda body, n: model(body, n) if status == 200 else echo, prefix=f"/{token}/v1")
+    project.reach(server, KEY)
+    project.write(
+        test_own__py="""
+import asyncio
+
+def test_own(chat_model, pytestconfig):
+    text = asyncio.run(chat_model.ask("hello"))
+    assert text == chat_model
+"""
+    )
+
+    loud = ("--log-level=DEBUG", "--log-file=log.txt", "--log-cli-level=DEBUG", "--junit-xml=junit.xml", "-l", "-vv")
+    result = project.pytest(*RAW, *loud, *place, "-k", "ps-01 or ps-02")
+    own = project.pytest(*RAW, *loud, "-p", "no:xdist", "test_own.py")
+
+    result.assert_outcomes(**({"passed": 2} if status == 200 else {"errors": 2}))
+    own.assert_outcomes(failed=1)
+    assert server.origin + "/*/v1" in (project.path / "log.txt").read_text()
+    assert _leaks(project, result, token) == _leaks(project, own, token) == []
+    assert _leaks(project, result, KEY) == _leaks(project, own, KEY) == []
 
 
 def test_fallbacks_of_the_environment(project: Project, serve: Serve) -> None:
