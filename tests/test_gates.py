@@ -188,20 +188,20 @@ def test_unknown_metrics_list_what_exists() -> None:
     check_metric(parse_gate("tempaffect[raw].score >= baseline - 0.05"), ["tempaffect"], ["raw"], scales)
 
 
-FLOOR = "tempaffect.score >= 0.70"
+AT_LEAST = "tempaffect.score >= 0.70"
 
 
 @pytest.mark.parametrize(
     ("hits", "outcome"), [(75, "pass"), (60, "pass"), (59, "inconclusive"), (48, "inconclusive"), (45, "fail")]
 )
 def test_three_outcomes_on_bounds(hits: int, outcome: Outcome) -> None:
-    """A floor of .70 at n = 75: 60 hits reach it, 59 do not yet, and the upper bound decides failure."""
-    assert decide(FLOOR, rate(hits, 75)).outcome == outcome
+    """A threshold of .70 at n = 75: 60 hits reach it, 59 do not yet, and the upper bound decides failure."""
+    assert decide(AT_LEAST, rate(hits, 75)).outcome == outcome
 
 
 def test_the_point_policy_has_two_outcomes() -> None:
     """On point estimates there is no third outcome, and the reason says that it is one."""
-    above, below = (decide(FLOOR, rate(hits, 75), "point") for hits in (53, 52))
+    above, below = (decide(AT_LEAST, rate(hits, 75), "point") for hits in (53, 52))
 
     assert (above.outcome, below.outcome) == ("pass", "fail")
     assert above.reason.code is DecisionCode.POINT_ESTIMATE
@@ -210,25 +210,25 @@ def test_the_point_policy_has_two_outcomes() -> None:
 def test_upper_gates_mirror_lower_ones() -> None:
     """`<=` on a rate decides as `>=` on its complement."""
     for hits in range(0, 76, 3):
-        floor = decide(FLOOR, rate(hits, 75))
-        ceiling = decide("tempaffect.score <= 0.30", rate(75 - hits, 75))
+        at_least = decide(AT_LEAST, rate(hits, 75))
+        at_most = decide("tempaffect.score <= 0.30", rate(75 - hits, 75))
 
-        assert floor.outcome == ceiling.outcome
-        assert floor.mde == pytest.approx(ceiling.mde)
+        assert at_least.outcome == at_most.outcome
+        assert at_least.mde == pytest.approx(at_most.mde)
 
 
 def test_missing_counts_at_its_worst() -> None:
     """One lost measurement makes a bare pass inconclusive; what passes or fails anyway still does."""
-    bare = decide(FLOOR, rate(59, 74, missing=1))
+    bare = decide(AT_LEAST, rate(59, 74, missing=1))
 
     assert (bare.worst_case, bare.best_case, bare.outcome) == ("inconclusive", "pass", "inconclusive")
     assert bare.reason.code is DecisionCode.MISSING_DECIDES
-    assert decide(FLOOR, rate(74, 74, missing=1)).outcome == "pass"
-    assert decide(FLOOR, rate(20, 74, missing=1)).outcome == "fail"
+    assert decide(AT_LEAST, rate(74, 74, missing=1)).outcome == "pass"
+    assert decide(AT_LEAST, rate(20, 74, missing=1)).outcome == "fail"
 
 
 def test_missing_counts_at_its_worst_for_ceilings_too() -> None:
-    """For a ceiling the worst case is the high end of the scale."""
+    """For a at_most the worst case is the high end of the scale."""
     decision = decide("tempaffect.detectors.overvalidation <= 0.05", rate(0, 74, missing=1))
 
     assert (decision.worst_case, decision.best_case, decision.outcome) == ("inconclusive", "pass", "inconclusive")
@@ -255,11 +255,11 @@ def test_nothing_measured_is_incomplete() -> None:
 
 def test_beyond_the_limit_only_failure_stands() -> None:
     """With too much missing there is no conclusion, unless the gate fails whatever the rest would be."""
-    beyond = limit_missing(decide(FLOOR, rate(75, 75)), beyond=True)
+    beyond = limit_missing(decide(AT_LEAST, rate(75, 75)), beyond=True)
 
     assert (beyond.outcome, beyond.reason.code) == ("incomplete", DecisionCode.TOO_MUCH_MISSING)
-    assert limit_missing(decide(FLOOR, rate(10, 75)), beyond=True).outcome == "fail"
-    assert limit_missing(decide(FLOOR, rate(75, 75)), beyond=False).outcome == "pass"
+    assert limit_missing(decide(AT_LEAST, rate(10, 75)), beyond=True).outcome == "fail"
+    assert limit_missing(decide(AT_LEAST, rate(75, 75)), beyond=False).outcome == "pass"
 
 
 def test_a_statistic_without_extremes_is_inconclusive_when_something_is_missing() -> None:
@@ -303,12 +303,12 @@ def simulated_outcomes(expr: str, truth: float, runs: int = 2000, n: int = 75) -
 
 
 def test_how_often_a_gate_passes() -> None:
-    """Floor .75: a true .75 passes in at most 1 run of 20, .87 in 4 of 5, .95 always; .60 fails in 4 of 5."""
+    """Threshold .75: a true .75 passes in at most 1 run of 20, .87 in 4 of 5, .95 always; .60 fails in 4 of 5."""
     expr = "tempaffect.score >= 0.75"
-    at_floor = simulated_outcomes(expr, 0.75)
+    at_threshold = simulated_outcomes(expr, 0.75)
 
-    assert at_floor["pass"] <= 0.05
-    assert at_floor["inconclusive"] >= 0.85
+    assert at_threshold["pass"] <= 0.05
+    assert at_threshold["inconclusive"] >= 0.85
     assert simulated_outcomes(expr, 0.87)["pass"] >= 0.78
     assert simulated_outcomes(expr, 0.95)["pass"] >= 0.99
     assert simulated_outcomes(expr, 0.60)["fail"] >= 0.80
@@ -353,7 +353,7 @@ def test_what_is_missing_on_either_side_counts_against_the_run() -> None:
     assert there.worst_case == "inconclusive"
 
 
-@pytest.mark.parametrize(("expr", "baseline"), [("tempaffect.score >= baseline", None), (FLOOR, rate(1, 2))])
+@pytest.mark.parametrize(("expr", "baseline"), [("tempaffect.score >= baseline", None), (AT_LEAST, rate(1, 2))])
 def test_a_relative_gate_needs_its_baseline(expr: str, baseline: Sample | None) -> None:
     """To decide one without the other is a programming error."""
     with pytest.raises(ValueError, match="baseline"):

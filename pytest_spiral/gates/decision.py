@@ -80,9 +80,9 @@ def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: S
     decision = conclude(gate, measured, ends, policy)
     if sample.binary and baseline is None and policy == "bound":
         # Exact for rates: distance from the threshold to the least true rate that passes in four of five runs.
-        floor = gate.threshold if gate.at_least else 1 - gate.threshold
-        rate = least_passing_rate(measured.n, floor)
-        decision = replace(decision, mde=None if rate is None else rate - floor)
+        threshold = gate.threshold if gate.at_least else 1 - gate.threshold
+        rate = least_passing_rate(measured.n, threshold)
+        decision = replace(decision, mde=None if rate is None else rate - threshold)
     return decision
 
 

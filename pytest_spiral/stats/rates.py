@@ -108,28 +108,28 @@ def _root(increasing: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
-def hits_needed(n: int, floor: float, confidence: float = 0.90) -> int | None:
-    """Least k of n independent units whose Clopper-Pearson lower bound, at (1 + confidence) / 2, reaches a floor.
+def hits_needed(n: int, threshold: float, confidence: float = 0.90) -> int | None:
+    """Least k of n independent units whose Clopper-Pearson lower bound, at (1 + confidence) / 2, reaches a threshold.
 
     None where not even n of n does.
 
-    >>> [hits_needed(75, floor) for floor in (0.60, 0.70, 0.75, 0.80)]
+    >>> [hits_needed(75, threshold) for threshold in (0.60, 0.70, 0.75, 0.80)]
     [53, 60, 63, 67]
     """
-    needed = bisect_left(range(n + 1), floor, key=lambda k: _exact(k, n, confidence)[0])
+    needed = bisect_left(range(n + 1), threshold, key=lambda k: _exact(k, n, confidence)[0])
     return needed if needed <= n else None
 
 
 @lru_cache(maxsize=256)
-def least_passing_rate(n: int, floor: float, power: float = 0.8) -> float | None:
-    """The least true rate at which a gate `rate >= floor` on n units passes with this power; None if no rate does.
+def least_passing_rate(n: int, threshold: float, power: float = 0.8) -> float | None:
+    """The least true rate at which a gate `rate >= threshold` on n units passes with this power; None if no rate does.
 
     Exact: the rate at which P(X >= hits_needed) = power for binomial X, in 0..1.
     """
-    needed = hits_needed(n, floor)
+    needed = hits_needed(n, threshold)
     if needed is None:
         return None
-    low, high = floor, 1.0
+    low, high = threshold, 1.0
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if binomial_tail(needed, n, middle) < power else (low, middle)

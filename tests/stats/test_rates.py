@@ -66,16 +66,16 @@ def test_the_binomial_tail_agrees_with_scipy(count: tuple[int, int], p: float) -
     assert binomial_tail(k, n, p) == pytest.approx(binom.sf(k - 1, n, p), rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.parametrize(("floor", "hits"), [(0.60, 53), (0.70, 60), (0.75, 63), (0.80, 67)])
-def test_hits_needed_of_75(floor: float, hits: int) -> None:
-    """The least number of hits of 75 whose exact one-sided bound clears a floor, as tabulated."""
-    assert hits_needed(75, floor) == hits
-    assert clopper_pearson(tally(hits, 75), 0.90).low >= floor
-    assert clopper_pearson(tally(hits - 1, 75), 0.90).low < floor
+@pytest.mark.parametrize(("threshold", "hits"), [(0.60, 53), (0.70, 60), (0.75, 63), (0.80, 67)])
+def test_hits_needed_of_75(threshold: float, hits: int) -> None:
+    """The least number of hits of 75 whose exact one-sided bound clears a threshold, as tabulated."""
+    assert hits_needed(75, threshold) == hits
+    assert clopper_pearson(tally(hits, 75), 0.90).low >= threshold
+    assert clopper_pearson(tally(hits - 1, 75), 0.90).low < threshold
 
 
-def test_a_floor_can_be_out_of_reach() -> None:
-    """75 of 75 leave the bound at .961: no result passes a floor of .97."""
+def test_a_threshold_can_be_out_of_reach() -> None:
+    """75 of 75 leave the bound at .961: no result passes a threshold of .97."""
     assert hits_needed(75, 0.96) == 75
     assert hits_needed(75, 0.97) is None
     assert least_passing_rate(75, 0.97) is None

@@ -1,8 +1,8 @@
-"""Where to put a floor: what a gate on a rate answers, by the true rate of the model. Exact, no simulation.
+"""How a gate on a rate is decided, by the true rate of the model. Exact, no simulation.
 
-    python benchmarks/gate_floor.py [--n 75] [--floor 0.75] [--svg docs/reference/gate-floor.svg]
+    python benchmarks/gate_threshold.py [--n 75] [--threshold 0.75] [--svg docs/reference/gate-threshold.svg]
 
-Prints the chances of PASS, INCONCLUSIVE and FAIL, and the table of floors; writes the figure of the documentation.
+Prints the chances of PASS, INCONCLUSIVE and FAIL, and the table of thresholds; writes the figure of the documentation.
 """
 
 from __future__ import annotations
@@ -24,30 +24,29 @@ def main() -> None:
     """Print both tables, write the figure where one is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=75)
-    parser.add_argument("--floor", type=float, default=0.75)
+    parser.add_argument("--threshold", type=float, default=0.75)
     parser.add_argument("--svg", type=Path)
     options = parser.parse_args()
-    print(
-        f"gate: rate >= {options.floor:g}, {options.n} scenarios\n\ntrue rate   PASS   INCONCLUSIVE   FAIL   point pass"
-    )
+    print(f"gate: rate >= {options.threshold:g}, {options.n} scenarios\n")
+    print("true rate   PASS   INCONCLUSIVE   FAIL   point pass")
     for step in range(50, 101, 5):
         rate = step / 100
-        found = chances(rate, options.n, options.floor)
-        point = binomial_tail(math.ceil(options.floor * options.n - 1e-9), options.n, rate)
+        found = chances(rate, options.n, options.threshold)
+        point = binomial_tail(math.ceil(options.threshold * options.n - 1e-9), options.n, rate)
         print(f"{rate:>9.2f}{found['pass']:>7.1%}{found['inconclusive']:>15.1%}{found['fail']:>7.1%}{point:>13.1%}")
-    print("\nfloor   hits needed   passes 4 times in 5 from   passes at the floor itself")
-    for floor in (0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95):
-        needed, rate_needed = hits_needed(options.n, floor), least_passing_rate(options.n, floor)
-        at_floor = chances(floor, options.n, floor)["pass"]
+    print("\nthreshold   hits needed   passes 4 of 5 runs from   passes at the threshold")
+    for threshold in (0.50, 0.60, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95):
+        needed, rate_needed = hits_needed(options.n, threshold), least_passing_rate(options.n, threshold)
+        at_threshold = chances(threshold, options.n, threshold)["pass"]
         rate_text = "never" if rate_needed is None else f"{rate_needed:.3f}"
-        print(f"{floor:>5.2f}{needed or '-':>14}{rate_text:>27}{at_floor:>29.1%}")
+        print(f"{threshold:>9.2f}{needed or '-':>14}{rate_text:>26}{at_threshold:>25.1%}")
     if options.svg:
-        options.svg.write_text(figure(options.n, options.floor), encoding="utf-8")
+        options.svg.write_text(figure(options.n, options.threshold), encoding="utf-8")
 
 
-def chances(rate: float, n: int, floor: float) -> Mapping[Outcome, float]:
+def chances(rate: float, n: int, threshold: float) -> Mapping[Outcome, float]:
     """Probability of each outcome for a model of this true rate."""
-    gate = Gate("", "tempaffect", None, "rate", ">=", floor)
+    gate = Gate("", "tempaffect", None, "rate", ">=", threshold)
     found = dict.fromkeys(OUTCOMES, 0.0)
     for k in range(n + 1):
         bounds = clopper_pearson(Tally(k, n, "scenario"), 0.90)
@@ -56,11 +55,11 @@ def chances(rate: float, n: int, floor: float) -> Mapping[Outcome, float]:
     return found
 
 
-def figure(n: int, floor: float) -> str:
+def figure(n: int, threshold: float) -> str:
     """Stacked areas of the three outcomes over the true rate."""
     rates = [0.5 + step / 200 for step in range(101)]
-    table = [chances(rate, n, floor) for rate in rates]
-    reliable = least_passing_rate(n, floor)
+    table = [chances(rate, n, threshold) for rate in rates]
+    reliable = least_passing_rate(n, threshold)
 
     def x(rate: float) -> float:
         return LEFT + (rate - 0.5) * 2 * WIDTH
@@ -72,7 +71,7 @@ def figure(n: int, floor: float) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + LEFT + 20} {HEIGHT + TOP + 60}" role="img" '
         'font-family="system-ui, sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="#fff"/>',
-        f"<title>What a gate of rate &gt;= {floor:g} on {n} scenarios answers, by the true rate</title>",
+        f"<title>What a gate of rate &gt;= {threshold:g} on {n} scenarios answers, by the true rate</title>",
     ]
     below = [0.0] * len(rates)
     for outcome in OUTCOMES:
@@ -83,10 +82,10 @@ def figure(n: int, floor: float) -> str:
         parts.append(f'<text x="{LEFT - 8}" y="{y(share) + 4:.0f}" text-anchor="end">{share:.0%}</text>')
     for rate in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0):
         parts.append(f'<text x="{x(rate):.0f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{rate:.1f}</text>')
-    parts += _marker(x(floor), "floor")
+    parts += _marker(x(threshold), "threshold")
     if reliable is not None:
         parts += _marker(x(reliable), "passes 4 of 5")
-    labels = (("FAIL", 0.56, 0.5), ("INCONCLUSIVE", floor, 0.5), ("PASS", 0.95, 0.5))
+    labels = (("FAIL", 0.56, 0.5), ("INCONCLUSIVE", threshold, 0.5), ("PASS", 0.95, 0.5))
     style = 'text-anchor="middle" fill="#fff" font-weight="600"'
     for text, rate, share in labels:
         parts.append(f'<text x="{x(rate):.0f}" y="{y(share):.0f}" {style}>{text}</text>')
