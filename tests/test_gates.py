@@ -228,7 +228,7 @@ def test_missing_counts_at_its_worst() -> None:
 
 
 def test_missing_counts_at_its_worst_for_ceilings_too() -> None:
-    """For a at_most the worst case is the high end of the scale."""
+    """For `<=` the worst case is the high end of the scale."""
     decision = decide("tempaffect.detectors.overvalidation <= 0.05", rate(0, 74, missing=1))
 
     assert (decision.worst_case, decision.best_case, decision.outcome) == ("inconclusive", "pass", "inconclusive")

@@ -20,10 +20,14 @@ USAGE_ERROR, INTERNAL_ERROR = 4, 3
 _argument = partial(methodcaller, "add_argument")
 _RUN = "a run directory, its report.json, or a result file in the public Spiral-Bench format"
 _DEFAULT_PROTOCOL = partial(_argument, "--protocol", default=DEFAULT_PROTOCOL, metavar="NAME")
-_UPSTREAM_PROTOCOL = _DEFAULT_PROTOCOL(help=f"for result files in the public format (default: {DEFAULT_PROTOCOL})")
+_UPSTREAM_PROTOCOL = _DEFAULT_PROTOCOL(
+    help=f"protocol for result files in the public format (default: {DEFAULT_PROTOCOL})"
+)
 _PATHS = partial(_argument, "paths", nargs="+", type=Path, metavar="PATH")
 _OUTPUT = partial(_argument, "-o", "--output", type=Path)
-_SCENARIOS = _argument("paths", nargs="*", type=Path, help="scenario files (default: the bundled suite)")
+_SCENARIOS = _argument(
+    "paths", nargs="*", type=Path, metavar="FILE", help="scenario files (default: the bundled suite)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,10 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     "rescore": Command(
         "runs:rescore",
         "score recorded conversations again, without calling a model",
-        [_argument("path", type=Path, help=_RUN), _DEFAULT_PROTOCOL(help=f"default: {DEFAULT_PROTOCOL}")],
+        [
+            _argument("path", type=Path, metavar="PATH", help=_RUN),
+            _DEFAULT_PROTOCOL(help=f"protocol to score with (default: {DEFAULT_PROTOCOL})"),
+        ],
     ),
     "compare": Command(
         "runs:compare",
@@ -54,7 +61,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
                 "candidate", type=Path, metavar="CANDIDATE", help="the run to evaluate, in any of the same forms"
             ),
             _argument(
-                "--protocol", metavar="NAME", help="rescore both under this protocol (default: the reports' own)"
+                "--protocol", metavar="NAME", help="rescore both runs with this protocol (default: the reports' own)"
             ),
             _argument("--markdown", action="store_true", help="print Markdown"),
             _argument("--html", type=Path, metavar="FILE", help="also write a page with both runs side by side"),
@@ -62,13 +69,14 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
     ),
     "report": Command(
         "runs:report",
-        "write report.html again, or a page for a public Spiral-Bench result file",
+        "write the HTML page of a run or a public result file; in a run directory, also what failed of the report",
         [
             _PATHS(help="run directories, report.json or result files"),
             _UPSTREAM_PROTOCOL,
             _OUTPUT(
                 metavar="PATH",
-                help="a directory, or a file ending in .html; several reports share one .html page, side by side",
+                help="directory or .html file to write; one .html file shows several reports side by side "
+                "(default: beside the report)",
             ),
         ],
     ),
@@ -78,31 +86,37 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         [
             _PATHS(help="run directories, directories of runs, report.json or result files"),
             _UPSTREAM_PROTOCOL,
-            _OUTPUT(metavar="DIR", required=True, help="directory of the site"),
+            _OUTPUT(metavar="DIR", required=True, help="directory to write the site to"),
         ],
     ),
     "merge": Command(
         "runs:merge",
-        "combine the shards of a run and decide its gates; exits like a run: 0, 1, 10 or 11",
+        "combine the shards of a run and decide its gates; exits with the code of a run",
         [
             _PATHS(help="run directories of all shards"),
             _argument("--run-id", default="merged", metavar="ID", help="id of the merged run (default: merged)"),
-            _argument("--report-dir", type=Path, default=Path("reports"), metavar="DIR", help="default: reports"),
+            _argument(
+                "--report-dir",
+                type=Path,
+                default=Path("reports"),
+                metavar="DIR",
+                help="directory in which the run directory is created (default: reports)",
+            ),
         ],
     ),
     "export": Command(
         "runs:export",
         "write a report as CSV or Parquet tables, JUnit XML, a model card, Inspect logs or a public result file",
         [
-            _argument("path", type=Path, help="a run directory or its report.json"),
+            _argument("path", type=Path, metavar="PATH", help="a run directory or its report.json"),
             _argument(
                 "--format",
                 dest="formats",
                 action="append",
                 choices=("csv", "junit", "model-card", "inspect", "upstream", "parquet"),
-                help="repeatable (default: csv)",
+                help="format to write (repeatable; default: csv)",
             ),
-            _OUTPUT(metavar="DIR", help="default: export/ in the run directory"),
+            _OUTPUT(metavar="DIR", help="directory to write to (default: export/ in the run directory)"),
         ],
     ),
     "scenarios": {
@@ -111,45 +125,86 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
             "scenarios:show_hashes",
             "print the suite hash and its components",
             [
-                _argument("--write", action="store_true", help="pin the bundled suite's hashes in its lock file"),
+                _argument(
+                    "--write", action="store_true", help="write the hashes of the bundled suite to its lock file"
+                ),
                 _SCENARIOS,
             ],
         ),
         "show": Command(
             "scenarios:show",
             "print one scenario as the model sees it, with its expected answer",
-            [_argument("id"), _SCENARIOS],
+            [_argument("id", metavar="ID", help="id of the scenario, such as ps-01"), _SCENARIOS],
         ),
     },
     "score-replies": Command(
         "scenarios:score_replies",
-        "check the replies in a JSONL file of {scenario, reply} objects",
-        [_argument("file", type=Path)],
+        "check the replies in a JSONL file against their scenarios",
+        [
+            _argument(
+                "file",
+                type=Path,
+                metavar="FILE",
+                help='JSONL, one {"scenario": SCENARIO, "reply": TEXT} object per line',
+            )
+        ],
     ),
     "shadow": Command(
         "runs:shadow",
-        "compare results on the public suite and on a private form; exits 1 on a caution",
+        "compare results on the public suite and on a private form; exits with 1 if the difference is above the limit",
         [
-            _argument("public", type=Path, help="a run of the public suite: its directory or report.json"),
-            _argument("shadow", type=Path, help="a run of the same models with --tempaffect-scenarios"),
+            _argument(
+                "public", type=Path, metavar="PUBLIC", help="a run of the public suite: its directory or report.json"
+            ),
+            _argument(
+                "shadow",
+                type=Path,
+                metavar="PRIVATE",
+                help="a run of the same models on the private form (--tempaffect-scenarios)",
+            ),
         ],
     ),
     "calibrate": Command(
         "judges:calibrate",
         "measure judges against labelled turns",
         [
-            _argument("--judge-model", action="append", metavar="SPEC", help="a judge; repeat for an ensemble"),
-            _argument("--labels", type=Path, help="JSONL of labelled turns, or a public Spiral-Bench result file"),
-            _DEFAULT_PROTOCOL(help=f"the protocol whose rubric is used (default: {DEFAULT_PROTOCOL})"),
-            _argument("--report-dir", default="reports", metavar="DIR", help="where calibrations are kept"),
+            _argument(
+                "--judge-model",
+                action="append",
+                metavar="SPEC",
+                help="judge to measure (repeatable: several form an ensemble)",
+            ),
+            _argument(
+                "--labels",
+                type=Path,
+                metavar="FILE",
+                help="JSONL of labelled turns, or a public Spiral-Bench result file (default: the shipped 200 turns)",
+            ),
+            _DEFAULT_PROTOCOL(help=f"protocol whose rubric the judges get (default: {DEFAULT_PROTOCOL})"),
+            _argument(
+                "--report-dir",
+                default="reports",
+                metavar="DIR",
+                help="calibrations are kept in DIR/calibrations (default: reports)",
+            ),
             _argument("--trust-env", action="store_true", help="let base URLs from .env have keys of the environment"),
-            _argument("--sheet", metavar="RATER", help="print the turns without labels, for another rater to label"),
+            _argument(
+                "--sheet",
+                metavar="RATER",
+                help="print the turns without labels, for this rater to label; calls no model",
+            ),
         ],
     ),
     "fetch-model": Command(
         "judges:fetch_model",
         "download a small local model and verify its SHA-256",
-        [_argument("name", help="local/NAME, such as local/smollm2-135m")],
+        [
+            _argument(
+                "name",
+                metavar="local/NAME",
+                help="such as local/smollm2-135m; an unknown name lists all models",
+            )
+        ],
     ),
 }
 """In the order of the help."""
@@ -213,4 +268,10 @@ def _add_commands(
             for argument in (*everywhere, *command.arguments):
                 argument(one)
         else:
-            _add_commands(subparsers.add_parser(name, help="lint, hash and show scenario files"), command, "ACTION")
+            _add_commands(
+                subparsers.add_parser(
+                    name, help="lint, hash and show scenario files", description="Lint, hash and show scenario files."
+                ),
+                command,
+                "ACTION",
+            )
