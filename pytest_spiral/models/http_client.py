@@ -14,7 +14,7 @@ from functools import cache
 from urllib.parse import urlsplit
 
 import httpx2
-from openai import AsyncOpenAI, AsyncStream, DefaultAioHttpClient, Omit, OpenAIError, Timeout
+from openai import AsyncOpenAI, DefaultAioHttpClient, Omit, OpenAIError, RequestOptions, Timeout
 
 from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
 from pytest_spiral.models.completion import read_error
@@ -57,9 +57,6 @@ class HttpClient:
             # Without a key the header is left out below; None would mean OPENAI_API_KEY.
             api_key=endpoint.api_key.reveal() or "none",
             base_url=endpoint.base_url,
-            max_retries=0,
-            # How long an answer may take is decided by the caller.
-            timeout=Timeout(None, connect=CONNECT_SECONDS),
             http_client=DefaultAioHttpClient(
                 # A proxy of the environment cannot reach this machine's loopback.
                 trust_env=not endpoint.is_loopback,
@@ -70,12 +67,19 @@ class HttpClient:
             ),
         )
         foreign = [name for name in self._openai.default_headers if name.lower() not in _OWN_HEADERS]
-        self._headers: dict[str, str | Omit] = dict.fromkeys((*foreign, *_ADDED_PER_REQUEST), Omit())
-        self._headers["User-Agent"] = "pytest-spiral"
+        headers: dict[str, str | Omit] = dict.fromkeys((*foreign, *_ADDED_PER_REQUEST), Omit())
+        headers["User-Agent"] = "pytest-spiral"
         _hosts.add(endpoint.host)
         logging.getLogger("httpx2").addFilter(_hide_paths)
         key = endpoint.api_key
-        self._headers["Authorization"] = f"Bearer {key.reveal()}" if key else Omit()
+        headers["Authorization"] = f"Bearer {key.reveal()}" if key else Omit()
+        # Given with each request, because openai's client takes longer to look up what it was made with.
+        self._options: RequestOptions = {
+            "headers": headers,
+            "max_retries": 0,
+            # How long an answer may take is decided by the caller.
+            "timeout": Timeout(None, connect=CONNECT_SECONDS),
+        }
 
     async def request(self, path: str, content: bytes | None = None) -> Answer:
         """The answer to a POST of `content`, or to a GET without it, if its status is a success.
@@ -110,20 +114,12 @@ class HttpClient:
         url = f"{self._endpoint.base_url}{path}"
         # Streamed, because a body that is not streamed is read to its end, however long it is.
         if content is None:
-            stream = await self._openai.get(
-                url, cast_to=object, options={"headers": self._headers}, stream=True, stream_cls=AsyncStream[object]
-            )
+            response = await self._openai.get(url, cast_to=httpx2.Response, options=self._options, stream=True)
         else:
             # Encoded here: openai's encoder cannot write the lone surrogates that models produce.
-            stream = await self._openai.post(
-                url,
-                content=content,
-                cast_to=object,
-                options={"headers": self._headers},
-                stream=True,
-                stream_cls=AsyncStream[object],
+            response = await self._openai.post(
+                url, content=content, cast_to=httpx2.Response, options=self._options, stream=True
             )
-        response = stream.response
         body = bytearray()
         try:
             async for chunk in response.aiter_bytes():
@@ -131,7 +127,7 @@ class HttpClient:
                 if len(body) > self._endpoint.max_body:
                     raise _TooLargeError
         finally:
-            await stream.close()
+            await response.aclose()
         return Answer(response.status_code, response.headers, bytes(body))
 
 
