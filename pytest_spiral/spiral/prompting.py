@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message, MessageRole, Role, StoredChatModel
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
-from pytest_spiral.spiral.suspicion import load_signs, without_notes
+from pytest_spiral.spiral.suspicion import load_signs, without_control_tokens, without_notes
 from pytest_spiral.text import whole_characters
 
 
@@ -87,6 +87,7 @@ def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> t
             turns.append(Message("user", exchange.user))
         turns.append(Message("assistant", exchange.assistant))
     fence = _fence(secret, [Message("user", opening)])
+    opening, turns = without_control_tokens(opening), [_shown(turn) for turn in turns]
     words = _words(rubric, fence)
     # The first exchange holds the opening already.
     context = [] if turns[0].content == opening else [words["before_opening"], fence, opening, fence]
@@ -101,6 +102,7 @@ def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -
     while turns and turns[-1].role == "user":
         turns.pop()
     fence = _fence(secret, turns)
+    turns = [_shown(turn) for turn in turns]
     words = _words(rubric, fence)
     body = [words["fence_rule"], words["before_transcript"], *_fenced(turns, words, fence), words["after"]]
     return (_system(rubric.final_part), ComposedMessage("user", "\n".join(body), tuple(t.content for t in turns)))
@@ -118,6 +120,10 @@ def _fence(secret: str, transcript: Sequence[Message]) -> str:
 def _words(rubric: Rubric, fence: str) -> Mapping[str, str]:
     """Wording around the material. Only our own words are ever filled in: the material may hold the placeholder."""
     return {name: text.replace("{fence}", fence) for name, text in rubric.asides.model_dump().items()}
+
+
+def _shown(turn: Message) -> Message:
+    return Message(turn.role, without_control_tokens(turn.content))
 
 
 def _fenced(turns: Sequence[Message], words: Mapping[str, str], fence: str) -> list[str]:
