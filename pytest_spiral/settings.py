@@ -95,6 +95,11 @@ def _amount(value: float | None) -> None:
         raise ValueError(f"must be an amount in USD above 0, got {value}")
 
 
+def _seconds(value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"must be a number of seconds above 0, got {value}")
+
+
 def _run_id(value: str | None) -> None:
     if value is not None and (not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value) or value == "latest"):
         raise ValueError(
@@ -189,6 +194,13 @@ class Settings:
     )
     seed: int = option(1, "measurement", "Seed of injection schedules and bootstrap intervals")
     concurrency: int = option(64, "session", "Maximum number of requests in flight, over all workers", check=_count)
+    patience: float = option(
+        600.0,
+        "session",
+        "How long calls wait for an endpoint that answers nothing before they fail",
+        metavar="SECONDS",
+        check=_seconds,
+    )
     run_id: str | None = option(
         None,
         "session",

@@ -68,6 +68,11 @@ class AttemptError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    @property
+    def is_unusable(self) -> bool:
+        """Whether an answer came that is none. That says little about the next one, and nothing about an outage."""
+        return self.code in (ReasonCode.BAD_RESPONSE, ReasonCode.UNFINISHED)
+
 
 def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[str, str]) -> AttemptError:
     """What an error status means. A redirect counts as a wrong address: following it could lead a key elsewhere."""
@@ -150,10 +155,16 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     readings: tuple[Callable[[], float], ...] = (
         lambda: float(headers["retry-after-ms"]) / 1000,
         lambda: float(value),
-        lambda: email.utils.parsedate_to_datetime(value).timestamp() - time.time(),
+        # By the endpoint's own clock where it tells the time.
+        lambda: _date(value) - _date(headers["date"]),
+        lambda: _date(value) - time.time(),
     )
     for reading in readings:
         with suppress(KeyError, TypeError, ValueError, OverflowError):
             seconds = reading()
             return None if math.isnan(seconds) else max(0.0, seconds)
     return None
+
+
+def _date(value: str) -> float:
+    return email.utils.parsedate_to_datetime(value).timestamp()

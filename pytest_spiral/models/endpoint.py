@@ -185,13 +185,13 @@ def is_loopback(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often one call is tried, and how long to wait in between.
+    """How often one call is tried while the endpoint answers others, and how long to wait in between.
 
     Attributes:
-        max_attempts: Most HTTP requests, rate-limited ones not counted.
-        max_rate_limited: Most requests answered 429. Limits are per minute, so these need more patience.
+        max_attempts: Most failed HTTP requests, rate-limited ones not counted.
+        max_rate_limited: Most requests answered 429. Limits are per minute, so these need more attempts.
         max_bad_responses: Most requests answered with something that is not a completion.
-        first_wait: Seconds. A wait is drawn evenly from 0 to this, doubled with every attempt.
+        first_wait: Seconds. A wait is drawn evenly from the upper half of this, doubled with every failure.
         max_wait: Seconds that a drawn wait takes at most.
     """
 
@@ -207,7 +207,8 @@ class Endpoint:
     """One role's endpoint.
 
     Attributes:
-        timeout: Seconds for a whole call, retries and waits included, queueing for our own limits excluded.
+        timeout: Seconds that the requests of one call may take together; waits between them are not counted.
+        patience: Seconds without any answer after which calls give up; also the most that one call waits in all.
         attempt_timeout: Seconds for one HTTP request.
         max_body: Most bytes of an answer that are read. A reply of 100,000 tokens takes about a tenth of it.
     """
@@ -216,6 +217,7 @@ class Endpoint:
     base_url: str = field(repr=False)
     api_key: Secret = field(default_factory=Secret)
     timeout: float = 600.0
+    patience: float = 600.0
     attempt_timeout: float = 180.0
     retry: RetryPolicy = RetryPolicy()
     max_body: int = 4 * 2**20

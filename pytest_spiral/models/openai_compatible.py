@@ -10,10 +10,9 @@ import json
 import random
 import re
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
@@ -22,6 +21,8 @@ from pytest_spiral.chat import ChatReply, ChatRequest, Role
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.attempt import Answer, AttemptError, refused
 from pytest_spiral.models.budget import Budget, Charge
+from pytest_spiral.models.call import Call
+from pytest_spiral.models.circuit import Circuit, GivenUpError, Turn
 from pytest_spiral.models.completion import Completion, MalformedError, RefusedInBodyError, read_completion, read_error
 from pytest_spiral.models.endpoint import Endpoint, env_name
 from pytest_spiral.models.limiter import Limiter, Slot
@@ -29,10 +30,6 @@ from pytest_spiral.status import ReasonCode
 
 # A conversation waits for its next turn, but nothing waits for a judgement: turns go first.
 _PRIORITY: Mapping[Role, int] = {"evaluated": 0, "user": 0, "judge": 1}
-# Full jitter doubles from `first_wait`; beyond 2**60 a float would overflow, and every cap has long been reached.
-_MAX_DOUBLINGS = 60
-# After a Retry-After, waits are spread over this share of it: all requests in flight were told the same time.
-_SPREAD = 0.1
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -51,6 +48,7 @@ class OpenAICompatible:
     """A chat model behind an OpenAI-compatible endpoint. Belongs to the event loop that first uses it.
 
     Args:
+        circuit: Shared knowledge of whether this endpoint works.
         limiter: Shared bound on requests in flight to this endpoint.
         budget: Shared bound on what may be spent.
         total: Shared bound on requests in flight to all endpoints.
@@ -63,6 +61,7 @@ class OpenAICompatible:
         self,
         endpoint: Endpoint,
         *,
+        circuit: Circuit | None = None,
         limiter: Limiter | None = None,
         budget: Budget | None = None,
         total: Limiter | None = None,
@@ -71,6 +70,7 @@ class OpenAICompatible:
         connect: Callable[[Endpoint], Client] | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._circuit = circuit or circuit_of(endpoint)
         self._limiter = limiter
         self._budget = budget
         self._total = total
@@ -78,6 +78,7 @@ class OpenAICompatible:
         self._sleep = sleep
         self._connect = connect or _http_client
         self._client: Client | None = None
+        self._calls: set[Call] = set()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -85,42 +86,63 @@ class OpenAICompatible:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer `request`. Raises `ChatError`."""
-        call = _Call(self.endpoint, self._rng)
+        call = Call(self.endpoint, self._circuit, self._rng)
         try:
             async with asyncio.timeout(None) as call.timeout:
+                self._calls.add(call)
                 while True:
                     try:
                         return await self._attempt(request, call)
                     except AttemptError as error:
+                        call.pause()
                         wait = call.wait_after(error)
                     if wait is None:
                         failed = call.failed()
                         break
                     await self._sleep(wait)
+        except GivenUpError as error:
+            call.last = error.last
+            failed = call.failed()
         except TimeoutError:
-            failed = call.out_of_time()
+            if self._closed:
+                call.last = AttemptError(ReasonCode.CLOSED, "the client was closed during the call")
+            failed = call.failed() if self._closed else call.out_of_time()
+        finally:
+            self._calls.discard(call)
         # Raised out here, so that the caught exception is not chained to it.
         raise failed
 
     async def aclose(self) -> None:
-        """Release connections. Later calls fail with code "closed"."""
+        """Release connections. Calls under way, also those that only wait, and later ones fail with code "closed"."""
         self._closed = True
+        for call in self._calls:
+            call.end()
         if self._client is not None:
             await self._client.close()
 
-    async def _attempt(self, request: ChatRequest, call: _Call) -> ChatReply:
-        """One HTTP request, sent when the limiters and the budget allow it."""
-        # Waiting for them does not count against the deadline: it is not the endpoint's doing.
+    async def _attempt(self, request: ChatRequest, call: Call) -> ChatReply:
+        """One HTTP request, sent when the circuit, the limiters and the budget allow it."""
+        # Waiting for them does not count against the deadline.
         call.pause()
-        # The endpoint's slot first: a request to a throttled endpoint must not hold a slot that others could use.
-        async with _slot(self._limiter, request.role) as slot, _slot(self._total, request.role):
-            content = _body(request)
-            budget = self._budget
-            async with nullcontext() if budget is None else budget.charge(request, len(content)) as charge:
-                call.resume()
-                return await self._send(content, call, slot, charge)
+        while not self._closed:
+            # The endpoint's slot first: a request to a throttled endpoint must not hold a slot that others could use.
+            async with (
+                self._circuit.turn() as turn,
+                _slot(self._limiter, request.role) as slot,
+                _slot(self._total, request.role),
+            ):
+                if not self._circuit.admits(turn):
+                    continue
+                content = _body(request)
+                budget = self._budget
+                async with nullcontext() if budget is None else budget.charge(request, len(content)) as charge:
+                    call.resume()
+                    return await self._send(content, call, turn, slot, charge)
+        raise AttemptError(ReasonCode.CLOSED, "the client is closed")
 
-    async def _send(self, content: bytes, call: _Call, slot: Slot | None, charge: Charge | None) -> ChatReply:
+    async def _send(
+        self, content: bytes, call: Call, turn: Turn, slot: Slot | None, charge: Charge | None
+    ) -> ChatReply:
         if self._closed:
             raise AttemptError(ReasonCode.CLOSED, "the client is closed")
         if self._client is None:
@@ -130,13 +152,13 @@ class OpenAICompatible:
         try:
             completion = self._read(await self._client.request("/chat/completions", content))
         except AttemptError as error:
-            if slot is not None and error.status in (429, 529) and error.code is not ReasonCode.QUOTA:
-                slot.throttled()
             if charge is not None and error.billed:
                 charge.lose()
             if self._closed:
                 raise AttemptError(ReasonCode.CLOSED, "the client was closed during the request") from None
+            self._note(error, turn, slot)
             raise
+        self._circuit.answered()
         if slot is not None:
             slot.succeeded()
         if charge is not None:
@@ -150,6 +172,16 @@ class OpenAICompatible:
             attempts=call.attempts,
             reasoning=completion.reasoning,
         )
+
+    def _note(self, error: AttemptError, turn: Turn, slot: Slot | None) -> None:
+        """Tell circuit and limiter of a failure."""
+        if slot is not None and error.status in (429, 529) and error.code is not ReasonCode.QUOTA:
+            slot.throttled()
+        if error.again:
+            self._circuit.failed(turn, error, lasting=not error.is_unusable)
+        elif error.status is not None:
+            # A final refusal is an answer: the endpoint works.
+            self._circuit.answered()
 
     def _read(self, answer: Answer) -> Completion:
         try:
@@ -173,75 +205,9 @@ class OpenAICompatible:
         raise failed
 
 
-@dataclass
-class _Call:
-    """The attempts of one call: how many were made, whether to make another, and how long to wait before it."""
-
-    endpoint: Endpoint
-    rng: random.Random
-    attempts: int = 0
-    last: AttemptError | None = None
-    timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
-    _seconds_left: float = field(init=False)
-    _counts: Counter[ReasonCode] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self._seconds_left = self.endpoint.timeout
-
-    def pause(self) -> None:
-        """Stop the deadline's clock."""
-        when = self.timeout.when()
-        if when is not None:
-            self._seconds_left = when - asyncio.get_running_loop().time()
-            self.timeout.reschedule(None)
-
-    def resume(self) -> None:
-        """Let the deadline's clock run."""
-        self.timeout.reschedule(asyncio.get_running_loop().time() + self._seconds_left)
-
-    def wait_after(self, error: AttemptError) -> float | None:
-        """Seconds to wait before another attempt, None to make none.
-
-        Each class of failure has its own patience, and what would end after the deadline is not begun.
-        """
-        self.last = error
-        self._counts[error.code] += 1
-        policy, total, limited = self.endpoint.retry, self._counts.total(), self._counts[ReasonCode.RATE_LIMITED]
-        doubled = policy.first_wait * 2 ** min(total - 1, _MAX_DOUBLINGS)
-        wait = self.rng.uniform(0, min(policy.max_wait, doubled))
-        if error.retry_after is not None:
-            wait = error.retry_after + min(wait, _SPREAD * error.retry_after)
-        when = self.timeout.when()
-        if (
-            not error.again
-            or limited >= policy.max_rate_limited
-            or self._counts[ReasonCode.BAD_RESPONSE] >= policy.max_bad_responses
-            or total - limited >= policy.max_attempts
-            or (when is not None and wait >= when - asyncio.get_running_loop().time())
-        ):
-            return None
-        return wait
-
-    def failed(self) -> ChatError:
-        """The error of a call whose last attempt failed."""
-        last = self.last
-        assert last is not None
-        wait = f", it asks to wait {last.retry_after:.0f} s" if last.retry_after else ""
-        remedy = f": {last.remedy}" if last.remedy else ""
-        message = f"{self.endpoint.host}: {last.message}{self._after}{wait}{remedy}"
-        return ChatError(last.code, message, attempts=self.attempts, http_status=last.status)
-
-    def out_of_time(self) -> ChatError:
-        """The error of a call whose deadline has passed."""
-        if self.last is not None and self.last.code is ReasonCode.RATE_LIMITED:
-            return self.failed()
-        before = f", before that: {self.last.message}" if self.last else ""
-        message = f"{self.endpoint.host}: no answer within {self.endpoint.timeout:g} s{self._after}{before}"
-        return ChatError(ReasonCode.TIMEOUT, message, attempts=max(self.attempts, 1))
-
-    @property
-    def _after(self) -> str:
-        return f" after {self.attempts} attempts" if self.attempts > 1 else ""
+def circuit_of(endpoint: Endpoint) -> Circuit:
+    """A new circuit with an endpoint's patience."""
+    return Circuit(endpoint.patience, endpoint.retry.first_wait, endpoint.retry.max_wait)
 
 
 def _slot(limiter: Limiter | None, role: Role) -> AbstractAsyncContextManager[Slot | None]:

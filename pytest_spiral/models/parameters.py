@@ -91,6 +91,7 @@ class _Entry(_Strict):
     context_length: _Tokens | None = None
     concurrency: _Tokens | None = None
     longest_string: _Tokens | None = None
+    patience: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -161,6 +162,7 @@ class ModelParameters:
         context_length: Tokens of messages and reply together.
         concurrency: Most requests in flight to this model, None for no limit of its own.
         longest_string: Most characters of a string in enforced JSON, for models that do not stop by themselves.
+        patience: Seconds to wait for an endpoint that answers nothing, None for what --patience says.
     """
 
     model: str
@@ -170,6 +172,7 @@ class ModelParameters:
     context_length: int | None = None
     concurrency: int | None = None
     longest_string: int | None = None
+    patience: float | None = None
 
 
 def resolve_parameters(
@@ -216,6 +219,7 @@ def resolve_parameters(
         context_length=found.get("context_length"),
         concurrency=found.get("concurrency"),
         longest_string=found.get("longest_string"),
+        patience=found.get("patience"),
     )
 
 

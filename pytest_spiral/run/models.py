@@ -8,10 +8,11 @@ from typing import Protocol
 
 from pytest_spiral.chat import ChatModel
 from pytest_spiral.models.budget import Budget, Ledger
+from pytest_spiral.models.circuit import Circuit
 from pytest_spiral.models.dry import DryAssistant, DryScenarioModel, DrySeeker
 from pytest_spiral.models.endpoint import Endpoint, shown_url
 from pytest_spiral.models.limiter import Limiter
-from pytest_spiral.models.openai_compatible import OpenAICompatible
+from pytest_spiral.models.openai_compatible import OpenAICompatible, circuit_of
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import paid_prices
 from pytest_spiral.run.plan import ModelPlan, RunPlan
@@ -26,7 +27,7 @@ from pytest_spiral.store import RunStore, StoredChat
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
     """The endpoint of a model that is reached over HTTP. Its key is read from the environment here and nowhere else."""
     assert model.endpoint is not None
-    return Endpoint(model.role, model.endpoint.base_url, model.endpoint.key(environ))
+    return Endpoint(model.role, model.endpoint.base_url, model.endpoint.key(environ), patience=model.patience)
 
 
 def pace_name(model: ModelPlan) -> str:
@@ -58,6 +59,7 @@ class Connections:
         self._store = store
         self._environ = environ
         self._limiters: dict[str, Limiter] = {}
+        self._circuits: dict[tuple[str, str, float], Circuit] = {}
         limit = plan.settings.max_cost
         self._budget: Budget | None = None
         if limit is not None:
@@ -78,8 +80,14 @@ class Connections:
         if name not in self._limiters:
             self._limiters[name] = Limiter(plan.most_in_flight(model), name, plan.rank, plan.workers, self._store)
         limiter = self._limiters[name]
+        # Behind one address each model may fail by itself.
+        circuit = self._circuits.setdefault(
+            (endpoint.base_url, model.model_id, endpoint.patience), circuit_of(endpoint)
+        )
         rng = random.Random(f"{plan.settings.seed}-backoff-{model.role}-{model.spec}")
-        return OpenAICompatible(endpoint, limiter=limiter, total=self._total, budget=self._budget, rng=rng)
+        return OpenAICompatible(
+            endpoint, circuit=circuit, limiter=limiter, total=self._total, budget=self._budget, rng=rng
+        )
 
     def close(self) -> None:
         """Close the budget. Harmless when called twice."""

@@ -45,6 +45,7 @@ class ModelPlan(BaseModel):
 
     kind: "dry" and "local" models run on this machine; of a "replay" there are only recorded outputs.
     longest_string: characters of a string of enforced JSON, where a model would not stop by itself; None for no bound.
+    patience: seconds to wait for an endpoint that answers nothing.
     endpoint: None for dry models, and for local ones until their server runs.
     """
 
@@ -57,6 +58,7 @@ class ModelPlan(BaseModel):
     params: dict[SuiteName, dict[str, Any]]
     concurrency: int | None = None
     longest_string: int | None = None
+    patience: float = 600.0
     price: Price | None = None
     endpoint: EndpointSettings | None = None
 
@@ -172,7 +174,7 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     folder, run_id = content.folder, settings.run_id
     spiral_toml = folder / "spiral.toml"
     user_toml = spiral_toml if spiral_toml.is_file() else None
-    resolve = partial(_resolve, environ=environ, user_toml=user_toml, planning=settings.plan)
+    resolve = partial(_resolve, environ=environ, user_toml=user_toml, settings=settings)
     if content.recording:
         models = _recorded(settings, content.recording)
     else:
@@ -249,9 +251,9 @@ def _resolve(
     *,
     environ: Mapping[str, str],
     user_toml: Path | None,
-    planning: bool,
+    settings: Settings,
 ) -> ModelPlan:
-    """The plan of a model from its name. planning: no key is needed to learn what a run would cost."""
+    """The plan of a model from its name."""
     kind: Literal["dry", "local", "remote"] = "remote"
     model_id = spec
     endpoint = None
@@ -266,7 +268,8 @@ def _resolve(
         try:
             endpoint = endpoint_settings(role, environ)
         except ConfigError:
-            if not planning:
+            # No key is needed to learn what a run would cost.
+            if not settings.plan:
                 raise
     by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
     parameters = next(iter(by_suite.values()))
@@ -278,6 +281,7 @@ def _resolve(
         params={suite: dict(resolved.request) for suite, resolved in by_suite.items()},
         concurrency=parameters.concurrency,
         longest_string=parameters.longest_string,
+        patience=parameters.patience or settings.patience,
         price=parameters.price,
         endpoint=endpoint,
     )

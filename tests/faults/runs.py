@@ -67,7 +67,7 @@ def patient(attempt: float, whole: float) -> Iterator[None]:
     real = models.endpoint_of
 
     def quick(*args: Any) -> Endpoint:
-        return replace(real(*args), retry=QUICK, attempt_timeout=attempt, timeout=whole)
+        return replace(real(*args), retry=QUICK, patience=1.0, attempt_timeout=attempt, timeout=whole)
 
     def proved(suite: Suite) -> Preflight:
         # The scorer would prove itself on the same few scenarios in every run.

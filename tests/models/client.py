@@ -32,7 +32,7 @@ class Client:
 
     def __init__(self, url: str, *, retry: RetryPolicy = FAST, limiter: Limiter | None = None, **endpoint: Any) -> None:
         self.slept: list[float] = []
-        settings = {"timeout": 20.0, "attempt_timeout": 10.0, **endpoint}
+        settings = {"timeout": 20.0, "attempt_timeout": 10.0, "patience": 0.2, **endpoint}
         self.model = OpenAICompatible(
             Endpoint("evaluated", url, Secret(KEY), retry=retry, **settings),
             limiter=limiter,

@@ -40,7 +40,8 @@ def budget(ledger: Ledger, limit: float) -> Budget:
 
 
 def client(server: FakeOpenAI, ledger: Ledger, limit: float) -> OpenAICompatible:
-    endpoint = Endpoint("evaluated", server.base_url, Secret(), retry=RetryPolicy(first_wait=0.001, max_wait=0.002))
+    retry = RetryPolicy(first_wait=0.001, max_wait=0.002)
+    endpoint = Endpoint("evaluated", server.base_url, Secret(), retry=retry, patience=0.01)
     return OpenAICompatible(endpoint, budget=budget(ledger, limit))
 
 

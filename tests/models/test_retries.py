@@ -85,48 +85,44 @@ async def test_final_refusals_are_not_tried_again(serve: Serve, fault: Fault, ki
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "attempts"),
+    ("fault", "kind"),
     [
-        (Fault.status_code(503, "busy"), "server_error", 4),
-        (Fault.status_code(408), "timeout", 4),
-        (Fault.status_code(429, "slow down"), "rate_limited", 7),
-        (Fault.broken_json(), "bad_response", 2),
-        (Fault.reset(), "unreachable", 4),
+        (Fault.status_code(503, "busy"), "server_error"),
+        (Fault.status_code(529, "busy"), "server_error"),
+        (Fault.status_code(408), "timeout"),
+        (Fault.status_code(429, "slow down"), "rate_limited"),
+        (Fault.reset(), "unreachable"),
     ],
     ids=lambda value: value.name if isinstance(value, Fault) else None,
 )
-async def test_lasting_faults_end_after_their_number_of_attempts(
-    serve: Serve, fault: Fault, kind: str, attempts: int
-) -> None:
-    """Each class has its own patience; the error counts every request made."""
-    retry = RetryPolicy(max_attempts=4, max_rate_limited=7, max_bad_responses=2, first_wait=0.001, max_wait=0.002)
+async def test_lasting_faults_end_with_patience(serve: Serve, fault: Fault, kind: str) -> None:
+    """Where nothing is answered, the number of attempts decides nothing; the error counts every request made."""
     server = serve(lambda body, n: fault)
-    async with Client(server.base_url, retry=retry) as client:
+    async with Client(server.base_url, retry=RetryPolicy(2, 2, 2, first_wait=0.001, max_wait=0.02)) as client:
         error = await client.fails()
 
-    assert (error.code, error.attempts, len(server.requests)) == (kind, attempts, attempts)
-    assert f"after {attempts} attempts" in str(error)
+    assert (error.code, error.attempts) == (kind, len(server.requests))
+    assert error.attempts > 5
+    assert f"after {error.attempts} attempts" in str(error)
+    assert "nothing was answered for 0.2 s" in str(error)
+
+
+async def test_unusable_answers_end_after_their_number_of_attempts(serve: Serve) -> None:
+    """They are answers: the endpoint is not paused for them."""
+    server = serve(lambda body, n: Fault.broken_json())
+    async with Client(server.base_url, retry=RetryPolicy(max_bad_responses=2, first_wait=0.001)) as client:
+        error = await client.fails()
+
+    assert (error.code, error.attempts, len(server.requests)) == ("bad_response", 2, 2)
 
 
 async def test_rate_limits_do_not_use_up_the_attempts_of_other_faults(serve: Serve) -> None:
     """Ten 429s and three 500s are no reason to give up."""
     server = serve(lambda body, n: "ok" if n == 13 else Fault.status_code(500 if n % 4 == 3 else 429))
-    async with Client(server.base_url, retry=RetryPolicy(max_attempts=4, first_wait=0.001)) as client:
+    async with Client(
+        server.base_url, retry=RetryPolicy(max_attempts=4, first_wait=0.001, max_wait=0.01), patience=20
+    ) as client:
         assert (await client.model.complete(ask())).attempts == 14
-
-
-async def test_backoff_doubles_up_to_its_cap_with_seeded_jitter(serve: Serve) -> None:
-    """Full jitter from the given generator: the same seed waits the same."""
-    runs = []
-    for _ in range(2):
-        server = serve(lambda body, n: Fault.status_code(500))
-        async with Client(server.base_url, retry=RetryPolicy(first_wait=1.0, max_wait=4.0)) as client:
-            await client.fails()
-        runs.append(client.slept)
-
-    assert runs[0] == runs[1]
-    assert [wait <= cap for wait, cap in zip(runs[0], (1, 2, 4, 4, 4), strict=True)] == [True] * 5
-    assert len(set(runs[0])) == 5
 
 
 @pytest.mark.parametrize("where", ["seconds", "date", "milliseconds"])
@@ -141,21 +137,11 @@ async def test_retry_after_is_honoured(serve: Serve, where: str) -> None:
         )
 
     server = serve(lambda body, n: fault() if n == 0 else "ok")
-    async with Client(server.base_url, retry=RetryPolicy(first_wait=30.0)) as client:
+    async with Client(server.base_url, retry=RetryPolicy(), patience=20.0) as client:
         await client.model.complete(ask())
 
     assert len(client.slept) == 1
     assert 6.5 <= client.slept[0] <= 8.9
-
-
-async def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(serve: Serve) -> None:
-    """Waiting would be in vain."""
-    server = serve(lambda body, n: Fault.status_code(429, retry_after=3600))
-    async with Client(server.base_url) as client:
-        error = await client.fails()
-
-    assert (error.code, error.attempts, client.slept) == ("rate_limited", 1, [])
-    assert "asks to wait 3600 s" in str(error)
 
 
 async def test_a_nonsense_retry_after_is_ignored(serve: Serve) -> None:
@@ -171,7 +157,7 @@ async def test_a_nonsense_retry_after_is_ignored(serve: Serve) -> None:
 async def test_the_deadline_holds_over_all_attempts(serve: Serve) -> None:
     """A server that hangs costs the deadline, not attempts times the timeout."""
     server = serve(lambda body, n: Fault.hang())
-    async with Client(server.base_url, timeout=0.7, attempt_timeout=0.2) as client:
+    async with Client(server.base_url, timeout=0.7, attempt_timeout=0.2, patience=20) as client:
         await probe(client.model.endpoint, "m")
         error = await client.fails()
 
@@ -196,10 +182,11 @@ async def test_connection_refused_says_where_and_what_to_check() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    async with Client(f"http://127.0.0.1:{port}", retry=RetryPolicy(max_attempts=2, first_wait=0.001)) as client:
+    async with Client(f"http://127.0.0.1:{port}") as client:
         error = await client.fails()
 
-    assert (error.code, error.attempts, error.http_status) == ("unreachable", 2, None)
+    assert (error.code, error.http_status) == ("unreachable", None)
+    assert error.attempts > 1
     assert f"127.0.0.1:{port}: connection refused" in str(error)
     assert "EVALUATED_MODEL_BASE_URL" in str(error)
 

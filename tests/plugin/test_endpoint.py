@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -129,11 +130,33 @@ def test_a_server_that_goes_away_is_no_score(project: Project, serve: Serve) -> 
     model = ScriptedModel("perfect", answers=2, then=Fault.reset())
     project.reach(serve(model))
 
-    result = project.pytest(*FEW, "--concurrency", "2")
+    result = project.pytest(*FEW, "--concurrency", "2", "--patience=2")
 
     result.assert_outcomes(passed=2, errors=4)
     assert result.ret == 11
     assert Counter(map(reason_code, project.items().values())) == {None: 2, "unreachable": 4}
+
+
+def test_an_outage_loses_no_item(project: Project, serve: Serve) -> None:
+    """An endpoint that answers 503 and 429 for three seconds, and asks not to wait, is left alone until it is back."""
+    model = ScriptedModel("perfect")
+    began: list[float] = []
+
+    def answer(body: dict[str, Any], n: int) -> str | Reply | Fault:
+        began.append(time.monotonic())
+        if began[-1] - began[0] > 3:
+            return model(body, n)
+        return Fault.status_code(429, retry_after=0) if n % 2 else Fault.status_code(503)
+
+    server = serve(answer)
+    project.reach(server)
+
+    result = project.pytest("--model=m", "--suite=tempaffect", "--prompting=raw", "--patience=60", "-p", "no:xdist")
+
+    result.assert_outcomes(passed=75)
+    assert result.ret == 0
+    # 64 at first, a probe after each pause, and 75 answers.
+    assert len(server.requests) < 64 + 10 + 75
 
 
 def test_a_schema_that_is_not_enforced_is_no_schema_mode(project: Project, serve: Serve) -> None:
