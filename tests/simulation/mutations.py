@@ -7,11 +7,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from pytest_spiral.models import completion, openai_compatible
 from pytest_spiral.models.attempt import AttemptError
+from pytest_spiral.models.call import Call
 from pytest_spiral.models.completion import Completion
 from pytest_spiral.run import models as run_models
 from pytest_spiral.status import ReasonCode
@@ -21,6 +23,7 @@ from tests.simulation.play import forget, play
 __all__ = ["MUTATIONS", "Found", "find"]
 
 _read = completion.read_completion
+_lock = database.lock_run
 
 
 def _lenient(body: bytes, content_type: str = "") -> Completion:
@@ -51,7 +54,7 @@ def _kept(self: texts.Texts) -> Iterator[None]:
 
 
 def _waits(change: Callable[[AttemptError, float | None], float | None]) -> AbstractContextManager[object]:
-    owner = openai_compatible.Call
+    owner = Call
     real = owner.wait_after
     return mock.patch.object(owner, "wait_after", lambda self, error: change(error, real(self, error)))
 
@@ -74,6 +77,18 @@ def _unverified(values: Any) -> Any:
     return run_store._Row._make(fields)
 
 
+def _lock_and_tidy(path: Path) -> sqlite3.Connection:
+    """An empty file is taken for one that is still to be made."""
+    held = _lock(path)
+    if path.exists() and not path.stat().st_size:
+        path.unlink()
+    return held
+
+
+def _unlocked(_: Path) -> sqlite3.Connection:
+    return sqlite3.connect(":memory:")
+
+
 MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "token counts are stored as they come": lambda: mock.patch.object(completion, "_MAX_TOKENS", 10**40),
     "the model's name is stored as it comes": lambda: mock.patch.object(
@@ -86,9 +101,8 @@ MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "token counts break the sums": lambda: mock.patch.object(completion, "_MAX_TOKENS", 2**63 - 1),
     "a garbled body is not asked for again": lambda: _waits(_not_garbled),
     "checksums are not verified": lambda: mock.patch.object(run_store, "_verified", _unverified),
-    "a second controller may enter": lambda: mock.patch.object(
-        database, "lock_run", lambda path: sqlite3.connect(":memory:")
-    ),
+    "an empty store is a new one": lambda: mock.patch.object(database, "lock_run", _lock_and_tidy),
+    "a second controller may enter": lambda: mock.patch.object(database, "lock_run", _unlocked),
 }
 
 
