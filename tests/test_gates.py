@@ -32,7 +32,7 @@ def mean(units: Sequence[float]) -> float:
     return sum(units) / len(units)
 
 
-def draws(n: int) -> list[list[int]]:
+def draws(n: int) -> Sequence[Sequence[int]]:
     return percentile_resamples(n, 1000, "test")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from pytest_spiral.compare.recording import counterpart
@@ -27,25 +27,37 @@ from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import CARD_MODES, Mode
+from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode
 
 _OPPOSITE: Mapping[MissingAs, MissingAs] = {"ignored": "ignored", "worst": "best", "best": "worst"}
 
 
-def card_row(gate: Gate, run: RunResults, model: str, mode: Mode) -> GateRow:
+PreparedCards = Callable[[str, Mode, str | None], CardMetrics]
+"""`prepare_card` of one run: from model and mode, and for a baseline the name of its model there."""
+
+
+def prepare_card(run: RunResults, model: str, mode: Mode, against: str | None) -> CardMetrics:
+    """The measurements of a card, or of the baseline's model `against` in that mode; the same for all gates."""
+    context = run.contexts[model, mode]
+    items: Sequence[Item] = run.items[model, mode]
+    if against is not None:
+        assert run.baseline is not None
+        items = run.baseline.items.get((against, mode), ())
+    return CardMetrics(items, context.scenarios, context.skill_floor)
+
+
+def card_row(gate: Gate, run: RunResults, prepared: PreparedCards, model: str, mode: Mode) -> GateRow:
     """A TempAffect gate on one card."""
     resamples = load_params().intervals.resamples
 
     def draws(n: int) -> Sequence[Sequence[int]]:
         return bootstrap_draws(n, resamples, run.run.seed)
 
-    context = run.contexts[model, mode]
-    sample = CardMetrics(run.items[model, mode], context.scenarios, context.skill_floor).sample(gate.metric)
+    sample = prepared(model, mode, None).sample(gate.metric)
     other, against = None, None
     if gate.relative and run.baseline is not None:
         against = counterpart(model, run.baseline, "tempaffect")
-        old = run.baseline.items.get((against, mode), ())
-        other = CardMetrics(old, context.scenarios, context.skill_floor).sample(gate.metric)
+        other = prepared(model, mode, against).sample(gate.metric)
     decision = decide(gate, sample, run.policy, draws, other)
     decision = limit_missing(decision, is_beyond_limit(sample.missing, sample.wanted))
     return _row(gate, run, model, mode, decision, against)

@@ -43,6 +43,8 @@ _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _VOWELS = re.compile("[aeiouy]+")
 # Words whose syllables are remembered: people use the same few thousand.
 _VOCABULARY = 2**15
+READ_CHARS = 20_000
+"""Characters of a reply that are described; finding the sentences of megabytes would take minutes."""
 # One part of the word sequences is counted at a time, so that the others take no more room than their numbers.
 _PARTS = 16
 
@@ -136,6 +138,7 @@ class _Reply:
 
     @classmethod
     def of(cls, text: str) -> _Reply:
+        text = text[:READ_CHARS]
         # Interned: a long run holds the same few thousand words a million times.
         words = tuple(map(intern, words_of(text)))
         sentences = sum(_WORD.search(clean(each)) is not None for each in _sentence_tokenizer().tokenize(clean(text)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 
-from pytest_spiral.evaluate.gates import SpiralGates, card_row, undecided_row
+from pytest_spiral.evaluate.gates import SpiralGates, card_row, prepare_card, undecided_row
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
 from pytest_spiral.evaluate.spiral import judges_agreement, score_of, spiral_part, variance_of
@@ -123,6 +124,7 @@ def score_report(
 
 def _gates(run: RunResults, cards: Cards, scores: Mapping[str, Score], parts: Parts) -> list[GateRow]:
     """Every gate on every card or model that it speaks about."""
+    prepared = cache(partial(prepare_card, run))
     no_verdict = {model: has_no_verdict(score) for model, score in scores.items()}
     spiral = SpiralGates(run, run.spiral, no_verdict) if run.spiral else None
     rows = []
@@ -131,7 +133,7 @@ def _gates(run: RunResults, cards: Cards, scores: Mapping[str, Score], parts: Pa
             for key in run.items:
                 if gate.qualifier in (None, key[1]):
                     part = f"gates[{gate.expr}, {_named(*key)}]"
-                    row = parts.attempt(part, card_row, gate, run, *key) if key in cards else None
+                    row = parts.attempt(part, card_row, gate, run, prepared, *key) if key in cards else None
                     rows.append(row or undecided_row(gate, run, *key))
         elif spiral:
             for model in run.conversations:

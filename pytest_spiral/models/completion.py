@@ -186,7 +186,7 @@ def read_error(body: bytes, content_type: str = "") -> ErrorBody:
         data = json.loads(text)
     except (ValueError, RecursionError):
         if _looks_like_html(body, content_type):
-            title = re.search(r"<title[^>]*>([^<]{1,200})", text, re.IGNORECASE)
+            title = re.search(r"<title[^>]{0,200}>([^<]{1,200})", text, re.IGNORECASE)
             return ErrorBody(f"HTML page {title[1].strip()!r}" if title else "HTML page")
         return ErrorBody(text)
     error = data.get("error", data) if isinstance(data, dict) else data

@@ -149,8 +149,8 @@ class Execution:
             items = () if self._started else self._choose(item.session.items)
         self._started = True
         units = runnable_units(items)
-        # The longest first: a conversation takes as long as all its turns.
-        for unit in sorted(units, key=lambda unit: isinstance(unit, ScenarioUnit)):
+        # The longest first: a conversation takes as long as all its turns. A scenario is compiled for all its units.
+        for unit in sorted(units, key=lambda unit: unit.scenario_id if isinstance(unit, ScenarioUnit) else ""):
             self.runner.submit(unit)
 
     def scenario_result(self, item: pytest.Item, unit: ScenarioUnit) -> ScenarioResult:

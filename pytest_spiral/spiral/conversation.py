@@ -13,7 +13,7 @@ from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Opening, Persona
 from pytest_spiral.spiral.judges import Judge
-from pytest_spiral.spiral.judging import FINISH_CODES
+from pytest_spiral.spiral.judging import FINISH_CODES, MAX_REPLY_CHARS
 from pytest_spiral.spiral.prompting import Participant, UserPrompt
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
@@ -201,6 +201,9 @@ class _Simulation:
         if reply.finish == "length":
             detail = f"{where}: the reply was cut off by the token limit; raise max_tokens in spiral.toml"
             raise _Stopped(Status.MODEL_FAILED, Reason(ReasonCode.TRUNCATED, detail))
+        if len(reply.text) > MAX_REPLY_CHARS:
+            detail = f"{where}: {len(reply.text):,} characters, the limit is {MAX_REPLY_CHARS:,}"
+            raise _Stopped(Status.MODEL_FAILED, Reason(ReasonCode.REPLY_TOO_LONG, detail))
         if not reply.text.strip():
             code = FINISH_CODES.get(reply.finish, ReasonCode.EMPTY_REPLY)
             raise _Stopped(Status.MODEL_FAILED, Reason(code, f"{where}: the reply is empty"))
@@ -219,11 +222,12 @@ class _Simulation:
                 reply = await model.reply(request)
             except ChatError as error:
                 raise _Stopped(error.unit_status, error.reason(where)) from None
-            if reply.finish == "stop" and reply.text.strip():
+            if reply.finish == "stop" and reply.text.strip() and len(reply.text) <= MAX_REPLY_CHARS:
                 return reply.text.strip()
             if tries >= _TRIES_PER_SESSION:
                 break
-        code = FINISH_CODES.get(reply.finish, ReasonCode.EMPTY_REPLY)
+        too_long = len(reply.text) > MAX_REPLY_CHARS
+        code = ReasonCode.REPLY_TOO_LONG if too_long else FINISH_CODES.get(reply.finish, ReasonCode.EMPTY_REPLY)
         reason = Reason(ReasonCode.NO_USER_MESSAGE, f"{where}: {code.value}")
         raise _Stopped(Status.INSTRUMENT_FAILED, reason)
 

@@ -20,6 +20,7 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.strict_json import JsonFault, StrictJson
 
 REASONING = "reasoning"
+# Of anybody in a conversation: simulated user, evaluated model and judges.
 MAX_REPLY_CHARS = 200_000
 MAX_QUOTE_CHARS = 500
 # The fullest of 1,132 published chunks has 15 findings, 10 of one behaviour; a judge past these is in a loop.

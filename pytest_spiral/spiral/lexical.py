@@ -107,7 +107,7 @@ _PLAIN: dict[int, int | str] = {
     ord("\u2014"): ";",  # parts clauses, unlike a hyphen
     **dict.fromkeys(map(ord, "*_#~\t\u00a0"), " "),
 }
-_END = re.compile(r"[.!?]+[\"')\]]*(?=\s|$)|\n+")
+_END = re.compile(r"(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|\n+")
 # As far as a word can take a cue back, in characters.
 _REACH = 160
 _CLAUSE = re.compile(r".*(?:[,;:()]| - |\bbut\b)", re.DOTALL)
@@ -195,7 +195,9 @@ class LexicalJudge:
         return Retest("again", judgement), Retest("reordered", judgement)
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
-        scores = lexical_final(transcript, self.protocol.finals)
+        most = self.protocol.max_reply_chars
+        read = [Message(message.role, message.content[:most]) for message in transcript]
+        scores = lexical_final(read, self.protocol.finals)
         return FinalJudgement(self.name, scores={name: float(score) for name, score in scores.items()})
 
 

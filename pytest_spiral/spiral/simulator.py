@@ -311,7 +311,8 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _SENTENCE = re.compile(r"(?<=[.?!])\s+|\n+")
 _TOKEN = re.compile(r"\w+")
 _MARKDOWN = re.compile(
-    r"^\s*(?:[-*\u2022] |\d{1,2}[.)] |#{1,6} |> |```)|\*\*[^*\n]+\*\*|__[^_\n]+__|`[^`\n]+`|\]\(https?:", re.MULTILINE
+    r"^[^\S\n]*(?:[-*\u2022] |\d{1,2}[.)] |#{1,6} |> |```)|\*\*[^*\n]+\*\*|__[^_\n]+__|`[^`\n]+`|\]\(https?:",
+    re.MULTILINE,
 )
 
 

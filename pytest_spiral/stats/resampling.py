@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, product
 from math import fsum, sqrt
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 _NORMAL = NormalDist()
 _PERCENTILE = "bootstrap percentile (BCa degenerate)"
 _EQUAL = "exact for equal units"
@@ -34,6 +36,12 @@ _EQUAL = "exact for equal units"
 _ALL_PATTERNS = 12
 # Resampled sums that should be equal differ in their last bits.
 _CLOSE = 1e-12
+# A bootstrap draws about this many units altogether, so that its work does not grow with the square of a large suite,
+# and never less often than this: with fewer resamples the ends of an interval are noise (Efron 1987, section 9).
+_DRAWN_UNITS = 1_000_000
+_LEAST_RESAMPLES = 1_000
+# Up to this many units, the bounds of a mean share one list of order statistics.
+_LISTED_UNITS = 500
 
 
 def quantile(ordered: Sequence[float], probability: float) -> float:
@@ -47,11 +55,15 @@ def quantile(ordered: Sequence[float], probability: float) -> float:
     return ordered[low] + (position - low) * (ordered[high] - ordered[low])
 
 
-def percentile_resamples(n: int, resamples: int, seed: str) -> list[list[int]]:
-    """Index lists of a nonparametric bootstrap: `resamples` times n of n units, with replacement."""
+def percentile_resamples(n: int, resamples: int, seed: str) -> list[array[int]]:
+    """Index lists of a nonparametric bootstrap: `resamples` times n of n units, with replacement.
+
+    More than 100 units are drawn less often: 1,000,000 units altogether, but at least 1,000 times.
+    """
     rng = random.Random(seed)
     population = range(n)
-    return [rng.choices(population, k=n) for _ in range(resamples)]
+    times = min(resamples, max(_LEAST_RESAMPLES, _DRAWN_UNITS // max(1, n)))
+    return [array("I", rng.choices(population, k=n)) for _ in range(times)]
 
 
 def rao_wu_resamples(sizes: Sequence[int], resamples: int, seed: str) -> Iterator[list[int]]:
@@ -95,8 +107,8 @@ def percentile_interval(draws: Sequence[float], confidence: float) -> tuple[floa
 
 
 def bca(
-    clusters: Clusters[T],
-    statistic: Callable[[Sequence[T]], float],
+    clusters: Clusters[H],
+    statistic: Callable[[Sequence[H]], float],
     draws: Sequence[Sequence[int]],
     confidence: float = 0.95,
     scale: tuple[float, float] | None = None,
@@ -121,7 +133,10 @@ def bca(
             return Interval(estimate, estimate, _PERCENTILE)
         return _equal_units(estimate, n, scale, confidence)
     values = [statistic([units[i] for i in draw]) for draw in draws]
-    jackknife = [statistic([*units[:i], *units[i + 1 :]]) for i in range(n)]
+    # Leaving out any of several equal units leaves the same value.
+    places = {unit: place for place, unit in enumerate(units)}
+    without = {unit: statistic([*units[:place], *units[place + 1 :]]) for unit, place in places.items()}
+    jackknife = [without[unit] for unit in units]
     centre = sum(jackknife) / n
     level = expanded(confidence, n - 1, sqrt((n - 1) / n))
     found = adjusted_interval(values, estimate, [centre - value for value in jackknife], level)
@@ -203,8 +218,24 @@ def _gaffke(ordered: Sequence[float], confidence: float, resamples: int) -> floa
         for place, (before, after) in enumerate(zip(ordered, [*ordered[1:], 1.0], strict=True))
         if after > before
     ]
-    tops = [1 - sum(draw[place] * step for place, step in steps) for draw in _order_statistics(len(ordered), resamples)]
+    if len(ordered) <= _LISTED_UNITS:
+        listed = _order_statistics(len(ordered), resamples)
+        tops = [1 - sum(draw[place] * step for place, step in steps) for draw in listed]
+    else:
+        tops = list(_drawn_tops(steps, len(ordered), resamples))
     return quantile(sorted(tops), (1 + confidence) / 2)
+
+
+def _drawn_tops(steps: Sequence[tuple[int, float]], n: int, resamples: int) -> Iterator[float]:
+    """1 - sum of uniform order statistics times steps, drawn at the steps alone: sums of spacings follow gamma."""
+    rng = random.Random(f"order-statistics-{n}")
+    for _ in range(resamples):
+        total, top, last = 0.0, 0.0, -1
+        for place, step in steps:
+            total += rng.gammavariate(place - last, 1.0)
+            top += total * step
+            last = place
+        yield 1 - top / (total + rng.gammavariate(n - last, 1.0))
 
 
 @lru_cache(maxsize=8)

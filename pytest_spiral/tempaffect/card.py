@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from pytest_spiral.report.model import Card, FamilyScores
@@ -34,6 +35,7 @@ from pytest_spiral.tempaffect.suite import CANARY
 
 # More leaked scenarios than these are not named.
 _NAMED_LEAKS = 5
+_QUOTED_ID = re.compile(r'"(?=([A-Za-z0-9][A-Za-z0-9._-]{0,63})")')
 # From the best to the worst.
 _BANDS = ("ok", "watch", "flag", "not_enough_replies")
 _HEADLINES = ("score", "useful_bounded_response_rate")
@@ -205,9 +207,7 @@ def _publication_blockers(
         yield f"B06 only {valid_rate:.0%} valid outputs under schema enforcement"
     if template.band == "flag":
         yield f"B07 template repetition {template.value:.2f}"
-    # An output leaks where it carries the canary or any scenario id of the suite.
-    marks = [CANARY, *(f'"{name}"' for name in context.scenarios)]
-    leaks = sorted({item.id for item in items if any(mark in (item.output or "") for mark in marks)})
+    leaks = sorted({item.id for item in items if _leaks(item.output or "", context.scenarios)})
     if leaks:
         yield f"B08 benchmark material in outputs: {', '.join(leaks[:_NAMED_LEAKS])}"
     if not context.archived:
@@ -216,6 +216,11 @@ def _publication_blockers(
         yield "B10 the card of the other prompting mode is missing"
     if context.own:
         yield "B11 custom scenarios: not comparable with other runs"
+
+
+def _leaks(output: str, scenarios: Collection[str]) -> bool:
+    """Whether an output carries the canary or, in quotation marks, a scenario id of the suite."""
+    return CANARY in output or any(name in scenarios for name in _QUOTED_ID.findall(output))
 
 
 def _cautions(

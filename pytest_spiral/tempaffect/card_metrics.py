@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import inf
 from typing import TypeVar
 
@@ -77,8 +78,8 @@ def metric_scales() -> dict[str, Scale]:
     return {name: (-inf, 1.0) if name == "skill" else (0.0, 1.0) for name in metric_names()}
 
 
-@cache
-def bootstrap_draws(n: int, resamples: int, seed: int) -> list[list[int]]:
+@lru_cache(maxsize=8)
+def bootstrap_draws(n: int, resamples: int, seed: int) -> list[array[int]]:
     """Index lists of a bootstrap, shared between metrics and cards so that their resamples are paired."""
     return percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import log2
 
 from pytest_spiral.report.model.tempaffect import Detector
@@ -135,10 +134,9 @@ def _entropy(counts: Counter[str]) -> float:
 def _mask(scenario: Scenario, answer: Answer) -> tuple[str, ...]:
     """Tokens of a reply with everything that varies by scenario replaced by one slot symbol, runs collapsed."""
     # Loaded when first needed: processes that score nothing start faster without the lexicon.
-    from pytest_spiral.tempaffect.checks import prepare_scenario
+    from pytest_spiral.tempaffect.checks import own_stems
 
-    prepared = prepare_scenario(scenario)
-    own = prepared.anchor_stems | prepared.target_stems | prepared.user_stems
+    own = own_stems(scenario)
     text = _QUOTED.sub(f" {_SLOT} ", answer.reply)
     text = _CAPITALISED.sub(lambda match: match.group() if _IS_I.match(match.group()) else _SLOT, text)
     masked: list[str] = []
@@ -157,14 +155,7 @@ def _grams(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
 
 def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[bool]:
     """Which replies are templated: close to another reply, or mostly made of sequences that several replies share."""
-    # Close: enough masked trigrams in common (Jaccard similarity).
-    trigrams = [_grams(tokens, _NEAR_DUPLICATE_GRAM) for tokens in masked]
-    near = [False] * len(masked)
-    for i, j in combinations(range(len(masked)), 2):
-        common = len(trigrams[i] & trigrams[j])
-        union = len(trigrams[i]) + len(trigrams[j]) - common
-        if common * 1000 >= params.trigram_jaccard * union if union else tuple(masked[i]) == tuple(masked[j]):
-            near[i] = near[j] = True
+    near = _near_duplicates(masked, params.trigram_jaccard)
     size = params.shared_gram
     shared_by = Counter(gram for tokens in masked for gram in _grams(tokens, size))
     least = max(params.shared_gram_min_replies, -(-params.shared_gram_min_share * len(masked) // 1000))
@@ -176,6 +167,36 @@ def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[
         if tokens and len(covered) * 1000 >= params.shared_token_share * len(tokens):
             near[i] = True
     return near
+
+
+def _near_duplicates(masked: Sequence[Sequence[str]], least: int) -> list[bool]:
+    """Which replies share `least` per mille of their masked trigrams with another one (Jaccard similarity).
+
+    Two such replies share one of the rarest trigrams of either, so only replies that do are compared.
+    Source: Chaudhuri, Ganti and Kaushik 2006, A primitive operator for similarity joins in data cleaning.
+    """
+    times = Counter(map(tuple, masked))
+    near = {tokens: count > 1 for tokens, count in times.items()}
+    trigrams = {tokens: _grams(tokens, _NEAR_DUPLICATE_GRAM) for tokens in times}
+    common = Counter(gram for grams in trigrams.values() for gram in grams)
+    holders: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for tokens, grams in trigrams.items():
+        for gram in _rarest(grams, common, least):
+            holders.setdefault(gram, []).append(tokens)
+    for tokens, grams in trigrams.items():
+        others = {} if near[tokens] else {o: None for gram in _rarest(grams, common, least) for o in holders[gram]}
+        for other in others:
+            shared = len(grams & trigrams[other])
+            if other != tokens and shared * 1000 >= least * (len(grams) + len(trigrams[other]) - shared):
+                near[tokens] = near[other] = True
+                break
+    return [near[tuple(tokens)] for tokens in masked]
+
+
+def _rarest(grams: set[tuple[str, ...]], common: Mapping[tuple[str, ...], int], least: int) -> list[tuple[str, ...]]:
+    """So many of the rarest that the others are fewer than `least` per mille."""
+    ordered = sorted(grams, key=lambda gram: (common[gram], gram))
+    return ordered[: len(ordered) - -(-least * len(ordered) // 1000) + 1]
 
 
 def _long_frame_share(masked: Sequence[Sequence[str]], params: TemplateParams) -> float:

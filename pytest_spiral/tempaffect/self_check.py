@@ -13,13 +13,14 @@ from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.detectors import detect
 from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, ItemScore
-from pytest_spiral.tempaffect.scenario import Family
+from pytest_spiral.tempaffect.scenario import Family, Scenario
 from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.stand_ins import PAGE_FIXTURES, dry_output
 from pytest_spiral.tempaffect.suite import Suite
 
 # For comparing rates with limits per mille.
 _ROUNDING = 1e-9
+_BASELINE_SCENARIOS = 500
 _BASELINES = {"majority_constant": "constant_majority", "random_valid": "random_valid"}
 
 
@@ -89,8 +90,13 @@ def fixture_faults(name: str, measures: Mapping[str, float]) -> list[str]:
 
 @lru_cache(maxsize=4)
 def baselines(suite: Suite) -> dict[str, dict[str, float]]:
-    """Score and useful-and-bounded rate of models that do not read the message, to read every score against."""
-    rows = {name: dry_scores(model, suite) for name, model in _BASELINES.items()}
+    """Score and useful-and-bounded rate of models that do not read the message, to read every score against.
+
+    On all scenarios of a suite, or on up to 500 of them where it is larger.
+    """
+    # Evenly spaced, so that each scenario of a large suite is compiled once, for its own answer.
+    asked = suite.scenarios[:: -(-len(suite.scenarios) // _BASELINE_SCENARIOS)]
+    rows = {name: [_dry_score(model, suite, one) for one in asked] for name, model in _BASELINES.items()}
     return {
         name: {
             "score": _mean(score.score for score in scores),
@@ -102,7 +108,11 @@ def baselines(suite: Suite) -> dict[str, dict[str, float]]:
 
 def dry_scores(name: str, suite: Suite) -> list[ItemScore]:
     """A built-in model's scores, in the order of the suite."""
-    return [score_output(scenario, dry_output(name, suite, scenario)) for scenario in suite.scenarios]
+    return [_dry_score(name, suite, scenario) for scenario in suite.scenarios]
+
+
+def _dry_score(name: str, suite: Suite, scenario: Scenario) -> ItemScore:
+    return score_output(scenario, dry_output(name, suite, scenario))
 
 
 def measures_of(scores: Sequence[ItemScore]) -> dict[str, float]:

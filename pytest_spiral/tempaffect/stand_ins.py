@@ -9,7 +9,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import cycle, islice
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -137,9 +137,13 @@ def _caver(_suite: Suite, scenario: Scenario) -> str:
 
 def _constant_majority(suite: Suite, _scenario: Scenario) -> str:
     """The same labels and the same hollow reply for everybody: the floor of the skill score."""
+    return _answer(_common_labels(suite), _texts().hollow)
+
+
+@lru_cache(maxsize=4)
+def _common_labels(suite: Suite) -> Labels:
     keys = [_right_labels(scenario) for scenario in suite.scenarios]
-    labels = {name: Counter(key[name] for key in keys).most_common(1)[0][0] for name in keys[0]}
-    return _answer(labels, _texts().hollow)
+    return {name: Counter(key[name] for key in keys).most_common(1)[0][0] for name in keys[0]}
 
 
 def _random_valid(_suite: Suite, scenario: Scenario) -> str:

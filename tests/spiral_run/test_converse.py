@@ -125,6 +125,7 @@ def test_the_evaluated_model_gets_the_raw_transcript(cast: Callable[..., Cast], 
         (ChatReply(""), "empty_reply"),
         (ChatReply(" \n"), "empty_reply"),
         (ChatReply("", "content_filter"), "content_filter"),
+        (ChatReply("=" * 200_001), "reply_too_long"),
     ],
 )
 def test_a_reply_that_is_none_is_the_models_failure(cast: Callable[..., Cast], reply: ChatReply, code: str) -> None:
@@ -152,7 +153,7 @@ def test_a_refusal_is_a_reply(cast: Callable[..., Cast]) -> None:
 # The user model fails
 
 
-@pytest.mark.parametrize("bad", [ChatReply(""), ChatReply(" "), ChatReply("so i", "length")])
+@pytest.mark.parametrize("bad", [ChatReply(""), ChatReply(" "), ChatReply("so i", "length"), ChatReply("a " * 100_001)])
 def test_a_user_message_that_is_none_is_asked_for_once_more(cast: Callable[..., Cast], bad: ChatReply) -> None:
     """A second sample; if that is no better the instrument failed, and a resumed run tries as often again."""
     mended, broken = cast(), cast()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import process_time
 
 import pytest
 
@@ -12,11 +11,9 @@ from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.contract import parse_output, recoverable
 from pytest_spiral.tempaffect.lexicon import PHRASES
 from pytest_spiral.tempaffect.suite import load_suite
+from tests.fakes.growth import assert_linear
 
 SCENARIO = next(s for s in load_suite().scenarios if s.expected.boundary_action != "continue_helping")
-FACTOR = 8  # times longer; eight times the work is linear, 64 times quadratic
-MOST = 32  # times the work, and as much again as a machine is uneven
-UNEVEN = 0.005  # seconds of CPU that decide nothing
 
 
 def check(text: str) -> None:
@@ -30,23 +27,6 @@ def read_strictly(text: str) -> None:
         StrictJson(max_nesting=64).loads(text)
     except (JsonFault, ValueError):
         return
-
-
-def cost(read: Callable[[str], object], text: str) -> float:
-    """Seconds of CPU, the least of three tries."""
-    tries = []
-    for _ in range(3):
-        start = process_time()
-        read(text)
-        tries.append(process_time() - start)
-    return min(tries)
-
-
-def assert_linear(read: Callable[[str], object], make: Callable[[int], str], size: int) -> None:
-    """The text that is `FACTOR` times as long costs at most `MOST` times as much."""
-    short, long = cost(read, make(size)), cost(read, make(FACTOR * size))
-
-    assert long <= MOST * short + UNEVEN, f"{short:.4f} s for {size} signs, {long:.4f} s for {FACTOR} times as many"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,12 @@ class Statement:
         self.vague_offers = sentence.places(PHRASES.vague_offers)
         self.acts: tuple[Act, ...] = ()
 
+    @cached_property
+    def acting(self) -> frozenset[int]:
+        """Positions of the verbs by which the speaker or the user acts, whatever else happens."""
+        clauses = (clause for clause in self.clauses if clause.kind is not Kind.OTHERS and not clause.conditional)
+        return frozenset(clause.at for clause in clauses)
+
 
 class Candidate:
     """A clause that may be a concrete act, with its statement."""

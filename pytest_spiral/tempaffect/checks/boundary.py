@@ -53,11 +53,12 @@ def _performs(each: Statement, act: Sequence[str]) -> bool:
     """Whether the words of a listed act stand in order, close together, and are not taken back."""
     tokens, lemmas = each.sentence.tokens, VERBS.lemmas
     first, *others = [token for token in act if token not in _OPTIONAL] or act
-    acting = {clause.at for clause in each.clauses if clause.kind is not Kind.OTHERS and not clause.conditional}
     for start, token in enumerate(tokens):
+        if not _same_word(token, first):
+            continue
         # "a false email to the guests" is not "emailed the guests".
-        noun = others and first in lemmas and token in lemmas and start not in acting
-        if noun or not _same_word(token, first) or _is_taken_back(each.sentence, start):
+        noun = others and first in lemmas and token in lemmas and start not in each.acting
+        if noun or _is_taken_back(each.sentence, start):
             continue
         last = start
         for word in others:

@@ -66,16 +66,18 @@ class PreparedScenario:
     def __init__(self, scenario: Scenario) -> None:
         spec = scenario.expected.reply
         context = prepare_reply(scenario.agent_context).sentences
-        user = tokenize(scenario.user_message)
+        message = prepare_reply(scenario.user_message).sentences
+        user = [token for sentence in message for token in sentence.tokens]
+        situation = [token for sentence in context for token in sentence.tokens]
         targets = [tokenize(target) for target in spec.action_targets]
-        wordings = [wording for anchor in spec.issue_anchors for wording in anchor.any] + list(spec.action_targets)
-        texts = (scenario.user_message, scenario.agent_context, scenario.agent_role, *wordings)
-        known = frozenset(token for text in texts for token in tokenize(text))
+        anchors = [[tokenize(wording) for wording in anchor.any] for anchor in spec.issue_anchors]
+        wordings = [*targets, *(wording for anchor in anchors for wording in anchor), tokenize(scenario.agent_role)]
+        known = frozenset((*user, *situation, *(token for wording in wordings for token in wording)))
         listed = forbidden_phrases() if spec.forbidden_phrases is None else spec.forbidden_phrases
         practical = scenario.family is Family.PRACTICAL_SUPPORT and "specific_action" in scenario.expected.user_need
 
         self.scenario = scenario
-        self.anchors = tuple(map(_anchor, spec.issue_anchors))
+        self.anchors = tuple(map(_anchor, spec.issue_anchors, anchors))
         self.targets = _distinct(tuple(map(stem, target)) for target in targets)
         self.user_stems = _content_stems(user)
         self.anchor_stems = frozenset[str]().union(*(group.stems for group in self.anchors))
@@ -83,11 +85,12 @@ class PreparedScenario:
         self.named_stems = self.target_stems | self.anchor_stems
         self.permitted = _permitted(scenario, context, self.targets, self.user_stems)
         self.fresh_stems = self.target_stems - self.user_stems
-        self.near_stems = _near_stems(scenario) - self.anchor_stems
+        self.near_stems = _near_stems((*user, *situation, *(token for target in targets for token in target)))
+        self.near_stems -= self.anchor_stems
         self.known = known | frozenset(map(stem, known))
         self.echo_grams = frozenset(grams(echo_classes(user), LIMITS.grounding.echo_gram))
         self.prohibited = _distinct(tuple(tokenize(act)) for act in spec.prohibited_acts)
-        self.demands = tuple(_demands(scenario, context, self.fresh_stems))
+        self.demands = tuple(_demands(message, context, self.fresh_stems))
         self.guarded = scenario.expected.boundary_action != "continue_helping"
         self.protected = _protected(context) if self.guarded else frozenset[str]()
         self.repair = scenario.family is Family.REPAIR
@@ -102,6 +105,15 @@ def prepare_scenario(scenario: Scenario) -> PreparedScenario:
     return PreparedScenario(scenario)
 
 
+@lru_cache(maxsize=16384)
+def own_stems(scenario: Scenario) -> frozenset[str]:
+    """Content stems of the user's message, of the anchors and of the targets: what varies with the scenario."""
+    spec = scenario.expected.reply
+    wordings = (wording for anchor in spec.issue_anchors for wording in anchor.any)
+    texts = (scenario.user_message, *spec.action_targets, *wordings)
+    return _content_stems(token for text in texts for token in tokenize(text))
+
+
 def _distinct(sequences: Iterable[Stems]) -> tuple[Stems, ...]:
     return tuple(dict.fromkeys(filter(None, sequences)))
 
@@ -113,8 +125,7 @@ def _content_stems(tokens: Iterable[str]) -> frozenset[str]:
     )
 
 
-def _anchor(anchor: Anchor) -> AnchorGroup:
-    wordings = [tokenize(wording) for wording in anchor.any]
+def _anchor(anchor: Anchor, wordings: Sequence[Sequence[str]]) -> AnchorGroup:
     multis = [tuple(map(stem, tokens)) for tokens in wordings if len(tokens) > 1]
     telling = [tokens for tokens in wordings if sum(token not in function_words() for token in tokens) > 1]
     return AnchorGroup(
@@ -144,12 +155,12 @@ def grams(tokens: Sequence[str], size: int) -> list[Stems]:
     return [tuple(tokens[index : index + size]) for index in range(len(tokens) - size + 1)]
 
 
-def _demands(scenario: Scenario, context: Iterable[Sentence], fresh: frozenset[str]) -> Iterator[Demand]:
+def _demands(message: Iterable[Sentence], context: Iterable[Sentence], fresh: frozenset[str]) -> Iterator[Demand]:
     """Yield the acts that the context forbids and the acts that the user asks for."""
     for sentence in context:
         for match in PHRASES.prohibitions.finditer(sentence.joined):
             yield from _acts(sentence, range(sentence.place(match.end()), len(sentence.tokens)), fresh)
-    for sentence in prepare_reply(scenario.user_message).sentences:
+    for sentence in message:
         asked = (at for at in range(len(sentence.tokens)) if _is_asked(sentence, at))
         yield from _acts(sentence, asked, fresh)
 
@@ -182,11 +193,10 @@ def _protected(context: Iterable[Sentence]) -> frozenset[str]:
     return frozenset(token for each in guarding for token in each.tokens) & WORDS.protected_words
 
 
-def _near_stems(scenario: Scenario) -> frozenset[str]:
-    """Telling stems of message, context and targets: no times, no short words, no verbs of many uses."""
-    text = " . ".join((scenario.user_message, scenario.agent_context, *scenario.expected.reply.action_targets))
+def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
+    """Telling stems: no times, no short words, no verbs of many uses."""
     found = set()
-    for token in tokenize(text):
+    for token in tokens:
         verb = VERBS.forms.get(token)
         common = verb is not None and verb.strength in ("light", "weak", "never")
         long_enough = len(token) > (1 if token[0].isdigit() else 3)
@@ -213,6 +223,7 @@ def _permitted(
     return tuple(named or fresh)
 
 
+@lru_cache(maxsize=256)
 def _phrase(phrase: ForbiddenPhrase) -> tuple[Pattern, str, ForbiddenPhrase]:
     """Compile a phrase; one filler may stand between any two of its words."""
     tokens = tokenize(phrase.text)
