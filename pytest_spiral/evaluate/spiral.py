@@ -212,8 +212,8 @@ def _blockers(
         [(role, name) for role, name in actors if role != EVALUATED or name == model]
         for actors in (context.stand_ins, context.small)
     )
-    blockers = [f"S01 the {role} is the built-in stand-in {name}" for role, name in stand_ins]
-    blockers += [f"S02 the {role} {name} is too small to be one" for role, name in small]
+    blockers = [f"S01 the {role} is the built-in model {name}" for role, name in stand_ins]
+    blockers += [f"S02 the {role} {name} is too small for this role" for role, name in small]
     lost = sum(c.status is not Status.MEASURED for c in conversations)
     if lost:
         blockers.append(f"S03 {lost} of {len(conversations)} conversations not measured")

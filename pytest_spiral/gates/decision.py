@@ -155,5 +155,5 @@ def with_standing(decision: Decision, standing: Standing, detail: str) -> Decisi
     decision = replace(decision, judge=standing)
     if standing != "below_bar" or decision.outcome == "incomplete":
         return decision
-    reason = DecisionReason(DecisionCode.JUDGE_BELOW_BAR, f"the judge is below the bar: {detail}")
+    reason = DecisionReason(DecisionCode.JUDGE_BELOW_BAR, f"the judge is below the calibration bar: {detail}")
     return replace(decision, outcome="inconclusive", reason=reason)

@@ -96,7 +96,7 @@ def gate_help() -> str:
     forms = " or ".join(f"'PATH {operator} BOUND'" for operator in OPERATORS)
     syntax = (
         f"{forms}; BOUND is a number or, with --baseline, 'baseline', 'baseline - 5', 'baseline + 0.02'. "
-        "tempaffect[raw] and tempaffect[schema] name one prompting mode; otherwise all must hold."
+        "tempaffect[raw] and tempaffect[schema] name one prompting mode; without it the gate must hold in every mode."
     )
     lines = ["metrics of --gate:", *textwrap.wrap(syntax, WIDTH, initial_indent="  ", subsequent_indent="  ")]
     scales = {"tempaffect": metric_scales(), "spiral": spiral_metric_scales(load_protocol(DEFAULT_PROTOCOL))}
@@ -105,7 +105,7 @@ def gate_help() -> str:
         for name, scale in metrics.items():
             groups.setdefault(scale, []).append(f"{suite}.{name}")
         for (low, high), names in groups.items():
-            span = f"from {low:g} up" if isinf(high) else f"up to {high:g}" if isinf(low) else f"{low:g} to {high:g}"
+            span = f"at least {low:g}" if isinf(high) else f"at most {high:g}" if isinf(low) else f"{low:g} to {high:g}"
             text = f"{span}: {', '.join(names)}"
             lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
     return "\n".join(lines)

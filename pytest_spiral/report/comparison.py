@@ -92,17 +92,17 @@ def _cells(name: str, row: MetricDifference) -> tuple[str, ...]:
 
 def shadow_lines(comparison: ShadowComparison) -> list[str]:
     """The public suite against a private form as `pytest-spiral shadow` prints it."""
-    sides = {"public": comparison.public, "shadow": comparison.shadow}
-    lines = [f"{side:<8}{plain(run.run)}  ({plain(run.path)})" for side, run in sides.items()]
+    sides = {"public": comparison.public, "private": comparison.shadow}
+    lines = [f"{side:<9}{plain(run.run)}  ({plain(run.path)})" for side, run in sides.items()]
     lines += _wrapped(*(f"note: {note}" for note in comparison.notes))
     for row in comparison.rows:
         lines += ["", *_wrapped(f"{row.model}, {row.mode}: {row.verdict}")]
-        lines += [f"  {side:<12}{_form(form)}" for side, form in (("public", row.public), ("shadow", row.shadow))]
+        lines += [f"  {side:<12}{_form(form)}" for side, form in (("public", row.public), ("private", row.shadow))]
         difference = "not measured" if row.difference is None else f"{row.difference:+.2f}"
         lines.append(f"  {'difference':<12}{difference} [{row.low:.2f}, {row.high:.2f}]")
         if row.verdict == "too few to tell":
             lines += _wrapped(f"  minimum detectable difference: {row.mde:.2f} (alpha .05 two-sided, power .80)")
-    limit = f"caution: public minus shadow above {comparison.caution_above:g}; agree: its 95 % interval ends below"
+    limit = f"caution: public minus private above {comparison.caution_above:g}; agree: its 95 % interval ends below"
     return [*lines, "", *_wrapped(limit)]
 
 

@@ -10,6 +10,7 @@ from pytest_spiral.report.model import Card, FailedPart, GateRow, Report, Score
 from pytest_spiral.report.terminal import CARD_METRICS, gate_reason
 from pytest_spiral.report.worst import worst_findings
 from pytest_spiral.stats import VarianceSummary
+from pytest_spiral.tempaffect.records import MODES
 
 _PAGE = "report.html"
 _QUOTE_CHARS = 300
@@ -67,7 +68,7 @@ def _gates(gates: Sequence[GateRow]) -> Iterator[str]:
     for row in gates:
         expression = f"`{plain(row.expr).replace('|', '')}`"
         value = _value(row.value, row.ci_low, row.ci_high, 3)
-        mode, why = row.prompting_mode or "", escape(gate_reason(row))
+        mode, why = MODES[row.prompting_mode] if row.prompting_mode else "", escape(gate_reason(row))
         rows.append((expression, escape(row.model), mode, value, row.outcome, why))
     yield from (*table(("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why"), rows), "")
 
@@ -92,12 +93,12 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
         for _, metric in CARD_METRICS:
             interval = card.intervals.get(metric)
             cells.append(_value(card.value(metric), interval.low, interval.high) if interval else _value(None))
-        rows.append((escape(card.model), card.prompting_mode, *cells))
+        rows.append((escape(card.model), MODES[card.prompting_mode], *cells))
     names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
     yield from ("### TempAffect 1", "", *table(names, rows), "")
     for card in cards:
         notes = [*card.cautions, *_notes(card.variance.get("score"), card.integrity.publication_blockers)]
-        yield from (f"- {escape(card.model)}, {card.prompting_mode}: {escape(note)}" for note in notes)
+        yield from (f"- {escape(card.model)}, {MODES[card.prompting_mode]}: {escape(note)}" for note in notes)
     yield ""
 
 

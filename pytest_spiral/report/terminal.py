@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, wrapped
 from pytest_spiral.report.model import Card, Drift, FailedPart, GateRow, Report, Score, Usage, Verdict
 from pytest_spiral.spiral.calibration import standing
-from pytest_spiral.tempaffect.records import CardMode
+from pytest_spiral.tempaffect.records import MODES
 
 if TYPE_CHECKING:
     from pytest_spiral.report.model.judges import Estimate as RatedEstimate
@@ -23,7 +23,6 @@ _TONES: Mapping[Verdict, Tone] = {
     "incomplete": "doubt",
     "measured": "plain",
 }
-_MODES: Mapping[CardMode | None, str] = {"schema_assisted": "schema", "raw_json": "raw", None: ""}
 CARD_METRICS = (
     ("useful and bounded", "useful_bounded_response_rate"),
     ("without near-duplicates", "ubr_rate_deduped"),
@@ -76,7 +75,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
     if not cards:
         return
     yield f"tempaffect  {plain(model)}"[:WIDTH], "plain"
-    yield f"  {'':<26}" + "".join(f"{_MODES[card.prompting_mode]:>24}" for card in cards), "dim"
+    yield f"  {'':<26}" + "".join(f"{MODES[card.prompting_mode]:>24}" for card in cards), "dim"
     for label, metric in _CARD_ROWS:
         cells = []
         for card in cards:
@@ -85,7 +84,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
             cells.append(between(card.value(metric) if interval else None, *bounds))
         yield f"  {label:<26}" + "".join(f"{cell:>24}" for cell in cells), "plain"
     for card in cards:
-        mode = _MODES[card.prompting_mode]
+        mode = MODES[card.prompting_mode]
         for caution in card.cautions:
             yield from wrapped(f"  {mode} caution: {plain(caution)}", "doubt")
         if card.reasons:
@@ -132,7 +131,7 @@ def _gate_lines(row: GateRow) -> Iterator[Line]:
     if baseline is not None and baseline.own is not None and baseline.value is not None:
         name = f"{plain(baseline.model)} of {plain(baseline.run)}"
         value = f"{baseline.own:.3f}, baseline {baseline.value:.3f} ({name}), difference {value}"
-    mode = f" {_MODES[row.prompting_mode]}" if row.prompting_mode else ""
+    mode = f" {MODES[row.prompting_mode]}" if row.prompting_mode else ""
     yield from wrapped(f"gate {row.outcome.upper()}  {plain(row.expr)}", _TONES[row.outcome])
     yield from wrapped(f"  {plain(row.model)}{mode}: {value}", "plain")
     yield from wrapped(f"  {gate_reason(row)}", "dim")
@@ -223,7 +222,7 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
     if run.unread:
         yield f"{run.unread} turns without a readable judgement, counted as wrong"
     yield ""
-    yield f"{'behaviour':<34}{'n':>6}{'  sensitivity':<22}{'  specificity':<22}{'  kappa':<22}  standing"
+    yield f"{'behaviour':<34}{'n':>6}{'  sensitivity':<22}{'  specificity':<22}{'  kappa':<22}  result"
     for name, row in run.record.behaviours.items():
         cells = (_ranged(e.value if e else None, e) for e in (row.sensitivity, row.specificity, row.kappa))
         verdict = standing(run.record, name)[0].replace("_", " ")

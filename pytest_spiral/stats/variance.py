@@ -191,8 +191,8 @@ def variance_summary(clusters: Nested, repeat_option: str) -> VarianceSummary | 
 def _advice(unit: ClusterUnit, now: float, steps: Sequence[NextStep], unrepeated: str | None) -> str:
     """unrepeated: the option that repeats a unit, where no unit was repeated."""
     if not now:
-        return f"no variation between {unit}s: a harder suite would tell more than a larger one"
-    advice = f"{steps[0].what} would bring the standard error from {now:.3g} to {steps[0].se:.3g}"
+        return f"no variation between {unit}s: harder ones would show more than additional ones"
+    advice = f"{steps[0].what} would reduce the standard error from {now:.3g} to {steps[0].se:.3g}"
     if unrepeated is not None:
         advice += f"; with {unrepeated} 1 the noise of a rerun cannot be separated from differences between {unit}s"
     return advice + "".join(f", {step.what} to {step.se:.3g}" for step in steps[1:])

@@ -76,7 +76,7 @@ def test_the_numbers_are_those_of_the_report(window: Visitor) -> None:
     report = demo()
     page = window.go("tempaffect")
     card = report.tempaffect.cards[0]
-    rows = page.locator("table", has_text="Two rows per model").locator("tbody tr")
+    rows = page.locator("table", has_text="One card per model and prompting mode").locator("tbody tr")
 
     assert rows.count() == 4
     assert card.model in rows.first.inner_text()

@@ -96,9 +96,9 @@ def test_stand_ins_are_no_measurement(everyone: Any, scores: Any) -> None:
     for name, score in scores.items():
         assert score["publication_ready"] is False
         assert score["blockers"] == [
-            f"S01 the evaluated model is the built-in stand-in dry/{name}",
-            "S01 the simulated user is the built-in stand-in dry/seeker",
-            "S01 the judge is the built-in stand-in dry/lexical",
+            f"S01 the evaluated model is the built-in model dry/{name}",
+            "S01 the simulated user is the built-in model dry/seeker",
+            "S01 the judge is the built-in model dry/lexical",
         ]
     assert set(everyone["usage"]["by_role"]) == {"evaluated", "user"}
     assert {row["cost_usd"] for row in everyone["usage"]["by_role"].values()} == {0.0}
@@ -189,7 +189,7 @@ def test_a_gate_on_nothing_is_a_usage_error(project: Project, gate: str) -> None
 
 
 def test_strict_items(project: Project) -> None:
-    """A conversation with serious harmful advice is a failed test that quotes it; without the option it passes."""
+    """Harmful advice of strength 3 is a failed test that quotes it; without the option the conversation passes."""
     args = ("--suite=spiral", "--num-turns=4", *NO_XDIST, "-m", "mania_psychosis", "--model=dry/sycophantic")
 
     plain = project.pytest(*args)

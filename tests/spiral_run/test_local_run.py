@@ -62,6 +62,6 @@ def test_one_small_model_in_all_roles(project: Project, size: Any) -> None:
     asked = report["usage"]["by_role"]["judge"]["requests"]
     assert len(judgements) <= asked <= 2 * len(judgements)
     assert [blocker for blocker in score["blockers"] if blocker.startswith("S02")] == [
-        f"S02 the {role} {MODEL} is too small to be one" for role in ("evaluated model", "user model", "judge")
+        f"S02 the {role} {MODEL} is too small for this role" for role in ("evaluated model", "user model", "judge")
     ]
     assert score["publication_ready"] is False

@@ -111,7 +111,7 @@ def test_the_summary_ranks_what_to_do_next() -> None:
     assert result.rerun_se < result.se
     assert result.rerun_mde == pytest.approx(minimum_detectable_difference(result.rerun_se * sqrt(2)))
     assert 0 < result.icc < 1
-    assert result.advice.startswith("twice the prompts would bring the standard error from")
+    assert result.advice.startswith("twice the prompts would reduce the standard error from")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_the_summary_ranks_what_to_do_next() -> None:
     [(1, 1.0, None), (5, 1.0, "with --epochs 1 the noise of a rerun cannot be separated"), (5, 0.0, "no variation")],
 )
 def test_the_summary_admits_what_it_cannot_know(n: int, between: float, advice: str | None) -> None:
-    """One unit has no summary; one repetition hides the noise; equal units ask for a harder suite."""
+    """One unit has no summary; one repetition hides the noise; equal units ask for harder ones."""
     result = variance_summary(simulated(n, 1, between=between, rerun=0.0), "--epochs")
 
     assert (result is None) if advice is None else (result is not None and advice in result.advice)

@@ -80,7 +80,7 @@ function differenceFigure(row) {
 
 function scorePart(left, right) {
   const [one, other] = [left, right].map(({ report, model }) => report.spiral.scores.find((score) => score.model === model));
-  if (!one || !other) return empty("Only one of them has Spiral-Bench conversations.");
+  if (!one || !other) return empty("Only one of the two has Spiral-Bench conversations.");
   const names = [...new Set([...Object.keys(one.metrics), ...Object.keys(other.metrics)])];
   const cell = (score, name) => { const metric = score.metrics[name]; return metric ? withRange(metric.mean, metric.ci_low, metric.ci_high) : MISSING; };
   return table(["Metric", [left.name, { number: true }], [right.name, { number: true }]], [
@@ -92,11 +92,11 @@ function scorePart(left, right) {
 function cardPart(left, right) {
   const cardsOf = ({ report, model }) => report.tempaffect.cards.filter((card) => card.model === model);
   const pairs = cardsOf(left).map((card) => [card, cardsOf(right).find((other) => other.prompting_mode === card.prompting_mode)]).filter(([, other]) => other);
-  if (!pairs.length) return empty("They have no card in the same mode.");
+  if (!pairs.length) return empty("The two have no card in the same mode.");
   return pairs.map(([card, other]) => table(
     [words(card.prompting_mode), [left.name, { number: true }], [right.name, { number: true }]],
     RATES.map(([metric, name]) => [name, withRange(card[metric], ...intervalOf(card, metric)), withRange(other[metric], ...intervalOf(other, metric))]),
-    { caption: `Cards, ${words(card.prompting_mode)}` },
+    { caption: `Cards, ${MODE_NAMES[MODES[card.prompting_mode]]}` },
   ));
 }
 
@@ -104,7 +104,7 @@ function commonConversations(left, right, now) {
   const of = ({ report, model }) => report.spiral.conversations.filter((conversation) => conversation.model === model);
   const others = new Map(of(right).map((conversation) => [conversation.id, conversation]));
   const pairs = of(left).filter((conversation) => others.has(conversation.id)).map((conversation) => [conversation, others.get(conversation.id)]);
-  if (!pairs.length) return empty("They have no prompt in common.");
+  if (!pairs.length) return empty("The two have no prompt in common.");
   const risky = (subject, conversation) => shortFindings(subject.report, conversation).filter((finding) => signOf(subject.report, conversation.model, finding.behaviour) === "risky").length;
   return table(
     ["Conversation", "Category", [`risky, ${left.name}`, { number: true }], [`risky, ${right.name}`, { number: true }], "Opening"],
@@ -118,7 +118,7 @@ function commonItems(left, right, now) {
   const key = (item) => `${item.id} ${item.prompting_mode}`;
   const others = new Map(of(right).map((item) => [key(item), item]));
   const pairs = of(left).filter((item) => others.has(key(item))).map((item) => [item, others.get(key(item))]);
-  if (!pairs.length) return empty("They have no scenario in common.");
+  if (!pairs.length) return empty("The two have no scenario in common.");
   pairs.sort(([one, other], [next, after]) => (one.useful_bounded === other.useful_bounded) - (next.useful_bounded === after.useful_bounded));
   const outcomeOf = (item) => (item.useful_bounded === null ? MISSING : mark(item.useful_bounded));
   const body = h("tbody", {});
@@ -131,7 +131,7 @@ async function conversationsSideBySide(left, right, now) {
     const row = subject.report.spiral.conversations.find((conversation) => conversation.id === now.conversation && conversation.model === subject.model);
     return row && { subject, row, conversation: await unpack(row.pack) };
   }));
-  if (!sides.every(Boolean)) return empty("Only one of them has this conversation.");
+  if (!sides.every(Boolean)) return empty("Only one of the two has this conversation.");
   const columns = sides.map(({ subject, row, conversation }) => {
     const findings = conversation.findings.map((finding, index) => ({ ...finding, number: index + 1, sign: signOf(subject.report, row.model, finding.behaviour) }));
     return messages(conversation, findings, row);
@@ -155,7 +155,7 @@ async function itemsSideBySide(left, right, now) {
     const { scenario, items } = await unpack(row.pack);
     return { subject, scenario, item: items.find((item) => sameItem(item, row)) };
   }));
-  if (!sides.every(Boolean)) return empty("Only one of them answered this scenario.");
+  if (!sides.every(Boolean)) return empty("Only one of the two answered this scenario.");
   return h("div", {},
     h("h2", {}, now.item, h("small", {}, MODE_NAMES[now.mode])),
     h("p", {}, link("compare", { left: now.left, right: now.right }, "All scenarios in common")),

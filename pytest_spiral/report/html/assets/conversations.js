@@ -319,5 +319,5 @@ function findingItem(finding, row, current) {
 function judgementNode(judgement) {
   return h("div", {},
     h("p", {}, bdi(judgement.judge || "judge not named"), `: ${STATUS_NAMES[judgement.status]}`, judgement.reason && `, ${reasonText(judgement.reason)}`, judgement.unquoted ? `, ${count(judgement.unquoted, "finding")} without a quote` : ""),
-    judgement.raw_text ? pre(judgement.raw_text) : h("p", { class: "note" }, "The judge's text was not kept."));
+    judgement.raw_text ? pre(judgement.raw_text) : h("p", { class: "note" }, "The judge's reply was not stored."));
 }

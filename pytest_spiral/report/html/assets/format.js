@@ -2,7 +2,7 @@
 
 const MISSING = "not measured";
 const MODES = { schema_assisted: "schema", raw_json: "raw" };
-const MODE_NAMES = { schema: "schema-assisted", raw: "raw JSON" };
+const MODE_NAMES = { schema: "schema mode", raw: "raw mode" };
 const STATUS_NAMES = {
   measured: "measured",
   model_failed: "model failed",

@@ -94,7 +94,7 @@ async function itemView(report, parameters) {
       item.score === null ? MISSING : `score ${number(item.score)}`, item.useful_bounded !== null && [" \u00b7 useful and bounded: ", mark(item.useful_bounded)],
       item.reason && ` \u00b7 ${words(item.reason.code)}`),
     item.reason?.detail && h("p", { class: "notice" }, item.reason.detail),
-    section("Scenario", scenario ? scenarioPart(scenario) : empty("This report does not hold the scenario.")),
+    section("Scenario", scenario ? scenarioPart(scenario) : empty("This report does not contain the scenario.")),
     item.answer ? section("Reply", replyPart(item)) : null,
     item.checks ? section("Checks of the reply", checkTable(item, report.tempaffect.weights)) : null,
     item.answer ? section("Labels", labelTable(item, scenario, report.tempaffect.weights)) : null,

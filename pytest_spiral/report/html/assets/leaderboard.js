@@ -4,7 +4,7 @@ function leaderboardView() {
   const { groups } = page.leaderboard;
   return [
     h("h1", { tabindex: "-1" }, "Leaderboard"),
-    h("p", { class: "lead" }, "Each table holds results with the same suite, protocol, prompts, judges and simulated user. Results in different tables cannot be compared."),
+    h("p", { class: "lead" }, "Each table contains results with the same suite, protocol, prompts, judges and simulated user. Results in different tables cannot be compared."),
     groups.length ? groups.map(leaderboardGroup) : empty("No run has a score."),
   ];
 }

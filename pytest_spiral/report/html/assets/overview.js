@@ -39,7 +39,7 @@ function gateTable(gates) {
     return [
       [h("code", {}, gate.expr), gate.policy === "point" && h("div", { class: "note" }, "decided on the point estimate"), more && Object.values(more).some((value) => value !== null) && h("details", {}, h("summary", {}, "more"), facts(more))],
       [verdictBadge(gate.outcome), h("div", { class: "note" }, gate.reason.detail), gate.calibration && gate.calibration !== "calibrated" && h("div", {}, badge(words(gate.calibration), "doubt"))],
-      [bdi(gate.model), gate.prompting_mode && h("div", { class: "note" }, words(gate.prompting_mode))],
+      [bdi(gate.model), gate.prompting_mode && h("div", { class: "note" }, MODE_NAMES[MODES[gate.prompting_mode]])],
       [number(gate.value, 3), gate.baseline && h("div", { class: "note" }, "baseline ", bdi(gate.baseline.run), ` ${number(gate.baseline.value, 3)}, this run ${number(gate.baseline.own, 3)}`)],
       measured(gate.value)
         ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), gate.unit && measured(gate.n) ? ` from ${count(gate.n, gate.unit)}` : "", measured(gate.mde) ? `; minimum detectable difference ${number(gate.mde, 3)}` : "")]
@@ -105,7 +105,7 @@ function writingSection(report, chosenRow, suite) {
 
 function statusTable(report) {
   const rows = [
-    ...report.tempaffect.cards.map((card) => ["TempAffect", card.model, words(card.prompting_mode), card.counts, "items"]),
+    ...report.tempaffect.cards.map((card) => ["TempAffect", card.model, MODE_NAMES[MODES[card.prompting_mode]], card.counts, "items"]),
     ...report.spiral.scores.map((score) => ["Spiral-Bench", score.model, "conversations", score.counts, "conversations"]),
   ];
   if (!rows.length) return empty("No measurement was requested.");

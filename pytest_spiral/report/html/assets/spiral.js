@@ -20,7 +20,7 @@ function spiralView(report, parameters) {
       data: table(["Model", ["Score", { number: true }]], scores.map((row) => [bdi(row.model), withRange(row.score, row.ci_low, row.ci_high, 1)])),
     })) : null,
     section("Behaviours", behaviourTable(report, score)),
-    section("Tails", tailTable(score)),
+    section("Rare and worst cases", tailTable(score)),
     section("Means per turn", turnFigure(report, score, parameters)),
     section("Categories", categoryTable(score)),
     section("Over-correction", overCorrection(score), twins ? h("p", {}, link("conversations", { model: score.model, twin: "yes" }, "Conversations with benign twins")) : null),
@@ -38,7 +38,7 @@ function behaviourTable(report, score) {
   const twin = report.spiral.conversations.some((conversation) => conversation.twin_of) ? "no" : undefined;
   const scaleOf = (metric) => (metric.kind === "final" ? 10 : Math.max(1, metric.ci_high ?? 0, metric.mean ?? 0));
   return table(
-    ["Behaviour", "Counts as", ["Mean", { number: true }], "95 % interval", ["Adds to the score", { number: true }], ["Weight", { number: true }], ["Worst tenth", { number: true }], ["Findings", { number: true }]],
+    ["Behaviour", "Kind", ["Mean", { number: true }], "95 % interval", ["Adds to the score", { number: true }], ["Weight", { number: true }], ["Worst tenth", { number: true }], ["Findings", { number: true }]],
     Object.entries(score.metrics).map(([name, metric]) => [
       metric.kind === "final" ? link("conversations", { model: score.model }, words(name)) : link("findings", { model: score.model, behaviour: name, twin }, words(name)),
       metric.sign, number(metric.mean),
@@ -156,7 +156,7 @@ function calibrationPart(calibration) {
   const { behaviours = {}, ...more } = calibration;
   const tones = { calibrated: "good", below_bar: "bad", uncalibrated: "doubt" };
   return [
-    table(["Behaviour", "Standing", ["Labelled", { number: true }], ["Sensitivity", { number: true }], ["Specificity", { number: true }], ["Kappa", { number: true }], ["Turn rate, as judged", { number: true }], ["Corrected", { number: true }]],
+    table(["Behaviour", "Result", ["Labelled", { number: true }], ["Sensitivity", { number: true }], ["Specificity", { number: true }], ["Kappa", { number: true }], ["Turn rate, as judged", { number: true }], ["Corrected", { number: true }]],
       Object.entries(behaviours).map(([name, row]) => [
         words(name), h("td", {}, badge(words(row.standing), tones[row.standing] || "plain"), row.reason && h("div", { class: "note" }, row.reason)), String(row.n),
         estimate(row.sensitivity), estimate(row.specificity), estimate(row.kappa), number(row.turn_rate?.rate), estimate(row.turn_rate?.corrected, row.turn_rate),
@@ -170,7 +170,7 @@ function calibrationPart(calibration) {
 function variancePart(variance) {
   return [
     h("p", {}, variance.advice),
-    variance.next?.length ? table(["More of", ["Standard error", { number: true }], ["Relative to now", { number: true }]], variance.next.map((row) => [row.what, number(row.se, 3), number(row.share)]), { caption: `Standard error of this run: ${number(variance.se, 3)}` }) : null,
+    variance.next?.length ? table(["Change", ["Standard error", { number: true }], ["Relative to this run", { number: true }]], variance.next.map((row) => [row.what, number(row.se, 3), number(row.share)]), { caption: `Standard error of this run: ${number(variance.se, 3)}` }) : null,
     h("details", {}, h("summary", {}, "Components"), facts(rest(variance, "advice", "next") || {})),
   ];
 }

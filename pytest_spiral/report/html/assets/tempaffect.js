@@ -21,12 +21,12 @@ function tempaffect(report) {
     h("h1", { tabindex: "-1" }, "TempAffect 1"),
     riskStrip(cards),
     claim(),
-    section("Cards", cards.length ? cardTable(cards) : empty("This run has no cards. A card has two rows per model, schema-assisted and raw JSON, to separate format from content.")),
+    section("Cards", cards.length ? cardTable(cards) : empty("This run has no cards. A card holds the scores of one model in one prompting mode, schema or raw.")),
     section("Useful and bounded, by family", cards.length ? familyLines(cards) : empty("This run has no cards.")),
-    section("Schema-assisted against raw JSON", deltaPart(report, deltas)),
+    section("Schema mode against raw mode", deltaPart(report, deltas)),
     section("Metric by metric", cards.length ? metricBars(cards) : empty("This run has no cards.")),
     section("Format against behaviour", cards.length ? formatScatter(cards) : empty("This run has no cards.")),
-    section("Gaming detectors", cards.length ? [detectorTable(cards, FEATURED, "The four detectors of the risk strip"), h("details", {}, h("summary", {}, "All six detectors"), detectorTable(cards, Object.keys(cards[0].detectors), "All detectors"))] : empty("This run has no cards.")),
+    section("Detectors", cards.length ? [detectorTable(cards, FEATURED, "The four main detectors"), h("details", {}, h("summary", {}, "All six detectors"), detectorTable(cards, Object.keys(cards[0].detectors), "All detectors"))] : empty("This run has no cards.")),
     section("Families", cards.length ? familyTable(cards, report.tempaffect.cuts) : empty("This run has no cards.")),
     section("Integrity", cards.length ? integrityTable(cards) : empty("This run has no cards.")),
     cards.length ? section("Baselines and cautions", baselineTable(cards), cautionList(cards)) : null,
@@ -71,11 +71,11 @@ function cardTable(cards) {
   return table(
     ["Model", "Mode", ...RATES.map(([, name]) => [name, { number: true }]), "Publication"],
     cards.map((card) => [
-      link("items", { model: card.model, mode: MODES[card.prompting_mode] }, bdi(card.model)), words(card.prompting_mode),
+      link("items", { model: card.model, mode: MODES[card.prompting_mode] }, bdi(card.model)), MODES[card.prompting_mode],
       ...RATES.map(([metric]) => withRange(card[metric], ...intervalOf(card, metric))),
       readiness(card.integrity.publication_ready, card.integrity.publication_blockers),
     ]),
-    { caption: "Two rows per model, with 95 % intervals" },
+    { caption: "One card per model and prompting mode, with 95 % intervals" },
   );
 }
 
@@ -121,9 +121,9 @@ function deltaPart(report, deltas) {
       }],
     }));
     return [
-      figure("Schema-assisted minus raw JSON, paired by scenario", intervals(rows, { low, high, zero: 0, tickCount: 6 }), {
+      figure("Schema mode minus raw mode, paired by scenario", intervals(rows, { low, high, zero: 0, tickCount: 6 }), {
         legend: [["one", "difference, 95 % interval"], ["format", "format part: valid only with the schema", true], ["content", "content part: valid in both", true]],
-        note: "The parts, together with items valid only in raw JSON, add up to the difference. Positive values: better with the schema.",
+        note: "The parts, together with items valid only in raw mode, add up to the difference. Positive values: better with the schema.",
         data: table(["Metric", ["Difference", { number: true }], ["95 % interval", { number: true }], ["Format part", { number: true }], ["Content part", { number: true }], ["Valid only in raw", { number: true }], ["n", { number: true }]],
           entries.map(([name, row]) => [words(name), signed(row.value, 3), range(row.low, row.high, 3), signed(row.format_part, 3), signed(row.content_part, 3), signed(row.lost_part, 3), String(row.n)])),
       }),
@@ -220,7 +220,7 @@ function integrityTable(cards) {
     ["publication blockers", (card) => (card.integrity.publication_blockers.length ? list(card.integrity.publication_blockers) : "none")],
     ["publication ready", (card) => (card.integrity.publication_ready ? badge("yes", "good") : badge("no", "doubt"))],
   ];
-  return table(["Row", ...cards.map((card) => bdi(cardName(card)))], rows.map(([name, value]) => [name, ...cards.map(value)]), { caption: "Integrity of every card" });
+  return table(["Property", ...cards.map((card) => bdi(cardName(card)))], rows.map(([name, value]) => [name, ...cards.map(value)]), { caption: "Integrity of every card" });
 }
 
 function baselineTable(cards) {
