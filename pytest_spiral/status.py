@@ -50,7 +50,7 @@ class ReasonCode(StrEnum):
     CONTENT_FILTER = "content_filter", "The endpoint's content filter ended the reply."
     REFUSAL = "refusal", "The endpoint marked the reply as a refusal."
     TOOL_CALL = "tool_call", "The model called a tool instead of answering."
-    UNFINISHED = "unfinished", "The endpoint ended the reply for a reason that it does not explain."
+    UNFINISHED = "unfinished", "The endpoint does not say that the reply is complete: finish_reason is null or unknown."
 
     # A document that does not meet its contract (TempAffect answers and judge replies).
     EMPTY_OUTPUT = "empty_output", "The output is empty or white space."

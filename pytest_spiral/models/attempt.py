@@ -22,6 +22,8 @@ from pytest_spiral.status import ReasonCode
 CONNECT_SECONDS = 10.0
 # What error codes and messages say when an account is empty, and when strict JSON schemas are not supported.
 _QUOTA = ("insufficient_quota", "billing_hard_limit", "exceeded your current quota")
+# Exceptions of aiohttp and httpx for answers that break HTTP, end too soon or cannot be decompressed.
+_GARBLED = frozenset({"HttpProcessingError", "ClientPayloadError", "DecodingError"})
 _STRUCTURED = ("response_format", "json_schema", "structured output")
 _SCHEMA_REMEDY = (
     "this endpoint does not take strict JSON schemas (response_format json_schema); "
@@ -122,14 +124,15 @@ def unreachable(endpoint: Endpoint, error: Exception) -> AttemptError:
             return AttemptError(code, "host name not found", again=True, remedy=remedy)
         if isinstance(cause, ConnectionRefusedError):
             return AttemptError(code, "connection refused", again=True, remedy=remedy)
-    for cause in chain:
-        name = type(cause).__name__
-        if isinstance(cause, ConnectionResetError | BrokenPipeError) or "Disconnected" in name or "Payload" in name:
-            return AttemptError(code, "connection lost before the answer was complete", again=True, billed=True)
-        if isinstance(cause, TimeoutError):
-            message = f"no connection within {CONNECT_SECONDS:g} s"
-            return AttemptError(ReasonCode.TIMEOUT, message, again=True, remedy=remedy)
+    if any(isinstance(c, ConnectionResetError | BrokenPipeError) or "Disconnected" in type(c).__name__ for c in chain):
+        return AttemptError(code, "connection lost before the answer was complete", again=True, billed=True)
     root = chain[-1]
+    if any(each.__name__ in _GARBLED for cause in chain for each in type(cause).__mro__):
+        message = f"an answer that is cut or garbled ({endpoint.clean(str(root), limit=120)})"
+        return AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
+    if any(isinstance(cause, TimeoutError) for cause in chain):
+        message = f"no connection within {CONNECT_SECONDS:g} s"
+        return AttemptError(ReasonCode.TIMEOUT, message, again=True, remedy=remedy)
     message = f"{type(root).__name__}: {root}" if str(root) else type(root).__name__
     known = isinstance(root, OSError) or type(error).__name__ in ("APIConnectionError", "APITimeoutError")
     return AttemptError(code, endpoint.clean(message), again=known, remedy=remedy, billed=True)

@@ -22,18 +22,32 @@ _FINISH: dict[str, Finish] = {
     "eos_token": "stop",
     "end_turn": "stop",
     "stop_sequence": "stop",
+    "complete": "stop",
+    "completed": "stop",
     "length": "length",
     "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
     "content_filter": "content_filter",
     "safety": "content_filter",
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "sensitive": "content_filter",
     "refusal": "refusal",
     "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
     "function_call": "tool_calls",
 }
 
 
 class MalformedError(Exception):
     """A 200 that is no chat completion. The message is one clause."""
+
+
+class UnfinishedError(Exception):
+    """A reply of which the endpoint does not say that it is complete. The message is one clause."""
 
 
 class RefusedInBodyError(Exception):
@@ -70,12 +84,13 @@ class ErrorBody:
 
 
 def read_completion(body: bytes, content_type: str = "") -> Completion:
-    """The completion in `body`. Raises `MalformedError` or `RefusedInBodyError`."""
+    """The completion in `body`. Raises `MalformedError`, `RefusedInBodyError` or `UnfinishedError`."""
     data = _parse(body, content_type)
     if not isinstance(data, dict):
         raise MalformedError(f"JSON {_kind(data)} instead of an object")
     choices = data.get("choices")
-    if not choices and data.get("error"):
+    # Whatever stands beside it was cut short by the error.
+    if data.get("error"):
         raise RefusedInBodyError(_status_of(data["error"]), body)
     if not isinstance(choices, list) or not choices:
         raise MalformedError("no choices in it")
@@ -83,27 +98,31 @@ def read_completion(body: bytes, content_type: str = "") -> Completion:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise MalformedError("a choice without a message")
-    if choice.get("error") or choice.get("finish_reason") == "error":
+    if choice.get("error"):
         raise RefusedInBodyError(_status_of(choice.get("error")), json.dumps({"error": choice.get("error")}).encode())
 
     text, refusal = _content(message.get("content"))
     said, thought = split_reasoning(text)
     if isinstance(message.get("refusal"), str):
         refusal = refusal or message["refusal"]
-    reason = choice.get("finish_reason")
-    finish: Finish = _FINISH.get(reason.lower(), "other") if isinstance(reason, str) else "other"
-    if refusal:
-        finish = "refusal"
     model = data.get("model")
     # A name is only shown: what has no UTF-8 form is replaced.
     name = model.encode("utf-8", "replace").decode() if isinstance(model, str) else ""
     return Completion(
         said or refusal,
         joined([reasoning_of(message), thought]),
-        finish,
+        "refusal" if refusal else _finish(choice.get("finish_reason")),
         name[:_MAX_NAME],
         _usage(data.get("usage")),
     )
+
+
+def _finish(reason: object) -> Finish:
+    """Why a reply ended. Servers say null, "abort" or a word of their own when they broke off in the middle."""
+    finish = _FINISH.get(reason.lower()) if isinstance(reason, str) else None
+    if finish is None:
+        raise UnfinishedError(f"finish_reason {json.dumps(reason)[:40]}")
+    return finish
 
 
 def _parse(body: bytes, content_type: str) -> object:

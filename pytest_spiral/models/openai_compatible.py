@@ -23,7 +23,14 @@ from pytest_spiral.models.attempt import Answer, AttemptError, refused
 from pytest_spiral.models.budget import Budget, Charge
 from pytest_spiral.models.call import Call
 from pytest_spiral.models.circuit import Circuit, GivenUpError, Turn
-from pytest_spiral.models.completion import Completion, MalformedError, RefusedInBodyError, read_completion, read_error
+from pytest_spiral.models.completion import (
+    Completion,
+    MalformedError,
+    RefusedInBodyError,
+    UnfinishedError,
+    read_completion,
+    read_error,
+)
 from pytest_spiral.models.endpoint import Endpoint, env_name
 from pytest_spiral.models.limiter import Limiter, Slot
 from pytest_spiral.status import ReasonCode
@@ -201,7 +208,16 @@ class OpenAICompatible:
                 failed = refused(self.endpoint, error.status, body, answer.headers)
             else:
                 message = f"HTTP {answer.status} with an error in it ({self.endpoint.clean(body.message)})"
-                failed = AttemptError(ReasonCode.BAD_RESPONSE, message, status=answer.status, again=True)
+                failed = AttemptError(ReasonCode.BAD_RESPONSE, message, status=answer.status, again=True, billed=True)
+        except UnfinishedError as error:
+            failed = AttemptError(
+                ReasonCode.UNFINISHED,
+                f"HTTP {answer.status} with {self.endpoint.clean(str(error))}",
+                status=answer.status,
+                again=True,
+                billed=True,
+                remedy="the endpoint must say why each reply ended (stop, length, content_filter, ...)",
+            )
         raise failed
 
 

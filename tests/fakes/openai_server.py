@@ -10,6 +10,7 @@ recorded, keys excepted. Runs in a thread of its own, so that a test may block i
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import random
 import threading
@@ -35,6 +36,7 @@ class Reply:
     refusal: str | None = None
     model: str | None = None
     tool_calls: Any = None
+    reasoning: str | None = None
     usage: Any = field(
         default_factory=lambda: {
             "prompt_tokens": 10,
@@ -76,7 +78,7 @@ class Reply:
 class Fault:
     """Anything that is no completion. Built by the class methods below. name: for test ids."""
 
-    kind: Literal["answer", "hang", "reset", "drop", "drip", "refuse"]
+    kind: Literal["answer", "bytes", "hang", "reset", "drop", "drip", "refuse"]
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
@@ -135,6 +137,36 @@ class Fault:
         return cls.raw(json.dumps({"error": {"code": code, "message": message}}), name=f"error-in-200-{code}")
 
     @classmethod
+    def error_beside_choices(cls, code: object = None, text: str = "half a rep") -> Fault:
+        """A completion that an error has cut short, as routers send it."""
+        choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        body = json.dumps({"choices": [choice], "error": {"code": code, "message": "provider failed"}})
+        return cls.raw(body, name=f"error-beside-choices-{code}")
+
+    @classmethod
+    def broken_chunks(cls) -> Fault:
+        """A chunked body whose second chunk has no size."""
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        return cls("bytes", body=head + b'4\r\n{"ch\r\nZZ\r\noices\r\n0\r\n\r\n', name="broken-chunks")
+
+    @classmethod
+    def cut_short(cls, text: str = "ok") -> Fault:
+        """A valid completion, shorter than its declared length, and the connection is closed."""
+        return cls("bytes", body=_whole(_completion(text), missing=50), name="cut-short")
+
+    @classmethod
+    def corrupt_gzip(cls, text: str = "ok") -> Fault:
+        """A valid completion, compressed, with wrong bytes in the middle."""
+        packed = bytearray(gzip.compress(_completion(text)))
+        packed[len(packed) // 2 : len(packed) // 2 + 4] = b"\xff\x00\xff\x00"
+        return cls("bytes", body=_whole(bytes(packed), "Content-Encoding: gzip\r\n"), name="corrupt-gzip")
+
+    @classmethod
+    def not_http(cls) -> Fault:
+        """Something else than HTTP."""
+        return cls("bytes", body=b"220 mail.example.com ESMTP\r\n\r\n", name="not-http")
+
+    @classmethod
     def huge(cls, size: int) -> Fault:
         """A valid completion of more than `size` bytes."""
         reply = {"choices": [{"message": {"role": "assistant", "content": "x" * size}, "finish_reason": "stop"}]}
@@ -171,6 +203,17 @@ class Fault:
     def refuse(cls, seconds: float) -> Fault:
         """The server goes away: open connections are reset, new ones refused for so long."""
         return cls("refuse", seconds=seconds, name="refuse")
+
+
+def _completion(text: str) -> bytes:
+    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return json.dumps({"choices": [choice]}).encode()
+
+
+def _whole(body: bytes, header: str = "", missing: int = 0) -> bytes:
+    """An answer as it is on the wire."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{header}Content-Length: {len(body) + missing}\r\n\r\n"
+    return head.encode() + body
 
 
 Handler = Callable[[dict[str, Any], int], "str | Reply | Fault"]
@@ -371,6 +414,8 @@ class FakeOpenAI:
             await asyncio.sleep(self.latency + answer.seconds)
         if isinstance(answer, Reply):
             message = {"role": "assistant", "content": answer.content, "refusal": answer.refusal}
+            if answer.reasoning is not None:
+                message["reasoning_content"] = answer.reasoning
             if answer.tool_calls is not None:
                 message["tool_calls"] = answer.tool_calls
             completion = {
@@ -388,6 +433,11 @@ class FakeOpenAI:
                 self._returning = asyncio.get_running_loop().create_task(self._go_away(answer.seconds))
             if request.transport is not None:
                 request.transport.abort()
+            return web.Response()
+        if answer.kind == "bytes":
+            assert isinstance(request.transport, asyncio.Transport)
+            request.transport.write(answer.body)
+            request.transport.close()
             return web.Response()
         if answer.kind == "drip":
             response = web.StreamResponse(headers={"Content-Type": answer.content_type})

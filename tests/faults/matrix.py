@@ -178,7 +178,8 @@ def _check_broken(cell: Cell, broken: Outcome, run: Run) -> None:
         _expect(cell, "class", {(state, kind) for state, kind in bad}, {("instrument_failed", case.kind)})
         _expect(cell, "class on record", {kind for r, kind, _ in failures if r == role}, {case.kind})
         tries = [attempts for _, _, attempts in failures]
-        _expect(cell, "tried again", all((n > 1) == (nature == "passing") for n in tries), True)
+        # Where an endpoint was given up, later calls try once.
+        _expect(cell, "tried again", max(tries) > 1, nature == "passing")
         if cell.mode == "once":
             _expect(cell, "failed", sum(bad.values()), 1)
         elif cell.column != "judge":

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from pytest_spiral.chat import Usage
-from pytest_spiral.models.completion import MalformedError, RefusedInBodyError, read_completion, read_error
+from pytest_spiral.models.completion import (
+    MalformedError,
+    RefusedInBodyError,
+    UnfinishedError,
+    read_completion,
+    read_error,
+)
 
 
 def body(message: Any, finish: Any = "stop", **more: Any) -> bytes:
@@ -41,14 +47,22 @@ def test_content_in_its_shapes(content: Any, expected: str) -> None:
         ("max_tokens", "length"),
         ("content_filter", "content_filter"),
         ("tool_calls", "tool_calls"),
-        ("whatever", "other"),
-        (None, "other"),
-        (3, "other"),
+        ("COMPLETE", "stop"),
+        ("SAFETY", "content_filter"),
+        ("tool_use", "tool_calls"),
     ],
 )
 def test_finish_reasons(reason: Any, expected: str) -> None:
-    """Vendors' words become ours; unknown ones are "other"."""
+    """Vendors' words become ours."""
     assert read_completion(body({"content": "x"}, reason)).finish == expected
+
+
+@pytest.mark.parametrize("reason", [None, "", "abort", "error", "insufficient_system_resource", 3, ["stop"]])
+@pytest.mark.parametrize("text", ["half a rep", "", None])
+def test_a_reply_that_is_not_said_to_be_complete_is_none(reason: Any, text: str | None) -> None:
+    """Servers that break off in the middle send what they have, and null, "abort" or a word of their own."""
+    with pytest.raises(UnfinishedError, match="finish_reason"):
+        read_completion(body({"content": text}, reason))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +124,7 @@ def test_an_error_object_in_a_200_keeps_its_status(code: Any, status: int | None
     """Routers answer 200 before they know that the provider behind them fails."""
     for raw in (
         json.dumps({"error": {"code": code, "message": "m"}}).encode(),
+        body({"content": "half"}, "stop", error={"code": code}),
         body({"content": ""}, "error", model="x").replace(
             b'"error"}', b'"error", "error": {"code": %s}}' % json.dumps(code).encode()
         ),

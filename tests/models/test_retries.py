@@ -14,7 +14,7 @@ from pytest_spiral.models.endpoint import RetryPolicy
 from pytest_spiral.models.limiter import Limiter, PaceInMemory
 from pytest_spiral.models.openai_compatible import probe
 from pytest_spiral.status import ReasonCode
-from tests.fakes.openai_server import Fault
+from tests.fakes.openai_server import Fault, Reply
 from tests.models.client import SCHEMA, Client, Serve, ask
 
 pytestmark = pytest.mark.asyncio
@@ -36,6 +36,12 @@ pytestmark = pytest.mark.asyncio
         Fault.empty_choices(),
         Fault.error_in_200(502),
         Fault.error_in_200("upstream"),
+        Fault.error_beside_choices(),
+        Fault.error_beside_choices(502),
+        Fault.broken_chunks(),
+        Fault.cut_short(),
+        Fault.corrupt_gzip(),
+        Fault.not_http(),
         Fault.reset(),
         Fault.huge(3 * 2**20),
     ],
@@ -91,7 +97,7 @@ async def test_final_refusals_are_not_tried_again(serve: Serve, fault: Fault, ki
         (Fault.status_code(529, "busy"), "server_error"),
         (Fault.status_code(408), "timeout"),
         (Fault.status_code(429, "slow down"), "rate_limited"),
-        (Fault.reset(), "unreachable"),
+        (Fault.drop(), "unreachable"),
     ],
     ids=lambda value: value.name if isinstance(value, Fault) else None,
 )
@@ -102,18 +108,34 @@ async def test_lasting_faults_end_with_patience(serve: Serve, fault: Fault, kind
         error = await client.fails()
 
     assert (error.code, error.attempts) == (kind, len(server.requests))
-    assert error.attempts > 5
+    assert error.attempts >= 5
     assert f"after {error.attempts} attempts" in str(error)
     assert "nothing was answered for 0.2 s" in str(error)
 
 
-async def test_unusable_answers_end_after_their_number_of_attempts(serve: Serve) -> None:
-    """They are answers: the endpoint is not paused for them."""
-    server = serve(lambda body, n: Fault.broken_json())
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (Fault.broken_json(), "bad_response"),
+        (Fault.broken_chunks(), "bad_response"),
+        (Fault.cut_short(), "bad_response"),
+        (Fault.corrupt_gzip(), "bad_response"),
+        (Fault.not_http(), "bad_response"),
+        (Fault.reset(), "bad_response"),
+        (Reply("half a rep", finish=None), "unfinished"),
+        (Reply("half a rep", finish="abort"), "unfinished"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Fault) else str(getattr(value, "finish", value)),
+)
+async def test_unusable_answers_end_after_their_number_of_attempts(
+    serve: Serve, answer: Fault | Reply, code: str
+) -> None:
+    """They are asked for again, but the endpoint is not paused for them: it answers."""
+    server = serve(lambda body, n: answer)
     async with Client(server.base_url, retry=RetryPolicy(max_bad_responses=2, first_wait=0.001)) as client:
         error = await client.fails()
 
-    assert (error.code, error.attempts, len(server.requests)) == ("bad_response", 2, 2)
+    assert (error.code, error.attempts, len(server.requests)) == (code, 2, 2)
 
 
 async def test_rate_limits_do_not_use_up_the_attempts_of_other_faults(serve: Serve) -> None:
