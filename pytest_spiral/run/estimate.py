@@ -7,7 +7,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, Usage
@@ -58,7 +57,7 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
     rehearsal = _Rehearsal()
     # In memory, with everything that an existing run has stored.
     identity = plan.identity(content)
-    store = RunStore.create_or_resume(Path(":memory:"), identity)
+    store = RunStore.in_memory(identity)
     if plan.store_path.is_file():
         existing = RunStore.create_or_resume(plan.store_path, identity)
         store.set_secret(existing.secret())

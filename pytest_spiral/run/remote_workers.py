@@ -75,7 +75,7 @@ def open_package(package: Package, identity: Mapping[str, object]) -> RemoteStor
             f"this worker would measure something else: {', '.join(differing)} differ from the controller; "
             "install the same version here and provide the same files"
         )
-    store = RemoteStore.create_or_resume(Path(":memory:"), identity)
+    store = RemoteStore.in_memory(identity)
     store.set_secret(package.secret)
     unpack(package.replies, store)
     return store

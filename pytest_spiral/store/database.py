@@ -6,7 +6,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from pytest_spiral.errors import StoreError
@@ -61,12 +61,24 @@ def damaged(path: Path, error: object) -> StoreError:
     return StoreError(f"{path}: the run store is damaged ({error}); restore it or choose another --run-id")
 
 
-def is_empty(path: Path, connection: sqlite3.Connection) -> bool:
-    """Whether the file is new, or was left behind by a process that died before it had written anything."""
+def unwritable(path: Path, error: object) -> StoreError:
+    """The error for a file that cannot be written."""
+    return StoreError(f"{path}: the run store cannot be written ({error}); check disk and permissions")
+
+
+def make(path: Path, config: Mapping[str, object]) -> None:
+    """Make the file of a new run whole or not at all, so that an empty one is never a run's. Raises `StoreError`."""
+    new = path.with_suffix(".new")
     try:
-        return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
-    except sqlite3.Error as error:
-        raise damaged(path, error) from None
+        # What a process left that died here.
+        for name in (new.name, f"{new.name}-wal", f"{new.name}-shm"):
+            new.with_name(name).unlink(missing_ok=True)
+        # Closing it moves the log into the file.
+        with closing(connect(new)) as connection:
+            create(connection, config)
+        new.replace(path)
+    except (OSError, sqlite3.Error) as error:
+        raise unwritable(path, error) from None
 
 
 def create(connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
@@ -89,7 +101,8 @@ def check_run(path: Path, connection: sqlite3.Connection, config: Mapping[str, o
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if application != _APPLICATION_ID:
-            raise StoreError(f"{path}: not a run store of pytest-spiral; choose another --run-id")
+            what = "an empty file" if path.exists() and not path.stat().st_size else "not a run store of pytest-spiral"
+            raise StoreError(f"{path}: {what}; restore it or choose another --run-id")
         if version != _FORMAT:
             raise StoreError(f"{path}: store format {version}, this version reads {_FORMAT}; choose another --run-id")
         stored = {field: json.loads(value) for field, value in connection.execute("SELECT * FROM run")}

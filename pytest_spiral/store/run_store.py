@@ -10,7 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -102,26 +102,25 @@ class RunStore:
             StoreError: The file is no store of ours, is damaged, belongs to a run with another configuration (the
                 message names the fields that differ) or to one that is under way.
         """
-        store = cls(path, database.connect(path))
-        connection = store._connection
-        try:
-            if not database.is_empty(path, connection):
-                database.check_run(path, connection, config)
-            if alone:
-                store._run_lock = database.lock_run(path)
-            # Looked at again: another process may have made it meanwhile.
-            if database.is_empty(path, connection):
-                try:
-                    database.create(connection, config)
-                except sqlite3.Error as error:
-                    raise store._unwritable(error) from None
-            else:
-                database.check_run(path, connection, config)
-                database.check_pages(path, connection)
-        except BaseException:
-            store.close()
-            raise
+        with ExitStack() as opened:
+            run_lock = opened.enter_context(closing(database.lock_run(path))) if alone else None
+            if not path.exists():
+                database.make(path, config)
+            connection = opened.enter_context(closing(database.connect(path)))
+            database.check_run(path, connection, config)
+            database.check_pages(path, connection)
+            store = cls(path, connection)
+            store._run_lock = run_lock
+            opened.pop_all()
         return store
+
+    @classmethod
+    def in_memory(cls, config: Mapping[str, object]) -> Self:
+        """A new store that is gone when it is closed."""
+        path = Path(":memory:")
+        connection = database.connect(path)
+        database.create(connection, config)
+        return cls(path, connection)
 
     @classmethod
     def join(cls, path: Path) -> RunStore:
@@ -349,7 +348,7 @@ class RunStore:
             except sqlite3.Error as error:
                 if isinstance(error, _ROW_ERRORS):
                     raise self._refused(error) from None
-                self.broken = self._unwritable(error)
+                self.broken = database.unwritable(self.path, error)
                 raise self.broken from None
             except Exception as error:  # such as integers or strings that SQLite cannot hold
                 raise self._refused(error) from error
@@ -357,9 +356,6 @@ class RunStore:
     def _refused(self, error: Exception) -> ChatError:
         says = f"{self.path}: the store cannot handle this entry ({type(error).__name__}: {error})"
         return ChatError(ReasonCode.STORE_FAILED, says)
-
-    def _unwritable(self, error: Exception) -> StoreError:
-        return StoreError(f"{self.path}: the run store cannot be written ({error}); check disk and permissions")
 
 
 def _key(request: ChatRequest) -> bytes:

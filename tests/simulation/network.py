@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -106,6 +107,7 @@ class Serving:
     """One request as the server saw it.
 
     expected: None where no reply was sent that may be stored. altered: a healthy endpoint would have said otherwise.
+    answered: when the answer arrived, or the client went away.
     """
 
     number: int
@@ -117,6 +119,7 @@ class Serving:
     code: ReasonCode | None
     expected: Expected | None
     altered: bool
+    answered: float = math.inf
     state: Literal["in flight", "delivered", "abandoned"] = "in flight"
 
 
@@ -318,6 +321,8 @@ class Client:
         except BaseException:
             serving.state = "abandoned"
             raise
+        finally:
+            serving.answered = self._server.now()
         serving.state = "delivered"
         return result
 

@@ -40,7 +40,7 @@ from tests.simulation.disk import DAMAGES, ERRORS, DiskFault, Killed, damage
 from tests.simulation.network import Weather, draw_weather
 from tests.simulation.world import Process, Violation, World, installed, world
 
-__all__ = ["Outcome", "installed", "play"]
+__all__ = ["Outcome", "forget", "installed", "play"]
 
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _KEY = "sk-simulated"
@@ -491,6 +491,11 @@ def _damage(w: World, shape: Shape, rng: random.Random) -> None:
 
 
 _KNOWN: dict[Shape, Any] = {}
+
+
+def forget() -> None:
+    """Forget reports of undisturbed runs: another program would make others."""
+    _KNOWN.clear()
 
 
 def _expected_report(w: World, shape: Shape, exchanges: Sequence[Exchange]) -> Any:

@@ -6,6 +6,7 @@ Everything that happens follows from one seed. What a process must never do rais
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import secrets
 import shutil
@@ -277,15 +278,21 @@ class World:
             return
         if last is not None and last.nature == "final" and last.code is code:
             return
-        garbled = sum(serving.code is ReasonCode.BAD_RESPONSE for serving in call.servings)
+        unusable = sum(serving.code in _UNUSABLE for serving in call.servings)
         waited = self.clock.now - call.at
-        if code is ReasonCode.BAD_RESPONSE and garbled >= 3:
+        if unusable >= 3 or self._failed_alone(call) >= _FAILURES_ALONE:
             return
         passing = (ReasonCode.RATE_LIMITED, ReasonCode.SERVER_ERROR, ReasonCode.UNREACHABLE, ReasonCode.TIMEOUT)
         if code in passing and waited >= PATIENCE:
             return
         what = [serving.what for serving in call.servings]
         self.fail(f"{call.request.unit}: given up as {code} after {waited:.1f} s of {what}")
+
+    def _failed_alone(self, call: Call) -> int:
+        """How often this call failed although the endpoint answered others meanwhile."""
+        answered = [s.answered for s in self.server.served if s.code is None and s.state == "delivered"]
+        pairs = itertools.pairwise(call.servings)
+        return 1 + sum(any(one.answered <= at <= other.answered for at in answered) for one, other in pairs)
 
     def check_stored(self, request: ChatRequest, reply: ChatReply) -> None:
         """A unit was given this reply as the stored one."""
@@ -303,9 +310,8 @@ class World:
         known = self.committed.get(call.request.key)
         if known is not None and known < call.began:
             self.fail(f"{call.request.unit} {call.request.role}: paid for again, although it is stored")
-        recent = [other for other in call.servings[-10:] if serving.at - other.at < 5]
-        if len(recent) == 10:
-            self.fail(f"{call.request.unit} {call.request.role}: the 11th attempt within 5 s")
+        if call.servings and serving.at - call.servings[-1].answered < _FLOOR:
+            self.fail(f"{call.request.unit} {call.request.role}: asks again at once after {call.servings[-1].what}")
         if len(self.server.in_flight()) >= self.most_in_flight:
             self.fail(f"more than {self.most_in_flight} requests in flight")
         if any(process.stopped and process.name == call.process for process in self.processes):
@@ -331,7 +337,13 @@ class World:
             self.committed.setdefault(keys[key], self.steps)
 
 
+# Seconds. The default is longer.
 PATIENCE = 500.0
+_UNUSABLE = (ReasonCode.BAD_RESPONSE, ReasonCode.UNFINISHED)
+# Failures of one call after which it may be given up although the endpoint answers others.
+_FAILURES_ALONE = 6
+# Seconds between a refusal and the next attempt, at least.
+_FLOOR = 0.25
 
 
 class _Stored(StoredChat):

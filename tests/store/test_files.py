@@ -109,13 +109,27 @@ def test_a_torn_store_is_refused(tmp_path: Path, damage: str) -> None:
     assert path.read_bytes() == torn
 
 
-def test_a_store_that_died_empty_is_made_anew(tmp_path: Path) -> None:
-    """A process killed before its first write leaves nothing to refuse."""
+def test_an_empty_store_is_refused(tmp_path: Path) -> None:
+    """Something else has emptied it: a store comes into being whole, whenever its process dies."""
     path = tmp_path / "run.sqlite"
     path.touch()
 
+    with pytest.raises(StoreError, match=r"run\.sqlite: an empty file; restore it or choose another --run-id"):
+        resume(path)
+
+    assert path.read_bytes() == b""
+
+
+def test_what_a_process_left_that_died_while_making_a_store_is_replaced(tmp_path: Path) -> None:
+    """Its half-made files are not taken for a store, nor for the log of the new one."""
+    path = tmp_path / "run.sqlite"
+    for name in ("run.new", "run.new-wal", "run.new-shm"):
+        (tmp_path / name).write_bytes(b"half of something" * 100)
+
     resume(path).close()
     resume(path).close()
+
+    assert [file.name for file in tmp_path.iterdir()] == ["run.sqlite"]
 
 
 def write_many(path: Path, start: int) -> None:

@@ -1,0 +1,130 @@
+"""Faults that earlier versions had, put back one at a time: the simulator has to find each of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from pytest_spiral.models import completion, openai_compatible
+from pytest_spiral.models.attempt import AttemptError
+from pytest_spiral.models.call import Call
+from pytest_spiral.models.completion import Completion
+from pytest_spiral.run import models as run_models
+from pytest_spiral.status import ReasonCode
+from pytest_spiral.store import database, run_store, texts
+from tests.simulation.play import forget, play
+
+__all__ = ["MUTATIONS", "Found", "find"]
+
+_read = completion.read_completion
+_lock = database.lock_run
+
+
+def _lenient(body: bytes, content_type: str = "") -> Completion:
+    """Half an answer with an error beside it, or without a reason for its end, is as good as any."""
+    try:
+        data = json.loads(body)
+        if data.get("choices"):
+            data.pop("error", None)
+            for choice in data["choices"]:
+                choice["finish_reason"] = choice["finish_reason"] or "stop"
+            body = json.dumps(data).encode()
+    except (ValueError, AttributeError, KeyError, TypeError):
+        pass
+    return _read(body, content_type)
+
+
+def _raw_name(body: bytes, content_type: str = "") -> Completion:
+    """The model's name is kept as it came."""
+    read = _read(body, content_type)
+    name = json.loads(body).get("model")
+    return replace(read, model=name) if isinstance(name, str) else read
+
+
+@contextmanager
+def _kept(self: texts.Texts) -> Iterator[None]:
+    """Ids of texts are kept in memory, whatever becomes of the transaction."""
+    yield
+
+
+def _waits(change: Callable[[AttemptError, float | None], float | None]) -> AbstractContextManager[object]:
+    owner = Call
+    real = owner.wait_after
+    return mock.patch.object(owner, "wait_after", lambda self, error: change(error, real(self, error)))
+
+
+def _as_told(error: AttemptError, wait: float | None) -> float | None:
+    return wait if wait is None or error.retry_after is None else max(0.0, error.retry_after)
+
+
+def _not_garbled(error: AttemptError, wait: float | None) -> float | None:
+    return None if error.code is ReasonCode.BAD_RESPONSE else wait
+
+
+def _impatient() -> AbstractContextManager[object]:
+    real = run_models.endpoint_of
+    return mock.patch.object(run_models, "endpoint_of", lambda *args: replace(real(*args), patience=8.0))
+
+
+def _unverified(values: Any) -> Any:
+    *fields, _ = values
+    return run_store._Row._make(fields)
+
+
+def _lock_and_tidy(path: Path) -> sqlite3.Connection:
+    """An empty file is taken for one that is still to be made."""
+    held = _lock(path)
+    if path.exists() and not path.stat().st_size:
+        path.unlink()
+    return held
+
+
+def _unlocked(_: Path) -> sqlite3.Connection:
+    return sqlite3.connect(":memory:")
+
+
+MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
+    "token counts are stored as they come": lambda: mock.patch.object(completion, "_MAX_TOKENS", 10**40),
+    "the model's name is stored as it comes": lambda: mock.patch.object(
+        openai_compatible, "read_completion", _raw_name
+    ),
+    "ids of texts outlive a rollback": lambda: mock.patch.object(texts.Texts, "kept", _kept),
+    "Retry-After: 0 is obeyed": lambda: _waits(_as_told),
+    "patience lasts 8 s": _impatient,
+    "an error beside choices is a reply": lambda: mock.patch.object(openai_compatible, "read_completion", _lenient),
+    "token counts break the sums": lambda: mock.patch.object(completion, "_MAX_TOKENS", 2**63 - 1),
+    "a garbled body is not asked for again": lambda: _waits(_not_garbled),
+    "checksums are not verified": lambda: mock.patch.object(run_store, "_verified", _unverified),
+    "an empty store is a new one": lambda: mock.patch.object(database, "lock_run", _lock_and_tidy),
+    "a second controller may enter": lambda: mock.patch.object(database, "lock_run", _unlocked),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """How many seeds a mutation needed, and what was noticed; seeds 0: it was not found."""
+
+    mutation: str
+    seeds: int
+    seed: int
+    violation: str
+
+
+def find(mutation: str, first: int = 1, most: int = 200) -> Found:
+    """Play seeds until the mutation is noticed."""
+    with MUTATIONS[mutation]():
+        forget()
+        try:
+            for number, seed in enumerate(range(first, first + most), 1):
+                outcome = play(seed)
+                if outcome.violation:
+                    return Found(mutation, number, seed, outcome.violation)
+        finally:
+            forget()
+    return Found(mutation, 0, 0, "")
