@@ -65,16 +65,17 @@ def _shown(value: float | None, digits: int = 2) -> str:
 def compare(options: argparse.Namespace) -> int:
     """Print the paired comparison as text, Markdown or JSON."""
     comparison = compare_paths(options.baseline, options.candidate, options.protocol)
-    if options.html is not None:
-        paths = find_reports([options.baseline, options.candidate])
-        reports = [open_report(path, comparison.protocol or DEFAULT_PROTOCOL) for path in paths]
-        write_page(options.html, compare_page(reports, comparison))
     if options.json:
         print_json(comparison.model_dump(mode="json"))
     elif options.markdown:
         print(comparison_markdown(comparison), end="")
     else:
         print(*comparison_lines(comparison), sep="\n")
+    # After the numbers, which a page that fails must not cost.
+    if options.html is not None:
+        paths = find_reports([options.baseline, options.candidate])
+        reports = [open_report(path, comparison.protocol or DEFAULT_PROTOCOL) for path in paths]
+        write_page(options.html, compare_page(reports, comparison))
     return 0
 
 
@@ -120,6 +121,10 @@ def report(options: argparse.Namespace) -> int:
                 written.append(_target(path, report, output))
                 write_page(written[-1], report_page(report))
     _print_written(written, options.json)
+    return _say_failed(failed)
+
+
+def _say_failed(failed: Sequence[FailedPart]) -> int:
     for line, _ in failed_lines(failed):
         print(line, file=sys.stderr)
     return exit_code(0, None, False, bool(failed))
@@ -145,9 +150,10 @@ def _target(path: Path, report: Report, output: Path | None) -> Path:
 
 def leaderboard(options: argparse.Namespace) -> int:
     """Write a static site over many runs."""
-    written = write_site([open_report(path, options.protocol) for path in find_reports(options.paths)], options.output)
+    reports = [open_report(path, options.protocol) for path in find_reports(options.paths)]
+    written, failed = write_site(reports, options.output)
     _print_written(written if options.json else written[:1], options.json)
-    return 0
+    return _say_failed(failed)
 
 
 def export(options: argparse.Namespace) -> int:

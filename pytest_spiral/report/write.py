@@ -13,7 +13,7 @@ from pytest_spiral.errors import StoreError
 from pytest_spiral.report.html.build import leaderboard_page, report_page
 from pytest_spiral.report.html.leaderboard import Entry
 from pytest_spiral.report.markdown import summary_markdown
-from pytest_spiral.report.model import Report
+from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.parts import Parts
 
@@ -84,21 +84,31 @@ def _append(file: Path, text: str) -> None:
         stream.write(text)
 
 
-def write_site(reports: Sequence[Report], folder: Path) -> list[Path]:
-    """Write a leaderboard over reports, with a page for each; the files, the leaderboard first. Raises `StoreError`."""
+def write_site(reports: Sequence[Report], folder: Path) -> tuple[list[Path], list[FailedPart]]:
+    """Write a leaderboard over reports, with a page for each.
+
+    Returns:
+        The files, the leaderboard first, and the pages that could not be made.
+
+    Raises:
+        StoreError: A file cannot be written.
+    """
+    parts = Parts(PartCode.NOT_WRITTEN)
     pages: dict[str, str] = {}
-    entries = []
+    entries: list[Entry] = []
     for report in reports:
-        name = _unused(report.run.id, pages, "runs/{}.html")
-        pages[name] = report_page(report, home="../index.html")
+        name = _unused(report.run.id, {entry.href for entry in entries}, "runs/{}.html")
+        page = parts.attempt(name, report_page, report, home="../index.html")
+        if page is not None:
+            pages[name] = page
         entries.append(Entry(report, name))
     pages = {"index.html": leaderboard_page(entries), **pages}
     try:
-        for name, page in pages.items():
-            write_atomically(folder / name, page)
+        for name, text in pages.items():
+            write_atomically(folder / name, text)
     except OSError as error:
         raise StoreError(f"{folder}: cannot be written ({error.strerror or error}); give another -o") from None
-    return [folder / name for name in pages]
+    return [folder / name for name in pages], parts.failed
 
 
 def _unused(name: str, files: Container[str], pattern: str) -> str:

@@ -97,6 +97,9 @@ class Resampled(Generic[T]):
         else:
             bca = adjusted_interval(draws, value, influences, self.level) or percentiles
             low, high = min(bca[0], low), max(bca[1], high)
+        if low < high:
+            # Of a few unequal items, nearly all draws may lie on one side of the value.
+            low, high = min(low, value), max(high, value)
         return Estimate(value, low, high, stdev(draws) if len(draws) > 1 else None, len(draws))
 
 

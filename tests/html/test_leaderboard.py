@@ -89,7 +89,7 @@ def test_rank_counts_the_surely_better_models() -> None:
 def test_the_site_sorts_and_links(visit: Callable[..., Visitor], tmp_path: Path) -> None:
     """Columns sort both ways by button; rows lead to the run's page and back."""
     report = typed(publishable())
-    written = write_site([report, report], tmp_path)
+    written, _ = write_site([report, report], tmp_path)
     assert [str(path.relative_to(tmp_path)) for path in written] == ["index.html", "runs/demo.html", "runs/demo-2.html"]
 
     visitor = visit(written[0])

@@ -12,6 +12,7 @@ from pytest_spiral.cli import main, runs
 from pytest_spiral.evaluate import report as evaluation
 from pytest_spiral.plugin import controller
 from pytest_spiral.report import write
+from pytest_spiral.report.html.build import report_page
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.read import load_report
 from pytest_spiral.run.controller import RunController
@@ -208,3 +209,19 @@ def test_a_command_that_fails(
     assert quiet.count("\n") == 1
     assert quiet.startswith("pytest-spiral: internal error, ZeroDivisionError")
     assert "Traceback" in loud
+
+
+def test_a_page_of_a_site_that_raises(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The leaderboard and the other pages are written, a page of the same name is no stand-in, exit 3."""
+    for folder in ("one", "two"):
+        assert project.pytest(*RAW, "--report-dir", folder).ret == 0
+    pages = iter((broken, report_page))
+    monkeypatch.setattr(write, "report_page", lambda *args, **options: next(pages)(*args, **options))
+    capsys.readouterr()
+
+    assert main(["leaderboard", "one", "two", "-o", "site"]) == 3
+
+    assert sorted(path.name for path in (project.path / "site").rglob("*.html")) == ["index.html", "r-2.html"]
+    assert capsys.readouterr().err.startswith("FAILED runs/r.html: not_written: ZeroDivisionError")

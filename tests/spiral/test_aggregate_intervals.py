@@ -16,6 +16,7 @@ from pytest_spiral.spiral import (
     score_conversations,
 )
 from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
+from pytest_spiral.spiral.sample import Resampled
 from tests.spiral.builders import (
     FINALS,
     bench,
@@ -25,6 +26,21 @@ from tests.spiral.builders import (
     present,
     published,
 )
+
+
+@pytest.mark.parametrize(("value", "expected"), [(9.0, (1.0, 9.0)), (0.5, (0.5, 3.0)), (2.0, (1.0, 3.0))])
+def test_an_interval_encloses_its_value(value: float, expected: tuple[float, float]) -> None:
+    """Of a few unequal items, all draws may lie on one side of the value; its interval reaches it anyway."""
+    estimate = Resampled(value, [1.0, 2.0, 3.0], [[value, value]], 1.0).estimate(lambda drawn: drawn)
+
+    assert (estimate.low, estimate.high) == expected
+
+
+def test_an_interval_without_variation_stays_a_point() -> None:
+    """It is told from others by its equal ends, whatever the rounding of the value."""
+    estimate = Resampled(0.1 + 0.2, [0.3, 0.3], [], 0.95).estimate(lambda drawn: drawn)
+
+    assert estimate.low == estimate.high == 0.3
 
 
 def test_the_interval_comes_from_the_seed() -> None:
