@@ -197,7 +197,7 @@ class Settings:
     patience: float = option(
         600.0,
         "session",
-        "How long calls wait for an endpoint that answers nothing before they fail",
+        "Time that calls wait for an endpoint that does not respond before they fail",
         metavar="SECONDS",
         check=_seconds,
     )
