@@ -88,8 +88,11 @@ class _Signs(Table):
     @cached_property
     def wishes(self) -> re.Pattern[str]:
         """What such a judge is told."""
-        words = (_legible(word)[0] for word in self.languages.wishes)
-        return re.compile("|".join(("" if _is_unspaced(word) else r"(?<!\w)") + re.escape(word) for word in words))
+        words = [_legible(word)[0] for word in self.languages.wishes]
+        # One test for where a word begins, or every word would be tried at every character.
+        spaced = "|".join(re.escape(word) for word in words if not _is_unspaced(word))
+        unspaced = "|".join(re.escape(word) for word in words if _is_unspaced(word))
+        return re.compile(rf"(?<!\w)(?:{spaced})|{unspaced}")
 
 
 # What may stand between two letters of a marker: white space and at most four marks, so that no match spans a BLANK.
