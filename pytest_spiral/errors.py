@@ -5,6 +5,7 @@ SpiralError
 │   ├── ConfigError           an option, ini key, environment variable or spiral.toml entry
 │   ├── DataError             a scenario, prompt, rubric or lexicon file (names file, index, key)
 │   └── StoreError            the run directory or its database cannot be used
+│       └── LostStoreError    it was deleted or replaced while the run was under way: exit code 3
 └── ChatError                 one model call failed for good (an instrument failure, never a score)
 """
 
@@ -36,6 +37,10 @@ class DataError(UserError):
 
 class StoreError(UserError):
     """The run directory or its database cannot be used."""
+
+
+class LostStoreError(StoreError):
+    """The run directory or its database was deleted or replaced while the run was under way."""
 
 
 # What pydantic calls the type of a value that has another one.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_spiral.errors import UserError
+from pytest_spiral.errors import LostStoreError, UserError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate, recorded
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
@@ -236,17 +236,21 @@ class Controller:
             write_error(self._config, f"{len(lost)} items were given to workers and never reported, first {lost[0]}")
             # Bundled ones are missing from the report, which decides what that means.
             self._failures += sum(name.partition("::")[0] not in SUITE_FILES.values() for name in lost)
-        failure = self._store_failure
+        failure, code = self._store_failure, pytest.ExitCode.USAGE_ERROR
         try:
+            # What took its place may be another run's, so nothing is written there.
+            self.run.store.check_file(now=True)
             argv = list(self._config.invocation_params.args)
             report = self._write_report(self.run.results(argv, datetime.now(UTC), complete=complete))
             verdict = self._verdict(report)
             session.exitstatus = exit_code(int(exitstatus), verdict, self._failures > 0, bool(report.failed_parts))
         except UserError as error:
             failure = str(error)
+            if isinstance(error, LostStoreError):
+                code = pytest.ExitCode.INTERNAL_ERROR
         if failure is not None:
             write_error(self._config, failure)
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            session.exitstatus = code
 
     def _write_report(self, results: RunResults) -> Report:
         """Write the report, with what was measured on disk before anything is computed from it."""

@@ -170,7 +170,8 @@ def _make_run_directory(plan: RunPlan) -> RunPlan:
     for number in itertools.count(2):
         directory = parent / run_id
         try:
-            directory.mkdir(parents=True, exist_ok=plan.settings.run_id is not None)
+            # Replies and prompts are for their owner alone. A directory that is there keeps its permissions.
+            directory.mkdir(mode=0o700, parents=True, exist_ok=plan.settings.run_id is not None)
             break
         except FileExistsError:
             if not directory.is_dir():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from pytest_spiral.errors import StoreError
@@ -20,7 +21,9 @@ _CHECKPOINT_PAGES = 2048
 _TABLES = """
 CREATE TABLE run (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE secret (value TEXT NOT NULL);
-CREATE TABLE text (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL);
+CREATE TABLE text (
+  id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, checksum BLOB NOT NULL
+);
 CREATE TABLE reply (
   id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL,
   sample INTEGER NOT NULL, settings INTEGER NOT NULL REFERENCES text, messages TEXT NOT NULL,
@@ -40,20 +43,36 @@ CREATE TABLE pace (
 """
 
 
+IN_MEMORY = Path(":memory:")
+"""The path of a store without a file."""
+
+
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the file. Raises `StoreError`."""
+    """Open a file that is there and not empty. Raises `StoreError`."""
     try:
-        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        # With a write-ahead log a killed process loses nothing; only a power cut may lose the last commits.
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        if path != IN_MEMORY and not path.stat().st_size:
+            raise StoreError(f"{path}: is empty, so it is no run store; restore it or choose another --run-id")
+        return _open(path)
+    except OSError as error:
+        raise _unusable(path, error.strerror or error) from None
+    except sqlite3.OperationalError as error:
+        raise _unusable(path, error) from None
     except sqlite3.Error as error:
-        if not isinstance(error, sqlite3.OperationalError):
-            raise damaged(path, error) from None
-        raise StoreError(
-            f"{path}: the run store cannot be opened ({error}); check the path and its permissions"
-        ) from None
+        raise damaged(path, error) from None
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    # SQLite would make a file that is missing.
+    name = str(path) if path == IN_MEMORY else f"{path.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+    # With a write-ahead log a killed process loses nothing; only a power cut may lose the last commits.
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     return connection
+
+
+def _unusable(path: Path, error: object) -> StoreError:
+    return StoreError(f"{path}: the run store cannot be opened ({error}); check the path and its permissions")
 
 
 def damaged(path: Path, error: object) -> StoreError:
@@ -61,31 +80,31 @@ def damaged(path: Path, error: object) -> StoreError:
     return StoreError(f"{path}: the run store is damaged ({error}); restore it or choose another --run-id")
 
 
-def unwritable(path: Path, error: object) -> StoreError:
-    """The error for a file that cannot be written."""
-    return StoreError(f"{path}: the run store cannot be written ({error}); check disk and permissions")
+def create(path: Path, config: Mapping[str, object]) -> None:
+    """Make the file of a new run: under another name first, so that an unfinished one is never taken for it.
 
-
-def make(path: Path, config: Mapping[str, object]) -> None:
-    """Make the file of a new run whole or not at all, so that an empty one is never a run's. Raises `StoreError`."""
+    Only its owner may read it, and the files that SQLite keeps beside it. Raises `StoreError`.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():
+        # SQLite would replay it into the new file.
+        raise StoreError(f"{log}: the run store it belongs to is missing; restore it or choose another --run-id")
     new = path.with_suffix(".new")
     try:
         # What a process left that died here.
-        for name in (new.name, f"{new.name}-wal", f"{new.name}-shm"):
-            new.with_name(name).unlink(missing_ok=True)
-        # Closing it moves the log into the file.
-        with closing(connect(new)) as connection:
-            create(connection, config)
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            new.with_name(new.name + suffix).unlink(missing_ok=True)
+        new.touch(0o600, exist_ok=False)
+        with closing(_open(new)) as connection:
+            make_tables(connection, config)
         new.replace(path)
     except (OSError, sqlite3.Error) as error:
         raise unwritable(path, error) from None
 
 
-def create(connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
-    """Make the tables of a new run. Raises `sqlite3.Error`."""
+def make_tables(connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
+    """The tables of a new run. Raises `sqlite3.Error`."""
     rows = [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
-    # Set once, before any worker opens the file: processes that switch at the same time lock each other out.
-    connection.execute("PRAGMA journal_mode=WAL")
     with transaction(connection):
         for statement in _TABLES.split(";"):
             connection.execute(statement)
@@ -93,6 +112,13 @@ def create(connection: sqlite3.Connection, config: Mapping[str, object]) -> None
         connection.execute("INSERT INTO secret VALUES (?)", (secrets.token_hex(16),))
         connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={_FORMAT}")
+    # Set once, before any worker opens the file: processes that switch at the same time lock each other out.
+    connection.execute("PRAGMA journal_mode=WAL")
+
+
+def unwritable(path: Path, error: object) -> StoreError:
+    """The error for a file that nothing can be stored in."""
+    return StoreError(f"{path}: the run store cannot be written ({error}); check disk and permissions")
 
 
 def check_run(path: Path, connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
@@ -131,13 +157,35 @@ def check_pages(path: Path, connection: sqlite3.Connection) -> None:
         raise damaged(path, str(answer).partition("\n")[0])
 
 
-def lock_run(path: Path) -> sqlite3.Connection:
+@contextmanager
+def lock_run(path: Path) -> Iterator[None]:
     """The right to be a run's controller: a lock that the operating system releases however its holder ends.
 
-    Raises `StoreError` while another process holds it.
+    It is on the run directory itself, where there is no file that somebody could delete. Raises `StoreError` while
+    another process holds it.
     """
-    # On a file of its own: SQLite's readers and writers share the store's.
-    lock = path.with_suffix(".lock")
+    taken = f"run {path.parent.name!r} is under way in another process; wait for its end or give another --run-id"
+    with ExitStack() as held:
+        try:
+            import fcntl
+
+            folder = os.open(path.parent, os.O_RDONLY)
+            held.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(taken) from None
+        except (ImportError, OSError):
+            # Windows and some network file systems cannot lock directories. Windows deletes no file that is open.
+            held.callback(_lock_file(lock_path(path), taken).close)
+        yield
+
+
+def lock_path(path: Path) -> Path:
+    """The file that is locked where directories cannot be."""
+    return path.with_suffix(".lock")
+
+
+def _lock_file(lock: Path, taken: str) -> sqlite3.Connection:
     held = sqlite3.connect(lock, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         # Nothing is ever written, so there is no journal beside it.
@@ -146,11 +194,18 @@ def lock_run(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         held.close()
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-            raise StoreError(
-                f"run {path.parent.name!r} is under way in another process; wait for its end or give another --run-id"
-            ) from None
+            raise StoreError(taken) from None
         raise StoreError(f"{lock}: cannot be locked ({error}); check disk and permissions") from None
     return held
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What stays the same while a path leads to the same file, None where it leads to none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager

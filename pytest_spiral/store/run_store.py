@@ -10,13 +10,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Finish, Message, MessageRole, Role, Usage
-from pytest_spiral.errors import ChatError, StoreError
+from pytest_spiral.errors import ChatError, LostStoreError, StoreError
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import database
 from pytest_spiral.store.records import Exchange, ModelUsage, Pace
@@ -28,6 +28,8 @@ _LETTERS: Mapping[MessageRole, str] = {"system": "s", "user": "u", "assistant": 
 _ROLES: Mapping[str, MessageRole] = {letter: role for role, letter in _LETTERS.items()}
 # 64 bits are enough to notice damage; they keep nobody from changing a row and its checksum on purpose.
 _CHECKSUM_BYTES = 8
+# Between two looks whether the file is still there. A look takes microseconds; what is paid in between may be lost.
+_LOOK_SECONDS = 1.0
 
 
 class _Row(NamedTuple):
@@ -86,7 +88,12 @@ class RunStore:
         self.path = path
         self.broken: StoreError | None = None
         self._connection = connection
-        self._run_lock: sqlite3.Connection | None = None
+        self._held = ExitStack()
+        self._held.callback(connection.close)
+        # A store in memory has no file.
+        paths = (path, database.lock_path(path))
+        self._files = {each: found for each in paths if (found := database.identity(each)) is not None}
+        self._looked_at = time.monotonic()
         self._thread_lock = threading.Lock()
         self._texts = Texts()
 
@@ -103,29 +110,65 @@ class RunStore:
                 message names the fields that differ) or to one that is under way.
         """
         with ExitStack() as opened:
-            run_lock = opened.enter_context(closing(database.lock_run(path))) if alone else None
+            if alone:
+                opened.enter_context(database.lock_run(path))
             if not path.exists():
-                database.make(path, config)
-            connection = opened.enter_context(closing(database.connect(path)))
-            database.check_run(path, connection, config)
-            database.check_pages(path, connection)
-            store = cls(path, connection)
-            store._run_lock = run_lock
-            opened.pop_all()
+                database.create(path, config)
+            store = cls(path, database.connect(path))
+            opened.callback(store._held.pop_all().close)
+            database.check_run(path, store._connection, config)
+            database.check_pages(path, store._connection)
+            store._verify()
+            store._held = opened.pop_all()
         return store
 
     @classmethod
     def in_memory(cls, config: Mapping[str, object]) -> Self:
         """A new store that is gone when it is closed."""
-        path = Path(":memory:")
-        connection = database.connect(path)
-        database.create(connection, config)
-        return cls(path, connection)
+        connection = database.connect(database.IN_MEMORY)
+        database.make_tables(connection, config)
+        return cls(database.IN_MEMORY, connection)
 
     @classmethod
     def join(cls, path: Path) -> RunStore:
         """Open a store that the controller has made."""
         return cls(path, database.connect(path))
+
+    def check(self) -> None:
+        """Raise `StoreError` where nothing more can be stored: then nothing more must be asked and paid for."""
+        self.check_file()
+        if self.broken is not None:
+            raise self.broken
+
+    def check_file(self, *, now: bool = False) -> None:
+        """Raise `LostStoreError` where the file is no longer where it was. Looked at once a second, or `now`."""
+        at = time.monotonic()
+        if now or at - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = at
+            for path, found in self._files.items():
+                if database.identity(path) != found:
+                    self.broken = LostStoreError(
+                        f"{path}: was deleted or replaced while the run was under way, so replies can no longer be "
+                        "kept; nothing more is sent. Start the run again, and leave its directory alone until it ends"
+                    )
+        if isinstance(self.broken, LostStoreError):
+            raise self.broken
+
+    def _verify(self) -> None:
+        """Verify every row and text before anything is built on them. Raises `StoreError`."""
+        with self._reading() as connection:
+            # One moment, whatever is added meanwhile.
+            connection.execute("BEGIN")
+            texts = self._texts.verify(connection)
+            for values in connection.execute(_ALL):
+                row = _verified(values)
+                used = [row.settings, row.text, row.reasoning or 0, *map(int, re.findall(r"\d+", row.messages))]
+                if max(used) > texts:
+                    raise DamagedRowError(f"text {max(used)} is missing")
+            last, count = connection.execute("SELECT coalesce(max(id), 0), count(*) FROM reply").fetchone()
+            if last != count:
+                raise DamagedRowError(f"{last - count} replies are missing")
+            database.roll_back(connection)
 
     def find(self, request: ChatRequest) -> ChatReply | None:
         """The stored reply to a request, None if it was never answered. Raises `StoreError`."""
@@ -254,9 +297,7 @@ class RunStore:
 
     def close(self) -> None:
         """Close the connection and release the run. Harmless when called twice."""
-        self._connection.close()
-        if self._run_lock is not None:
-            self._run_lock.close()
+        self._held.close()
 
     def _insert(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> None:
         schema = None if request.schema is None else dict(request.schema)
@@ -340,6 +381,8 @@ class RunStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction. An error about one row fails that row; one about the file breaks the store."""
         with self._thread_lock:
+            # SQLite would go on writing to a file that nobody can find.
+            self.check_file()
             try:
                 with self._texts.kept(), database.transaction(self._connection):
                     yield self._connection
@@ -369,6 +412,10 @@ def _has_reply(connection: sqlite3.Connection, request: ChatRequest) -> bool:
 def _verified(values: Sequence[object]) -> _Row:
     *fields, checksum = values
     row = _Row._make(fields)
-    if checksum != row.checksum():
+    try:
+        expected = row.checksum()
+    except (AttributeError, TypeError):
+        expected = None  # a value of another type
+    if checksum != expected:
         raise DamagedRowError("the checksum of a reply is wrong")
     return row

@@ -31,9 +31,8 @@ class StoredChat:
             stored = self._store.find(request)
             if stored is not None:
                 return stored
-            if self._store.broken is not None:
-                # A reply that cannot be stored is not asked for: it would have to be paid for again.
-                raise self._store.broken
+            # A reply that cannot be stored is not asked for: it would have to be paid for again.
+            self._store.check()
             try:
                 reply = await self._inner.complete(request)
             except ChatError as error:

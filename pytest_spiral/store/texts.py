@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import zlib
@@ -55,12 +56,15 @@ class Texts:
 
     def text(self, connection: sqlite3.Connection, text_id: int) -> str:
         """The text with an id. Raises `DamagedRowError`."""
-        row = connection.execute("SELECT digest, content FROM text WHERE id = ?", (text_id,)).fetchone()
+        row = connection.execute("SELECT digest, content, checksum FROM text WHERE id = ?", (text_id,)).fetchone()
         try:
-            digest, content = row
+            digest, content, checksum = row
+            _verify(text_id, digest, content, checksum)
             preset = b"" if text_id <= _DICTIONARY_TEXTS else self._preset(connection)
             inflater = zlib.decompressobj(zdict=preset)
             document = json.loads((inflater.decompress(content) + inflater.flush()).decode("utf-8", "surrogatepass"))
+        except DamagedRowError:
+            raise
         except (TypeError, ValueError, zlib.error):
             raise DamagedRowError(f"text {text_id} cannot be read") from None
         pieces = [document] if isinstance(document, str) else document
@@ -68,6 +72,17 @@ class Texts:
         if digest_of(text) != digest:
             raise DamagedRowError(f"the checksum of text {text_id} is wrong")
         return text
+
+    def verify(self, connection: sqlite3.Connection) -> int:
+        """Verify all texts as they are stored; their number. Raises `DamagedRowError`."""
+        count = 0
+        for count, (text_id, digest, content, checksum) in enumerate(
+            connection.execute("SELECT id, digest, content, checksum FROM text ORDER BY id"), start=1
+        ):
+            if text_id != count:
+                raise DamagedRowError(f"text {count} is missing")
+            _verify(text_id, digest, content, checksum)
+        return count
 
     def _add(self, connection: sqlite3.Connection, text: str, digest: bytes, parts: tuple[str, ...]) -> int:
         pieces: list[str | int] = []
@@ -82,9 +97,12 @@ class Texts:
         data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         self._preset(connection)
         deflater = self._deflater.copy()
-        row = (digest, deflater.compress(data) + deflater.flush())
-        (text_id,) = connection.execute("INSERT INTO text (digest, content) VALUES (?, ?) RETURNING id", row).fetchone()
-        return int(text_id)
+        content = deflater.compress(data) + deflater.flush()
+        (last,) = connection.execute("SELECT max(id) FROM text").fetchone()
+        text_id = int(last or 0) + 1
+        row = (text_id, digest, content, _checksum(text_id, digest, content))
+        connection.execute("INSERT INTO text (id, digest, content, checksum) VALUES (?, ?, ?, ?)", row)
+        return text_id
 
     def _preset(self, connection: sqlite3.Connection) -> bytes:
         """The preset dictionary, empty until the run has enough texts for it."""
@@ -95,3 +113,16 @@ class Texts:
                 self._dictionary = first.encode("utf-8", "surrogatepass")[-_DICTIONARY_BYTES:]
                 self._deflater = zlib.compressobj(zdict=self._dictionary)
         return self._dictionary
+
+
+def _verify(text_id: int, digest: object, content: object, checksum: object) -> None:
+    intact = (
+        isinstance(digest, bytes) and isinstance(content, bytes) and checksum == _checksum(text_id, digest, content)
+    )
+    if not intact:
+        raise DamagedRowError(f"the checksum of text {text_id} is wrong")
+
+
+def _checksum(text_id: int, digest: bytes, content: bytes) -> bytes:
+    """Of a row as it is stored, its id included: two texts that changed places are noticed."""
+    return hashlib.sha256(b"%d %s %s" % (text_id, digest, content)).digest()[:8]

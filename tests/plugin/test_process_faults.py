@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -137,6 +138,33 @@ def test_a_run_has_one_controller(project: Project, serve: Serve, begin: Begin, 
     assert first.returncode == 0, text
     assert third.ret == 0
     assert set(Counter(model.asked).values()) == {1}
+
+
+@pytest.mark.parametrize(("place", "again"), [(NO_XDIST, False), (("-n", "1"), True)], ids=["no-xdist", "n1"])
+def test_a_run_whose_directory_is_deleted_stops_paying(
+    project: Project, serve: Serve, begin: Begin, wait_for: Callable[..., None], place: tuple[str, ...], again: bool
+) -> None:
+    """Within a second nothing more is sent, the run says why, and exits with 3. Nothing is put into a directory that
+    somebody has made in its place (again)."""
+    model = ScriptedModel()
+    project.reach(serve(model, latency=0.4))
+    process = begin(*RAW, *place, "--concurrency=2")
+    wait_for(lambda: len(model.asked) >= 4)
+
+    shutil.rmtree(project.folder("r"))
+    if again:
+        project.folder("r").mkdir()
+    at = len(model.asked)
+    text = process.communicate(timeout=60)[0]
+
+    assert process.returncode == 3, text
+    assert "was deleted or replaced while the run was under way" in " ".join(text.split())
+    assert "INTERNALERROR" not in text
+    assert "Traceback" not in text
+    # Two in flight every 0.4 s, looked at once a second; the machine may be busy.
+    assert len(model.asked) < at + 25 < 75
+    assert project.folder("r").exists() == again
+    assert not again or not list(project.folder("r").iterdir())
 
 
 def test_ctrl_c_once_and_twice(project: Project, serve: Serve, begin: Begin, wait_for: Callable[..., None]) -> None:

@@ -157,8 +157,12 @@ def test_a_run_that_died_before_its_first_reply_resumes(project: Project, serve:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"not a database at all, but long enough to look like one" * 40, "not a database"), (None, "not a run store")],
-    ids=["garbage", "foreign"],
+    [
+        (b"not a database at all, but long enough to look like one" * 40, "not a database"),
+        (None, "not a run store"),
+        (b"", "is empty"),
+    ],
+    ids=["garbage", "foreign", "empty"],
 )
 def test_a_store_that_is_none_of_ours(project: Project, content: bytes | None, says: str) -> None:
     """Refused with the file named; the file is left as it is."""
@@ -176,3 +180,41 @@ def test_a_store_that_is_none_of_ours(project: Project, content: bytes | None, s
     assert says in result.stderr.str()
     assert "run.sqlite" in result.stderr.str()
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE reply SET completion_tokens = completion_tokens + 1 WHERE id = 2",
+        "UPDATE text SET content = zeroblob(length(content)) WHERE id = 3",
+        "UPDATE reply SET text = (SELECT text FROM reply WHERE id = 1) WHERE id = 2",
+    ],
+    ids=["row", "text", "another text"],
+)
+def test_a_damaged_reply_is_refused_before_anything_is_paid(project: Project, serve: Serve, damage: str) -> None:
+    """Even one that this session would not read: exit code 4, the file's name, and no request."""
+    server = serve(ScriptedModel())
+    project.reach(server)
+    args = ("--model", "m", "--suite=tempaffect", "--prompting", "raw", "--run-id", "r", "-p", "no:xdist")
+    project.pytest(*args, "-k", "ps-01 or ps-02 or ps-03")
+    with sqlite3.connect(project.folder("r") / "run.sqlite") as store:
+        store.execute(damage)
+    requests, probes = len(server.requests), server.probes
+
+    result = project.pytest(*args, "-k", "ps-04")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "run.sqlite: the run store is damaged" in " ".join(result.stderr.str().split())
+    assert (len(server.requests), server.probes) == (requests, probes)
+
+
+def test_a_run_directory_is_for_its_owner(project: Project) -> None:
+    """The directory, and the store wherever it is copied to. Who opened the directory to others has it stay open."""
+    args = ("--model", "dry/perfect", "--suite=tempaffect", "--prompting=raw", "--run-id", "r", "-p", "no:xdist")
+    project.pytest(*args, "-k", "ps-01")
+    modes = [path.stat().st_mode & 0o777 for path in (project.folder("r"), project.folder("r") / "run.sqlite")]
+    project.folder("r").chmod(0o755)
+    project.pytest(*args, "-k", "ps-01")
+
+    assert modes == [0o700, 0o600]
+    assert project.folder("r").stat().st_mode & 0o777 == 0o755

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,16 +76,13 @@ def _unverified(values: Any) -> Any:
     return run_store._Row._make(fields)
 
 
-def _lock_and_tidy(path: Path) -> sqlite3.Connection:
+@contextmanager
+def _lock_and_tidy(path: Path) -> Iterator[None]:
     """An empty file is taken for one that is still to be made."""
-    held = _lock(path)
-    if path.exists() and not path.stat().st_size:
-        path.unlink()
-    return held
-
-
-def _unlocked(_: Path) -> sqlite3.Connection:
-    return sqlite3.connect(":memory:")
+    with _lock(path):
+        if path.exists() and not path.stat().st_size:
+            path.unlink()
+        yield
 
 
 MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
@@ -102,7 +98,7 @@ MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "a garbled body is not asked for again": lambda: _waits(_not_garbled),
     "checksums are not verified": lambda: mock.patch.object(run_store, "_verified", _unverified),
     "an empty store is a new one": lambda: mock.patch.object(database, "lock_run", _lock_and_tidy),
-    "a second controller may enter": lambda: mock.patch.object(database, "lock_run", _unlocked),
+    "a second controller may enter": lambda: mock.patch.object(database, "lock_run", nullcontext),
 }
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
+import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_spiral.chat import ChatReply
-from pytest_spiral.errors import StoreError
-from pytest_spiral.store import Exchange, RunStore
-from tests.store.conftest import CONFIG, ask, resume
+from pytest_spiral.errors import LostStoreError, StoreError
+from pytest_spiral.store import Exchange, RunStore, StoredChat, database, run_store
+from tests.store.conftest import CONFIG, Counting, FailingConnection, ask, resume
 
 
 def test_a_resumed_run_is_the_same_run(store: RunStore) -> None:
@@ -65,8 +70,15 @@ time.sleep(60)
 """
 
 
-def test_a_run_has_one_controller_at_a_time(tmp_path: Path) -> None:
-    """Another one is refused in one sentence; the lock ends with its holder, be it by kill -9."""
+@pytest.mark.parametrize("lockable", [True, False], ids=["directory", "lock file"])
+def test_a_run_has_one_controller_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lockable: bool) -> None:
+    """Another one is refused in one sentence, also where directories cannot be locked, and the lock ends with its
+    holder, be it by kill -9. Where they can be, there is nothing to delete that would let another one in."""
+    files = ["run.sqlite"] if lockable else ["run.lock", "run.sqlite"]
+    if not lockable:
+        (tmp_path / "fcntl.py").write_text("raise ImportError('as on other systems')\n")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+        monkeypatch.setitem(sys.modules, "fcntl", None)
     path = tmp_path / "r" / "run.sqlite"
     path.parent.mkdir()
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
@@ -78,13 +90,18 @@ def test_a_run_has_one_controller_at_a_time(tmp_path: Path) -> None:
             RunStore.create_or_resume(path, CONFIG, alone=True)
         # Reading it meanwhile is allowed.
         resume(path).close()
+        if lockable:
+            for file in path.parent.iterdir():
+                file.unlink()
+            with pytest.raises(StoreError, match="'r' is under way in another process"):
+                RunStore.create_or_resume(path, CONFIG, alone=True)
     finally:
         holder.kill()
         holder.communicate()
 
     RunStore.create_or_resume(path, CONFIG, alone=True).close()
     RunStore.create_or_resume(path, CONFIG, alone=True).close()
-    assert sorted(file.name for file in path.parent.iterdir()) == ["run.lock", "run.sqlite"]
+    assert sorted(file.name for file in path.parent.iterdir()) == files
 
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "cut in the header"])
@@ -109,15 +126,23 @@ def test_a_torn_store_is_refused(tmp_path: Path, damage: str) -> None:
     assert path.read_bytes() == torn
 
 
-def test_an_empty_store_is_refused(tmp_path: Path) -> None:
-    """Something else has emptied it: a store comes into being whole, whenever its process dies."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_empty_file_is_not_a_new_run(tmp_path: Path, alone: bool) -> None:
+    """What was in it is lost, which is for the user to know. It is named and left as it is, and so is a log."""
     path = tmp_path / "run.sqlite"
     path.touch()
+    log = tmp_path / "run.sqlite-wal"
+    log.write_bytes(b"what was not copied into the store")
 
-    with pytest.raises(StoreError, match=r"run\.sqlite: an empty file; restore it or choose another --run-id"):
-        resume(path)
+    with pytest.raises(StoreError, match=r"run\.sqlite: is empty.*another --run-id"):
+        RunStore.create_or_resume(path, CONFIG, alone=alone)
+    with pytest.raises(StoreError, match=r"run\.sqlite: is empty"):
+        RunStore.join(path)
+    path.unlink()
+    with pytest.raises(StoreError, match=r"run\.sqlite-wal: .* is missing.*another --run-id"):
+        RunStore.create_or_resume(path, CONFIG, alone=alone)
 
-    assert path.read_bytes() == b""
+    assert [(file, file.stat().st_size > 0) for file in tmp_path.iterdir()] == [(log, True)]
 
 
 def test_what_a_process_left_that_died_while_making_a_store_is_replaced(tmp_path: Path) -> None:
@@ -130,6 +155,122 @@ def test_what_a_process_left_that_died_while_making_a_store_is_replaced(tmp_path
     resume(path).close()
 
     assert [file.name for file in tmp_path.iterdir()] == ["run.sqlite"]
+
+
+@pytest.mark.parametrize("number", range(1, 16))
+def test_a_process_that_dies_while_it_makes_the_file_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """At any statement: there is a whole file or none, and the next process goes on."""
+    path = tmp_path / "run.sqlite"
+    real = sqlite3.connect
+
+    def dying(*arguments: Any, **options: Any) -> FailingConnection:
+        return FailingConnection(real(*arguments, **options), KeyboardInterrupt(), number)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sqlite3, "connect", dying)
+    with suppress(KeyboardInterrupt):
+        resume(path).close()
+    monkeypatch.undo()
+
+    resume(path).close()
+    assert [file.name for file in tmp_path.iterdir()] == ["run.sqlite"]
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    """Nor the files that SQLite keeps beside it."""
+    old = os.umask(0)
+    try:
+        store = resume(tmp_path / "run.sqlite")
+        store.keep(ask(), ChatReply("private"))
+        modes = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
+        store.close()
+    finally:
+        os.umask(old)
+
+    assert modes == dict.fromkeys(["run.sqlite", "run.sqlite-wal", "run.sqlite-shm"], "0o600")
+
+
+def shift_texts(path: Path) -> None:
+    """Two texts change places, each of them whole."""
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE text SET id = -id WHERE id IN (3, 5)")
+        other.execute("UPDATE text SET id = CASE id WHEN -3 THEN 5 ELSE 3 END WHERE id < 0")
+
+
+def flip_a_bit(path: Path, table: str, column: str) -> None:
+    """In one value, as a page that decays on disk."""
+    with sqlite3.connect(path) as other:
+        (value,) = other.execute(f"SELECT {column} FROM {table} WHERE id = 2").fetchone()
+        changed = bytes([value[0] ^ 1]) + value[1:] if isinstance(value, bytes) else value ^ 1
+        other.execute(f"UPDATE {table} SET {column} = ? WHERE id = 2", (changed,))
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "a bit in a text": lambda path: flip_a_bit(path, "text", "content"),
+    "a bit in a digest": lambda path: flip_a_bit(path, "text", "digest"),
+    "a bit in a row": lambda path: flip_a_bit(path, "reply", "completion_tokens"),
+    "a bit in a reference": lambda path: flip_a_bit(path, "reply", "text"),
+    "a bit in a key": lambda path: flip_a_bit(path, "reply", "key"),
+    "swapped texts": shift_texts,
+    "a text is missing": lambda path: change(path, "DELETE FROM text WHERE id = 3"),
+    "the last text is missing": lambda path: change(path, "DELETE FROM text WHERE id = (SELECT max(id) FROM text)"),
+    "a reply is missing": lambda path: change(path, "DELETE FROM reply WHERE id = 2"),
+    "a value of another type": lambda path: change(path, "UPDATE reply SET key = 'text' WHERE id = 2"),
+    "a text of another type": lambda path: change(path, "UPDATE text SET content = 'text' WHERE id = 2"),
+}
+
+
+def change(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as other:
+        other.execute(statement)
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
+def test_a_resumed_run_verifies_all_that_is_stored(store: RunStore, damage: Callable[[Path], None]) -> None:
+    """Before anything is asked, whether or not this run would read it. The file is named."""
+    for n in range(5):
+        store.keep(ask(f"question {n}"), ChatReply(f"answer {n}"))
+    store.close()
+    damage(store.path)
+
+    with pytest.raises(StoreError, match=r"run\.sqlite: the run store is damaged .*another --run-id"):
+        resume(store.path)
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_a_file_that_is_gone_is_noticed(store: RunStore, monkeypatch: pytest.MonkeyPatch, replaced: bool) -> None:
+    """SQLite would go on storing replies where nobody finds them: nothing more is asked or stored."""
+    monkeypatch.setattr(run_store, "_LOOK_SECONDS", 0.0)
+    model = Counting()
+    chat = StoredChat(model, store)
+    asyncio.run(chat.complete(ask("before")))
+    store.path.unlink()
+    if replaced:
+        store.path.write_bytes(b"somebody else's")
+
+    for _ in range(2):
+        with pytest.raises(LostStoreError, match=r"run\.sqlite: was deleted or replaced"):
+            asyncio.run(chat.complete(ask("after")))
+    with pytest.raises(LostStoreError):
+        store.keep(ask("after"), ChatReply("after"))
+
+    assert model.calls == 1
+
+
+def test_looking_is_cheap(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a second at most, however much is stored."""
+    looked: list[Path] = []
+    monkeypatch.setattr(database, "identity", lambda path: looked.append(path) or store._files[path])  # type: ignore[func-returns-value]  # None
+    now = [1000.0]
+    monkeypatch.setattr("pytest_spiral.store.run_store.time.monotonic", lambda: now[0])
+    store._looked_at = 0.0
+
+    for n in range(50):
+        now[0] += 0.1
+        store.keep(ask(str(n)), ChatReply("x"))
+
+    assert 4 <= len(looked) <= 6
 
 
 def write_many(path: Path, start: int) -> None:

@@ -18,46 +18,7 @@ from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message,
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import ModelUsage, Pace, RunStore, StoredChat
-from tests.store.conftest import ask, resume
-
-
-class Counting:
-    """A model that counts its calls, or fails."""
-
-    def __init__(self, error: ChatError | None = None, usage: Usage | None = None) -> None:
-        self.calls = 0
-        self.error = error
-        self.usage = usage or Usage(10, 4, 3)
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        self.calls += 1
-        if self.error:
-            raise self.error
-        return ChatReply(f"reply to {request.messages[0].content}", usage=self.usage, attempts=2)
-
-    async def aclose(self) -> None:
-        return None
-
-
-class FailingConnection:
-    """A connection that raises once, at the statement of which it is told the number."""
-
-    def __init__(self, inner: sqlite3.Connection, error: Exception, at: int, *, done: bool = False) -> None:
-        self.inner = inner
-        self.error = error
-        self.left = at
-        self.done = done
-
-    def execute(self, *arguments: Any) -> sqlite3.Cursor:
-        self.left -= 1
-        if self.left == 0 and self.done:
-            self.inner.execute(*arguments)
-        if self.left == 0:
-            raise self.error
-        return self.inner.execute(*arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+from tests.store.conftest import Counting, FailingConnection, ask, resume
 
 
 def test_a_known_request_is_never_sent_again(store: RunStore) -> None:
