@@ -1,8 +1,9 @@
 """The fault matrix: every fault x every role x both suites, once and on every call.
 
-    python -m benchmarks.fault_matrix [--markdown] [NAME ...]
+    python -m benchmarks.fault_matrix [--markdown] [--write] [NAME ...]
 
-NAME: only faults whose name holds it. --markdown: the documented table. Exit code 1 if a cell does not hold.
+NAME: only faults whose name holds it. --markdown: only the table. --write: put the rows that were played into
+docs/validation/faults.md. Exit code 1 if a cell does not hold.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import time
 
 from tests.faults.catalogue import CATALOGUE
-from tests.faults.matrix import markdown, play_all
+from tests.faults.matrix import markdown, outcomes, play_all, write_docs
 
 
 def main(arguments: list[str]) -> int:
@@ -27,7 +28,10 @@ def main(arguments: list[str]) -> int:
         for problem in cell.problems:
             print(f"       {cell.name}: {problem}", file=sys.stderr)
     bad = sum(bool(cell.problems) for cell in cells)
-    print(markdown(cells), end="")
+    rows = outcomes(cells)
+    print(markdown(rows), end="")
+    if "--write" in arguments and not bad:
+        write_docs(rows)
     print(f"{len(cells)} cells, {bad} failed, {time.monotonic() - started:.0f} s", file=sys.stderr)
     return 1 if bad else 0
 

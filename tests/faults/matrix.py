@@ -14,7 +14,7 @@ import sqlite3
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,7 +26,10 @@ from tests.fakes.openai_server import FakeOpenAI, Rule, Script
 from tests.faults.catalogue import CATALOGUE, COLUMNS, KEY, Case, Column, Nature
 from tests.faults.runs import MODELS, Outcome, Run, cast, measured, patient, remains
 
-__all__ = ["Cell", "Mode", "markdown", "play", "play_all"]
+__all__ = ["Cell", "Mode", "documented", "markdown", "outcomes", "play", "play_all", "write_docs"]
+
+DOCS = Path(__file__).parents[2] / "docs" / "validation" / "faults.md"
+MARK = "<!-- matrix -->"
 
 Mode = Literal["once", "always"]
 MODES: tuple[Mode, ...] = ("once", "always")
@@ -261,16 +264,37 @@ def play_all(
                 yield play(case, column, mode)
 
 
-def markdown(cells: Iterable[Cell]) -> str:
-    """The matrix as a table: what becomes of the units, met once / on every call."""
+def outcomes(cells: Iterable[Cell]) -> dict[str, tuple[str, ...]]:
+    """For each fault what becomes of the units in each role: met once, and on every call where that differs."""
     result = {(cell.case.name, cell.column, cell.mode): cell for cell in cells}
-    heads = ("TempAffect, evaluated", "Spiral-Bench, evaluated", "Spiral-Bench, simulated user", "Spiral-Bench, judge")
-    lines = [f"| fault | {' | '.join(heads)} |", "|---" * 5 + "|"]
-    for case in CATALOGUE:
+    rows = {}
+    for name in dict.fromkeys(name for name, _, _ in result):
         row = []
         for column in COLUMNS:
-            pair = [result.get((case.name, column, mode)) for mode in MODES]
+            pair = [result.get((name, column, mode)) for mode in MODES]
             says = [("FAILED: " if cell.problems else "") + cell.says for cell in pair if cell is not None]
             row.append(says[0] if len(set(says)) == 1 else "; always: ".join(says))
-        lines.append(f"| {case.name} | {' | '.join(row)} |")
+        rows[name] = tuple(row)
+    return rows
+
+
+def markdown(rows: Mapping[str, Sequence[str]]) -> str:
+    """Outcomes as a table, in the order of the catalogue."""
+    heads = ("TempAffect, evaluated", "Spiral-Bench, evaluated", "Spiral-Bench, simulated user", "Spiral-Bench, judge")
+    lines = [f"| fault | {' | '.join(heads)} |", "|---" * 5 + "|"]
+    lines += [f"| {case.name} | {' | '.join(rows[case.name])} |" for case in CATALOGUE if case.name in rows]
     return "\n".join(lines) + "\n"
+
+
+def documented() -> dict[str, tuple[str, ...]]:
+    """The outcomes that the page of faults shows."""
+    table = DOCS.read_text(encoding="utf-8").partition(MARK)[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    return {name: tuple(row) for name, *row in lines[1:]}
+
+
+def write_docs(rows: Mapping[str, Sequence[str]]) -> None:
+    """Put outcomes into the page of faults; rows that are not among them stay as they are."""
+    before, mark, rest = DOCS.read_text(encoding="utf-8").partition(MARK)
+    after = rest[rest.index("\n## ") :]
+    DOCS.write_text(f"{before}{mark}\n\n{markdown({**documented(), **rows})}{after}", encoding="utf-8")
