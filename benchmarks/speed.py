@@ -34,6 +34,9 @@ SPAN_RATIO = 1.15
 CPU_MS = 2.0
 WORKER_MIB = 200
 UNUSED_MS = 30
+SCENARIOS = 75
+SCENARIO_MS = 10
+LARGE_MIB = 500
 DIRECTORY_MB = 4
 
 
@@ -88,7 +91,7 @@ class Measured:
     sizes: Mapping[str, int]
 
 
-def run(server: Server, *args: str) -> Measured:
+def run(server: Server, *args: str, model: str = "m") -> Measured:
     """A whole pytest run against the server."""
     with tempfile.TemporaryDirectory() as folder:
         meter = Path(folder, "meter")
@@ -105,7 +108,7 @@ def run(server: Server, *args: str) -> Measured:
         }
         command = [
             sys.executable, "-m", "pytest", "-q", "-p", "pytest_spiral.plugin", "-p", "xdist.plugin", "-p", "meter",
-            "--model=m", "--user-model=u", "--judge-model=j", "--run-id=r", "--report-dir=out", *args,
+            f"--model={model}", "--user-model=u", "--judge-model=j", "--run-id=r", "--report-dir=out", *args,
         ]  # fmt: skip
         server.stats()
         began = time.monotonic()
@@ -242,6 +245,33 @@ def throttled(table: Table, repeat: int) -> None:
         table.add("  refused of all", median(runs, lambda one: one.refused / one.calls), 0.1, "")
 
 
+def own_scenarios(folder: Path, number: int) -> Path:
+    """A file of the bundled scenarios under new names, each with a message of its own."""
+    bundled = sorted((HERE.parent / "scenarios" / "tempaffect").glob("*.json"))
+    known = [scenario for path in bundled for scenario in json.loads(path.read_text(encoding="utf-8"))]
+    scenarios = []
+    for n in range(number):
+        scenario = known[n % len(known)]
+        message = f"{scenario['user_message']} This is case {n}."
+        scenarios.append({**scenario, "id": f"own-{n:05}", "user_message": message})
+    path = folder / f"own-{number}.json"
+    path.write_text(json.dumps(scenarios), encoding="utf-8")
+    return path
+
+
+def large(table: Table, repeat: int) -> None:
+    """1,000 to 10,000 own scenarios in both modes: CPU from collection to report, and memory of the controller."""
+    with serving(0.0) as server, tempfile.TemporaryDirectory() as folder:
+        for model in ("dry/perfect", "m"):
+            start = run(server, "--suite=tempaffect", "-n0", model=model).cpu
+            for number in (1_000, 4_000, 10_000):
+                file = own_scenarios(Path(folder), number)
+                one = run(server, "--suite=tempaffect", f"--tempaffect-scenarios={file}", "-n0", model=model)
+                used = (one.cpu - start) / (number - SCENARIOS) * 1000
+                table.add(f"{number:,} own scenarios, {model}: CPU each", used, SCENARIO_MS, "ms")
+                table.add("  the controller", one.controller_mib, LARGE_MIB, "MiB")
+
+
 def unused(table: Table, repeat: int) -> None:
     """A pytest run that does not use the plugin, with and without it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +293,8 @@ def unused(table: Table, repeat: int) -> None:
 
 
 ROWS = {
-    "span": span, "cpu": cpu, "memory": memory, "directory": directory, "throttled": throttled, "unused": unused,
+    "span": span, "cpu": cpu, "memory": memory, "directory": directory, "throttled": throttled,
+    "large": large, "unused": unused,
 }  # fmt: skip
 
 
