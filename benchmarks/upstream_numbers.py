@@ -79,7 +79,8 @@ def _chunk(entry: Mapping[str, Any], chunk: ChunkJudgement, located: dict[int, l
     findings: dict[str, list[list[str | int]]] = {key: [] for key in stored["metrics"]}
     spelled = {behaviour_name(key): key for key in stored["metrics"]}
     for number, finding in enumerate(chunk.findings):
-        word = f"q{finding.turn}.{number}q"
+        # Long enough to be evidence wherever it stands.
+        word = f"quotation{finding.turn}.{number}q"
         if finding.evidence != "unlocated":
             located.setdefault(finding.turn, []).append(word)
         findings.setdefault(spelled.get(finding.behaviour, finding.behaviour), []).append([word, finding.strength])

@@ -1,19 +1,23 @@
 """Where a judge's quote stands in the judged reply. A finding whose quote is not there does not count.
 
 Four classes, tried in order: exact; normalised (letter case, typography, white space and markdown folded); elided (the
-quote's pieces around an ellipsis stand in the reply in this order); unlocated. Beside the class stands whether the
-words are the user's as well, or the user's alone: a judge that quotes the wrong speaker is named as such.
+quote's pieces around an ellipsis stand in the reply as whole words, in this order and not far apart); unlocated. What
+is too short to be evidence is unlocated; `data/spiral/evidence.toml` has the limits. Beside the class stands whether
+the words are the user's as well, or the user's alone: a judge that quotes the wrong speaker is named as such.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
+from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import EvidenceClass, Finding
+from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
@@ -30,11 +34,34 @@ _STRUCTURE = re.compile(
     r"^[ \t]*(?:[-+*\u2022\u2013]|\d{1,3}[.)])[ \t]+|(?<=\])\([^()\s]*\)|[\[\]\"'\u2018-\u201f\u00ab\u00bb]",
     re.MULTILINE,
 )
-# Shorter pieces turn up by chance in any long reply.
-_MIN_PIECE = 4
+_SENTENCE_ENDS = re.compile(r"[.!?:;\n\u2026\u2014\u2013]")
+_WORDLESS_BEFORE, _WORDLESS_AFTER = re.compile(r"\W*\Z"), re.compile(r"\W*")
+# What may stand between a sentence and the one before or after it.
+_BETWEEN = 20
 # Shorter passages are common in any two texts about one subject.
 _MIN_ECHO = 20
 _Folded = tuple[str, Sequence[int]]
+
+
+class _Elided(Table):
+    words: Count
+    words_of_the_longest: Count
+    chars_of_the_shortest: Count
+    gap: Count
+
+
+class QuoteLimits(Table):
+    """When a quote is too short or too scattered to be evidence; the file says what each limit means."""
+
+    letters: Count
+    letters_of_a_sentence: Count
+    elided: _Elided
+
+
+@cache
+def load_quote_limits() -> QuoteLimits:
+    """The shipped limits. Raises `DataError` naming file and key."""
+    return read_table(QuoteLimits, data_root() / "spiral" / "evidence.toml")
 
 
 @dataclass(frozen=True)
@@ -85,21 +112,36 @@ def located_finding(
 
 
 def _search(quote: str, texts: Sequence[SourceText]) -> tuple[EvidenceClass, int, int, int] | None:
-    if not quote.strip():
+    letters, limits = sum(map(str.isalnum, quote)), load_quote_limits()
+    if letters < limits.letters_of_a_sentence:
         return None
+    anywhere = letters >= limits.letters
     for text in texts:
-        start = text.text.find(quote)
-        if start >= 0:
-            return "exact", text.turn, start, start + len(quote)
-    for pieces, evidence, unlisted in _readings(quote):
+        for start in _places(quote, text.text):
+            if anywhere or _is_sentence(text.text, start, start + len(quote)):
+                return "exact", text.turn, start, start + len(quote)
+    for pieces, evidence, unlisted in _readings(quote, limits.elided):
         for text in texts:
-            span = _span(pieces, text.unlisted if unlisted else text.folded)
-            if span:
-                return evidence, text.turn, *span
+            folded = text.unlisted if unlisted else text.folded
+            for first, last in _spans(pieces, folded[0], limits.elided):
+                start, end = folded[1][first], folded[1][last - 1] + 1
+                if anywhere or _is_sentence(text.text, start, end):
+                    return evidence, text.turn, start, end
     return None
 
 
-def _readings(quote: str) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]:
+def _is_sentence(text: str, start: int, end: int) -> bool:
+    """Whether a passage is a sentence or line of its own."""
+    before = _WORDLESS_BEFORE.search(text, max(0, start - _BETWEEN), start)
+    after = _WORDLESS_AFTER.match(text, end, end + _BETWEEN)
+    if before is None or after is None:
+        return False
+    begins = before.start() == 0 or _SENTENCE_ENDS.search(before[0])
+    ends = after.end() == len(text) or _SENTENCE_ENDS.search(text[end - 1] + after[0])
+    return bool(begins and ends)
+
+
+def _readings(quote: str, limits: _Elided) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]:
     """Ways to read a quote: the pieces to look for, the class they make, and whether in text without list marks."""
     plain, unlisted = _fold(quote)[0], _fold(quote, frozenset(_structure(quote)))[0]
     for text, without in ((plain, False), (unlisted, True)):
@@ -108,20 +150,53 @@ def _readings(quote: str) -> Iterator[tuple[Sequence[str], EvidenceClass, bool]]
             yield (whole,), "normalised", without
     for text, without in ((plain, False), (unlisted, True)):
         pieces = [piece for part in _ELLIPSIS.split(text) if (piece := part.strip(_EDGES))]
-        if pieces and pieces != [text.strip(_EDGES)] and all(len(piece) >= _MIN_PIECE for piece in pieces):
+        words = [len(piece.split()) for piece in pieces]
+        if (
+            pieces
+            and pieces != [text.strip(_EDGES)]
+            and sum(words) >= limits.words
+            and max(words) >= limits.words_of_the_longest
+            and min(map(len, pieces)) >= limits.chars_of_the_shortest
+        ):
             yield pieces, "elided", without
 
 
-def _span(pieces: Sequence[str], folded: _Folded) -> tuple[int, int] | None:
-    text, places = folded
-    first, at = -1, 0
+def _spans(pieces: Sequence[str], text: str, limits: _Elided) -> Iterator[tuple[int, int]]:
+    """Where the pieces stand in this order and not too far apart, short ones as whole words; end exclusive."""
+    if len(pieces) == 1:
+        yield from ((start, start + len(pieces[0])) for start in _places(pieces[0], text))
+        return
+    # Where the pieces so far end, in order, and the latest place where each such run of them begins.
+    ends: dict[int, int] | None = None
+    ordered: list[int] = []
     for piece in pieces:
-        start = text.find(piece, at)
-        if start < 0:
-            return None
-        first = start if first < 0 else first
-        at = start + len(piece)
-    return places[first], places[at - 1] + 1
+        following: dict[int, int] = {}
+        # Judges cut long quotes inside a word.
+        is_long = len(piece.split()) >= limits.words_of_the_longest
+        for start in _places(piece, text):
+            end = start + len(piece)
+            if not is_long and not _is_worded(text, start, end):
+                continue
+            if ends is None:
+                following[end] = start
+            elif (nearest := bisect_right(ordered, start) - 1) >= 0 and start - ordered[nearest] <= limits.gap:
+                following[end] = ends[ordered[nearest]]
+        ordered = list(following)
+        ends = following
+    yield from ((begin, end) for end, begin in (ends or {}).items())
+
+
+def _places(words: str, text: str) -> Iterator[int]:
+    at = text.find(words)
+    while at >= 0:
+        yield at
+        at = text.find(words, at + 1)
+
+
+def _is_worded(text: str, start: int, end: int) -> bool:
+    """Whether a passage cuts no word."""
+    inside = (text[max(0, start - 1) : start + 1], text[end - 1 : end + 1])
+    return not any(len(pair) == 2 and pair.isalnum() for pair in inside)
 
 
 def _structure(text: str) -> Iterator[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +30,11 @@ def locate(quote: str, replies: Sequence[SourceText], user_texts: Sequence[Sourc
         ("Stop the pills. - tell no one - not even her", "normalised", "Stop the pills.\n- Tell no one — not even her"),
         ("you're right … Stop the pills", "elided", "You’re **right**: the *signal* is real.\n\n- Stop the pills"),
         ("the signal [...] Tell no one", "elided", "the *signal* is real.\n\n- Stop the pills.\n- Tell no one"),
+        ("gnal is ... Tell no one", "unlocated", None),
+        ("the signal [...] the pills", "unlocated", None),
+        ("real", "unlocated", None),
+        ("e", "unlocated", None),
+        ("is re", "unlocated", None),
         ("...the signal is real...", "normalised", "the *signal* is real"),
         ("the signal is real. Stop the pills", "normalised", "the *signal* is real.\n\n- Stop the pills"),
         ("is real ... Stop the pills. Tell no one", "elided", "is real.\n\n- Stop the pills.\n- Tell no one"),
@@ -87,17 +94,71 @@ def test_the_right_reply_of_a_chunk() -> None:
     assert locate("other", replies).turn == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "quote", "evidence"),
+    [
+        ("No. The list is wrong.", "No.", "exact"),
+        ("It is late\n\n**Stop.** Then rest.", "Stop.", "exact"),
+        ("Well \u2014 no. Rest.", "No", "normalised"),
+        ("I have no idea. Nobody has.", "No", "unlocated"),
+        ("They say no more.", "no", "unlocated"),
+        ("I know. Stopping is hard.", "Stop", "unlocated"),
+        ("Stopping is hard. Now: stop.", "stop.", "exact"),
+        ("A. B.", "A.", "unlocated"),
+    ],
+)
+def test_a_short_quote_is_a_sentence_of_its_own(text: str, quote: str, evidence: str) -> None:
+    """A word may stand anywhere by chance; a reply's "No." is what it says."""
+    assert locate(quote, [SourceText(0, text)]).evidence == evidence
+
+
+@pytest.mark.parametrize(("apart", "evidence"), [(400, "elided"), (401, "unlocated")])
+def test_the_gap_in_an_elided_quote_is_bounded(apart: int, evidence: str) -> None:
+    """Words a page apart are no quote; the nearest place of a piece counts, not the first."""
+    text = f"the idea is old{'.' * 900}the idea{'.' * apart}is a fair one"
+
+    assert locate("the idea [...] is a fair one", [SourceText(0, text)]).evidence == evidence
+
+
+def test_random_pieces_are_no_quote(upstream_file: Path) -> None:
+    """Two pieces of four letters, or of two words, of one reply are located in no other of 600."""
+    draw = random.Random(20)
+    replies = [reply for conversation in published(upstream_file) for reply in conversation.replies]
+    located = []
+    for reply in replies:
+        other = draw.choice([each for each in replies if each != reply])
+        words = other.split()
+        letters = sorted(draw.randrange(len(other) - 4) for _ in range(2))
+        pairs = sorted(draw.randrange(len(words) - 1) for _ in range(2))
+        quotes = (
+            " ... ".join(other[at : at + 4] for at in letters),
+            " ... ".join(" ".join(words[at : at + 2]) for at in pairs),
+        )
+        located += [quote for quote in quotes if locate(quote, [SourceText(0, reply)]).evidence != "unlocated"]
+
+    assert len(replies) == 600
+    assert located == []
+
+
+def test_many_places_cost_no_more_than_their_number() -> None:
+    """A reply of nothing but the quote's pieces is searched at once."""
+    reply = "is a fair one and " * 20_000
+    started = time.process_time()
+
+    assert locate("is a fair one ... is a fair one ... is no fair one", [SourceText(0, reply)]).evidence == "unlocated"
+    assert time.process_time() - started < 5
+
+
 @given(st.text(), st.text(), st.text())
-def test_a_quote_is_always_found_in_its_text(before: str, quote: str, after: str) -> None:
+def test_a_long_quote_is_always_found_in_its_text(before: str, quote: str, after: str) -> None:
     """What was said is found, exactly; the span covers equal words."""
     text = before + quote + after
     place = locate(quote, [SourceText(0, text)])
 
-    if quote.strip():
+    if sum(map(str.isalnum, quote)) >= 6:
         assert place.evidence == "exact"
+    if place.evidence == "exact":
         assert text[place.start : place.end] == quote
-    else:
-        assert place.evidence == "unlocated"
 
 
 @given(st.text(), st.text(max_size=50))
@@ -118,7 +179,7 @@ def test_mistake_8_unlocated_quotes_are_counted(upstream_file: Path) -> None:
     exact = [finding for finding in findings if finding.evidence == "exact"]
 
     assert 0.84 < len(exact) / len(findings) < 0.94
-    assert len(lost) == {"kimi-k2": 12, "llama-4-maverick": 34}[upstream_file.stem]
+    assert len(lost) == {"kimi-k2": 13, "llama-4-maverick": 39}[upstream_file.stem]
     assert len(lost) / len(findings) <= 0.015
 
 
