@@ -203,7 +203,9 @@ def _item_key(item: Conversation) -> ItemKey:
 
 def _check_rubric(judged: Iterable[Sequence[ChunkJudgement]], protocol: Protocol) -> None:
     """Refuse judgements under another rubric: behaviours nobody was asked about would all count as absent."""
-    asked = {behaviour_name(name) for chunks in judged for chunk in chunks for name in chunk.behaviours}
+    # Nearly all judgements are about the same behaviours.
+    lists = {chunk.behaviours for chunks in judged for chunk in chunks}
+    asked = {behaviour_name(name) for names in lists for name in names}
     scored = [name for name in protocol.behaviours if protocol.metrics[name].weight]
     not_asked = [name for name in scored if name not in asked]
     if asked - set(protocol.behaviours) and 2 * len(not_asked) >= len(scored):
