@@ -44,12 +44,14 @@ class DiskFault:
     """What happens at the statement with this number, counted from the last time that faults were armed.
 
     what: "kill", or one of `ERRORS`. when: before the statement took effect, or after. lasting: later ones fail too.
+    writing: count only statements that write.
     """
 
     number: int
     what: str
     when: Literal["before", "after"]
     lasting: bool = False
+    writing: bool = False
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Disk:
     name: str
     faults: list[DiskFault] = field(default_factory=list)
     statements: int = 0
+    writes: int = 0
     met: list[str] = field(default_factory=list)
     raised: list[BaseException] = field(default_factory=list)
     dead: bool = False
@@ -72,9 +75,14 @@ class Disk:
         """Called around every statement. Raises what is to happen there."""
         if self.dead:
             raise Killed
+        writes = sql.startswith(("BEGIN", "INSERT", "COMMIT"))
         self.statements += when == "before"
+        self.writes += writes and when == "before"
         for fault in self.faults:
-            due = fault.number == self.statements or (fault.lasting and fault.number < self.statements)
+            if fault.writing and not writes:
+                continue
+            count = self.writes if fault.writing else self.statements
+            due = fault.number == count or (fault.lasting and fault.number < count)
             if not due or fault.when != when or (fault.lasting and sql.startswith(("SELECT", "ROLLBACK"))):
                 continue
             self.met.append(fault.what)
