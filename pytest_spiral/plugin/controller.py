@@ -65,6 +65,7 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
 
     def open_runner() -> Runner:
         connections = Connections(run.plan, content, run.store, environ)
+        controller.pauses = connections.pauses
         return Runner(run.plan, content, run.store, Chats(run.plan, content, run.store, connections))
 
     distribution = config.getoption("dist", "no")
@@ -94,6 +95,8 @@ class Controller:
     def __init__(self, config: pytest.Config, run: RunController, nodes: Sequence[str], distribution: str) -> None:
         self.run = run
         self.progress = Progress(config, self._describe_progress)
+        # Which models are paused in this process.
+        self.pauses: Callable[[], Sequence[str]] = tuple
         self._config = config
         self._nodes = nodes
         self._distribution_mode = distribution
@@ -168,7 +171,7 @@ class Controller:
         replies = sum(usage.requests for usage in self.run.store.usage())
         measured = self.run.measured
         finished = max(self.execution.finished(), len(measured.items) + len(measured.conversations))
-        return f"{finished} units finished, {replies} replies stored"
+        return "; ".join([f"{finished} units finished, {replies} replies stored", *self.pauses()])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the results, and tell failures of tests from failures of instruments."""

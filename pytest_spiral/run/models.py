@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -88,6 +89,14 @@ class Connections:
         return OpenAICompatible(
             endpoint, circuit=circuit, limiter=limiter, total=self._total, budget=self._budget, rng=rng
         )
+
+    def pauses(self) -> list[str]:
+        """One clause for each model whose endpoint is paused. For any thread."""
+        return [
+            f"{model} paused for {max(0.0, (circuit.next_probe or 0.0) - time.monotonic()):.0f} s: its endpoint fails"
+            for (_, model, _), circuit in list(self._circuits.items())
+            if circuit.is_open
+        ]
 
     def close(self) -> None:
         """Close the budget. Harmless when called twice."""

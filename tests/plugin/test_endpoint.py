@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_spiral.plugin.terminal import Progress
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve
@@ -137,7 +138,7 @@ def test_a_server_that_goes_away_is_no_score(project: Project, serve: Serve) -> 
     assert Counter(map(reason_code, project.items().values())) == {None: 2, "unreachable": 4}
 
 
-def test_an_outage_loses_no_item(project: Project, serve: Serve) -> None:
+def test_an_outage_loses_no_item(project: Project, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint that answers 503 and 429 for three seconds, and asks not to wait, is left alone until it is back."""
     model = ScriptedModel("perfect")
     began: list[float] = []
@@ -150,11 +151,13 @@ def test_an_outage_loses_no_item(project: Project, serve: Serve) -> None:
 
     server = serve(answer)
     project.reach(server)
+    monkeypatch.setattr(Progress, "log_seconds", 0.5)
 
     result = project.pytest("--model=m", "--suite=tempaffect", "--prompting=raw", "--patience=60", "-p", "no:xdist")
 
     result.assert_outcomes(passed=75)
     assert result.ret == 0
+    result.stdout.fnmatch_lines(["*0 units finished, 0 replies stored; m paused for * s: its endpoint fails"])
     # 64 at first, a probe after each pause, and 75 answers.
     assert len(server.requests) < 64 + 10 + 75
 
