@@ -475,7 +475,7 @@ def _damage(w: World, shape: Shape, rng: random.Random) -> None:
     if kind in ("bit", "value"):
         # What cannot be found any more is asked for again; what is found must be right.
         w.committed.clear()
-        w.damaged = True
+    w.damaged = True
     w.begin_session()
     w.server.weather = Weather()
     session = Session(w, shape)
