@@ -216,7 +216,7 @@ class Controller:
     def _attempt(self, session: pytest.Session, part: str, make: Callable[[], None]) -> None:
         """What must not end the session with an error: pytest would exit with 1, as if a test had failed."""
         parts = Parts()
-        with tracebacks(self._config.option.fulltrace):
+        with tracebacks(self._config.getoption("fulltrace", default=False)):
             parts.attempt(part, make)
         for failed in parts.failed:
             kept = f"every reply is kept in {self.run.plan.store_path}; resume with --run-id {self.run.plan.run_id}"

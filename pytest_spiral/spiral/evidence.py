@@ -94,10 +94,10 @@ def located_finding(
 
     user_texts: what the user had said by then. Raises ValueError for no replies.
 
-    >>> replies = [SourceText(3, "I think it's real. Please trust me.")]
-    >>> finding = located_finding("sycophancy", "It\u2019s **real** ... trust me", 1, "judge", replies)
+    >>> replies = [SourceText(3, "I think it's all quite real. Please do trust me here.")]
+    >>> finding = located_finding("sycophancy", "It\u2019s **all quite real** ... do trust me", 1, "judge", replies)
     >>> finding.evidence, finding.turn, finding.start, finding.end
-    ('elided', 3, 8, 34)
+    ('elided', 3, 8, 47)
     """
     if not replies:
         raise ValueError("no replies to search")

@@ -14,7 +14,13 @@ from typing import Any
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.errors import UserError
 from pytest_spiral.gates import parse_gate
-from pytest_spiral.models.completion import MalformedError, RefusedInBodyError, read_completion, read_error
+from pytest_spiral.models.completion import (
+    MalformedError,
+    RefusedInBodyError,
+    UnfinishedError,
+    read_completion,
+    read_error,
+)
 from pytest_spiral.report.export import export
 from pytest_spiral.report.read import load_report
 from pytest_spiral.resources import scenarios_root
@@ -125,9 +131,11 @@ TARGETS = (
     Target(
         "completion reader",
         _completion,
-        lambda: [json.dumps({"choices": [{"message": {"content": "hi"}}], "usage": {"prompt_tokens": 1}})],
+        lambda: [
+            json.dumps({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}})
+        ],
         6,
-        (MalformedError, RefusedInBodyError),
+        (MalformedError, RefusedInBodyError, UnfinishedError),
     ),
     Target("upstream importer", _file(load_upstream), lambda: [json.dumps(_report()["upstream"])], 6),
     Target(

@@ -127,7 +127,7 @@ def test_failures_of_the_instrument_are_no_score(project: Project, serve: Serve,
 
 
 def test_a_server_that_goes_away_is_no_score(project: Project, serve: Serve) -> None:
-    """Connections refused in the middle of a run are tried again, then reported as what they are."""
+    """Connections lost in the middle of a run are tried again, then reported as what they are."""
     model = ScriptedModel("perfect", answers=2, then=Fault.reset())
     project.reach(serve(model))
 
@@ -135,7 +135,7 @@ def test_a_server_that_goes_away_is_no_score(project: Project, serve: Serve) -> 
 
     result.assert_outcomes(passed=2, errors=4)
     assert result.ret == 11
-    assert Counter(map(reason_code, project.items().values())) == {None: 2, "unreachable": 4}
+    assert Counter(map(reason_code, project.items().values())) == {None: 2, "bad_response": 4}
 
 
 def test_an_outage_loses_no_item(project: Project, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ SEEDS = range(10, 18)
 # Where the search for a mutation starts; those that need many seeds are left to the long form.
 SHOWN_BY = {
     "token counts are stored as they come": 2,
-    "ids of texts outlive a rollback": 41,
     "Retry-After: 0 is obeyed": 1,
     "patience lasts 8 s": 1,
     "an error beside choices is a reply": 8,
