@@ -132,7 +132,7 @@ TARGETS = (
         "completion reader",
         _completion,
         lambda: [
-            json.dumps({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}})
+            json.dumps({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]})
         ],
         6,
         (MalformedError, RefusedInBodyError, UnfinishedError),
