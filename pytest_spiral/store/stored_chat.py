@@ -40,6 +40,10 @@ class StoredChat:
                 raise
             try:
                 return self._store.keep(request, reply)
+            except ChatError as error:
+                # The requests were made all the same.
+                error.attempts = reply.attempts
+                raise
             except StoreError:
                 # Ends the calls that have passed the check above and wait for their turn.
                 await self._inner.aclose()

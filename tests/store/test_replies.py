@@ -184,6 +184,7 @@ def test_what_sqlite_cannot_hold_fails_its_unit_only(store: RunStore) -> None:
         store.keep(ask("second"), ChatReply("ok", model="\ud800"))
 
     assert overflow.value.code is surrogate.value.code is ReasonCode.STORE_FAILED
+    assert overflow.value.attempts == 2
     assert store.exchanges() == []
     store.keep(ask("third"), ChatReply("ok"))
     assert [each.request.messages[0].content for each in store.exchanges()] == ["third"]
