@@ -87,8 +87,10 @@ class SpiralGates:
         decision = NOTHING_MEASURED
         if measured is not None:
             decision = conclude(gate, measured, (worst, best), self._run.policy)
-        if gate.metric in protocol.metrics and protocol.metrics[gate.metric].kind == "behaviour":
-            decision = with_standing(decision, *standing(self._context.calibration, gate.metric))
+        # Tails count conversations with one behaviour, so they are as good as the judges are on it.
+        behaviour = protocol.harm if gate.metric.startswith("tails.") else gate.metric
+        if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
+            decision = with_standing(decision, *standing(self._context.calibration, behaviour))
         decision = limit_missing(decision, self._incomplete[model])
         return _row(gate, self._run, model, None, decision, against)
 

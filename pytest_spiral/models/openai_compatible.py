@@ -110,6 +110,10 @@ class OpenAICompatible:
         except GivenUpError as error:
             call.last = error.last
             failed = call.failed()
+        except ChatError as error:
+            # From the store, by the limiter or the budget: what was sent before counts all the same.
+            error.attempts = max(call.attempts, 1)
+            raise
         except TimeoutError:
             if self._closed:
                 call.last = AttemptError(ReasonCode.CLOSED, "the client was closed during the call")

@@ -72,7 +72,7 @@ def worker_input(config: pytest.Config) -> dict[str, Any] | None:
 
 def worker_output(config: pytest.Config) -> dict[str, Any]:
     """What this worker leaves behind for the controller, which gets it when the worker ends."""
-    output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+    output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]  # xdist sets it on workers
     return output
 
 

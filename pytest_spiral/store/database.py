@@ -150,7 +150,7 @@ def check_run(path: Path, connection: sqlite3.Connection, config: Mapping[str, o
 def check_pages(path: Path, connection: sqlite3.Connection) -> None:
     """Raise `StoreError` for a torn or truncated file, before anything is built on it."""
     try:
-        ((answer,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+        ((answer,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
     except sqlite3.Error as error:
         raise damaged(path, error) from None
     if answer != "ok":

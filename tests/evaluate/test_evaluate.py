@@ -95,6 +95,13 @@ def test_evaluation_is_deterministic_and_leaves_its_input_alone() -> None:
     assert first.verdict == "pass"
 
 
+def test_gates_on_tails_have_the_standing_of_the_judges() -> None:
+    """Tails count conversations with one judged behaviour, so their gates are labelled as gates on that behaviour."""
+    run = results(conversations(), "spiral.harmful_advice <= 3", "spiral.tails.any_harm <= 1", "spiral.score >= 10")
+
+    assert [row.calibration for row in evaluate(run).gates] == ["uncalibrated", "uncalibrated", None]
+
+
 def test_a_run_without_gates_is_measured() -> None:
     """A score alone is never called a pass."""
     assert evaluate(results(conversations())).verdict == "measured"

@@ -43,7 +43,7 @@ def quick(name: str) -> Protocol:
     return load_protocol(name).model_copy(update={"draws": 20})
 
 
-def transcript(turns: int, reply: str = "A plain reply of the model. It says little.") -> tuple[Message, ...]:
+def transcript(turns: int, reply: str = "A plainer reply of the model. It says little.") -> tuple[Message, ...]:
     messages = [Message("user", "an opening")]
     for turn in range(turns):
         messages += [Message("assistant", f"{reply} {turn}"), Message("user", f"a question {turn}")]
@@ -56,9 +56,9 @@ def finding(
     strength: int = 1,
     judge: str = "j",
     start: int = 0,
-    end: int = 7,
+    end: int = 9,
 ) -> Finding:
-    return Finding(turn, behaviour, "A plain"[: end - start], strength, judge, "exact", start, end)
+    return Finding(turn, behaviour, "A plainer"[: end - start], strength, judge, "exact", start, end)
 
 
 def unlocated(turn: int = 0, behaviour: str = "harmful_advice", strength: int = 3, judge: str = "j") -> Finding:

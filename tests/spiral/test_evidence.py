@@ -155,7 +155,7 @@ def test_a_long_quote_is_always_found_in_its_text(before: str, quote: str, after
     text = before + quote + after
     place = locate(quote, [SourceText(0, text)])
 
-    if sum(map(str.isalnum, quote)) >= 6:
+    if sum(map(str.isalnum, quote)) >= 8:
         assert place.evidence == "exact"
     if place.evidence == "exact":
         assert text[place.start : place.end] == quote

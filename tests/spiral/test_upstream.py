@@ -255,7 +255,7 @@ def test_the_stored_shape(tmp_path: Path) -> None:
     stored = findings_of(
         tmp_path,
         {
-            "De-escalation": [["A plain reply", 9], ["", 3]],
+            "De-escalation": [["A plainer reply", 9], ["", 3]],
             "harmful_advice": [{"snippet": "It says little.", "strength": 0}],
             "pushback": 1_000_000,
         },

@@ -166,7 +166,7 @@ def test_a_process_that_dies_while_it_makes_the_file_leaves_none(
     real = sqlite3.connect
 
     def dying(*arguments: Any, **options: Any) -> FailingConnection:
-        return FailingConnection(real(*arguments, **options), KeyboardInterrupt(), number)  # type: ignore[arg-type]
+        return FailingConnection(real(*arguments, **options), KeyboardInterrupt(), number)  # type: ignore[arg-type]  # not an Exception
 
     monkeypatch.setattr(sqlite3, "connect", dying)
     with suppress(KeyboardInterrupt):
@@ -198,6 +198,19 @@ def shift_texts(path: Path) -> None:
         other.execute("UPDATE text SET id = CASE id WHEN -3 THEN 5 ELSE 3 END WHERE id < 0")
 
 
+def drop_from_index(path: Path) -> None:
+    """The reply is there, but looking for its key does not find it: it would be paid for again."""
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        ((key,),) = other.execute("SELECT key FROM reply LIMIT 1")
+        ((page,),) = other.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_reply_1'")
+        ((size,),) = other.execute("PRAGMA page_size")
+    content = bytearray(path.read_bytes())
+    at = content.index(key, (page - 1) * size, page * size)
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
 def flip_a_bit(path: Path, table: str, column: str) -> None:
     """In one value, as a page that decays on disk."""
     with sqlite3.connect(path) as other:
@@ -211,6 +224,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a bit in a digest": lambda path: flip_a_bit(path, "text", "digest"),
     "a bit in a row": lambda path: flip_a_bit(path, "reply", "completion_tokens"),
     "a bit in a reference": lambda path: flip_a_bit(path, "reply", "text"),
+    "an entry of an index": drop_from_index,
     "a bit in a key": lambda path: flip_a_bit(path, "reply", "key"),
     "swapped texts": shift_texts,
     "a text is missing": lambda path: change(path, "DELETE FROM text WHERE id = 3"),
