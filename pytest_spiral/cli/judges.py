@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,7 +25,10 @@ from pytest_spiral.spiral.protocol import load_protocol
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Print how well judges agree with labels, and keep it for later runs; 1 where a behaviour is below the bar."""
+    """Print how well judges agree with labels, and keep it for later runs.
+
+    Returns 1 where a behaviour is below the bar, or where the labels suffice for none.
+    """
     protocol = load_protocol(options.protocol)
     labelled = load_labels(options.labels, protocol.behaviours)
     if options.sheet:
@@ -36,6 +40,8 @@ def calibrate(options: argparse.Namespace) -> int:
     settings = Settings(
         judge_model=tuple(options.judge_model), protocol=options.protocol, report_dir=options.report_dir
     )
+    # Before anything is paid for: labels that leave out what was looked for calibrate nothing.
+    print(plain(f"{labelled.name}: {labelled.basis}"), file=sys.stderr)
     folder = Path.cwd()
     environ = load_environment(os.environ, folder, trust=options.trust_env)
     content = Content(settings, folder)
@@ -50,11 +56,20 @@ def calibrate(options: argparse.Namespace) -> int:
         alone = {name: calibration.model_dump(mode="json") for name, calibration in result.alone.items()}
         drift = None if result.drift is None else result.drift.model_dump(mode="json")
         together = result.together.model_dump(mode="json")
-        print_json({**together, "below": result.together.below, "drift": drift, "alone": alone})
+        print_json(
+            {
+                **together,
+                "below": result.together.below,
+                "uncalibrated": result.together.uncalibrated,
+                "drift": drift,
+                "alone": alone,
+            }
+        )
     else:
         print(*map(plain, calibration_lines(result.together, result.drift)), sep="\n")
         print(f"kept in {result.path}")
-    return int(bool(result.together.below))
+    found = result.together
+    return int(bool(found.below) or len(found.uncalibrated) == len(found.record.behaviours))
 
 
 def fetch_model(options: argparse.Namespace) -> int:

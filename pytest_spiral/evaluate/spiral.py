@@ -97,8 +97,11 @@ def _judges_report(conversations: Sequence[Conversation], model: str, context: S
     lines = [fault for judge, health in healths.items() for fault in faults(judge, health)]
     if any(suspected):
         lines.append(f"J05 {sum(suspected)} replies may address the judge or the simulated user; read them")
-    if context.calibrated is not None and (below := list(context.calibrated.below)):
-        lines.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
+    if context.calibrated is not None:
+        if below := context.calibrated.below:
+            lines.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
+        if unknown := context.calibrated.uncalibrated:
+            lines.append(f"J06 too few labelled turns to know how reliable the judges are about {', '.join(unknown)}")
     if context.drift is not None and context.drift.drifted:
         lines.append(f"J07 the judges have drifted on {', '.join(context.drift.drifted)}")
     several = len(judges) > 1

@@ -222,11 +222,17 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
     if run.unread:
         yield f"{run.unread} turns without a readable judgement, counted as wrong"
     yield ""
-    yield f"{'behaviour':<34}{'n':>6}{'  sensitivity':<22}{'  specificity':<22}{'  kappa':<22}  result"
+    yield f"{'behaviour':<34}{'with':>6}{'without':>9}{'  sensitivity':<22}{'  specificity':<22}{'  kappa':<22}  result"
     for name, row in run.record.behaviours.items():
         cells = (_ranged(e.value if e else None, e) for e in (row.sensitivity, row.specificity, row.kappa))
         verdict = standing(run.record, name)[0].replace("_", " ")
-        yield f"{name:<34}{row.positives:>6}" + "".join(f"  {cell:<20}" for cell in cells) + f"  {verdict}"
+        counts = f"{name:<34}{row.positives:>6}{row.negatives:>9}"
+        yield (
+            f"{counts}{''.join(f'  {cell:<20}' for cell in cells)}  {verdict}" if row.n else f"{name:<34}  not labelled"
+        )
+    for lacking in dict.fromkeys(run.uncalibrated.values()):
+        names = ", ".join(name for name, reason in run.uncalibrated.items() if reason == lacking)
+        yield f"uncalibrated, {lacking}: {names}"
     if run.kinds:
         yield ""
         alarms = ", ".join(f"{kind} {count.false_alarms} of {count.turns}" for kind, count in run.kinds.items())
@@ -240,7 +246,7 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
     else:
         behaviours = ", ".join(drift.drifted) or "no behaviour beyond its interval"
         yield f"drift: {drift.changed or 0:.1%} of the labels changed since the last calibration; {behaviours}"
-    yield "publication: blocked" if run.below else "publication: not blocked by calibration"
+    yield "publication: blocked" if run.below or run.uncalibrated else "publication: not blocked by calibration"
 
 
 def _rater_lines(run: CalibrationResult) -> Iterator[str]:

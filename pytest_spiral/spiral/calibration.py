@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -28,7 +28,7 @@ from pytest_spiral.spiral.labels import (
     agreement_with_author,
 )
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
-from pytest_spiral.spiral.toml_tables import Table, read_table
+from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.stats import (
     Clusters,
     Interval,
@@ -64,6 +64,7 @@ class Calibration(Table):
 
 
 class _Bar(Table):
+    turns: Count
     kappa: PerMille
     kappa_low: PerMille
     sensitivity: Mapping[str, PerMille]
@@ -77,25 +78,31 @@ def _bar() -> _Bar:
 def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing, str]:
     """Whether the judge may decide about a behaviour, and why not.
 
-    It needs enough agreement with the labels, a high enough lower bound, and for some behaviours enough sensitivity.
-    What was not measured on the labelled material (no record, no such behaviour in it) is uncalibrated.
+    It needs enough labelled turns with and without the behaviour, enough agreement with the labels, a high enough lower
+    bound, and for some behaviours enough sensitivity. What was not measured is uncalibrated.
     """
     measured = calibration.behaviours.get(behaviour) if calibration else None
     if measured is None:
         return "uncalibrated", "the judge was not calibrated on it"
     bar = _bar()
-    least = bar.sensitivity.get(behaviour)
-    if measured.kappa is None or (least is not None and measured.sensitivity is None):
-        return "uncalibrated", "the labelled material does not hold both classes of it"
+    if not measured.n:
+        return "uncalibrated", f"not labelled: needs {bar.turns} turns with it and {bar.turns} without"
+    few = f"labelled on {measured.positives} turns with it and {measured.negatives} without: needs {bar.turns} of each"
+    kappa, sensitivity = measured.kappa, measured.sensitivity
+    if kappa is None or sensitivity is None:
+        return "uncalibrated", few
     faults = []
-    if measured.kappa.value * 1000 < bar.kappa or measured.kappa.low * 1000 < bar.kappa_low:
+    if kappa.value * 1000 < bar.kappa or kappa.low * 1000 < bar.kappa_low:
         faults.append(
-            f"agreement {measured.kappa.value:.2f} (lower bound {measured.kappa.low:.2f}), "
+            f"agreement {kappa.value:.2f} (lower bound {kappa.low:.2f}), "
             f"expected at least {bar.kappa / 1000:.2f} ({bar.kappa_low / 1000:.2f})"
         )
-    if least is not None and measured.sensitivity is not None and measured.sensitivity.value * 1000 < least:
-        faults.append(f"sensitivity {measured.sensitivity.value:.2f}, expected at least {least / 1000:.2f}")
-    return ("below_bar", "; ".join(faults)) if faults else ("calibrated", "")
+    least = bar.sensitivity.get(behaviour)
+    if least is not None and sensitivity.value * 1000 < least:
+        faults.append(f"sensitivity {sensitivity.value:.2f}, expected at least {least / 1000:.2f}")
+    if faults:
+        return "below_bar", "; ".join(faults)
+    return ("uncalibrated", few) if min(measured.positives, measured.negatives) < bar.turns else ("calibrated", "")
 
 
 class CalibrationResult(Table):
@@ -106,12 +113,14 @@ class CalibrationResult(Table):
     """What gates ask."""
     turns: int
     """Labelled turns."""
+    basis: str = ""
+    """How it is known what the raters looked for."""
     strength: Mapping[str, Estimate | None]
     """Quadratic-weighted kappa on 0..3 by behaviour."""
     raters: Mapping[str, str]
     """Name and kind."""
     agreement: Mapping[str, Agreement | None]
-    """Of the raters among themselves by behaviour, None with one rater."""
+    """Of the raters among themselves by behaviour, None with one rater or none who looked for it."""
     disagreements: Mapping[str, Mapping[str, Mapping[str, int]]]
     """Turns on which they differ, with every rater's labels."""
     author: Mapping[str, Mapping[str, AuthorAgreement]]
@@ -125,9 +134,17 @@ class CalibrationResult(Table):
 
     @property
     def below(self) -> dict[str, str]:
-        """Behaviours about which the judge may not decide, and why."""
+        """Behaviours about which the judge may not decide because it is not good enough, and why."""
+        return self._with_standing("below_bar")
+
+    @property
+    def uncalibrated(self) -> dict[str, str]:
+        """Behaviours of which the labels say too little, and what they lack."""
+        return self._with_standing("uncalibrated")
+
+    def _with_standing(self, wanted: Standing) -> dict[str, str]:
         standings = {name: standing(self.record, name) for name in self.record.behaviours}
-        return {name: reason for name, (verdict, reason) in standings.items() if verdict != "calibrated"}
+        return {name: reason for name, (found, reason) in standings.items() if found == wanted}
 
 
 def calibration_result(
@@ -139,7 +156,8 @@ def calibration_result(
 ) -> CalibrationResult:
     """Compare judgements with labels. judged: by turn, one judgement per judge; several make a consensus.
 
-    A turn without a readable judgement counts as wrong for every behaviour, whichever way it is labelled.
+    Of a behaviour only the turns count on which somebody looked for it. Among them a turn without a readable judgement
+    counts as wrong, whichever way it is labelled.
     """
     predictions = {turn.id: _seen(judged.get(turn.id, ())) for turn in labelled.turns}
     pairs = {name: _pairs(labelled.turns, predictions, name) for name in behaviours}
@@ -152,12 +170,13 @@ def calibration_result(
             behaviours={name: _behaviour(pairs[name]) for name in behaviours},
         ),
         turns=len(labelled.turns),
-        strength={name: _estimate(pairs[name], weighted_kappa, _FEW_DRAWS) for name in behaviours},
+        basis=labelled.basis,
+        strength={name: _kappa(pairs[name], "quadratic", _FEW_DRAWS) for name in behaviours},
         raters=dict(labelled.raters),
         agreement={name: agreement_among_raters(labelled, name) for name in behaviours},
         disagreements={turn.id: turn.labels for turn in labelled.turns if turn.is_disputed},
         author={
-            author: {name: agreement_with_author(labelled, author, name) for name in behaviours}
+            author: {name: agreement_with_author(labelled, author, name) for name in behaviours if len(pairs[name])}
             for author in labelled.authors
         },
         unread=sum(prediction is None for prediction in predictions.values()),
@@ -177,6 +196,8 @@ def _pairs(turns: Sequence[LabelledTurn], predictions: Predictions, behaviour: s
     pairs = []
     for turn in turns:
         reference, prediction = turn.reference(behaviour), predictions[turn.id]
+        if reference is None:
+            continue
         # An unread turn counts as wrong.
         judged = int(not reference) if prediction is None else prediction.get(behaviour, 0)
         pairs.append((turn.unit, (reference, judged)))
@@ -184,16 +205,27 @@ def _pairs(turns: Sequence[LabelledTurn], predictions: Predictions, behaviour: s
 
 
 def _behaviour(pairs: Pairs) -> BehaviourCalibration:
-    references = [reference > 0 for unit in pairs.values for reference, _ in unit]
+    positives, negatives = _classes(pairs)
     presence = pairs.map(lambda unit: tuple((int(reference > 0), int(judged > 0)) for reference, judged in unit))
     return BehaviourCalibration(
         n=len(pairs),
-        positives=sum(references),
-        negatives=len(references) - sum(references),
+        positives=positives,
+        negatives=negatives,
         sensitivity=_recall(presence, 1),
         specificity=_recall(presence, 0),
-        kappa=_estimate(presence, partial(weighted_kappa, weights="none"), _DRAWS),
+        kappa=_kappa(presence, "none", _DRAWS),
     )
+
+
+def _classes(pairs: Pairs) -> tuple[int, int]:
+    """The number of turns labelled with it, and without."""
+    references = [reference > 0 for unit in pairs.values for reference, _ in unit]
+    return sum(references), len(references) - sum(references)
+
+
+def _kappa(pairs: Pairs, weights: Literal["none", "quadratic"], draws: int) -> Estimate | None:
+    # With one class in the labels it says nothing about the judge.
+    return _estimate(pairs, partial(weighted_kappa, weights=weights), draws) if all(_classes(pairs)) else None
 
 
 def _recall(presence: Pairs, label: int) -> Estimate | None:
@@ -230,7 +262,7 @@ def _kinds(turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: 
     alarms: Counter[str] = Counter()
     for turn in turns:
         prediction = predictions[turn.id] or {}
-        wrong = any(prediction.get(name, 0) and not turn.reference(name) for name in behaviours)
+        wrong = any(prediction.get(name, 0) and turn.reference(name) == 0 for name in behaviours)
         for kind in turn.about:
             counts[kind] += 1
             alarms[kind] += wrong

@@ -3,17 +3,23 @@
 Three sources. The shipped set in `data/spiral/calibration/`, with one file of labels per rater, and files of what the
 turns' author meant, which are no raters' and make no truth. A user's JSONL file, one object a line:
 
+    {"labelled": ["harmful_advice", "pushback"]}
     {"id": "a-1", "user": "...", "assistant": "...", "labels": {"harmful_advice": 3}}
 
-`opening` may be there; `labels` may also name raters, `{"labels": {"ann": {...}, "ben": {...}}}`; a behaviour that is
-not named is absent. And a result file in upstream's format, whose judge then is the rater. Raters are kept apart;
-`reference` is their majority.
+`opening` may be there; `labels` may also name raters, `{"labels": {"ann": {...}, "ben": {...}}}`. And a result file
+in upstream's format, whose judge then is the rater. Raters are kept apart; `reference` is the majority of those who
+looked.
+
+A behaviour is absent from a turn only where somebody looked for it: where `labelled` names it, in the first line for
+all turns or in a turn for that turn, or where its label is 0. Where nothing says what was looked at, only what is named
+counts: whether the rest is absent or was not looked for cannot be known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from statistics import median_low
@@ -35,6 +41,8 @@ from pytest_spiral.status import Status
 
 Strength = Annotated[int, Field(ge=0, le=3)]
 Labels = dict[str, Strength]
+Looked = tuple[str, ...] | dict[str, tuple[str, ...]]
+"""The behaviours that were looked for: by all raters, or by each."""
 Text = Annotated[str, Field(min_length=1, max_length=100_000)]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TURNS = 20_000
@@ -59,12 +67,18 @@ class _RaterFile(Table):
     rater: Text
     role: Literal["rater", "author"]
     kind: Text
+    labelled: tuple[str, ...]
     labels: dict[str, Labels]
+
+
+class _Header(Table):
+    labelled: Looked
 
 
 class _Row(_Turn):
     opening: str = ""
     labels: dict[str, Strength | Labels]
+    labelled: Looked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,7 @@ class LabelledTurn:
         unit: The conversation it comes from.
         about: What it was written to test.
         labels: Strength by behaviour, by rater.
+        labelled: The behaviours that each rater looked for.
         meant: The same by reading of the turn's author; no part of the reference.
     """
 
@@ -85,6 +100,7 @@ class LabelledTurn:
     assistant: str
     about: tuple[str, ...]
     labels: Mapping[str, Mapping[str, int]]
+    labelled: Mapping[str, frozenset[str]]
     meant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
@@ -93,33 +109,54 @@ class LabelledTurn:
         return Chunk(0, (Exchange(0, self.user, self.assistant),))
 
     @property
-    def is_disputed(self) -> bool:
-        """Whether its raters differ."""
-        labels = [{name: strength for name, strength in given.items() if strength} for given in self.labels.values()]
-        return any(given != labels[0] for given in labels)
+    def behaviours(self) -> frozenset[str]:
+        """What anybody looked for."""
+        return frozenset().union(*self.labelled.values())
 
-    def reference(self, behaviour: str) -> int:
-        """The lower median of the strengths that raters gave; 0 where no more than half of them gave one."""
-        given = [labels.get(behaviour, 0) for labels in self.labels.values()]
-        seen = [strength for strength in given if strength]
-        return median_low(seen) if 2 * len(seen) > len(given) else 0
+    @property
+    def is_disputed(self) -> bool:
+        """Whether raters who looked for the same differ."""
+        return any(len(set(self.given(name).values())) > 1 for name in self.behaviours)
+
+    def given(self, behaviour: str) -> dict[str, int]:
+        """The strength by rater, 0 for absent, of those who looked for it."""
+        return {rater: self.labels[rater].get(behaviour, 0) for rater, of in self.labelled.items() if behaviour in of}
+
+    def reference(self, behaviour: str) -> int | None:
+        """The lower median of the strengths that raters gave; 0 where no more than half of those who looked gave one.
+
+        None where nobody looked.
+        """
+        given = self.given(behaviour)
+        seen = [strength for strength in given.values() if strength]
+        return (median_low(seen) if 2 * len(seen) > len(given) else 0) if given else None
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledSet:
-    """Labelled turns from one source; `raters` and `authors` hold name and kind of each. `hash` compares contents."""
+    """Labelled turns from one source; `hash` compares contents.
+
+    Attributes:
+        raters: Name and kind of each.
+        basis: How it is known what they looked for.
+        authors: As raters, of those whose reading is no part of the reference.
+    """
 
     name: str
     turns: tuple[LabelledTurn, ...]
     raters: Mapping[str, str]
+    basis: str
     authors: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def hash(self) -> str:
-        """Hex SHA-256 of every turn and every rater's label."""
+        """Hex SHA-256 of every turn, every rater's label, and what was looked for."""
         return digest(
             [
-                [t.id, t.unit, t.opening, t.user, t.assistant, {r: dict(given) for r, given in t.labels.items()}]
+                [
+                    *(t.id, t.unit, t.opening, t.user, t.assistant),
+                    {rater: [dict(given), sorted(t.labelled[rater])] for rater, given in t.labels.items()},
+                ]
                 for t in self.turns
             ]
         )
@@ -147,6 +184,7 @@ def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
         file = read_table(_RaterFile, path)
         for turn_id, given in file.labels.items():
             _check(given, behaviours, f"{path}: labels.{turn_id}")
+            _check_looked(given, file.labelled, f"{path}: labels.{turn_id}")
         # By the ids of the turns, or of the rater's sheet.
         of_sheet = {_sheet_id(file.rater, turn.id): turn.id for turn in turns}
         if set(file.labels) == set(of_sheet):
@@ -164,20 +202,26 @@ def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
         LabelledTurn(
             **{**dict(turn), "unit": turn.id, "opening": ""},
             labels={name: file.labels[turn.id] for name, file in raters.items()},
+            labelled={name: frozenset(file.labelled).intersection(behaviours) for name, file in raters.items()},
             meant={name: file.labels[turn.id] for name, file in authors.items()},
         )
         for turn in turns
     )
-    kinds = ({name: file.kind for name, file in group.items()} for group in (raters, authors))
-    return LabelledSet("shipped", labelled, *kinds)
+    kinds, of_authors = ({name: file.kind for name, file in group.items()} for group in (raters, authors))
+    return LabelledSet("shipped", labelled, kinds, "each rater's file says what was looked for", of_authors)
 
 
 def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
     turns: dict[str, LabelledTurn] = {}
+    header: Looked | None = None
+    unstated = 0
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if not line.strip():
             continue
         where = f"{path}:{number}"
+        if not turns and header is None and (header := _header(line)) is not None:
+            _check(_names(header), behaviours, f"{where}: labelled")
+            continue
         try:
             row = _Row.model_validate_json(line)
         except ValidationError as error:
@@ -193,16 +237,57 @@ def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
         labels = nested or {"rater": flat}
         for given in labels.values():
             _check(given, behaviours, f"{where}: labels")
-        turns[row.id] = LabelledTurn(**{**dict(row), "unit": row.id, "labels": labels})
-    if not turns:
-        raise DataError(f"{path}: no labelled turn in it")
-    raters = dict.fromkeys((name for turn in turns.values() for name in turn.labels), "not stated")
-    return LabelledSet(path.name, tuple(turns.values()), raters)
+        looked = header if row.labelled is None else row.labelled
+        unstated += looked is None
+        turns[row.id] = LabelledTurn(
+            **{**dict(row), "unit": row.id, "labels": labels, "labelled": _labelled(labels, looked, behaviours, where)}
+        )
+    named = [name for name in behaviours if any(name in turn.behaviours for turn in turns.values())]
+    if not named:
+        raise DataError(f"{path}: no labelled turn in it; see docs/how-to/calibrate-a-judge.md")
+    basis = "the file says what was looked for"
+    if unstated:
+        basis = (
+            f"{unstated} of {len(turns)} turns do not say what was looked for, so only the behaviours that they name "
+            f"count; if all turns were read for these, make this the first line: {json.dumps({'labelled': named})}"
+        )
+    # Nothing could be learned from a judgement of the others.
+    kept = tuple(turn for turn in turns.values() if turn.behaviours)
+    if len(kept) < len(turns):
+        basis += f"; {len(turns) - len(kept)} turns for which nobody looked for anything are left out"
+    raters = dict.fromkeys((name for turn in kept for name in turn.labels), "not stated")
+    return LabelledSet(path.name, kept, raters, basis)
+
+
+def _header(line: str) -> Looked | None:
+    try:
+        return _Header.model_validate_json(line).labelled
+    except ValidationError:
+        return None
+
+
+def _names(looked: Looked) -> list[str]:
+    return [name for of in looked.values() for name in of] if isinstance(looked, dict) else list(looked)
+
+
+def _labelled(
+    labels: Mapping[str, Mapping[str, int]], looked: Looked | None, behaviours: Sequence[str], where: str
+) -> dict[str, frozenset[str]]:
+    """What each rater of a turn looked for. looked: what the file says; None for nothing."""
+    if looked is None:
+        # What only some raters name, the others may have found absent.
+        return dict.fromkeys(labels, frozenset(set.intersection(*map(set, labels.values()))))
+    _check(_names(looked), behaviours, f"{where}: labelled")
+    by_rater = looked if isinstance(looked, dict) else dict.fromkeys(labels, looked)
+    for rater, given in labels.items():
+        _check_looked(given, by_rater.get(rater, ()), f"{where}: labels")
+    return {rater: frozenset(by_rater.get(rater, ())) for rater in labels}
 
 
 def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
     rater = "judge of the file"
     turns = []
+    looked: set[str] = set()
     for conversation in load_upstream(path):
         if conversation.status is not Status.MEASURED:
             continue
@@ -213,6 +298,7 @@ def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
                 continue
             place = places[judgement.turns[0]]
             before = transcript[place - 1]
+            looked |= {*judgement.behaviours}.intersection(behaviours)
             strongest = {name: n for (_, name), n in strengths(judgement).items() if name in behaviours}
             turns.append(
                 LabelledTurn(
@@ -223,17 +309,26 @@ def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
                     assistant=transcript[place].content,
                     about=(conversation.category,),
                     labels={rater: strongest},
+                    labelled={rater: frozenset()},
                 )
             )
     if not turns:
         raise DataError(f"{path}: no judged turn in it")
-    return LabelledSet(path.name, tuple(turns[:MAX_TURNS]), {rater: "a language model, not named"})
+    turns = [replace(turn, labelled={rater: frozenset(looked)}) for turn in turns[:MAX_TURNS]]
+    basis = "a judge has one rubric for all turns, so what it names in one it looked for in all"
+    return LabelledSet(path.name, tuple(turns), {rater: "a language model, not named"}, basis)
 
 
-def _check(labels: Mapping[str, int], behaviours: Sequence[str], where: str) -> None:
-    for name in labels:
+def _check(names: Iterable[str], behaviours: Sequence[str], where: str) -> None:
+    for name in names:
         if behaviour_name(name) != name or name not in behaviours:
             raise DataError(f"{where}: {name!r} is no behaviour; there are {', '.join(behaviours)}")
+
+
+def _check_looked(labels: Iterable[str], looked: Collection[str], where: str) -> None:
+    for name in labels:
+        if name not in looked:
+            raise DataError(f"{where}: {name!r} has a label, and 'labelled' does not name it; name it in both or none")
 
 
 def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, JsonValue]]:
@@ -263,20 +358,27 @@ class AuthorAgreement(Table):
 # Each of several judges is measured against the same labels.
 @lru_cache(maxsize=64)
 def agreement_among_raters(labelled: LabelledSet, behaviour: str) -> Agreement | None:
-    """Agreement of the raters with each other; None where there is one."""
+    """Agreement of the raters with each other; None where there is one, or where nobody looked."""
     if len(labelled.raters) < 2:
         return None
-    rows = (
-        (turn.unit, [float(turn.labels[r].get(behaviour, 0)) if r in turn.labels else None for r in labelled.raters])
+    rows = [
+        (turn.unit, [float(given[rater]) if rater in given else None for rater in labelled.raters])
         for turn in labelled.turns
-    )
+        for given in (turn.given(behaviour),)
+    ]
+    if not any(rating is not None for _, ratings in rows for rating in ratings):
+        return None
     return agreement_on(Clusters.group("conversation", rows), list(labelled.raters), _SEED)
 
 
 @lru_cache(maxsize=64)
 def agreement_with_author(labelled: LabelledSet, author: str, behaviour: str) -> AuthorAgreement:
     """The consensus of the raters against a reading of the author's."""
-    pairs = [(turn, turn.reference(behaviour), turn.meant[author].get(behaviour, 0)) for turn in labelled.turns]
+    pairs = [
+        (turn, reference, turn.meant[author].get(behaviour, 0))
+        for turn in labelled.turns
+        if (reference := turn.reference(behaviour)) is not None
+    ]
     rows = ((turn.unit, (float(one), float(two))) for turn, one, two in pairs)
     return AuthorAgreement(
         agreement=agreement_on(Clusters.group("conversation", rows), ["consensus", author], _SEED),

@@ -15,8 +15,10 @@ import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
+from pytest_spiral.gates.decision import NOTHING_MEASURED, with_standing
 from pytest_spiral.report.model import Drift
 from pytest_spiral.report.model.judges import Estimate
+from pytest_spiral.report.terminal import calibration_lines
 from pytest_spiral.resources import data_root
 from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
@@ -26,6 +28,7 @@ from pytest_spiral.spiral.calibration import (
     corrected_turn_rate,
     drift,
     read_calibration,
+    standing,
 )
 from pytest_spiral.spiral.labels import (
     LabelledSet,
@@ -65,7 +68,7 @@ def shipped() -> LabelledSet:
 def perfect() -> CalibrationResult:
     """A judge that sees what the labels say."""
     turns = shipped().turns
-    return run(shipped(), {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS}) for t in turns})
+    return run(shipped(), {t.id: judged_as(t, {b: t.reference(b) or 0 for b in BEHAVIOURS}) for t in turns})
 
 
 @cache
@@ -332,7 +335,8 @@ def test_the_lexical_judge_against_published_labels(upstream_file: Path) -> None
 def test_several_raters(tmp_path: Path) -> None:
     """Kept apart; presence by majority, strength by the lower median; disagreements listed, agreement reported."""
     path = tmp_path / "labels.jsonl"
-    rows = [
+    rows: list[dict[str, object]] = [{"labelled": ["pushback", "harmful_advice"]}]
+    rows += [
         {"id": f"t{n}", "user": "u", "assistant": f"words {n}", "labels": {
             "ann": {"pushback": 3} if n % 2 else {},
             "ben": {"pushback": 2} if n % 2 else {"harmful_advice": 1},
@@ -342,7 +346,7 @@ def test_several_raters(tmp_path: Path) -> None:
     ]  # fmt: skip
     path.write_text("\n".join(map(json.dumps, rows)))
     labelled = load_labels(path, BEHAVIOURS)
-    result = run(labelled, {t.id: judged_as(t, {"pushback": t.reference("pushback")}) for t in labelled.turns})
+    result = run(labelled, {t.id: judged_as(t, {"pushback": present(t.reference("pushback"))}) for t in labelled.turns})
 
     assert [labelled.turns[n].reference("pushback") for n in (0, 1)] == [0, 2]
     assert labelled.turns[0].reference("harmful_advice") == 0
@@ -351,6 +355,95 @@ def test_several_raters(tmp_path: Path) -> None:
     assert 0.5 < present(present(result.agreement["pushback"]).strength) < 1
     assert present(present(result.agreement["harmful_advice"]).strength) < 0.1
     assert result.author == {}
+
+
+def labels_file(folder: Path, *rows: Mapping[str, object]) -> LabelledSet:
+    """Rows, completed to turns where they are not the first line, as a file that is read."""
+    path = folder / "labels.jsonl"
+    turns = [
+        {"id": f"t{n}", "user": "u", "assistant": f"words {n}", **row} if "labels" in row else row
+        for n, row in enumerate(rows)
+    ]
+    path.write_text("\n".join(map(json.dumps, turns)))
+    return load_labels(path, BEHAVIOURS)
+
+
+def seen_as_labelled(labelled: LabelledSet) -> CalibrationResult:
+    """A judge that sees what the labels say, and nothing else."""
+    return run(labelled, {t.id: judged_as(t, {b: t.reference(b) or 0 for b in BEHAVIOURS}) for t in labelled.turns})
+
+
+def test_what_nobody_looked_for_has_no_figure(tmp_path: Path) -> None:
+    """Ninety turns read for one behaviour say nothing about another: no figure, no standing, and both are said."""
+    rows = [{"labels": {"harmful_advice": 2} if n < 30 else {}} for n in range(90)]
+    result = seen_as_labelled(labels_file(tmp_path, {"labelled": ["harmful_advice"]}, *rows))
+    read, unread = result.record.behaviours["harmful_advice"], result.record.behaviours["pushback"]
+    lines = list(calibration_lines(result, None))
+
+    assert (read.positives, read.negatives, present(read.kappa).value) == (30, 60, 1)
+    assert (unread.n, unread.positives, unread.negatives) == (0, 0, 0)
+    assert unread.sensitivity is unread.specificity is unread.kappa is result.strength["pushback"] is None
+    assert result.agreement["pushback"] is None
+    assert result.below == {}
+    assert set(result.uncalibrated) == {*BEHAVIOURS} - {"harmful_advice"}
+    assert f"{'pushback':<34}  not labelled" in lines
+    lacking = ", ".join(name for name in BEHAVIOURS if name != "harmful_advice")
+    assert f"uncalibrated, not labelled: needs 10 turns with it and 10 without: {lacking}" in lines
+    assert "publication: blocked" in lines
+    assert with_standing(NOTHING_MEASURED, *standing(result.record, "pushback")).judge == "uncalibrated"
+
+
+def test_a_file_that_does_not_say_what_was_looked_for(tmp_path: Path) -> None:
+    """Only what it names counts, the strength 0 included; the line that would tell is printed, and it tells."""
+    rows = [{"labels": {"pushback": 1} if n % 3 else {"de_escalation": 0}} for n in range(9)] + [{"labels": {}}]
+    silent_file = labels_file(tmp_path, *rows)
+    result = seen_as_labelled(silent_file)
+    pushback, calming = (result.record.behaviours[name] for name in ("pushback", "de_escalation"))
+    stated = labels_file(tmp_path, json.loads(silent_file.basis.split("first line: ")[1].split(";")[0]), *rows)
+    after = seen_as_labelled(stated).record.behaviours["pushback"]
+
+    assert (pushback.positives, pushback.negatives) == (6, 0)
+    assert (calming.positives, calming.negatives) == (0, 3)
+    assert (present(pushback.sensitivity).value, pushback.specificity, pushback.kappa) == (1, None, None)
+    blind = run(silent_file, {turn.id: judged_as(turn, {}) for turn in silent_file.turns})
+    assert blind.record.behaviours["pushback"].kappa is blind.strength["pushback"] is None
+    assert "10 of 10 turns do not say what was looked for" in silent_file.basis
+    assert silent_file.basis.endswith("1 turns for which nobody looked for anything are left out")
+    assert (len(silent_file.turns), len(stated.turns)) == (9, 10)
+    assert (after.positives, after.negatives, present(after.specificity).value) == (6, 4, 1)
+    assert stated.hash != silent_file.hash
+
+
+def test_raters_who_did_not_look_have_no_say(tmp_path: Path) -> None:
+    """The reference is the majority of those who looked at this turn; unless that is said, what all name counts."""
+    labels = {"ann": {"pushback": 3}, "ben": {"harmful_advice": 1}, "cem": {"harmful_advice": 0}}
+    by_rater = {"ann": ["pushback"], "ben": ["harmful_advice", "pushback"], "cem": ["harmful_advice"]}
+    turns = labels_file(
+        tmp_path,
+        {"labelled": by_rater},
+        {"labels": labels},
+        {"labels": {"ann": {"pushback": 2}}},
+        {"labels": {"ann": {"pushback": 2}, "ben": {"pushback": 1}}, "labelled": ["pushback"]},
+        {"labels": {"ann": {}, "ben": {}}, "labelled": []},
+    ).turns
+    [unstated] = labels_file(
+        tmp_path, {"labels": {"ann": {"pushback": 3, "de_escalation": 1}, "ben": {"pushback": 0}}}
+    ).turns
+
+    assert turns[0].given("pushback") == {"ann": 3, "ben": 0}
+    assert turns[0].given("harmful_advice") == {"ben": 1, "cem": 0}
+    assert [turn.reference("pushback") for turn in turns] == [0, 2, 1]
+    assert [turn.is_disputed for turn in turns] == [True, False, True]
+    assert turns[1].reference("harmful_advice") is None
+    assert (unstated.reference("pushback"), unstated.reference("de_escalation")) == (0, None)
+
+
+def test_a_behaviour_that_the_shipped_raters_did_not_know() -> None:
+    """One that a new rubric adds is not labelled in the shipped set, rather than absent from every turn."""
+    labelled = load_labels(None, [*BEHAVIOURS, "mirroring"])
+
+    assert labelled.turns[0].reference("pushback") == 1
+    assert {turn.reference("mirroring") for turn in labelled.turns} == {None}
 
 
 @pytest.mark.parametrize(
@@ -363,6 +456,14 @@ def test_several_raters(tmp_path: Path) -> None:
         ('{"id": "a", "user": "u", "assistant": "x", "labels": {"pushback": 1, "ann": {}}}', r":1: labels: either"),
         ('{"id": "a", "user": "u", "assistant": "x", "labels": {}}\n' * 2, r":2: id: 'a' is there twice"),
         ("\n", r"no labelled turn"),
+        ('{"id": "a", "user": "u", "assistant": "x", "labels": {}}', r"no labelled turn"),
+        ('{"labelled": ["joy"]}', r":1: labelled: 'joy' is no behaviour"),
+        ('{"id": "a", "user": "u", "assistant": "x", "labels": {}, "labelled": ["joy"]}', r":1: labelled: 'joy' is no"),
+        ('{"id": "a", "user": "u", "assistant": "x", "labels": {"pushback": 1}, "labelled": []}', r"1: labels: 'pushb"),
+        (
+            '{"id": "a", "user": "u", "assistant": "x", "labels": {"ann": {"pushback": 1}}, "labelled": {"ben": []}}',
+            r":1: labels: 'pushback' has a label, and 'labelled' does not name it",
+        ),
     ],
 )
 def test_a_bad_labels_file_is_named(tmp_path: Path, line: str, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -397,7 +498,9 @@ def test_a_result_survives_being_kept(tmp_path: Path) -> None:
 def test_drift() -> None:
     """A judge that has changed its mind about one behaviour drifts on it; other labels or rubric are not compared."""
     before, labelled = perfect(), shipped()
-    worse = {t.id: judged_as(t, {b: t.reference(b) for b in BEHAVIOURS if b != "pushback"}) for t in labelled.turns}
+    worse = {
+        t.id: judged_as(t, {b: t.reference(b) or 0 for b in BEHAVIOURS if b != "pushback"}) for t in labelled.turns
+    }
     now = run(labelled, worse)
     other = now.model_copy(update={"record": now.record.model_copy(update={"rubric_hash": "1" * 64})})
 
