@@ -134,7 +134,7 @@ def unreachable(endpoint: Endpoint, error: Exception) -> AttemptError:
         message = f"no connection within {CONNECT_SECONDS:g} s"
         return AttemptError(ReasonCode.TIMEOUT, message, again=True, remedy=remedy)
     message = f"{type(root).__name__}: {root}" if str(root) else type(root).__name__
-    known = isinstance(root, OSError) or type(error).__name__ in ("APIConnectionError", "APITimeoutError")
+    known = isinstance(root, OSError) or any(each.__name__ == "RequestError" for each in type(error).__mro__)
     return AttemptError(code, endpoint.clean(message), again=known, remedy=remedy, billed=True)
 
 

@@ -1,5 +1,7 @@
-"""HTTP to one endpoint through openai's client: one request, bounded in time and size.
+"""HTTP to one endpoint through openai's aiohttp client: one request, bounded in time and size.
 
+The methods of `openai.AsyncOpenAI` above it take a millisecond more for each request, and all that they add is not
+wanted here: headers that describe this machine, retries and checks of their own.
 Imported when the first request is made, because openai and aiohttp take half a second to import.
 """
 
@@ -9,12 +11,12 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import cache
 from urllib.parse import urlsplit
 
 import httpx2
-from openai import AsyncOpenAI, DefaultAioHttpClient, Omit, OpenAIError, RequestOptions, Timeout
+from openai import DefaultAioHttpClient
 
 from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
 from pytest_spiral.models.completion import read_error
@@ -25,20 +27,9 @@ from pytest_spiral.status import ReasonCode
 _MAX_ERROR_BODY = 64 * 2**10
 # More than any --concurrency: the limiter decides how many requests are in flight. None would mean aiohttp's 100.
 _MAX_CONNECTIONS = 10_000
-# Headers that openai's client may add of its own accord. Others come from variables of the environment that are meant
-# for other programs (OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS) or describe this machine.
-_OWN_HEADERS = ("accept", "content-type", "user-agent")
-_ADDED_PER_REQUEST = ("X-Stainless-Retry-Count", "X-Stainless-Read-Timeout")
+_JSON = {"Content-Type": "application/json"}
 # Hosts and ports of the endpoints of this process.
 _hosts: set[str] = set()
-
-
-class _ErrorAnswer(OpenAIError):
-    """An answer with an error status. openai's client passes its own class of errors on as they are."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.status)
-        self.answer = answer
 
 
 class _TooLargeError(Exception):
@@ -53,33 +44,21 @@ class HttpClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._openai = AsyncOpenAI(
-            # Without a key the header is left out below; None would mean OPENAI_API_KEY.
-            api_key=endpoint.api_key.reveal() or "none",
-            base_url=endpoint.base_url,
-            http_client=DefaultAioHttpClient(
-                # A proxy of the environment cannot reach this machine's loopback.
-                trust_env=not endpoint.is_loopback,
-                verify=_trusted(),
-                limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
-                follow_redirects=False,
-                event_hooks={"response": [_raise_error_status]},
-            ),
-        )
-        foreign = [name for name in self._openai.default_headers if name.lower() not in _OWN_HEADERS]
-        headers: dict[str, str | Omit] = dict.fromkeys((*foreign, *_ADDED_PER_REQUEST), Omit())
-        headers["User-Agent"] = "pytest-spiral"
         _hosts.add(endpoint.host)
         logging.getLogger("httpx2").addFilter(_hide_paths)
-        key = endpoint.api_key
-        headers["Authorization"] = f"Bearer {key.reveal()}" if key else Omit()
-        # Given with each request, because openai's client takes longer to look up what it was made with.
-        self._options: RequestOptions = {
-            "headers": headers,
-            "max_retries": 0,
+        headers = {"Accept": "application/json", "User-Agent": "pytest-spiral"}
+        if endpoint.api_key:
+            headers["Authorization"] = f"Bearer {endpoint.api_key.reveal()}"
+        self._http = DefaultAioHttpClient(
+            headers=headers,
             # How long an answer may take is decided by the caller.
-            "timeout": Timeout(None, connect=CONNECT_SECONDS),
-        }
+            timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+            # A proxy of the environment cannot reach this machine's loopback.
+            trust_env=not endpoint.is_loopback,
+            verify=_trusted(),
+            limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
+            follow_redirects=False,
+        )
 
     async def request(self, path: str, content: bytes | None = None) -> Answer:
         """The answer to a POST of `content`, or to a GET without it, if its status is a success.
@@ -90,45 +69,56 @@ class HttpClient:
         endpoint = self._endpoint
         try:
             async with asyncio.timeout(endpoint.attempt_timeout):
-                return await self._exchange(path, content)
+                answer = await self._exchange(path, content)
+            if 200 <= answer.status < 300:
+                return answer
+            failed = refused(endpoint, answer.status, read_error(answer.body, answer.content_type), answer.headers)
         except TimeoutError:
             message = f"no answer within {endpoint.attempt_timeout:g} s"
             failed = AttemptError(ReasonCode.TIMEOUT, message, again=True, billed=True)
-        except _ErrorAnswer as error:
-            answer = error.answer
-            failed = refused(endpoint, answer.status, read_error(answer.body, answer.content_type), answer.headers)
         except _TooLargeError:
             message = f"an answer of more than {endpoint.max_body} bytes"
             failed = AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
-        except Exception as error:  # whatever openai, httpx2 and aiohttp raise
+        except Exception as error:  # whatever httpx2 and aiohttp raise
             failed = unreachable(endpoint, error)
         # Raised out here, so that the caught exception is not chained to it.
         raise failed
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._openai.close()
+        await self._http.aclose()
 
     async def _exchange(self, path: str, content: bytes | None) -> Answer:
-        # The whole URL, because openai's client takes longer to put a path behind its base URL.
-        url = f"{self._endpoint.base_url}{path}"
+        """The answer, whatever its status; too long an error is cut."""
+        method, headers = ("GET", None) if content is None else ("POST", _JSON)
+        url = _address(f"{self._endpoint.base_url}{path}")
         # Streamed, because a body that is not streamed is read to its end, however long it is.
-        if content is None:
-            response = await self._openai.get(url, cast_to=httpx2.Response, options=self._options, stream=True)
-        else:
-            # Encoded here: openai's encoder cannot write the lone surrogates that models produce.
-            response = await self._openai.post(
-                url, content=content, cast_to=httpx2.Response, options=self._options, stream=True
-            )
-        body = bytearray()
-        try:
-            async for chunk in response.aiter_bytes():
-                body += chunk
+        async with self._http.stream(method, url, content=content, headers=headers) as response:
+            if response.is_success:
+                body = await _read(response, self._endpoint.max_body)
                 if len(body) > self._endpoint.max_body:
                     raise _TooLargeError
-        finally:
-            await response.aclose()
-        return Answer(response.status_code, response.headers, bytes(body))
+            else:
+                body = b""
+                with suppress(Exception):  # the status says enough; a broken body must not hide it
+                    body = (await _read(response, _MAX_ERROR_BODY))[:_MAX_ERROR_BODY]
+            return Answer(response.status_code, response.headers, body)
+
+
+async def _read(response: httpx2.Response, limit: int) -> bytes:
+    """The body, or more than `limit` bytes of a longer one."""
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > limit:
+            break
+    return bytes(body)
+
+
+@cache
+def _address(url: str) -> httpx2.URL:
+    """Taken apart once, because that takes longer than the rest of making a request."""
+    return httpx2.URL(url)
 
 
 def _hide_paths(record: logging.LogRecord) -> bool:
@@ -139,22 +129,6 @@ def _hide_paths(record: logging.LogRecord) -> bool:
 
     record.msg, record.args = re.sub(r"https?://[^\s\"']+", shown, record.getMessage()), ()
     return True
-
-
-async def _raise_error_status(response: httpx2.Response) -> None:
-    """Read the beginning of an error answer. openai's client would read it to its end, however long it is."""
-    if response.is_success:
-        return
-    body = b""
-    try:
-        chunks: AsyncIterator[bytes] = response.aiter_bytes()
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > _MAX_ERROR_BODY:
-                break
-    except Exception:  # noqa: S110  # the status says enough; a broken body must not hide it
-        pass
-    raise _ErrorAnswer(Answer(response.status_code, response.headers, body[:_MAX_ERROR_BODY]))
 
 
 @cache
