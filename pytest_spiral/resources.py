@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,29 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{path}: not valid TOML: {error}") from None
+
+
+def line_in_toml(path: Path, location: Sequence[int | str]) -> int:
+    """Line on which the value at `location` begins in a valid TOML file, or the innermost table of it that there is.
+
+    The parser knows no lines, so it is given the beginning of the file, each time with one line more.
+    """
+    lines = read_text(path).splitlines()
+    found, depth, begin = 1, 0, 0
+    for end in range(1, len(lines) + 1):
+        try:
+            value: object = tomllib.loads("\n".join(lines[:end]))
+        except tomllib.TOMLDecodeError:
+            # In the middle of a value of several lines.
+            continue
+        reached = 0
+        for step in location:
+            try:
+                value = value[step]  # type: ignore[index]  # whatever it is
+            except (KeyError, IndexError, TypeError):
+                break
+            reached += 1
+        if reached > depth:
+            found, depth = begin + 1, reached
+        begin = end
+    return found

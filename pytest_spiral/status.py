@@ -47,7 +47,7 @@ class ReasonCode(StrEnum):
 
     # How the endpoint ended a reply.
     TRUNCATED = "truncated", "The reply was cut off, by a token limit or in the middle of a document."
-    CONTENT_FILTER = "content_filter", "The endpoint's content filter ended the reply."
+    CONTENT_FILTER = "content_filter", "The endpoint's content filter ended the reply, or refused the prompt."
     REFUSAL = "refusal", "The endpoint marked the reply as a refusal."
     TOOL_CALL = "tool_call", "The model called a tool instead of answering."
     UNFINISHED = "unfinished", "The endpoint does not say that the reply is complete: finish_reason is null or unknown."

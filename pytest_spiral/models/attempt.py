@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 
 from pytest_spiral.models.completion import ErrorBody
-from pytest_spiral.models.endpoint import Endpoint, env_name, shown_url
+from pytest_spiral.models.endpoint import Endpoint, shown_url
 from pytest_spiral.status import ReasonCode
 
 # Longer than three lost SYN packets take to be sent again (1 + 2 + 4 s).
@@ -80,23 +80,27 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     """What an error status means. A redirect counts as a wrong address: following it could lead a key elsewhere."""
     message = endpoint.clean(error.message)
     says = f"HTTP {status}" + (f" ({message})" if message else "")
-    key = env_name(endpoint.role, "API_KEY")
-    if status in (401, 403):
+    key, url = endpoint.key_name, endpoint.url_name
+    text = f"{error.code} {error.message.lower()}"
+    rule = endpoint.provider.rule(status, text)
+    means = rule.means if rule is not None else None
+    if means is ReasonCode.AUTH or (means is None and status in (401, 403)):
         unset = f"no key was sent: set {key}, beside the base URL if that is in .env"
         remedy = f"check the key in {key}" if endpoint.api_key else unset
         return AttemptError(ReasonCode.AUTH, says, status=status, remedy=remedy)
-    text = f"{error.code} {error.message.lower()}"
-    if status == 402 or (status == 429 and any(mark in text for mark in _QUOTA)):
+    quota = status == 402 or (status == 429 and any(mark in text for mark in _QUOTA))
+    if means is ReasonCode.QUOTA or (means is None and quota):
         return AttemptError(ReasonCode.QUOTA, says, status=status, remedy=f"add credit for the account of {key}")
-    wait = _retry_after(headers)
-    if status == 429:
+    wait = _retry_after(headers, error.retry_after)
+    if means is ReasonCode.RATE_LIMITED or (means is None and status == 429):
         code, remedy = ReasonCode.RATE_LIMITED, "lower --concurrency or raise the account's rate limit"
         return AttemptError(code, says, status=status, again=True, retry_after=wait, remedy=remedy)
     if status >= 500 or status in (408, 409):
         code = ReasonCode.TIMEOUT if status == 408 else ReasonCode.SERVER_ERROR
         return AttemptError(code, says, status=status, again=True, retry_after=wait)
-    url = env_name(endpoint.role, "BASE_URL")
-    if status in (400, 422) and any(mark in text for mark in _STRUCTURED):
+    if rule is not None and rule.remedy:
+        remedy = rule.remedy
+    elif status in (400, 422) and any(mark in text for mark in _STRUCTURED):
         remedy = _SCHEMA_REMEDY
     elif "context_length" in error.code or "context_size" in error.code:
         remedy = "the messages are longer than the model's context; use a model with a longer one"
@@ -107,13 +111,13 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
         remedy = f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
     else:
         remedy = "check the model's parameters in spiral.toml"
-    return AttemptError(ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy)
+    return AttemptError(means or ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy)
 
 
 def unreachable(endpoint: Endpoint, error: Exception) -> AttemptError:
     """What an exception of the HTTP client means: no answer, or none that is complete."""
     code = ReasonCode.UNREACHABLE
-    remedy = f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running"
+    remedy = f"check {endpoint.url_name} and that the server is running"
     chain = list(_chain(error))
     # The outer exceptions are vague ("Connection error."), so the specific causes are looked for first.
     for cause in chain:
@@ -152,8 +156,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         current = current.__cause__ or current.__context__
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or as an HTTP date."""
+def _retry_after(headers: Mapping[str, str], said: float | None) -> float | None:
+    """Seconds that the endpoint asks to wait: `retry-after-ms`, `retry-after` in seconds or as an HTTP date, or `said`
+    in the body."""
     value = headers.get("retry-after", "")
     readings: tuple[Callable[[], float], ...] = (
         lambda: float(headers["retry-after-ms"]) / 1000,
@@ -165,8 +170,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     for reading in readings:
         with suppress(KeyError, TypeError, ValueError, OverflowError):
             seconds = reading()
-            return None if math.isnan(seconds) else max(0.0, seconds)
-    return None
+            return said if math.isnan(seconds) else max(0.0, seconds)
+    return said
 
 
 def _date(value: str) -> float:

@@ -16,6 +16,8 @@ from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
 _MAX_TOKENS = 10**9
 _MAX_NAME = 200
+# Keys of error objects whose values are codes.
+_CODES = ("code", "type", "param", "status", "reason", "quotaId", "limit_source")
 _FINISH: dict[str, Finish] = {
     "stop": "stop",
     "eos": "stop",
@@ -76,11 +78,13 @@ class ErrorBody:
 
     Attributes:
         message: As received: may hold control characters and keys.
-        code: "code", "type" and "param" of the error object, in lower case.
+        code: Codes of the error object and of what it holds, in lower case.
+        retry_after: Seconds that it asks to wait.
     """
 
     message: str
     code: str = ""
+    retry_after: float | None = None
 
 
 def read_completion(body: bytes, content_type: str = "") -> Completion:
@@ -208,16 +212,27 @@ def read_error(body: bytes, content_type: str = "") -> ErrorBody:
             title = re.search(r"<title[^>]{0,200}>([^<]{1,200})", text, re.IGNORECASE)
             return ErrorBody(f"HTML page {title[1].strip()!r}" if title else "HTML page")
         return ErrorBody(text)
+    if isinstance(data, list) and data:
+        # Gemini's OpenAI-compatible route wraps the object.
+        data = data[0]
     error = data.get("error", data) if isinstance(data, dict) else data
     if isinstance(error, str):
         return ErrorBody(error)
     if not isinstance(error, dict):
         return ErrorBody(text if error is not None else "")
-    code = " ".join(str(error[key]).lower() for key in ("code", "type", "param") if isinstance(error.get(key), str))
-    for key in ("message", "detail", "msg", "title"):
-        value = error.get(key)
-        if isinstance(value, str) and value.strip():
-            return ErrorBody(value, code)
-        if value:
-            return ErrorBody(json.dumps(value, ensure_ascii=False), code)
-    return ErrorBody(text, code)
+    # OpenRouter's "metadata" has what the provider behind it said, Google's "details" and Azure's "innererror" the cause.
+    parts = [error, error.get("metadata"), error.get("innererror"), *_objects(error.get("details"))]
+    parts += [each for part in _objects(error.get("details")) for each in _objects(part.get("violations"))]
+    objects = _objects(parts)
+    code = " ".join(str(part[key]).lower() for part in objects for key in _CODES if isinstance(part.get(key), str))
+    waits = (re.fullmatch(r"(\d{1,6}(?:\.\d+)?)s", str(part.get("retryDelay"))) for part in objects)
+    wait = next((float(match[1]) for match in waits if match), None)
+    says = (error.get(key) for key in ("message", "detail", "msg", "title"))
+    said = next((value for value in says if (value.strip() if isinstance(value, str) else value)), text)
+    message = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    raw = next((part["raw"] for part in objects if isinstance(part.get("raw"), str)), "")
+    return ErrorBody(f"{message}: {raw}" if raw else message, code, wait)
+
+
+def _objects(values: object) -> list[dict[str, object]]:
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
+from pytest_spiral.models.providers import GENERIC, Provider
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
@@ -119,12 +120,13 @@ def clean(text: str, secret: Secret, *, limit: int = _MAX_MESSAGE) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def normalise_base_url(url: str, name: str = "base URL") -> str:
+def normalise_base_url(url: str, name: str = "base URL", provider: Provider = GENERIC) -> str:
     """The base URL requests are appended to.
 
     Args:
         url: As the user has written it.
         name: The variable it is from, for the message of the `ConfigError` about what is no address.
+        provider: Whose paths to leave out or to add.
 
     >>> normalise_base_url("http://127.0.0.1:8000")
     'http://127.0.0.1:8000/v1'
@@ -145,11 +147,14 @@ def normalise_base_url(url: str, name: str = "base URL") -> str:
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ConfigError(
             f"{name}: the base URL of {host} holds a user name, query or fragment; "
-            "give scheme, host and path only and the key in the *_API_KEY variable"
+            "give scheme, host and path only, the key in the *_API_KEY variable, and other parameters as `query` in "
+            "spiral.toml"
         )
     path = re.sub(r"/(?:chat/completions|models)$", "", parts.path.rstrip("/")).rstrip("/")
+    if "{model}" in provider.chat_path:
+        path = re.sub(r"/deployments/[^/]+$", "", path)
     where = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme.lower()}://{where}{f':{port}' if port is not None else ''}{path or '/v1'}"
+    return f"{parts.scheme.lower()}://{where}{f':{port}' if port is not None else ''}{path or provider.path}"
 
 
 def shown_url(url: str) -> str:
@@ -207,6 +212,11 @@ class Endpoint:
     """One role's endpoint.
 
     Attributes:
+        provider: Whose conventions the requests follow.
+        headers: Sent with each request beside the key: a text and a secret that follows it.
+        query: Parameters of each request's address, likewise.
+        key_name: Where the user sets the key.
+        url_name: Where the user sets the base URL.
         timeout: Seconds that the requests of one call may take together; waits between them are not counted.
         patience: Seconds without any answer after which calls give up; also the most that one call waits in all.
         attempt_timeout: Seconds for one HTTP request.
@@ -216,6 +226,11 @@ class Endpoint:
     role: Role
     base_url: str = field(repr=False)
     api_key: Secret = field(default_factory=Secret)
+    provider: Provider = field(default=GENERIC, kw_only=True, repr=False)
+    headers: Mapping[str, tuple[str, Secret]] = field(default_factory=dict, kw_only=True, repr=False)
+    query: Mapping[str, tuple[str, Secret]] = field(default_factory=dict, kw_only=True, repr=False)
+    key_name: str = field(default="", kw_only=True)
+    url_name: str = field(default="", kw_only=True)
     timeout: float = 600.0
     patience: float = 600.0
     attempt_timeout: float = 180.0
@@ -223,7 +238,9 @@ class Endpoint:
     max_body: int = 4 * 2**20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "base_url", normalise_base_url(self.base_url))
+        object.__setattr__(self, "base_url", normalise_base_url(self.base_url, provider=self.provider))
+        object.__setattr__(self, "key_name", self.key_name or env_name(self.role, "API_KEY"))
+        object.__setattr__(self, "url_name", self.url_name or env_name(self.role, "BASE_URL"))
 
     @property
     def host(self) -> str:
@@ -246,4 +263,6 @@ class Endpoint:
         for part in urlsplit(self.base_url).path.split("/"):
             if len(part) >= _HIDDEN_PART and not _PATH_WORD.fullmatch(part):
                 text = Secret(part).redact(text)
+        for _, secret in (*self.headers.values(), *self.query.values()):
+            text = secret.redact(text)
         return clean(text, self.api_key, limit=limit)

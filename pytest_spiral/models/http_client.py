@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 import ssl
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from openai import DefaultAioHttpClient
 
 from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
 from pytest_spiral.models.completion import read_error
-from pytest_spiral.models.endpoint import Endpoint, shown_url
+from pytest_spiral.models.endpoint import Endpoint, Secret, shown_url
 from pytest_spiral.status import ReasonCode
 
 # Error bodies are quoted in 300 characters; a proxy's error page is no reason to read megabytes.
@@ -46,11 +47,14 @@ class HttpClient:
         self._endpoint = endpoint
         _hosts.add(endpoint.host)
         logging.getLogger("httpx2").addFilter(_hide_paths)
-        headers = {"Accept": "application/json", "User-Agent": "pytest-spiral"}
-        if endpoint.api_key:
-            headers["Authorization"] = f"Bearer {endpoint.api_key.reveal()}"
+        key, provider = endpoint.api_key, endpoint.provider
+        headers = {"Accept": "application/json", "User-Agent": "pytest-spiral", **provider.headers}
+        headers |= _revealed(endpoint.headers)
+        if key:
+            headers[provider.key_header] = f"{provider.key_prefix}{key.reveal()}"
         self._http = DefaultAioHttpClient(
             headers=headers,
+            params={**provider.query, **_revealed(endpoint.query)},
             # How long an answer may take is decided by the caller.
             timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
             # A proxy of the environment cannot reach this machine's loopback.
@@ -119,6 +123,10 @@ async def _read(response: httpx2.Response, limit: int) -> bytes:
 def _address(url: str) -> httpx2.URL:
     """Taken apart once, because that takes longer than the rest of making a request."""
     return httpx2.URL(url)
+
+
+def _revealed(values: Mapping[str, tuple[str, Secret]]) -> dict[str, str]:
+    return {name: text + secret.reveal() for name, (text, secret) in values.items()}
 
 
 def _hide_paths(record: logging.LogRecord) -> bool:

@@ -31,7 +31,7 @@ from pytest_spiral.models.completion import (
     read_completion,
     read_error,
 )
-from pytest_spiral.models.endpoint import Endpoint, env_name
+from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.limiter import Limiter, Slot
 from pytest_spiral.status import ReasonCode
 
@@ -148,11 +148,12 @@ class OpenAICompatible:
                 budget = self._budget
                 async with nullcontext() if budget is None else budget.charge(request, len(content)) as charge:
                     call.resume()
-                    return await self._send(content, call, turn, slot, charge)
+                    path = self.endpoint.provider.path_of(request.model)
+                    return await self._send(path, content, call, turn, slot, charge)
         raise AttemptError(ReasonCode.CLOSED, "the client is closed")
 
     async def _send(
-        self, content: bytes, call: Call, turn: Turn, slot: Slot | None, charge: Charge | None
+        self, path: str, content: bytes, call: Call, turn: Turn, slot: Slot | None, charge: Charge | None
     ) -> ChatReply:
         if self._closed:
             raise AttemptError(ReasonCode.CLOSED, "the client is closed")
@@ -161,7 +162,7 @@ class OpenAICompatible:
         call.attempts += 1
         started = time.perf_counter()
         try:
-            completion = self._read(await self._client.request("/chat/completions", content))
+            completion = self._read(await self._client.request(path, content))
         except AttemptError as error:
             if charge is not None and error.billed:
                 charge.lose()
@@ -204,7 +205,7 @@ class OpenAICompatible:
                 status=answer.status,
                 again=True,
                 billed=True,
-                remedy=f"check that {env_name(self.endpoint.role, 'BASE_URL')} leads to an OpenAI-compatible API",
+                remedy=f"check that {self.endpoint.url_name} leads to an OpenAI-compatible API",
             )
         except RefusedInBodyError as error:
             body = read_error(error.body)
@@ -284,18 +285,21 @@ async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Pro
     Raises:
         ChatError: Nothing answers ("unreachable", "timeout") or the key is refused ("auth").
     """
+    provider = endpoint.provider
+    if not provider.models_path:
+        return Probe(200, None)
     client: Client | None = None
     try:
         # Set up before the clock runs: a machine that imports slowly says nothing about the endpoint.
         client = _http_client(endpoint)
         async with asyncio.timeout(timeout):
-            answer = await client.request("/models")
-        names = _listed_models(answer.body)
+            answer = await client.request(provider.models_path)
+        names = _listed_models(answer.body) if provider.lists_models else None
         return Probe(answer.status, model in names if names else None)
     except AttemptError as error:
         failed = error
     except TimeoutError:
-        remedy = f"check {env_name(endpoint.role, 'BASE_URL')} and that the server is running"
+        remedy = f"check {endpoint.url_name} and that the server is running"
         failed = AttemptError(ReasonCode.TIMEOUT, f"no answer within {timeout:g} s", remedy=remedy)
     finally:
         if client is not None:

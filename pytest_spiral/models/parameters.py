@@ -6,7 +6,7 @@ No model name and no number of a model is in code: a new model is a new table in
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from pytest_spiral.chat import Role, Usage
 from pytest_spiral.errors import ConfigError, DataError, UserError
-from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.models.connection import Connection
+from pytest_spiral.resources import data_root, line_in_toml, read_toml
 
 Suite = Literal["tempaffect", "spiral"]
 
@@ -73,7 +74,7 @@ class Price(_Strict):
         return (fresh * self.input + usage.cached_tokens * cached + usage.completion_tokens * self.output) / 1_000_000
 
 
-class _Entry(_Strict):
+class _Entry(Connection):
     """A [[default]] table."""
 
     role: Role | None = None
@@ -97,6 +98,8 @@ class _Entry(_Strict):
     def _consistent(self) -> Self:
         if None not in (limits := (self.max_tokens, self.max_completion_tokens)) and "unset" not in limits:
             raise ValueError("max_tokens and max_completion_tokens are two names of one limit; give one of them")
+        if self.suite is not None and (given := self.model_fields_set & set(Connection.model_fields)):
+            raise ValueError(f"{min(given)} is the same for all suites; put it into a table without suite")
         for key in self.extra_body or {}:
             if key in _RESERVED:
                 raise ValueError(f"extra_body.{key} cannot be set here: every request sets it itself")
@@ -163,6 +166,8 @@ class ModelParameters:
         concurrency: Most requests in flight to this model, None for no limit of its own.
         longest_string: Most characters of a string in enforced JSON, for models that do not stop by themselves.
         patience: Seconds to wait for an endpoint that answers nothing, None for what --patience says.
+        connection: Where and with what the model is reached, as far as the project's file says so.
+        place: The table of that file that says so, as FILE:LINE.
     """
 
     model: str
@@ -173,6 +178,8 @@ class ModelParameters:
     concurrency: int | None = None
     longest_string: int | None = None
     patience: float | None = None
+    connection: Connection = field(default_factory=Connection)
+    place: str = ""
 
 
 def resolve_parameters(
@@ -204,13 +211,14 @@ def resolve_parameters(
         if any(key in found for key in _LIMITS):
             given = {key: value for key, value in given.items() if key not in _LIMITS}
         for key, value in given.items():
-            if key == "extra_body":
+            if key in ("extra_body", "headers", "query"):
                 found[key] = {**value, **found.get(key, {})}
             else:
                 found.setdefault(key, value)
 
     request = {key: found[key] for key in _SENT if found.get(key, "unset") != "unset"}
     request.update(copy.deepcopy(found.get("extra_body", {})))
+    connection = Connection.model_validate({key: found[key] for key in Connection.model_fields if key in found})
     return ModelParameters(
         model=model_id,
         role=role,
@@ -220,6 +228,8 @@ def resolve_parameters(
         concurrency=found.get("concurrency"),
         longest_string=found.get("longest_string"),
         patience=found.get("patience"),
+        connection=connection,
+        place=_place(user, user_toml, layers) if connection.is_given else "",
     )
 
 
@@ -232,6 +242,17 @@ def token_limit(params: Mapping[str, object]) -> int | None:
 def local_models() -> Mapping[str, LocalModel]:
     """The models that `local/NAME` knows."""
     return _shipped().local
+
+
+def _place(user: _UserFile | None, path: Path | None, layers: Sequence[_Entry]) -> str:
+    """The first of these tables that says where a model is reached, as FILE:LINE."""
+    assert user is not None
+    assert path is not None
+    for section, tables in (("model", user.model), ("default", user.default)):
+        for index, table in enumerate(tables):
+            if table.is_given and any(table is layer for layer in layers):
+                return f"{path}:{line_in_toml(path, (section, index))}"
+    return str(path)
 
 
 @cache
@@ -248,10 +269,11 @@ def _user(path: Path, _changed: int) -> _UserFile:
         raise ConfigError(str(error)) from None
     for wrong, right in (("models", "model"), ("defaults", "default")):
         if wrong in data:
-            raise ConfigError(f"{path}: {wrong}: unknown table; write [[{right}]]")
+            raise ConfigError(f"{path}:{line_in_toml(path, (wrong,))}: {wrong}: unknown table; write [[{right}]]")
     for section in _SECTIONS:
         if isinstance(data.get(section), dict):
-            raise ConfigError(f"{path}: {section}: write [[{section}]] with two brackets; there may be several")
+            line = line_in_toml(path, (section,))
+            raise ConfigError(f"{path}:{line}: {section}: write [[{section}]] with two brackets; there may be several")
     return _validate(_UserFile, {key: data[key] for key in _SECTIONS if key in data}, path, ConfigError)
 
 
@@ -267,7 +289,7 @@ def _validate(kind: type[_File], data: dict[str, Any], path: Path, error: type[U
         if first["type"] == "extra_forbidden":
             table = Price if "price" in first["loc"] else _ModelEntry if "model" in first["loc"] else _Entry
             says = f"unknown key; known are {', '.join(sorted(table.model_fields))}"
-        raise error(f"{path}: {where}: {says}") from None
+        raise error(f"{path}:{line_in_toml(path, first['loc'])}: {where}: {says}") from None
 
 
 def _where(location: tuple[int | str, ...], data: Any) -> str:

@@ -132,10 +132,12 @@ class RunController:
     def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
         """Everything that the evaluation needs, as it stands now."""
         # Nothing that is or looks like a key may get into a report.
-        keys = [value.strip() for name, value in self.environ.items() if name.endswith("_API_KEY") and value.strip()]
+        named = {name for model in self.plan.everybody if model.endpoint for name in model.endpoint.secrets}
+        environ = self.environ.items()
+        keys = [value.strip() for name, value in environ if name.endswith("_API_KEY") or name in named]
         redacted = []
         for argument in argv:
-            for key in keys:
+            for key in filter(None, keys):
                 argument = argument.replace(key, "[redacted]")
             redacted.append(Secret().redact(argument))
         traffic = stored_traffic(self.store, self.plan, self.measured)

@@ -26,9 +26,9 @@ from pytest_spiral.store import RunStore, StoredChat
 
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
-    """The endpoint of a model that is reached over HTTP. Its key is read from the environment here and nowhere else."""
+    """The endpoint of a model that is reached over HTTP. Its secrets are read from the environment here only."""
     assert model.endpoint is not None
-    return Endpoint(model.role, model.endpoint.base_url, model.endpoint.key(environ), patience=model.patience)
+    return model.endpoint.endpoint(model.role, environ, patience=model.patience, **model.timeouts)
 
 
 def pace_name(model: ModelPlan) -> str:

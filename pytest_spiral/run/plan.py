@@ -23,6 +23,7 @@ from pytest_spiral.models.dry import known_suites
 from pytest_spiral.models.environment import EndpointSettings, endpoint_settings
 from pytest_spiral.models.local_file import is_local, locate
 from pytest_spiral.models.parameters import Price, resolve_parameters
+from pytest_spiral.models.providers import GENERIC
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.settings import OPTIONS, Settings, SuiteName
@@ -45,7 +46,7 @@ class ModelPlan(BaseModel):
 
     kind: "dry" and "local" models run on this machine; of a "replay" there are only recorded outputs.
     longest_string: characters of a string of enforced JSON, where a model would not stop by itself; None for no bound.
-    patience: seconds to wait for an endpoint that answers nothing.
+    patience: seconds to wait for an endpoint that answers nothing. timeouts: deadlines in seconds, where not the usual.
     endpoint: None for dry models, and for local ones until their server runs.
     """
 
@@ -59,6 +60,7 @@ class ModelPlan(BaseModel):
     concurrency: int | None = None
     longest_string: int | None = None
     patience: float = 600.0
+    timeouts: dict[str, float] = {}
     price: Price | None = None
     endpoint: EndpointSettings | None = None
 
@@ -69,7 +71,8 @@ class ModelPlan(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Without the address: the same model behind another host or port is still the same measurement."""
-        return self.model_dump(include={"spec", "model_id", "params"})
+        alias = self.endpoint.alias if self.endpoint is not None else None
+        return self.model_dump(include={"spec", "model_id", "params"}) | ({"endpoint": alias} if alias else {})
 
 
 class RunPlan(BaseModel):
@@ -256,7 +259,6 @@ def _resolve(
     """The plan of a model from its name."""
     kind: Literal["dry", "local", "remote"] = "remote"
     model_id = spec
-    endpoint = None
     if spec.startswith(DRY_PREFIX):
         suites = known_suites(spec, role, suites)
         kind = "dry"
@@ -264,25 +266,30 @@ def _resolve(
         kind, model_id = "local", locate(spec).name
     elif spec in ("dry", "local"):
         raise ConfigError(f"{OPTION_OF[role]} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
-    else:
-        try:
-            endpoint = endpoint_settings(role, environ)
-        except ConfigError:
-            # No key is needed to learn what a run would cost.
-            if not settings.plan:
-                raise
     by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
     parameters = next(iter(by_suite.values()))
+    given, endpoint = parameters.connection, None
+    if kind == "remote":
+        try:
+            endpoint = endpoint_settings(role, environ, given)
+        except ConfigError as error:
+            # No key is needed to learn what a run would cost.
+            if not settings.plan:
+                raise ConfigError(f"{parameters.place}: {error}" if parameters.place else str(error)) from None
+    defaults = (given.preset or (endpoint.preset if endpoint else GENERIC)).defaults
+    attempt = given.timeout_seconds or defaults.timeout_seconds
+    total = given.total_timeout_seconds or max(defaults.total_timeout_seconds or 0.0, given.timeout_seconds or 0.0)
     return ModelPlan(
         role=role,
         spec=spec,
         kind=kind,
         model_id=model_id,
         params={suite: dict(resolved.request) for suite, resolved in by_suite.items()},
-        concurrency=parameters.concurrency,
+        concurrency=parameters.concurrency or defaults.concurrency,
         longest_string=parameters.longest_string,
         patience=parameters.patience or settings.patience,
-        price=parameters.price,
+        timeouts=({"attempt_timeout": attempt} if attempt else {}) | ({"timeout": total} if total else {}),
+        price=parameters.price or (Price(input=0, output=0) if defaults.free else None),
         endpoint=endpoint,
     )
 

@@ -132,32 +132,58 @@ def test_other_tables_of_the_file_are_left_to_others(toml: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "says"),
     [
-        ('[[model]]\nmatch = "x"\ntemprature = 1\n', "model[0].temprature", "unknown key; known are"),
-        ('[[model]]\nmatch = "x"\n[[model]]\nseed = 1\n', "model[1].match", "required"),
-        ('[[model]]\nmatch = "x"\ntemperature = "hot"\n', "model[0].temperature", "number"),
-        ('[[model]]\nmatch = "x"\ntemperature = 3\n', "model[0].temperature", "less than or equal to 2"),
-        ('[[model]]\nmatch = "x"\nmax_tokens = 0\n', "model[0].max_tokens", "greater than or equal to 1"),
-        ('[[model]]\nmatch = "x"\nmax_tokens = 1.5\n', "model[0].max_tokens", "integer"),
-        ('[[model]]\nmatch = "x"\nprice = { inptu = 1 }\n', "model[0].price.inptu", "known are cached_input, input"),
-        ('[[model]]\nmatch = "x"\nprice = { input = -1, output = 1 }\n', "model[0].price.input", "greater than"),
-        ('[[model]]\nmatch = "x"\nextra_body.messages = []\n', "model[0]", "extra_body.messages cannot be set"),
-        ('[[model]]\nmatch = "x"\nextra_body.temperature = 1\n', "model[0]", "without extra_body"),
-        ('[[model]]\nmatch = "x"\nmax_tokens = 1\nmax_completion_tokens = 2\n', "model[0]", "two names of one limit"),
-        ('[[default]]\nrole = "jude"\n', "default[0].role", "'judge'"),
-        ('[[default]]\nmatch = "x"\n', "default[0].match", "unknown key"),
-        ('[model]\nmatch = "x"\n', "model", "two brackets"),
-        ("[[models]]\n", "models", "write [[model]]"),
-        ("[[model]\n", "", "not valid TOML"),
+        ('[[model]]\nmatch = "x"\ntemprature = 1\n', "3: model[0].temprature", "unknown key; known are"),
+        ('# x\n\n[[model]]\nmatch = "x"\n\n[[model]]\nseed = 1\n', "6: model[1].match", "required"),
+        ('[[model]]\nmatch = "x"\ntemperature = "hot"\n', "3: model[0].temperature", "number"),
+        ('[[model]]\nmatch = [\n"x",\n]\n\ntemperature = 3\n', "6: model[0].temperature", "less than or equal to 2"),
+        ('[[model]]\nmatch = "x"\nmax_tokens = 0\n', "3: model[0].max_tokens", "greater than or equal to 1"),
+        ('[[model]]\nmatch = "x"\nmax_tokens = 1.5\n', "3: model[0].max_tokens", "integer"),
+        ('[[model]]\nmatch = "x"\nprice = { inptu = 1 }\n', "3: model[0].price.inptu", "known are cached_input, input"),
+        ('[[model]]\nmatch = "x"\n[model.price]\noutput = 1\ninput = -1\n', "5: model[0].price.input", "greater than"),
+        ('[[model]]\nmatch = "x"\nextra_body.messages = []\n', "1: model[0]", "extra_body.messages cannot be set"),
+        ('[[model]]\nmatch = "x"\nextra_body.temperature = 1\n', "1: model[0]", "without extra_body"),
+        (
+            '[[model]]\nmatch = "x"\nmax_tokens = 1\nmax_completion_tokens = 2\n',
+            "1: model[0]",
+            "two names of one limit",
+        ),
+        ('[[default]]\nrole = "jude"\n', "2: default[0].role", "'judge'"),
+        ('[[default]]\nmatch = "x"\n', "2: default[0].match", "unknown key"),
+        ('\n[model]\nmatch = "x"\n', "2: model", "two brackets"),
+        ("[[models]]\n", "1: models", "write [[model]]"),
+        ("[[model]\n", " ", "not valid TOML"),
+        ('[[default]]\nprovider = "grok"\n', "2: default[0].provider", "no such provider; there are anthropic, azure-"),
+        ('[[default]]\nbase_url = "example.org"\n', "1: default[0]", "not an http(s) address"),
+        ('[[default]]\nbase_url = "http://h/v1?key=planted"\n', "1: default[0]", "`query` in spiral.toml"),
+        ('[[default]]\nsuite = "spiral"\nprovider = "vllm"\n', "1: default[0]", "provider is the same for all suites"),
+        ('[[default]]\napi_key_env = "sk-planted"\n', "2: default[0].api_key_env", "pattern"),
+        (
+            '[[default]]\nheaders = { X-Api-Key = "planted" }\n',
+            "2: default[0].headers",
+            'write X-Api-Key = { env = "NAME" }',
+        ),
+        ('[[default]]\n\nquery = { key = "planted" }\n', "3: default[0].query", 'write key = { env = "NAME" }'),
+        ('[[default]]\nheaders.X-Team = "sk-planted1234567"\n', "2: default[0].headers", "must not be in a file"),
+        ('[[default]]\nheaders.Host = "x"\n', "2: default[0].headers", "set by the client"),
+        ('[[default]]\nheaders.X = "a\\nb"\n', "2: default[0].headers.X", "pattern"),
+        ('[[default]]\nheaders.X = { evn = "A" }\n', "2: default[0].headers.X", "env"),
+        (
+            "[[default]]\ntimeout_seconds = 60\ntotal_timeout_seconds = 30\n",
+            "1: default[0]",
+            "less than timeout_seconds",
+        ),
+        ('[[default]]\nendpoint = "http://h"\n', "2: default[0].endpoint", "pattern"),
     ],
 )
-def test_a_wrong_file_is_told_file_key_and_reason(toml: Path, text: str, where: str, says: str) -> None:
-    """One line, enough to mend it."""
+def test_a_wrong_file_is_told_file_line_key_and_reason(toml: Path, text: str, where: str, says: str) -> None:
+    """One line, enough to mend it; what may be a secret is not repeated."""
     toml.write_text(text)
     with pytest.raises(ConfigError) as caught:
         resolve_parameters("x", "judge", toml)
 
-    assert str(caught.value).startswith(f"{toml}: {where}")
+    assert str(caught.value).startswith(f"{toml}:{where}")
     assert says in str(caught.value)
+    assert "planted" not in str(caught.value)
 
 
 def test_a_missing_file_is_told() -> None:
