@@ -220,7 +220,7 @@ def read_error(body: bytes, content_type: str = "") -> ErrorBody:
         return ErrorBody(error)
     if not isinstance(error, dict):
         return ErrorBody(text if error is not None else "")
-    # OpenRouter's "metadata" has what the provider behind it said, Google's "details" and Azure's "innererror" the cause.
+    # OpenRouter's "metadata" says what the provider behind it said, Google's "details" and Azure's "innererror" why.
     parts = [error, error.get("metadata"), error.get("innererror"), *_objects(error.get("details"))]
     parts += [each for part in _objects(error.get("details")) for each in _objects(part.get("violations"))]
     objects = _objects(parts)
