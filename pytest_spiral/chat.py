@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
+
+from pytest_spiral.strict_json import json_bytes
 
 Role = Literal["evaluated", "user", "judge"]
 MessageRole = Literal["system", "user", "assistant"]
@@ -74,10 +75,14 @@ class ChatRequest:
     def key(self) -> str:
         """SHA-256 (hex) of everything that determines the reply. The endpoint's address is not part of it."""
         messages = [[message.role, message.digest.hex()] for message in self.messages]
+        document = [self.role, self.model, messages, digest_of(self.settings).hex(), self.sample]
+        return hashlib.sha256(json_bytes(document)).hexdigest()
+
+    @cached_property
+    def settings(self) -> str:
+        """Parameters, in order of their names, and schema, whose order models follow, as one JSON text."""
         schema = None if self.schema is None else dict(self.schema)
-        document = [self.role, self.model, messages, dict(self.params), schema, self.sample]
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return json_bytes({"params": dict(sorted(self.params.items())), "schema": schema}).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,7 @@ class ChatReply:
         attempts: HTTP requests made, retries included.
         reasoning: What the model thought before or between what it said, as far as the endpoint shows it. Kept for
             people; it is never judged, scored or sent to another model.
+        stored: Whether the store had it, so that nothing was sent.
     """
 
     text: str
@@ -101,6 +107,7 @@ class ChatReply:
     seconds: float = 0.0
     attempts: int = 1
     reasoning: str = ""
+    stored: bool = field(default=False, compare=False)
 
 
 class ChatModel(Protocol):
@@ -111,10 +118,3 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Release connections. Must run in the event loop that made the calls."""
-
-
-class StoredChatModel(ChatModel, Protocol):
-    """A chat model that keeps its replies, so that a resumed run does not ask again."""
-
-    def is_stored(self, request: ChatRequest) -> bool:
-        """Whether the reply to `request` is known without asking."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+
+from pydantic_core import from_json
 
 from pytest_spiral.chat import Finish, Usage
 from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
@@ -132,7 +135,10 @@ def _finish(reason: object) -> Finish:
 def _parse(body: bytes, content_type: str) -> object:
     if not body.strip():
         raise MalformedError("an empty body")
+    with suppress(ValueError):
+        return from_json(body)
     try:
+        # What the faster parser refuses: a byte order mark, lone surrogates, deeper nesting.
         return json.loads(body.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise MalformedError("bytes that are not UTF-8") from None

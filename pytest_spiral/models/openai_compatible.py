@@ -6,7 +6,6 @@ What is sent, what counts as an answer, what is tried again and for how long is 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import re
 import time
@@ -34,6 +33,7 @@ from pytest_spiral.models.completion import (
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.limiter import Limiter, Slot
 from pytest_spiral.status import ReasonCode
+from pytest_spiral.strict_json import json_bytes
 
 # A conversation waits for its next turn, but nothing waits for a judgement: turns go first.
 _PRIORITY: Mapping[Role, int] = {"evaluated": 0, "user": 0, "judge": 1}
@@ -253,8 +253,7 @@ def _body(request: ChatRequest) -> bytes:
         # Keys stay in their order: models write an answer's keys in the order of the schema.
         schema = {"name": _schema_name(request.schema), "strict": True, "schema": dict(request.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    # ASCII with escapes, because lone surrogates have no UTF-8 form.
-    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return json_bytes(body)
 
 
 def _schema_name(schema: Mapping[str, object]) -> str:

@@ -218,12 +218,12 @@ class _Simulation:
             sample = self._unit.index + _SAMPLE_STRIDE * (attempt + _MAX_SAMPLES * self._number)
             request = model.request(messages, self._name, sample)
             try:
-                tries += not model.chat.is_stored(request)
                 reply = await model.reply(request)
             except ChatError as error:
                 raise _Stopped(error.unit_status, error.reason(where)) from None
             if reply.finish == "stop" and reply.text.strip() and len(reply.text) <= MAX_REPLY_CHARS:
                 return reply.text.strip()
+            tries += not reply.stored
             if tries >= _TRIES_PER_SESSION:
                 break
         too_long = len(reply.text) > MAX_REPLY_CHARS

@@ -147,7 +147,6 @@ class ModelJudge:
         for sample in range(first_sample, first_sample + _MAX_SAMPLES):
             request = self.participant.request(messages, unit, sample, schema)
             try:
-                was_stored = self.participant.chat.is_stored(request)
                 reply = await self.participant.reply(request)
             except ChatError as error:
                 return Rejected(error.reason()), ""
@@ -159,14 +158,13 @@ class ModelJudge:
             repair = [*messages, unreadable, Message("user", self.rubric.asides.repair)]
             request = self.participant.request(repair, unit, sample, schema)
             try:
-                repair_was_stored = self.participant.chat.is_stored(request)
-                reply = await self.participant.reply(request)
+                repaired = await self.participant.reply(request)
             except ChatError as error:
-                if was_stored:
+                if reply.stored:
                     # The unreadable reply itself may be what the endpoint refuses: try another sample.
                     continue
                 return Rejected(error.reason()), ""
-            parsed = parse(reply)
-            if not isinstance(parsed, Rejected) or not (was_stored and repair_was_stored):
-                return parsed, reply.text
+            parsed = parse(repaired)
+            if not isinstance(parsed, Rejected) or not (reply.stored and repaired.stored):
+                return parsed, repaired.text
         return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {_MAX_SAMPLES} samples")), ""

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 
 from pydantic import JsonValue
 
-from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message, MessageRole, Role, StoredChatModel
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, ComposedMessage, Message, MessageRole, Role
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.suspicion import load_signs, without_control_tokens, without_notes
@@ -28,7 +28,7 @@ class Participant:
 
     role: Role
     model: str
-    chat: StoredChatModel
+    chat: ChatModel
     params: Mapping[str, JsonValue] = field(default_factory=dict)
     max_string: int | None = None
 

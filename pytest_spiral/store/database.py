@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_spiral.errors import StoreError
 
 _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
-_FORMAT = 5
+_FORMAT = 6
 # Seconds that a writer waits for another process of the run; a commit takes less than a millisecond.
 _BUSY_SECONDS = 30
 # Copying the log into the database waits for the disk, so it happens once in 8 MB and not once in 1 MB.

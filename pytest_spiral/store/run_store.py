@@ -21,6 +21,7 @@ from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import database
 from pytest_spiral.store.records import Exchange, ModelUsage, Pace
 from pytest_spiral.store.texts import DamagedRowError, Texts
+from pytest_spiral.strict_json import json_bytes
 
 # Errors that are about the values of one row, not about the file.
 _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
@@ -64,8 +65,7 @@ class _Row(NamedTuple):
 
     def checksum(self) -> bytes:
         """What the row's last column must hold."""
-        text = json.dumps([self.key.hex(), *self[1:]])
-        return hashlib.sha256(text.encode("ascii")).digest()[:_CHECKSUM_BYTES]
+        return hashlib.sha256(json_bytes([self.key.hex(), *self[1:]])).digest()[:_CHECKSUM_BYTES]
 
 
 _COLUMNS = ", ".join(_Row._fields)
@@ -174,11 +174,6 @@ class RunStore:
         """The stored reply to a request, None if it was never answered. Raises `StoreError`."""
         with self._reading() as connection:
             return self._reply(connection, request)
-
-    def knows(self, request: ChatRequest) -> bool:
-        """Whether a request was answered. Raises `StoreError`."""
-        with self._reading() as connection:
-            return _has_reply(connection, request)
 
     def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
         """Store a reply; it is committed when this returns.
@@ -300,8 +295,6 @@ class RunStore:
         self._held.close()
 
     def _insert(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> None:
-        schema = None if request.schema is None else dict(request.schema)
-        settings = json.dumps({"params": dict(request.params), "schema": schema}, separators=(",", ":"))
         messages = ""
         for message in request.messages:
             parts = message.parts if isinstance(message, ComposedMessage) else ()
@@ -313,7 +306,7 @@ class RunStore:
             model=request.model,
             unit=request.unit,
             sample=request.sample,
-            settings=self._texts.id(connection, settings),
+            settings=self._texts.id(connection, request.settings),
             messages=messages,
             text=self._texts.id(connection, reply.text),
             finish=reply.finish,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest
@@ -20,17 +21,13 @@ class StoredChat:
         # An entry vanishes with the last of them.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def is_stored(self, request: ChatRequest) -> bool:
-        """Whether the reply is stored already, so that asking costs nothing."""
-        return self._store.knows(request)
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The stored reply, or a new one that is stored when this returns. Raises `ChatError` and `StoreError`."""
         lock = self._locks.setdefault(request.key, asyncio.Lock())
         async with lock:
             stored = self._store.find(request)
             if stored is not None:
-                return stored
+                return replace(stored, stored=True)
             # A reply that cannot be stored is not asked for: it would have to be paid for again.
             self._store.check()
             try:

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pytest_spiral.chat import digest_of
+from pytest_spiral.strict_json import json_bytes
 
 # The first texts of a run are the preset dictionary for those that follow: they are about the same things.
 _DICTIONARY_TEXTS = 64
 _DICTIONARY_BYTES = 32_000
+# The usual level 6 takes three times as long and saves a tenth.
+_LEVEL = 2
 # Characters. A reference to a shorter text saves nothing.
 _SHORTEST_PART = 100
 
@@ -35,7 +38,7 @@ class Texts:
         self._ids: dict[bytes, int] = {}
         self._dictionary = b""
         # Copied for each text: making one, and having it read the dictionary, takes longer than compressing a text.
-        self._deflater = zlib.compressobj()
+        self._deflater = zlib.compressobj(_LEVEL)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -62,7 +65,7 @@ class Texts:
             _verify(text_id, digest, content, checksum)
             preset = b"" if text_id <= _DICTIONARY_TEXTS else self._preset(connection)
             inflater = zlib.decompressobj(zdict=preset)
-            document = json.loads((inflater.decompress(content) + inflater.flush()).decode("utf-8", "surrogatepass"))
+            document = json.loads((inflater.decompress(content) + inflater.flush()).decode())
         except DamagedRowError:
             raise
         except (TypeError, ValueError, zlib.error):
@@ -93,11 +96,9 @@ class Texts:
                 pieces += [before, self.id(connection, part)]
                 rest = after
         document = [*pieces, rest] if pieces else text
-        # Text from models may hold lone surrogates, which have no UTF-8 form of their own.
-        data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         self._preset(connection)
         deflater = self._deflater.copy()
-        content = deflater.compress(data) + deflater.flush()
+        content = deflater.compress(json_bytes(document)) + deflater.flush()
         (last,) = connection.execute("SELECT max(id) FROM text").fetchone()
         text_id = int(last or 0) + 1
         row = (text_id, digest, content, _checksum(text_id, digest, content))
@@ -111,7 +112,7 @@ class Texts:
             if (count or 0) >= _DICTIONARY_TEXTS:
                 first = "".join(self.text(connection, text_id) for text_id in range(1, _DICTIONARY_TEXTS + 1))
                 self._dictionary = first.encode("utf-8", "surrogatepass")[-_DICTIONARY_BYTES:]
-                self._deflater = zlib.compressobj(zdict=self._dictionary)
+                self._deflater = zlib.compressobj(_LEVEL, zdict=self._dictionary)
         return self._dictionary
 
 

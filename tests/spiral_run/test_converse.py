@@ -213,7 +213,7 @@ def test_a_resumed_conversation_goes_on_at_the_very_call(cast: Callable[..., Cas
 
         scene.play(failing)
         broken = scene.hold()
-        stored = {r.key for model in scene.everybody for r in model.asked if scene.store.knows(r)}
+        stored = {r.key for model in scene.everybody for r in model.asked if scene.store.find(r) is not None}
         before = [len(model.asked) for model in scene.everybody]
         scene.play(say)
         resumed = scene.hold()
@@ -368,14 +368,14 @@ def test_a_store_that_cannot_look_a_request_up_fails_that_call(
 ) -> None:
     """A look-up that fails is a failure of the instrument as the call itself would be, not an error of the program."""
     scene = cast()
-    real = scene.store.knows
+    real = scene.store.find
 
-    def knows(request: ChatRequest) -> bool:
+    def find(request: ChatRequest) -> ChatReply | None:
         if request.role == role:
             raise ChatError(ReasonCode.STORE_FAILED, "out of memory")
         return real(request)
 
-    monkeypatch.setattr(scene.store, "knows", knows)
+    monkeypatch.setattr(scene.store, "find", find)
     conversation = scene.hold()
     reasons = [j.reason for j in conversation.judgements] + [final.reason for final in conversation.finals]
 

@@ -64,12 +64,16 @@ def test_whatever_determines_the_reply_is_in_the_key(changes: dict[str, Any]) ->
     assert ask(**changes).key != ask().key
 
 
-def test_the_unit_and_the_order_of_keys_are_not_in_the_key() -> None:
-    """What a call belongs to, and how its parameters happen to be ordered, do not change its reply."""
+def test_the_unit_and_the_order_of_parameters_are_not_in_the_key() -> None:
+    """What a call belongs to, and how its parameters happen to be ordered, do not change its reply.
+
+    The order of a schema does: models write the keys of an answer in that order.
+    """
     first = ask(unit="a", params={"x": 1, "y": 2}, schema={"type": "object", "a": 1})
-    second = ask(unit="b", params={"y": 2, "x": 1}, schema={"a": 1, "type": "object"})
+    second = ask(unit="b", params={"y": 2, "x": 1}, schema={"type": "object", "a": 1})
 
     assert first.key == second.key
+    assert first.key != ask(params={"x": 1, "y": 2}, schema={"a": 1, "type": "object"}).key
 
 
 def test_failures_are_stored_and_asked_again(store: RunStore) -> None:
