@@ -20,7 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.openai_server import FakeOpenAI, Fault, Handler, Reply, Rule, Script
+from tests.fakes.openai_server import FakeOpenAI, Fault, Handler, Reply
+from tests.fakes.script import Rule, Script
 from tests.faults.catalogue import KEY
 from tests.faults.runs import MODELS, cast, remains
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -24,7 +22,9 @@ from typing import Any, Literal, Self
 
 from aiohttp import web
 
-__all__ = ["FakeOpenAI", "Fault", "Handler", "Recorded", "Reply", "Rule", "Script", "fake_openai"]
+from tests.fakes.dialects import Dialect, Refusal
+
+__all__ = ["FakeOpenAI", "Fault", "Handler", "Recorded", "Reply", "fake_openai"]
 
 
 @dataclass(frozen=True)
@@ -220,51 +220,6 @@ Handler = Callable[[dict[str, Any], int], "str | Reply | Fault"]
 
 
 @dataclass(frozen=True)
-class Rule:
-    """When a handler is overruled. All conditions that are given must hold.
-
-    fault: what is answered, or what makes it of the handler's own text. model: the requests of this model, which is how
-    a server that serves several roles tells them apart. calls: numbers from 0 among that model's requests.
-    rate: share of the requests, drawn by `Script.seed` and the request's number.
-    """
-
-    fault: Reply | Fault | Callable[[str], Reply | Fault]
-    model: str | None = None
-    calls: Container[int] | None = None
-    rate: float = 1.0
-
-
-class Script:
-    """A handler with faults in it. The first rule that applies decides; `rules` may be changed at any time.
-
-    counts: requests by model. faults: answers by a rule, by model.
-    """
-
-    def __init__(self, handler: Handler, rules: Iterable[Rule] = (), *, seed: int = 0) -> None:
-        self.handler = handler
-        self.rules = list(rules)
-        self.seed = seed
-        self.counts: Counter[str] = Counter()
-        self.faults: Counter[str] = Counter()
-
-    def __call__(self, body: dict[str, Any], number: int) -> str | Reply | Fault:
-        model = str(body.get("model"))
-        index = self.counts[model]
-        self.counts[model] += 1
-        for place, rule in enumerate(self.rules):
-            if self._applies(rule, place, model, index):
-                self.faults[model] += 1
-                fault = rule.fault
-                return fault if isinstance(fault, Reply | Fault) else fault(str(self.handler(body, number)))
-        return self.handler(body, number)
-
-    def _applies(self, rule: Rule, place: int, model: str, index: int) -> bool:
-        if rule.model not in (None, model) or (rule.calls is not None and index not in rule.calls):
-            return False
-        return rule.rate >= 1 or random.Random(f"{self.seed}-{model}-{index}-{place}").random() < rule.rate
-
-
-@dataclass(frozen=True)
 class Recorded:
     """One chat request. headers: lower case, without keys. at: monotonic seconds."""
 
@@ -281,7 +236,7 @@ class FakeOpenAI:
     latency: seconds before every answer. together: so many requests must have been in flight at once before the first
     reply is sent, which makes the peak independent of timing. key: answer 401, echoing the key, to requests that bring
     another one. models: what /v1/models lists; an integer is sent as error status instead. record: keep every request;
-    `served` counts them in any case.
+    `served` counts them in any case. dialect: the service that is imitated, which decides on keys, models and paths.
     """
 
     def __init__(
@@ -294,6 +249,7 @@ class FakeOpenAI:
         models: tuple[str, ...] | int = ("fake",),
         prefix: str = "/v1",
         record: bool = True,
+        dialect: Dialect | None = None,
     ) -> None:
         self.handler: Handler = handler or (lambda body, n: "ok")
         self.latency = latency
@@ -306,7 +262,8 @@ class FakeOpenAI:
         self._record = record
         self._key = key
         self._models = models
-        self._prefix = prefix
+        self._dialect = dialect
+        self._prefix = dialect.prefix if dialect else prefix
         self._port = 0
         self._site: web.TCPSite | None = None
         self._runner: web.AppRunner | None = None
@@ -345,7 +302,8 @@ class FakeOpenAI:
         self._stop = asyncio.Event()
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_get(f"{self._prefix}/models", self._list)
-        app.router.add_post(f"{self._prefix}/chat/completions", self._chat)
+        chat = self._dialect.chat if self._dialect else "/chat/completions"
+        app.router.add_post(f"{self._prefix}{chat}", self._chat)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         self._runner = runner
@@ -357,6 +315,9 @@ class FakeOpenAI:
         await runner.cleanup()
 
     def _refuse_key(self, request: web.Request) -> web.Response | None:
+        if self._dialect is not None:
+            given_key = self._dialect.key_of({name.lower(): value for name, value in request.headers.items()})
+            return None if self._key in (None, given_key) else _json(self._dialect.wrong_key(given_key))
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._key is None or given == self._key:
             return None
@@ -365,6 +326,8 @@ class FakeOpenAI:
 
     async def _list(self, request: web.Request) -> web.Response:
         self.probes += 1
+        if self._dialect is not None:
+            return _json(self._dialect.list(self._refuse_key(request) is None))
         if isinstance(self._models, int):
             return web.json_response({"error": {"message": "no list"}}, status=self._models)
         rows = [{"id": name, "object": "model"} for name in self._models]
@@ -395,10 +358,14 @@ class FakeOpenAI:
             body, number = json.loads(raw), self.served
             self.served += 1
             if self._record:
-                self.requests.append(Recorded(body, headers, request.path, time.monotonic(), raw))
+                self.requests.append(Recorded(body, headers, request.path_qs, time.monotonic(), raw))
             refused = self._refuse_key(request)
             if refused is not None:
                 return refused
+            if self._dialect is not None:
+                if refusal := self._dialect.refuses(body, request.path, request.query):
+                    return _json(refusal)
+                body = self._dialect.heard(body)
             return await self._answer(request, self.handler(body, number), body)
         finally:
             self.in_flight -= 1
@@ -426,6 +393,8 @@ class FakeOpenAI:
                 "choices": [{"index": 0, "message": message, "finish_reason": answer.finish}],
                 "usage": answer.usage,
             }
+            if self._dialect is not None:
+                completion = self._dialect.completion(completion)
             # ASCII: replies may hold lone surrogates, as models emit them.
             return web.Response(body=json.dumps(completion).encode("ascii"), content_type="application/json")
         if answer.kind in ("drop", "refuse"):
@@ -455,6 +424,10 @@ class FakeOpenAI:
             return response
         headers = {**answer.headers, "Content-Type": answer.content_type}
         return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+
+def _json(refusal: Refusal) -> web.Response:
+    return web.json_response(refusal[1], status=refusal[0])
 
 
 @contextmanager

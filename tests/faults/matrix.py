@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_spiral.evaluate.verdict import missing_limit
-from tests.fakes.openai_server import FakeOpenAI, Rule, Script
+from tests.fakes.openai_server import FakeOpenAI
+from tests.fakes.script import Rule, Script
 from tests.faults.catalogue import CATALOGUE, COLUMNS, KEY, Case, Column, Nature
 from tests.faults.runs import MODELS, Outcome, Run, cast, measured, patient, remains
 

@@ -9,7 +9,8 @@ from unittest import mock
 
 import pytest
 
-from tests.fakes.openai_server import FakeOpenAI, Fault, Rule, Script
+from tests.fakes.openai_server import FakeOpenAI, Fault
+from tests.fakes.script import Rule, Script
 from tests.faults.catalogue import KEY
 from tests.faults.kills import kill_and_resume
 from tests.faults.runs import Run, cast, measured, patient

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_spiral.status import ReasonCode
-from tests.fakes.openai_server import Fault, Reply, Rule, Script
+from tests.fakes.openai_server import Fault, Reply
+from tests.fakes.script import Rule, Script
 from tests.faults.catalogue import CATALOGUE, COLUMNS, Column
 from tests.faults.matrix import Mode, documented, play
 

@@ -18,7 +18,8 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.resources import MAX_FILE_BYTES
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.tempaffect.suite import read_scenarios
-from tests.fakes.openai_server import FakeOpenAI, Fault, Rule, Script
+from tests.fakes.openai_server import FakeOpenAI, Fault
+from tests.fakes.script import Rule, Script
 from tests.faults.catalogue import KEY
 from tests.faults.runs import Run, cast, patient
 

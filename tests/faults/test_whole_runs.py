@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.openai_server import Rule, Script
+from tests.fakes.script import Rule, Script
 from tests.faults.catalogue import CATALOGUE, KEY
 from tests.faults.runs import cast, remains
 from tests.plugin.conftest import lean, project, serve
