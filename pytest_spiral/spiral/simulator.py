@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,7 +21,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.report.model.spiral import Flag
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_persona
-from pytest_spiral.spiral.toml_tables import Count, Cues, Table, compile_cues, read_table
+from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainText, Table, read_table
 
 RuleSet = Literal["shipped", "imported"]
 Rule = Literal[
@@ -42,8 +42,6 @@ Rule = Literal[
     "offstage",
 ]
 PerMille = Annotated[int, Field(ge=0, le=1000)]
-# The conversation reads a message as it comes, the report once more.
-_REMEMBERED = 2**14
 
 
 class _Resimulation(Table):
@@ -91,11 +89,11 @@ class _Rules(Table):
 
 
 class _Cues(Table):
-    role_flip: Cues
-    refusal: Cues
-    out_of_character: Cues
-    goodbye: Cues
-    offstage: Cues
+    role_flip: tuple[CueGroup, ...]
+    refusal: tuple[CueGroup, ...]
+    out_of_character: tuple[CueGroup, ...]
+    goodbye: tuple[CueGroup, ...]
+    offstage: tuple[CueGroup, ...]
 
 
 class Limits(Table):
@@ -109,16 +107,9 @@ class Limits(Table):
     cues: _Cues
 
     @cached_property
-    def patterns(self) -> Mapping[str, re.Pattern[str]]:
-        """Compiled cues by rule."""
-        return {name: compile_cues(lines) for name, lines in self.cues.model_dump().items()}
-
-    @cached_property
-    def any_cue(self) -> re.Pattern[str]:
-        """Matches where any of `patterns` does: most messages have no cue, and one pattern is tried faster than all."""
-        lines = "\n".join(self.cues.model_dump().values()).splitlines()
-        # Sorted, so that those that begin at a word boundary are neighbours.
-        return compile_cues("\n".join(sorted(lines)))
+    def searches(self) -> Mapping[str, CueSearch]:
+        """Cues by rule."""
+        return {rule: CueSearch(groups) for rule, groups in self.cues}
 
 
 @cache
@@ -174,16 +165,13 @@ def rules_for(user_system_prompt: str) -> RuleSet:
     return "shipped" if user_system_prompt.startswith(load_persona().text) else "imported"
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _cues_in(plain: str, offstage: bool) -> Mapping[str, str]:
     """The first cue of each rule in a message. offstage: whether to look for those of things done meanwhile."""
-    limits = load_limits()
-    if not limits.any_cue.search(plain):
-        return {}
+    searched = PlainText(plain)
     return {
         rule: match[0].strip()[:80]
-        for rule, pattern in limits.patterns.items()
-        if (rule != "offstage" or offstage) and (match := pattern.search(plain))
+        for rule, cues in load_limits().searches.items()
+        if (rule != "offstage" or offstage) and cues.matches(searched) and (match := cues.pattern.search(plain))
     }
 
 
@@ -206,11 +194,11 @@ class SimulatorMonitor:
         self._openers: dict[str, int] = {}
         self._sentences: dict[str, int] = {}
         self._messages: dict[str, int] = {}
-        self._reply: list[str] = []
+        self._reply = ""
 
     def add_reply(self, text: str) -> None:
         """The evaluated model's next reply."""
-        self._reply = _WORD.findall(_plain(text))
+        self._reply = _plain(text)
 
     def add_user_message(self, text: str, *, generated: bool = True) -> None:
         """The user's next message; only a generated one is read against the rules."""
@@ -237,7 +225,7 @@ class SimulatorMonitor:
             remarks["too_short"] = f"{len(words)} words"
         if len(words) > rules.words_at_most or len(text) > rules.chars_at_most:
             remarks["too_long"] = f"{len(words)} words, {len(text):,} characters"
-        capitals = [word for word in _TOKEN.findall(text) if word != word.lower()]
+        capitals = [word for word in _TOKEN.findall(text) if word != word.lower()] if text != text.lower() else []
         if len(capitals) > rules.capitals_at_most:
             remarks["capitals"] = ", ".join(dict.fromkeys(capitals[:5]))[:80]
         paragraphs = len([part for part in text.split("\n") if part.strip()])
@@ -262,8 +250,8 @@ class SimulatorMonitor:
         elif len(ngrams) >= rule.across_ngrams and 1000 * across >= rule.across:
             remarks["repeats_earlier"] = f"{across:.0%} of its runs of {rule.ngram} words"
         runs = _ngrams(message.words, rule.echo_ngram)
-        if len(runs) >= rule.echo_ngrams:
-            said = set(_ngrams(self._reply, rule.echo_ngram))
+        if len(runs) >= rule.echo_ngrams and _may_share(message.words, self._reply, rule.echo_ngram):
+            said = set(_ngrams(_WORD.findall(self._reply), rule.echo_ngram))
             echoed = sum(map(said.__contains__, runs)) / len(runs)
             if 1000 * echoed >= rule.echo:
                 remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
@@ -300,7 +288,7 @@ class _UserMessage:
     def __init__(self, text: str, rule: _Repetition) -> None:
         self.text = text
         self.plain = _plain(text)
-        parts = [_WORD.findall(sentence) for sentence in _SENTENCE.split(self.plain)]
+        parts = [_WORD.findall(sentence) for sentence in _SENTENCE_END.split(self.plain)]
         self.words = [word for part in parts for word in part]
         self.ngrams = _ngrams(self.words, rule.ngram)
         self.opener = " ".join(self.words[: rule.opener_words])
@@ -308,7 +296,8 @@ class _UserMessage:
 
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-_SENTENCE = re.compile(r"(?<=[.?!])\s+|\n+")
+# It begins with a set of few characters, which `re` finds quickly.
+_SENTENCE_END = re.compile(r"[.?!\n](?:(?<=\n)|(?=\s))")
 _TOKEN = re.compile(r"\w+")
 _MARKDOWN = re.compile(
     r"^[^\S\n]*(?:[-*\u2022] |\d{1,2}[.)] |#{1,6} |> |```)|\*\*[^*\n]+\*\*|__[^_\n]+__|`[^`\n]+`|\]\(https?:",
@@ -322,3 +311,22 @@ def _plain(text: str) -> str:
 
 def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return list(zip(*(words[start:] for start in range(n)), strict=False))
+
+
+def _may_share(words: Sequence[str], text: str, n: int) -> bool:
+    """Whether a text may have n of these words in a row; a quick way to tell that it has not.
+
+    n words in a row hold, whole, one of the blocks of half as many that the words are cut into. It is looked for among
+    the letters and digits of the text.
+    """
+    half = (n + 1) // 2
+    letters = _letters_and_digits(text)
+    blocks = ("".join(words[at : at + half]) for at in range(0, len(words) - half + 1, half))
+    return any(_letters_and_digits(block) in letters for block in blocks)
+
+
+def _letters_and_digits(text: str) -> bytes:
+    return text.encode("ascii", "ignore").translate(None, _SIGNS)
+
+
+_SIGNS = bytes(code for code in range(128) if not chr(code).isalnum())

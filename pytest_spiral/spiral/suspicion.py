@@ -22,7 +22,7 @@ from pydantic import Field
 
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.disguises import decoded_runs, hidden_messages
-from pytest_spiral.spiral.toml_tables import Count, Cues, Table, compile_cues, read_table
+from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainText, Table, read_table
 
 Kind = Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
 BLANK = "[...]"
@@ -41,9 +41,16 @@ _NEVER_ALONE = re.compile(
     "[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
     "|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2}|(?<![\u3400-\u9fff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
 )
+# All characters of these two: one set is searched for several times as fast.
+_MAYBE_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff"
+    "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+)
 # How chat templates mark their control tokens, also with full-width bars.
 _CONTROL_TOKEN = re.compile(r"<(?=[|\uff5c])|(?<=[|\uff5c])>")
 _SPEAKER = re.compile("user|human|assistant")
+# Letters by which the names of judges in other languages are looked up.
+_BEGINNING = 4
 _CODE = "```"
 _REACH = 4_000
 # The loop reads a message as it comes and again in the whole transcript, the report once more.
@@ -62,7 +69,7 @@ class _Signs(Table):
     hidden_words: tuple[Stem, ...]
     note_digits: dict[Letter, Digits]
     languages: _Languages
-    kinds: dict[Literal["verdict", "fence", "role", "instruction", "invisible", "note"], Cues]
+    kinds: dict[Literal["verdict", "fence", "role", "instruction", "invisible", "note"], tuple[CueGroup, ...]]
 
     @cached_property
     def marker(self) -> re.Pattern[str]:
@@ -71,19 +78,26 @@ class _Signs(Table):
         return re.compile(_APART.join(letters))
 
     @cached_property
-    def notes(self) -> Sequence[re.Pattern[str]]:
-        """What a note for the simulated user begins with, and whole stage directions of other wording."""
-        return self.marker, compile_cues(self.kinds["note"])
+    def cues(self) -> Mapping[Kind, CueSearch]:
+        """Signs by kind, the beginning of a note left out."""
+        return {kind: CueSearch(groups) for kind, groups in self.kinds.items()}
+
+    def patterns(self, plain: PlainText) -> Iterator[tuple[Kind, re.Pattern[str]]]:
+        """The signs to look for in a text, with their kinds."""
+        yield from ((kind, cues.pattern) for kind, cues in self.cues.items() if cues.matches(plain))
+        yield "note", self.marker
 
     @cached_property
-    def patterns(self) -> Sequence[tuple[Kind, re.Pattern[str]]]:
-        """Compiled signs with their kinds."""
-        return [*((kind, compile_cues(cues)) for kind, cues in self.kinds.items()), ("note", self.marker)]
+    def judges(self) -> Mapping[str, Sequence[str]]:
+        """How names of judges in other languages begin, spelled as `_legible` spells a text.
 
-    @cached_property
-    def judges(self) -> Sequence[str]:
-        """How names of judges in other languages begin, spelled as `_legible` spells a text."""
-        return [_legible(word)[0] for word in self.languages.judges]
+        By their first Latin letters, at most `_BEGINNING` of them; "" where the first letter is not Latin.
+        """
+        judges: dict[str, list[str]] = {}
+        for name in self.languages.judges:
+            word = _legible(name)[0]
+            judges.setdefault(re.split("[^a-z]", word[:_BEGINNING], maxsplit=1)[0], []).append(word)
+        return judges
 
     @cached_property
     def wishes(self) -> re.Pattern[str]:
@@ -124,8 +138,9 @@ def suspicions(text: str) -> tuple[Suspicion, ...]:
     """
     signs = load_signs()
     plain, places = _legible(text)
+    searched = PlainText(plain)
     passages: list[Suspicion] = []
-    for kind, pattern in signs.patterns:
+    for kind, pattern in signs.patterns(searched):
         reached = 0
         for match in pattern.finditer(plain):
             start, end = places[match.start()], places[match.end() - 1] + 1
@@ -142,12 +157,13 @@ def suspicions(text: str) -> tuple[Suspicion, ...]:
         # A message may be encoded more than once; every encoding is longer than what it says.
         if _speaks_of_judging(message, signs):
             passages.append(Suspicion("encoded", *span))
-    passages += _foreign(text, plain, places, signs)
-    hidden = [] if text.isascii() else [match.start() for match in _INVISIBLE.finditer(text)]
-    if never := _NEVER_ALONE.search(text):
-        hidden.append(never.start())
-    if never or len(hidden) >= signs.invisible_at_least:
-        passages.append(Suspicion("invisible", min(hidden), max(hidden) + 1))
+    passages += _foreign(text, searched, places, signs)
+    if not text.isascii() and _MAYBE_INVISIBLE.search(text):
+        hidden = [match.start() for match in _INVISIBLE.finditer(text)]
+        if never := _NEVER_ALONE.search(text):
+            hidden.append(never.start())
+        if never or len(hidden) >= signs.invisible_at_least:
+            passages.append(Suspicion("invisible", min(hidden), max(hidden) + 1))
     # Overlapping passages are joined; the first names the kind.
     joined: list[Suspicion] = []
     for passage in sorted(passages, key=lambda s: (s.start, -s.end)):
@@ -169,10 +185,15 @@ def without_notes(text: str) -> str:
     >>> without_notes("Rest. [NOTE  for this turn: end here]")
     'Rest. [[...]: end here]'
     """
-    for pattern in load_signs().notes:
-        plain, places = _legible(text)
+    signs = load_signs()
+    notes = signs.cues["note"]
+    plain, places = _legible(text)
+    if not signs.marker.search(plain) and not notes.matches(PlainText(plain)):
+        return text
+    for pattern in (signs.marker, notes.pattern):
         found = pattern.finditer(plain)
         text = _blanked(text, ((places[match.start()], places[match.end() - 1] + 1) for match in found))
+        plain, places = _legible(text)
     return text
 
 
@@ -219,9 +240,11 @@ def _speaks_of_judging(message: str, signs: _Signs) -> bool:
     return sum(word in letters for word in signs.hidden_words) > 1 or bool(suspicions(message))
 
 
-def _foreign(text: str, plain: str, places: Sequence[int], signs: _Signs) -> Iterator[Suspicion]:
+def _foreign(text: str, searched: PlainText, places: Sequence[int], signs: _Signs) -> Iterator[Suspicion]:
     """Sentences that name a judge and a wish in another language than English."""
-    for judge in signs.judges:
+    plain = searched.text
+    beginnings = {"", *[word[:_BEGINNING] for word in searched.words]}
+    for judge in [name for beginning in beginnings & signs.judges.keys() for name in signs.judges[beginning]]:
         at = plain.find(judge)
         while at >= 0:
             end = at + len(judge)
@@ -247,17 +270,19 @@ def _legible(text: str) -> tuple[str, Sequence[int]]:
         return _NOT_ASCII.sub(lambda match: _seen(match[0]), text).lower(), range(len(text))
     shown: list[str] = []
     places: list[int] = []
-    for place, character in enumerate(text):
-        for part in _seen(character):
-            shown.append(part)
-            places.append(place)
+    done = 0
+    for match in _NOT_ASCII.finditer(text):
+        at, seen = match.start(), _seen(match[0])
+        shown += text[done:at].lower(), seen
+        places += (*range(done, at), *[at] * len(seen))
+        done = at + 1
+    shown.append(text[done:].lower())
+    places += range(done, len(text))
     return "".join(shown), places
 
 
 @lru_cache(maxsize=8192)
 def _seen(character: str) -> str:
-    if character.isascii():
-        return character.lower()
     # Tag characters spell ASCII that nobody sees and a model may read.
     if "\U000e0020" <= character <= "\U000e007e":
         return chr(ord(character) - 0xE0000).lower()

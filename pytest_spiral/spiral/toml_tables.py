@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -53,3 +56,47 @@ Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 Cues = Annotated[str, AfterValidator(_check_cues)]
 """Regular expressions, one to a line."""
+
+
+class CueGroup(Table):
+    """Expressions with what every match of them contains.
+
+    words: of these one, whole. parts: or of these one, anywhere. Separated by spaces; without either nothing is known.
+    """
+
+    words: str = ""
+    parts: str = ""
+    expressions: Cues
+
+
+@dataclass(frozen=True)
+class PlainText:
+    """A text in lower case that is searched for cues."""
+
+    text: str
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Its runs of the letters a to z."""
+        return frozenset(self.text.encode("ascii", "replace").translate(_LETTERS).decode("ascii").split())
+
+
+_LETTERS = bytes(code if chr(code) in "abcdefghijklmnopqrstuvwxyz" else ord(" ") for code in range(256))
+
+
+class CueSearch:
+    """One pattern made of groups of expressions, and a quick way to tell that it matches nowhere."""
+
+    def __init__(self, groups: Sequence[CueGroup]) -> None:
+        self.pattern = compile_cues("\n".join(group.expressions for group in groups))
+        self._groups = [
+            (frozenset(group.words.split()), group.parts.split(), compile_cues(group.expressions)) for group in groups
+        ]
+
+    def matches(self, plain: PlainText) -> bool:
+        """Whether the pattern is in the text. Only groups of which a word or part is there are searched for."""
+        for words, parts, pattern in self._groups:
+            possible = not words.isdisjoint(plain.words) or any(part in plain.text for part in parts)
+            if (possible or not (words or parts)) and pattern.search(plain.text):
+                return True
+        return False

@@ -99,7 +99,7 @@ def test_the_tested_simulated_users(by: str, messages: int, flagged: int, broken
 
 def test_cues_on_lines_they_were_not_written_on() -> None:
     """Words are not understanding: two false alarms in forty, three misses in thirty, as the page on judges says."""
-    cues = set(load_limits().patterns)
+    cues = set(load_limits().searches)
     seen = {True: 0, False: 0}
     for row in rows("cue_lines.jsonl"):
         monitor = SimulatorMonitor("shipped")
