@@ -21,7 +21,7 @@ import sys
 import tomllib
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,14 @@ import yaml
 
 import tests.plugin.conftest  # noqa: F401  # what it imports, a run in this process need not import again
 from pytest_spiral.cli import main
+from pytest_spiral.models.providers import providers
 from tests.fakes import spiral_cast
+from tests.fakes.dialects import DIALECTS
 from tests.fakes.openai_server import fake_openai
 from tests.fakes.scripted_model import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
+PROVIDERS = ROOT / "docs" / "how-to" / "providers"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"(?:<!-- block: (?P<note>[^>]*?) -->\n+)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)
 SKIPPABLE = re.compile(r"skip, \S.{10,}")
@@ -215,12 +218,30 @@ def reader(pytester: pytest.Pytester, endpoint: str, tmp_path_factory: pytest.Te
     return Reader(pytester, endpoint, tools)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != PROVIDERS], ids=lambda page: page.stem)
 def test_the_page_does_what_it_says(page: Path, reader: Reader) -> None:
     """Every block, from the first to the last, as a reader would run them."""
     for block in blocks(page):
         if not block.skipped:
             reader.run(block)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_the_page_of_a_provider_works_against_its_emulation(name: str, reader: Reader) -> None:
+    """The commands and files of the page as they stand; only the address is another."""
+    preset = providers()[name]
+    dialect = DIALECTS[name]()
+    dialect.serves = (preset.example_model,)
+    asked = ScriptedModel(enforces=name != "anthropic")
+    with fake_openai(asked, dialect=dialect, key="your-key" if preset.is_hosted else None) as server:
+        for block in blocks(PROVIDERS / f"{name}.md"):
+            text = re.sub(r"\n(?:# )?base_url = .*", "", block.text)
+            if "spiral.toml" in block.note:
+                text += f'base_url = "{server.origin}"\n'
+            if not block.skipped:
+                reader.run(replace(block, text=text))
+
+    assert {scenario for _, scenario in asked.asked} == {"ps-01"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-def load_hook() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("options_hook", DOCS / "_hooks" / "reference.py")
+def load_hook(name: str = "reference") -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{name}_hook", DOCS / "_hooks" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -47,6 +47,15 @@ def test_every_protocol_is_on_its_page() -> None:
     page = load_hook().on_page_markdown((DOCS / "reference" / "protocols.md").read_text())
 
     assert [name for name in protocol_names() if load_protocol(name).about not in page] == []
+
+
+def test_the_pages_of_providers_are_those_of_the_data() -> None:
+    """`python docs/_hooks/providers.py` writes them; the table of contents lists each."""
+    folder = DOCS / "how-to" / "providers"
+    contents = (ROOT / "mkdocs.yml").read_text()
+
+    assert {path.name: path.read_text() for path in folder.iterdir()} == load_hook("providers").pages()
+    assert [path.name for path in folder.iterdir() if f"how-to/providers/{path.name}" not in contents] == []
 
 
 def test_every_operator_of_gates_is_explained() -> None:
