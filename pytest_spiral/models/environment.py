@@ -67,7 +67,7 @@ def _as_environment(environ: Mapping[str, str]) -> Environment:
 class EndpointSettings(BaseModel):
     """Where a model's requests go. Secrets are held apart and the address is not shown, so that this may be printed."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     base_url: str = Field(repr=False)
     key_variable: str | None

@@ -47,7 +47,7 @@ _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "respons
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
 
 class Price(_Strict):

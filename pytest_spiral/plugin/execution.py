@@ -79,7 +79,7 @@ class UnitMessage(BaseModel):
     failure: why the test reports an instrument failure, None if it does not.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     item: Item | None = None
     conversation: Conversation | None = None

@@ -23,7 +23,7 @@ class WorkerItems(BaseModel):
     rank: None for a worker that runs nothing. left: node ids, None for a worker that was there from the start.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     rank: int | None
     of: int

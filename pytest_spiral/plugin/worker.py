@@ -30,7 +30,7 @@ class Assignment(BaseModel):
     a worker that does not see the run directory.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     plan: RunPlan
     items: WorkerItems | None

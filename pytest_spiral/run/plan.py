@@ -50,7 +50,7 @@ class ModelPlan(BaseModel):
     endpoint: None for dry models, and for local ones until their server runs.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     role: Role = "evaluated"
     spec: str
@@ -81,7 +81,7 @@ class RunPlan(BaseModel):
     everybody: the models of all roles: evaluated ones, simulated user, judges.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     settings: Settings
     run_id: str

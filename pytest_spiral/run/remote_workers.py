@@ -20,7 +20,7 @@ from pytest_spiral.store import RunStore
 class Package(BaseModel):
     """What such a worker is given: the run's identity, and the secret and the replies of its store, packed."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     identity: dict[str, JsonValue]
     secret: str

@@ -20,7 +20,7 @@ from pytest_spiral.resources import read_json, read_toml
 class Table(BaseModel):
     """A table without unknown keys or conversions, never changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
 
 
 M = TypeVar("M", bound=Table)

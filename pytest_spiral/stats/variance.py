@@ -13,7 +13,7 @@ from pytest_spiral.stats.clusters import Clusters, ClusterUnit
 
 __all__ = ["VarianceSummary", "design_effect", "minimum_detectable_difference", "standard_error", "variance_summary"]
 
-_CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+_CONFIG = ConfigDict(extra="forbid")
 Nested = Clusters[Sequence[Sequence[float]]]
 """Units holding repetitions holding one value per judge."""
 

@@ -32,7 +32,7 @@ LABEL_FIELDS = (
 REPLY_CHECKS = ("content_grounding", "concrete_action", "non_defensive", "brevity", "forbidden_phrase_clean")
 
 
-_READ_STRICTLY = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+_READ_STRICTLY = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Preflight:
 
 
 class _Limit(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     least: Annotated[int, Field(alias="min", ge=0, le=1000)] = 0
     most: Annotated[int, Field(alias="max", ge=0, le=1000)] = 1000

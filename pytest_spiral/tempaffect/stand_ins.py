@@ -41,7 +41,7 @@ _ESCALATION: Mapping[str, str | bool] = {
 class _Texts(BaseModel):
     """`texts.toml`: what the built-in models say."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     defensive: tuple[str, ...]
     overempathic: tuple[str, ...]

@@ -167,7 +167,7 @@ def build_messages(scenario: Scenario) -> tuple[Message, ...]:
 class Lock(BaseModel):
     """`suite.lock.json`: hashes of the bundled suite and its scorer as published; None where none are pinned."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     suite_hash: str | None = None
     components: dict[str, str] = {}

@@ -31,7 +31,6 @@ class Record(BaseModel):
         from_attributes=True,
         frozen=True,
         protected_namespaces=(),
-        use_attribute_docstrings=True,
     )
 
 
