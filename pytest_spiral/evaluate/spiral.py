@@ -23,7 +23,7 @@ from pytest_spiral.report.model.judges import (
     Retests,
     Suspected,
 )
-from pytest_spiral.report.model.spiral import Flag, SimulatorFlags, SimulatorHealth, SuspiciousPassage
+from pytest_spiral.report.model.spiral import SimulatorFlags, SimulatorHealth, SuspiciousPassage
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
@@ -31,7 +31,7 @@ from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_r
 from pytest_spiral.spiral.consensus import merge_finals
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.spiral.records import Conversation, Flag
 from pytest_spiral.spiral.simulator import RuleSet, load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
 from pytest_spiral.spiral.suspicion import suspicions

@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from pytest_spiral.errors import StoreError, UserError
 from pytest_spiral.plugin._compat import is_skipped
 from pytest_spiral.plugin.collection import Collection, unit_of
-from pytest_spiral.report.junit import item_properties
 from pytest_spiral.report.lines import plain
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import Unit
@@ -230,6 +229,18 @@ def usage_errors() -> Iterator[None]:
 def runnable_units(items: Sequence[pytest.Item]) -> list[Unit]:
     """The units of those bundled items that are not skipped."""
     return [unit for item in items if (unit := unit_of(item)) is not None and not is_skipped(item)]
+
+
+def item_properties(result: Item | Conversation) -> Iterator[tuple[str, str]]:
+    """Name and value of each property of one test case in JUnit XML: status, score or number of findings, reason."""
+    yield "spiral.status", result.status.value
+    if isinstance(result, Conversation):
+        yield "spiral.findings", str(len(result.findings))
+    elif result.score is not None:
+        yield "spiral.score", f"{result.score:.4f}"
+        yield "spiral.useful_bounded", str(result.useful_bounded).lower()
+    if result.reason:
+        yield "spiral.reason", plain(str(result.reason))
 
 
 def _missing_parts(conversation: Conversation) -> str | None:

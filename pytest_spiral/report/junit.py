@@ -1,4 +1,4 @@
-"""A report as JUnit XML: properties of a test run and of its test cases, and a file with the gates as test cases."""
+"""A report as JUnit XML: properties of a test run, and a file with the gates as test cases."""
 
 from __future__ import annotations
 
@@ -8,23 +8,9 @@ from xml.sax.saxutils import escape, quoteattr
 from pytest_spiral.gates import Outcome
 from pytest_spiral.report.lines import between, plain
 from pytest_spiral.report.model import Report
-from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.tempaffect.records import Item
 
 # A gate that could not be decided is an error, never a pass.
 _ELEMENTS: Mapping[Outcome, str] = {"fail": "failure", "inconclusive": "error", "incomplete": "error"}
-
-
-def item_properties(result: Item | Conversation) -> Iterator[tuple[str, str]]:
-    """Name and value of each property of one test case: status, score or number of findings, reason."""
-    yield "spiral.status", result.status.value
-    if isinstance(result, Conversation):
-        yield "spiral.findings", str(len(result.findings))
-    elif result.score is not None:
-        yield "spiral.score", f"{result.score:.4f}"
-        yield "spiral.useful_bounded", str(result.useful_bounded).lower()
-    if result.reason:
-        yield "spiral.reason", plain(str(result.reason))
 
 
 def suite_properties(report: Report) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,6 @@ from pytest_spiral.spiral.content import (
 )
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.evidence import load_quote_limits
-from pytest_spiral.spiral.judge_health import load_judge_limits
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.simulator import load_limits
 from pytest_spiral.spiral.suspicion import load_signs
@@ -64,6 +63,9 @@ class SpiralContent:
 
     def hashes(self) -> dict[str, str | None]:
         """Hashes of everything that must be the same for two scores to be comparable."""
+        # Loads much of the report, which workers have no use for.
+        from pytest_spiral.spiral.judge_health import load_judge_limits
+
         # The limits by which simulations are given up, replies suspected, judges refused and quotes located.
         limits = (load_limits(), load_signs(), load_judge_limits(), load_quote_limits())
         instruments = [part.model_dump(mode="json") for part in limits]

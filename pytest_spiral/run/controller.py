@@ -20,8 +20,7 @@ from pytest_spiral.models.local_server import LocalServer
 from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.run.baseline import check_baseline, load_gates
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.costs import paid_prices
-from pytest_spiral.run.models import endpoint_of, pace_name
+from pytest_spiral.run.models import endpoint_of, pace_name, paid_prices
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
 from pytest_spiral.run.results import Measurements, run_results, stored_traffic
 from pytest_spiral.status import ReasonCode

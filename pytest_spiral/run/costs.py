@@ -1,15 +1,13 @@
-"""What a run has cost, by role; and whether a limit on it can be kept at all. Pure."""
+"""What a run has cost, by role. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_spiral.chat import Role
 from pytest_spiral.chat import Usage as Tokens
-from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.parameters import Price, token_limit
+from pytest_spiral.models.parameters import Price
 from pytest_spiral.report.model import RoleUsage, Usage
-from pytest_spiral.run.plan import OPTION_OF, ModelPlan
+from pytest_spiral.run.plan import ModelPlan
 from pytest_spiral.store import ModelUsage
 
 _COUNTS = (
@@ -88,22 +86,3 @@ def _usage(
         max_cost_usd=max_cost,
         not_run_for_cost=not_run,
     )
-
-
-def paid_prices(models: Sequence[ModelPlan]) -> dict[tuple[Role, str], Price]:
-    """The price of every model by role and model id. Raises `ConfigError` where --max-cost could not be kept."""
-    prices: dict[tuple[Role, str], Price] = {}
-    for model in models:
-        where = f"{OPTION_OF[model.role]} {model.spec}"
-        if model.kind == "replay":
-            continue
-        if model.price is None:
-            raise ConfigError(
-                f"--max-cost: no price is known for {where}; add it to spiral.toml: "
-                f'[[model]] match = "{model.model_id}" price = {{ input = ..., output = ... }} (USD per million tokens)'
-            )
-        unbounded = [suite for suite, params in model.params.items() if token_limit(params) is None]
-        if unbounded and (model.price.input or model.price.output):
-            raise ConfigError(f"--max-cost: {where} has no token limit; set max_tokens for it in spiral.toml")
-        prices[model.role, model.model_id] = model.price
-    return prices

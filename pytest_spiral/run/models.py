@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from pytest_spiral.chat import ChatModel
+from pytest_spiral.chat import ChatModel, Role
+from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.circuit import Circuit
 from pytest_spiral.models.dry import DryAssistant, DryScenarioModel, DrySeeker
 from pytest_spiral.models.endpoint import Endpoint, shown_url
 from pytest_spiral.models.limiter import Limiter
 from pytest_spiral.models.openai_compatible import OpenAICompatible, circuit_of
+from pytest_spiral.models.parameters import Price, token_limit
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.costs import paid_prices
-from pytest_spiral.run.plan import ModelPlan, RunPlan
+from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.conversation import ConversationSetup
 from pytest_spiral.spiral.judges import Judge, ModelJudge
@@ -36,6 +37,25 @@ def pace_name(model: ModelPlan) -> str:
     assert model.endpoint is not None
     name = shown_url(model.endpoint.base_url)
     return name if model.concurrency is None else f"{name} {model.model_id}"
+
+
+def paid_prices(models: Sequence[ModelPlan]) -> dict[tuple[Role, str], Price]:
+    """The price of every model by role and model id. Raises `ConfigError` where --max-cost could not be kept."""
+    prices: dict[tuple[Role, str], Price] = {}
+    for model in models:
+        where = f"{OPTION_OF[model.role]} {model.spec}"
+        if model.kind == "replay":
+            continue
+        if model.price is None:
+            raise ConfigError(
+                f"--max-cost: no price is known for {where}; add it to spiral.toml: "
+                f'[[model]] match = "{model.model_id}" price = {{ input = ..., output = ... }} (USD per million tokens)'
+            )
+        unbounded = [suite for suite, params in model.params.items() if token_limit(params) is None]
+        if unbounded and (model.price.input or model.price.output):
+            raise ConfigError(f"--max-cost: {where} has no token limit; set max_tokens for it in spiral.toml")
+        prices[model.role, model.model_id] = model.price
+    return prices
 
 
 class Connector(Protocol):

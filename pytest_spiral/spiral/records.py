@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from pytest_spiral.chat import Message
 from pytest_spiral.status import Reason, Status
@@ -141,6 +141,18 @@ class FinalJudgement:
             raise ValueError(f"scores: a judgement that is {self.status} has none")
         if not all(math.isfinite(value) and 0 <= value <= 10 for value in self.scores.values()):
             raise ValueError("scores: must lie in 0..10")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A remark on one generated user message."""
+
+    __pydantic_config__ = _STRICT
+
+    turn: Annotated[int, Field(ge=0)]
+    """Number of the user message, the opening being 0."""
+    rule: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)

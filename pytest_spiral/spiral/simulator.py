@@ -18,9 +18,9 @@ from pydantic import Field
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
-from pytest_spiral.report.model.spiral import Flag
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_persona
+from pytest_spiral.spiral.records import Flag
 from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainText, Table, read_table
 
 RuleSet = Literal["shipped", "imported"]

@@ -18,8 +18,9 @@ from jsonschema import Draft202012Validator
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.evaluate.report import evaluate, recorded
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
+from pytest_spiral.plugin.execution import item_properties
 from pytest_spiral.report.export import FORMATS, export
-from pytest_spiral.report.junit import item_properties, suite_properties
+from pytest_spiral.report.junit import suite_properties
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.read import load_report
 from pytest_spiral.report.schema import report_schema

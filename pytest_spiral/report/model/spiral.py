@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pytest_spiral.chat import Message
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
 from pytest_spiral.report.model.judges import JudgesReport
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, Retest
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Flag, Origin, Retest
 from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
@@ -191,15 +191,6 @@ class Score(ProtocolScore):
     blockers: tuple[str, ...]
     """Why the score may not be published."""
     publication_ready: bool
-
-
-class Flag(Record):
-    """A remark on one generated user message."""
-
-    turn: Count
-    """Number of the user message, the opening being 0."""
-    rule: str
-    detail: str
 
 
 class SimulatorFlags(Record):

@@ -75,7 +75,7 @@ _Score = Annotated[_Number, Field(ge=0, le=10)]
 class _Part(BaseModel):
     """A part of a file. Unknown keys are ignored; null is the same as a missing key."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(defer_build=True, strict=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -110,7 +110,7 @@ class _Chunk(_Part):
 class _Final(BaseModel):
     """Scores by metric, null where one is missing; or an error."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
+    model_config = ConfigDict(defer_build=True, strict=True, extra="allow")
     __pydantic_extra__: dict[str, _Score | None]
 
     error: object = None
@@ -157,7 +157,8 @@ class _Entry(_Part):
 
 
 _FILE: TypeAdapter[dict[str, dict[str, dict[str, list[_Entry]]]]] = TypeAdapter(
-    dict[str, Annotated[dict[str, dict[str, list[_Entry]]], BeforeValidator(_without_summaries)]]
+    dict[str, Annotated[dict[str, dict[str, list[_Entry]]], BeforeValidator(_without_summaries)]],
+    config=ConfigDict(defer_build=True),
 )
 
 
