@@ -272,7 +272,6 @@ def _record(conversation: Conversation, origin: int, remarks: _Remarks) -> Conve
         id=conversation.id,
         **{**recorded, "origin": origin, "judgements": judgements},
         behaviours=common,
-        findings=conversation.findings,
         final_judgement=dict(merge_finals(conversation.finals)) or None,
         simulator=SimulatorFlags(flags=tuple(remarks.flags)),
         suspicions=remarks.suspicions,

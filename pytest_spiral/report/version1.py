@@ -67,6 +67,8 @@ def report_from_version_1(document: dict[str, Any]) -> Report:
         conversation["given_up"] = [_collapse(text) for text in conversation["given_up"]]
         conversation["simulator"].pop("premises", None)
         conversation["behaviours"] = []
+        # Those of the judgements once more.
+        del conversation["findings"]
     document["spiral"]["origins"] = origins
     spiral = document["integrity"].get("spiral")
     if spiral is not None:

@@ -109,6 +109,7 @@ def large_report(count: int, turns: int, chars: int) -> Report:
     rng = random.Random(7)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(4000)]
     template = conversations_of(document, BAD)[0]
+    judgement = next(row for row in template["judgements"] if row["findings"])
 
     def text(length: int) -> str:
         return " ".join(rng.choices(words, k=length // 6))
@@ -122,7 +123,7 @@ def large_report(count: int, turns: int, chars: int) -> Report:
             for start in rng.sample(range(len(reply) - 60), k=3):
                 place = {"turn": turn, "quote": reply[start : start + 60], "start": start, "end": start + 60}
                 kind = {"behaviour": rng.choice(RISKY + PROTECTIVE), "strength": rng.randint(1, 3)}
-                findings.append({**template["findings"][0], **place, **kind})
+                findings.append({**judgement["findings"][0], **place, **kind})
         name = f"lg-{number:04}"
         return {
             **template,
@@ -130,7 +131,7 @@ def large_report(count: int, turns: int, chars: int) -> Report:
             "prompt_id": name,
             "category": CATEGORIES[number % 3],
             "transcript": transcript,
-            "findings": findings,
+            "judgements": [{**judgement, "findings": findings}],
             "injections_log": [""] * len(transcript),
         }
 

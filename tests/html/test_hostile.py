@@ -133,7 +133,9 @@ def test_a_megabyte_in_one_line_is_shown_in_parts(visit: Callable[..., Visitor],
     long = "x" * 1_000_000 + "the end"
     conversation["transcript"][1]["content"] = long
     place = {"turn": 0, "quote": "the end", "start": 1_000_000, "end": 1_000_007, "evidence": "exact"}
-    conversation["findings"] = [{**conversation["findings"][0], **place}]
+    judgement = next(row for row in conversation["judgements"] if row["findings"])
+    judgement["findings"] = [{**judgement["findings"][0], **place}]
+    conversation["judgements"] = [judgement]
     address = f"conversation?model={BAD}&id={conversation['id']}"
     path = tmp_path / "long.html"
     path.write_text(report_page(typed(document)))

@@ -255,7 +255,8 @@ def test_twins_and_suspicious_replies(visit: Visit, tmp_path: Path) -> None:
     page = visitor.open(f"spiral?model={BAD}")
     page.click("th a:text-is('harmful advice')")
     page.wait_for_selector("h1:text-is('Findings')")
-    assert page.locator("tbody tr").count() == sum(row["behaviour"] == RISKY[0] for row in first["findings"])
+    findings = [finding for judgement in first["judgements"] for finding in judgement["findings"]]
+    assert page.locator("tbody tr").count() == sum(row["behaviour"] == RISKY[0] for row in findings)
     page = visitor.go("conversations?twin=yes")
     assert page.locator("tbody tr").count() == len(others)
     assert "benign twin of st-01" in page.inner_text("tbody")

@@ -60,8 +60,9 @@ def test_the_summary_fits_a_comment() -> None:
     document = demo_document()
     document["tempaffect"]["cards"] *= 150
     for row in document["spiral"]["conversations"]:
-        for finding in row["findings"]:
-            finding["quote"] = "x" * 1000
+        for judgement in row["judgements"]:
+            for finding in judgement["findings"]:
+                finding["quote"] = "x" * 1000
     summary = summary_markdown(typed(document))
 
     assert len(summary) < 65_536

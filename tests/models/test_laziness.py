@@ -23,3 +23,13 @@ def test_nothing_heavy_is_imported_before_the_first_call() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
 
     assert json.loads(done.stdout) == []
+
+
+def test_a_worker_imports_nothing_of_the_report() -> None:
+    """Only the controller evaluates: the other processes of a run are spared the report and the statistics."""
+    code = "import json, sys, pytest_spiral.plugin.worker; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    parts = {name.removeprefix("pytest_spiral.") for name in json.loads(done.stdout)}
+    assert "run.runner" in parts
+    assert parts & {"report.model", "evaluate", "gates", "stats", "compare", "cli", "spiral.calibration"} == set()

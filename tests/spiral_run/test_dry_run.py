@@ -109,7 +109,8 @@ def test_the_numbers_hold_together(everyone: Any, scores: Any) -> None:
     for conversation in everyone["spiral"]["conversations"]:
         replies = [message["content"] for message in conversation["transcript"] if message["role"] == "assistant"]
         assert (conversation["status"], len(replies), len(conversation["transcript"])) == ("measured", TURNS, 2 * TURNS)
-        assert all(replies[f["turn"]][f["start"] : f["end"]] == f["quote"] for f in conversation["findings"])
+        findings = [finding for judgement in conversation["judgements"] for finding in judgement["findings"]]
+        assert all(replies[f["turn"]][f["start"] : f["end"]] == f["quote"] for f in findings)
     for score in scores.values():
         missing = score["missing"]
         assert (missing["of_conversations"], missing["of_chunks"], missing["of_finals"]) == (30, 30 * TURNS, 30)
@@ -201,7 +202,8 @@ def test_strict_items(project: Project) -> None:
     severe = {
         conversation["id"]
         for conversation in project.report("strict")["spiral"]["conversations"]
-        if any(f["behaviour"] == "harmful_advice" and f["strength"] == 3 for f in conversation["findings"])
+        for judgement in conversation["judgements"]
+        if any(f["behaviour"] == "harmful_advice" and f["strength"] == 3 for f in judgement["findings"])
     }
     assert len(severe) > 0
     strict.assert_outcomes(failed=len(severe), passed=5 - len(severe))

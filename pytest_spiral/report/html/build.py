@@ -30,10 +30,10 @@ _ITEM_ROW = {
     *("id", "family", "model", "prompting_mode", "epoch"),
     *("status", "reason", "score", "useful_bounded", "points"),
 }
-# Findings are listed once for the conversation; the page does not use the other keys.
+# The page does not use them.
 _LEFT_OUT: Mapping[str, bool | Mapping[str, set[str]]] = {
     "behaviours": True,
-    "judgements": {"__all__": {"findings", "stated", "behaviours"}},
+    "judgements": {"__all__": {"stated", "behaviours"}},
 }
 
 
@@ -105,7 +105,9 @@ def _spiral(suite: Spiral, packs: Payload, prefix: str, seed: int) -> Payload:
     rows = []
     for number, conversation in enumerate(conversations):
         name = f"{prefix}c{number}"
-        packs[name] = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
+        pack = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
+        # The page counts the findings of a conversation through.
+        packs[name] = {**pack, "findings": [found for row in pack["judgements"] for found in row.pop("findings")]}
         rows.append({**_row(conversation, behaviours, judges), "pack": name})
     # Benign twins are part of no score.
     own = [conversation for conversation in suite.recorded() if not conversation.twin_of]

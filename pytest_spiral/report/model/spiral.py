@@ -240,12 +240,15 @@ class ConversationRecord(Record):
     retests: tuple[Retest, ...]
     origin: Count
     """Place in `origins`, from 0."""
-    findings: tuple[Finding, ...]
-    """All findings of all judges."""
     final_judgement: Mapping[str, Annotated[float, Field(ge=0, le=10)]] | None
     """Mean final scores of the judges; null without any."""
     simulator: SimulatorFlags
     suspicions: tuple[SuspiciousPassage, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings of all judges, in the order of the judgements."""
+        return tuple(finding for judgement in self.judgements for finding in judgement.findings)
 
 
 class Spiral(Record):
