@@ -16,6 +16,7 @@ from pytest_spiral.resources import data_root, read_toml
 
 # A number keeps its inner separators (07:30, 41,800); any other token is letters and digits with inner apostrophes.
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+[^\W_]*|[^\W_]+(?:'[^\W_]+)*")
+_TOKENS_APART = re.compile(f"({_TOKEN.pattern})")
 _COUNTED = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"(?<![.?!])[.?!]++[\"')\]]*+(?=\s|$)|[\n;]+")
 _ABBREVIATION = re.compile(
@@ -124,17 +125,18 @@ def words(text: str, *, cleaned: bool = False) -> list[Word]:
     >>> [word.norm for word in words("I can't re-send 41,800 in twenty-two minutes, mum's colour")]
     ['i', 'can', 'not', 're', 'send', '41800', 'in', '22', 'minutes', 'mother', 'color']
     """
-    text = text if cleaned else clean(text)
+    return _words(_TOKENS_APART.split(text if cleaned else clean(text)))
+
+
+def _words(pieces: Sequence[str]) -> list[Word]:
+    """The words of a text that is split at its tokens: what stands before each, the token, and in the end the rest."""
     found: list[Word] = []
-    position = 0
-    for match in _TOKEN.finditer(text):
-        before, raw = text[position : match.start()], match.group()
-        position = match.end()
+    for before, raw in zip(pieces[::2], pieces[1::2], strict=False):
         for part in _normal_forms(raw):
             found.append(Word(part, raw, before))
             before, raw = " ", ""
     number_words = _tables().number_words
-    return _join_numbers(found) if any(word.norm in number_words for word in found) else found
+    return found if number_words.isdisjoint([word.norm for word in found]) else _join_numbers(found)
 
 
 @lru_cache(maxsize=65536)
@@ -175,8 +177,13 @@ def _join_numbers(found: Sequence[Word]) -> list[Word]:
     """Turn runs of number words into digits, "3 am" into "3am"."""
     joined: list[Word] = []
     index = 0
+    number_words = _tables().number_words
     while index < len(found):
         word = found[index]
+        if word.norm not in number_words and not word.norm[:1].isdigit():
+            joined.append(word)
+            index += 1
+            continue
         value, size = _spelled_number(found, index)
         if size:
             joined.append(Word(str(value), word.raw, word.before))
@@ -231,10 +238,9 @@ def normalize(text: str) -> str:
     >>> normalize("We can't re-colour TWO labels\\u2026")
     'we can not re-color 2 labels...'
     """
-    cleaned = clean(text)
-    end = max((match.end() for match in _TOKEN.finditer(cleaned)), default=0)
-    tokens = "".join(word.before + word.norm for word in words(cleaned, cleaned=True))
-    return " ".join((tokens + cleaned[end:]).split())
+    pieces = _TOKENS_APART.split(clean(text))
+    tokens = "".join([word.before + word.norm for word in _words(pieces)])
+    return " ".join((tokens + pieces[-1]).split())
 
 
 def tokenize(text: str) -> list[str]:
@@ -243,7 +249,9 @@ def tokenize(text: str) -> list[str]:
     >>> tokenize("She's paid: 1,710 on the 3rd")
     ['she', 'is', 'paid', '1710', 'on', 'the', '3rd']
     """
-    return [word.norm for word in words(text)]
+    found = [form for raw in _TOKEN.findall(clean(text)) for form in _normal_forms(raw)]
+    # Only numbers are told by more than one token.
+    return found if _tables().number_words.isdisjoint(found) else [word.norm for word in words(text)]
 
 
 @cache

@@ -33,7 +33,7 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card import build_card
-from pytest_spiral.tempaffect.card_metrics import mode_delta
+from pytest_spiral.tempaffect.card_metrics import bootstrap_draws, mode_delta
 from pytest_spiral.tempaffect.records import CARD_MODES, Mode
 
 Cards = Mapping[tuple[str, Mode], Card]
@@ -67,6 +67,8 @@ def evaluate(run: RunResults) -> Report:
                 scores[model] = score
     gates = _gates(run, cards, scores, parts)
     deltas, profile = _deltas(run, parts), _profiles(run, parts)
+    # Of a large suite they take 80 MB, which rendering needs.
+    bootstrap_draws.cache_clear()
     report = _measured(run, spiral_part(tuple(scores.values()), _conversations(run), parts))
     lost = any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards.values())
     lost = lost or any(map(has_no_verdict, scores.values()))

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Container, Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from pytest_spiral.errors import StoreError
 from pytest_spiral.report.html.build import leaderboard_page, report_page
 from pytest_spiral.report.html.leaderboard import Entry
@@ -16,6 +18,8 @@ from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.parts import Parts
+
+_REPORT = TypeAdapter(Report)
 
 
 def write_report(report: Report, run_dir: Path, step_summary: str | None = None, *, newest: bool = True) -> Report:
@@ -71,7 +75,8 @@ def _naming(report: Report, parts: Parts) -> Report:
 def write_results(report: Report, run_dir: Path) -> None:
     """Write `report.json` alone. Raises `StoreError`."""
     try:
-        write_atomically(run_dir / "report.json", report.model_dump_json() + "\n")
+        # As bytes: of a large suite every copy takes 100 MB.
+        write_atomically(run_dir / "report.json", _REPORT.dump_json(report), b"\n")
     except OSError as error:
         raise StoreError(
             f"{run_dir}: the report cannot be written ({error.strerror or error}); every reply is kept in run.sqlite: "
@@ -123,13 +128,14 @@ def file_slug(model: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, *texts: str | bytes) -> None:
     """Replace the content of a file: readers see the old text or the new one. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            for text in texts:
+                file.write(text if isinstance(text, bytes) else text.encode())
             file.flush()
             os.fsync(file.fileno())
         # mkstemp is private to the user; a report is an ordinary file.

@@ -142,7 +142,8 @@ def _mask(scenario: Scenario, answer: Answer) -> tuple[str, ...]:
     masked: list[str] = []
     for piece in re.split(f"({_SLOT})", text):
         for token in [_SLOT] if piece == _SLOT else tokenize(normalize(piece)):
-            slot = token == _SLOT or any(char.isdigit() for char in token) or stem(token) in own
+            numbered = not token.isalpha() and any(map(str.isdigit, token))
+            slot = token == _SLOT or numbered or stem(token) in own
             if slot and masked and masked[-1] == _SLOT:
                 continue
             masked.append(_SLOT if slot else token)
@@ -204,7 +205,7 @@ def _long_frame_share(masked: Sequence[Sequence[str]], params: TemplateParams) -
 
     def frames(tokens: Sequence[str]) -> set[tuple[str, ...]]:
         grams = _grams(tokens, params.frame_gram)
-        return {gram for gram in grams if sum(token != _SLOT for token in gram) >= params.frame_min_words}
+        return {gram for gram in grams if len(gram) - gram.count(_SLOT) >= params.frame_min_words}
 
     own = [frames(tokens) for tokens in masked]
     shared_by = Counter(frame for found in own for frame in found)

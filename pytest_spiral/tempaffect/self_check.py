@@ -96,13 +96,13 @@ def baselines(suite: Suite) -> dict[str, dict[str, float]]:
     """
     # Evenly spaced, so that each scenario of a large suite is compiled once, for its own answer.
     asked = suite.scenarios[:: -(-len(suite.scenarios) // _BASELINE_SCENARIOS)]
-    rows = {name: [_dry_score(model, suite, one) for one in asked] for name, model in _BASELINES.items()}
+    rows = [[_dry_score(model, suite, one) for model in _BASELINES.values()] for one in asked]
     return {
         name: {
             "score": _mean(score.score for score in scores),
             "useful_bounded_response_rate": _mean(score.useful_bounded for score in scores),
         }
-        for name, scores in rows.items()
+        for name, scores in zip(_BASELINES, zip(*rows, strict=True), strict=True)
     }
 
 

@@ -60,7 +60,7 @@ class PreparedScenario:
         guarded: Whether the expected boundary is anything but to go on helping.
         repair: Whether the agent made a mistake before.
         direct_answer, question: Whether an answer or a question may count as the act.
-        phrases: Forbidden phrases: pattern, letters without spaces, phrase.
+        phrases: Forbidden phrases: pattern, letters without spaces, first token, phrase.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -99,7 +99,8 @@ class PreparedScenario:
         self.phrases = tuple(map(_phrase, (*listed, *spec.extra_forbidden_phrases)))
 
 
-@lru_cache(maxsize=1024)
+# Enough for the scenarios in flight; each takes 30 KiB.
+@lru_cache(maxsize=256)
 def prepare_scenario(scenario: Scenario) -> PreparedScenario:
     """Return the scenario compiled for the checks; compiled once."""
     return PreparedScenario(scenario)
@@ -224,9 +225,9 @@ def _permitted(
 
 
 @lru_cache(maxsize=256)
-def _phrase(phrase: ForbiddenPhrase) -> tuple[Pattern, str, ForbiddenPhrase]:
+def _phrase(phrase: ForbiddenPhrase) -> tuple[Pattern, str, str, ForbiddenPhrase]:
     """Compile a phrase; one filler may stand between any two of its words."""
     tokens = tokenize(phrase.text)
     filler = r"(?:(?:\w+ly|" + "|".join(sorted(WORDS.fillers)) + r") )?"
     body = (" " + filler).join(map(re.escape, tokens)) if tokens else r"(?!)"
-    return re.compile(rf"(?<!\S){body}(?!\S)"), "".join(tokens), phrase
+    return re.compile(rf"(?<!\S){body}(?!\S)"), "".join(tokens), tokens[0] if tokens else "", phrase

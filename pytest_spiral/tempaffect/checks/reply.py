@@ -86,8 +86,8 @@ def _forbidden_phrases(prepared: PreparedScenario, reply: PreparedReply) -> list
     spaced = [run for text in letters for run in text.split() if len(run) >= LIMITS.phrases.spaced_run]
     return [
         phrase
-        for pattern, joined, phrase in prepared.phrases
-        if any(joined in run for run in spaced) or _is_spoken(pattern, reply)
+        for pattern, joined, first, phrase in prepared.phrases
+        if any(joined in run for run in spaced) or (first in reply.joined and _is_spoken(pattern, reply))
     ]
 
 
