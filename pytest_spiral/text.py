@@ -23,6 +23,7 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'])(?:mr|mrs|ms|dr|st|prof|no|vs|approx|ca|dept|ext|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
 )
 _ABBREVIATION_REACH = 9  # characters: "approx." and more than what may stand before it
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _CLOCK = re.compile(r"0(\d:\d\d)(?!\d)")
 _HOUR = re.compile(r"[0-9][0-9:]{0,4}")
 _THOUSANDS = re.compile(r"[^,]*(?:,\d{3}(?!\d))+")
@@ -91,7 +92,13 @@ def clean(text: str) -> str:
     if text.isascii():
         return text.translate(_ASCII)
     signs = _tables().punctuation
-    text = _settle(text, lambda text: _visible(text.translate(signs)).translate(signs).translate(_ASCII))
+
+    def step(text: str) -> str:
+        text = text.translate(signs)
+        # Most texts have no other characters than dashes and quotation marks.
+        return (text if text.isascii() else _visible(text).translate(signs)).translate(_ASCII)
+
+    text = _settle(text, step)
     return text if text.isascii() else _TOKEN.sub(_latinized, text)
 
 
@@ -106,7 +113,8 @@ def _settle(text: str, step: Callable[[str], str]) -> str:
 
 def _visible(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)
-    return "".join([sign for sign in text if sign.isascii() or unicodedata.category(sign) not in _DROPPED_CATEGORIES])
+    dropped = [sign for sign in set(_NOT_ASCII.findall(text)) if unicodedata.category(sign) in _DROPPED_CATEGORIES]
+    return text.translate(dict.fromkeys(map(ord, dropped))) if dropped else text
 
 
 def _latinized(match: re.Match[str]) -> str:

@@ -320,13 +320,9 @@ def _may_share(words: Sequence[str], text: str, n: int) -> bool:
     the letters and digits of the text.
     """
     half = (n + 1) // 2
-    letters = _letters_and_digits(text)
-    blocks = ("".join(words[at : at + half]) for at in range(0, len(words) - half + 1, half))
-    return any(_letters_and_digits(block) in letters for block in blocks)
-
-
-def _letters_and_digits(text: str) -> bytes:
-    return text.encode("ascii", "ignore").translate(None, _SIGNS)
+    letters = text.encode("ascii", "ignore").translate(None, _SIGNS)
+    pieces = [word.encode("ascii", "ignore").translate(None, _SIGNS) for word in words]
+    return any(b"".join(pieces[at : at + half]) in letters for at in range(0, len(words) - half + 1, half))
 
 
 _SIGNS = bytes(code for code in range(128) if not chr(code).isalnum())

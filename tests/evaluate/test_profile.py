@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tokenize import RegexpTokenizer
+from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
-from pytest_spiral.evaluate.profile import count_syllables, flesch_kincaid_grade, mtld, spiral_profile, words_of
+from pytest_spiral.evaluate.profile import (
+    _Reply,
+    count_syllables,
+    flesch_kincaid_grade,
+    mtld,
+    spiral_profile,
+    words_of,
+)
 from pytest_spiral.report.model.profile import Repetition, SpiralProfile
 from pytest_spiral.text import clean
 
@@ -44,6 +52,39 @@ def test_abbreviations_end_no_sentence() -> None:
     text = "Dr. Lee wrote, e.g. about sleep. It helped. " * 10
 
     assert profile([[text]]).words_per_sentence == pytest.approx(9 / 2)
+
+
+PIECES = [
+    "Dr",
+    "etc",
+    "A",
+    "house",
+    "Yes",
+    "don't",
+    "3",
+    "re-send",
+    ".",
+    "?",
+    "!",
+    "...",
+    " ",
+    "\n",
+    '"',
+    ")",
+    "--",
+    "caf\u00e9",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40))
+def test_sentences_are_those_of_punkt(pieces: Sequence[str]) -> None:
+    """What is decided without it is decided as by it."""
+    known = PunktParameters()
+    known.abbrev_types = {"dr", "etc"}
+    text = "".join(pieces)
+    sentences = [each for each in PunktSentenceTokenizer(known).tokenize(clean(text)) if words_of(each)]
+
+    assert _Reply.of(text).sentences == len(sentences)
 
 
 @given(st.text(st.characters(max_codepoint=0x17F), max_size=200) | st.text(st.characters(codec="ascii"), max_size=200))
