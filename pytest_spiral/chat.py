@@ -6,13 +6,35 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pytest_spiral.strict_json import json_bytes
 
 Role = Literal["evaluated", "user", "judge"]
 MessageRole = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length", "content_filter", "refusal", "tool_calls", "other"]
+
+
+TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
+"""The two names of the limit on a reply's tokens."""
+
+
+class TokenLimit(NamedTuple):
+    """The limit on a reply's tokens, by the name under which a request has it."""
+
+    name: str
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value}"
+
+
+def token_limit(params: Mapping[str, object]) -> TokenLimit | None:
+    """The limit on a reply's tokens in request parameters, None where there is none."""
+    for name in TOKEN_LIMITS:
+        if isinstance(value := params.get(name), int):
+            return TokenLimit(name, value)
+    return None
 
 
 def digest_of(text: str) -> bytes:

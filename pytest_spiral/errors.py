@@ -11,6 +11,7 @@ SpiralError
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -80,6 +81,23 @@ def first_fault(error: ValidationError, whole: str = "file") -> str:
     return f"{key}: {message}"
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What an endpoint does not accept about a request.
+
+    Attributes:
+        parameter: A request parameter; "model" or "response_format" for those that are no parameters here.
+        instead: The name that it wants for the parameter, "" where it says none.
+        most: The highest value that it accepts, None where it says none.
+        allowed: The values that it accepts, as far as it lists them.
+    """
+
+    parameter: str
+    instead: str = ""
+    most: int | None = None
+    allowed: tuple[str, ...] = ()
+
+
 class ChatError(SpiralError):
     """A model call that failed for good.
 
@@ -87,6 +105,7 @@ class ChatError(SpiralError):
         code: Why it failed.
         attempts: HTTP requests made, retries included.
         http_status: HTTP status of the last answer, None where none arrived.
+        refusal: What the endpoint refused, None where that is not known.
     """
 
     def __init__(self, code: ReasonCode, message: str, *, attempts: int = 1, http_status: int | None = None) -> None:
@@ -94,6 +113,7 @@ class ChatError(SpiralError):
         self.code = code
         self.attempts = attempts
         self.http_status = http_status
+        self.refusal: Refusal | None = None
 
     @property
     def unit_status(self) -> Status:

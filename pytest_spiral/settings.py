@@ -273,6 +273,11 @@ class Settings:
         "Print the calls, tokens and estimated cost of each role and run nothing; with the --run-id of an existing "
         "run, only for the remaining calls",
     )
+    no_preflight: bool = option(
+        False,
+        "session",
+        "Do not ask each model a few questions before the first item; what a model does not accept is found out later",
+    )
     max_cost: float | None = option(
         None,
         "session",

@@ -42,11 +42,15 @@ class ReasonCode(StrEnum):
     SERVER_ERROR = "server_error", "The endpoint still answered 5xx after all retries."
     BAD_RESPONSE = "bad_response", "The endpoint answered with something other than a chat completion."
     CLOSED = "closed", "The run was stopped while the call was in flight."
+    TOKEN_LIMIT = "token_limit", "The reply was cut off at a token limit that the user did not set."
     BUDGET = "budget", "The call might have cost more than --max-cost leaves; nothing was sent."
     STORE_FAILED = "store_failed", "The reply could not be kept in the run's store."
 
     # How the endpoint ended a reply.
-    TRUNCATED = "truncated", "The reply was cut off, by a token limit or in the middle of a document."
+    TRUNCATED = (
+        "truncated",
+        "The reply was cut off, by a token limit that the user set or in the middle of a document.",
+    )
     CONTENT_FILTER = "content_filter", "The endpoint's content filter ended the reply, or refused the prompt."
     REFUSAL = "refusal", "The endpoint marked the reply as a refusal."
     TOOL_CALL = "tool_call", "The model called a tool instead of answering."

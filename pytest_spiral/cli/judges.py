@@ -48,7 +48,7 @@ def calibrate(options: argparse.Namespace) -> int:
     session = RunController(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
     try:
         session.prepare()
-        session.reach()
+        session.check_models()
         result = calibrate_judges(session.plan, content, session.store, environ, options.labels)
     finally:
         session.close()

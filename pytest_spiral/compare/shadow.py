@@ -104,7 +104,8 @@ def _form(recording: Recording) -> _Form:
     conditions |= {name: value for name, value in integrity.components.items() if name != "scenarios"}
     for model in report.run.config.models:
         if model.role == "evaluated" and "tempaffect" in model.params:
-            request = json.dumps([model.model_id, model.params["tempaffect"]], sort_keys=True)
+            sent = model.negotiated.get("tempaffect", model.params["tempaffect"])
+            request = json.dumps([model.model_id, sent], sort_keys=True)
             # A replay calls no model: the parameters of its replies are not recorded.
             conditions[f"parameters of {model.spec}"] = None if model.kind == "replay" else request
     messages = frozenset(scenario.user_message for scenario in recording.tempaffect.scenarios.values())

@@ -16,15 +16,15 @@ from dataclasses import KW_ONLY, dataclass
 
 from pytest_spiral.models.completion import ErrorBody
 from pytest_spiral.models.endpoint import Endpoint, shown_url
+from pytest_spiral.models.refusals import STRUCTURED
 from pytest_spiral.status import ReasonCode
 
 # Longer than three lost SYN packets take to be sent again (1 + 2 + 4 s).
 CONNECT_SECONDS = 10.0
-# What error codes and messages say when an account is empty, and when strict JSON schemas are not supported.
+# What error codes and messages say when an account is empty.
 _QUOTA = ("insufficient_quota", "billing_hard_limit", "exceeded your current quota")
 # Exceptions of aiohttp and httpx for answers that break HTTP, end too soon or cannot be decompressed.
 _GARBLED = frozenset({"HttpProcessingError", "ClientPayloadError", "DecodingError"})
-_STRUCTURED = ("response_format", "json_schema", "structured output")
 _SCHEMA_REMEDY = (
     "this endpoint does not take strict JSON schemas (response_format json_schema); "
     "use one that does, or plain prompting (--prompting raw)"
@@ -56,6 +56,7 @@ class AttemptError(Exception):
         retry_after: Seconds that the endpoint asks to wait.
         remedy: What the user can do, "" where nothing is known.
         billed: Whether the endpoint may have answered, and charged for it, all the same.
+        said: What the endpoint answered instead of a completion, without keys.
     """
 
     code: ReasonCode
@@ -66,6 +67,7 @@ class AttemptError(Exception):
     retry_after: float | None = None
     remedy: str = ""
     billed: bool = False
+    said: ErrorBody | None = None
 
     def __str__(self) -> str:
         return self.message
@@ -100,7 +102,7 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
         return AttemptError(code, says, status=status, again=True, retry_after=wait)
     if rule is not None and rule.remedy:
         remedy = rule.remedy
-    elif status in (400, 422) and any(mark in text for mark in _STRUCTURED):
+    elif status in (400, 422) and any(mark in text for mark in STRUCTURED):
         remedy = _SCHEMA_REMEDY
     elif "context_length" in error.code or "context_size" in error.code:
         remedy = "the messages are longer than the model's context; use a model with a longer one"
@@ -111,7 +113,9 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
         remedy = f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
     else:
         remedy = "check the model's parameters in spiral.toml"
-    return AttemptError(means or ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy)
+    message, codes, param = (endpoint.clean(text, limit=2_000) for text in (error.message, error.code, error.param))
+    said = ErrorBody(message, codes, param=param)
+    return AttemptError(means or ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy, said=said)
 
 
 def unreachable(endpoint: Endpoint, error: Exception) -> AttemptError:

@@ -17,9 +17,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_spiral.chat import ChatRequest, Role, Usage
+from pytest_spiral.chat import ChatRequest, Role, Usage, token_limit
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.models.parameters import Price, token_limit
+from pytest_spiral.models.parameters import Price
 from pytest_spiral.status import ReasonCode
 
 # What other processes spend is not announced, so a waiting attempt looks again: soon, but not in a busy loop.
@@ -38,7 +38,7 @@ def worst_case(price: Price, request: ChatRequest, body_bytes: int) -> float:
     limit = token_limit(request.params)
     if limit is None:
         raise KeyError(f"{request.model}: no token limit")
-    return max(price.cost(Usage(body_bytes, cached, limit)) for cached in (0, body_bytes))
+    return max(price.cost(Usage(body_bytes, cached, limit.value)) for cached in (0, body_bytes))
 
 
 class Ledger:

@@ -83,11 +83,13 @@ class ErrorBody:
         message: As received: may hold control characters and keys.
         code: Codes of the error object and of what it holds, in lower case.
         retry_after: Seconds that it asks to wait.
+        param: The parameter that it is about.
     """
 
     message: str
     code: str = ""
     retry_after: float | None = None
+    param: str = ""
 
 
 def read_completion(body: bytes, content_type: str = "") -> Completion:
@@ -237,7 +239,8 @@ def read_error(body: bytes, content_type: str = "") -> ErrorBody:
     said = next((value for value in says if (value.strip() if isinstance(value, str) else value)), text)
     message = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
     raw = next((part["raw"] for part in objects if isinstance(part.get("raw"), str)), "")
-    return ErrorBody(f"{message}: {raw}" if raw else message, code, wait)
+    param = error["param"] if isinstance(error.get("param"), str) else ""
+    return ErrorBody(f"{message}: {raw}" if raw else message, code, wait, param)
 
 
 def _objects(values: object) -> list[dict[str, object]]:

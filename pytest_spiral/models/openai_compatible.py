@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
@@ -32,6 +31,7 @@ from pytest_spiral.models.completion import (
 )
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.limiter import Limiter, Slot
+from pytest_spiral.models.refusals import read_refusal
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.strict_json import json_bytes
 
@@ -120,6 +120,8 @@ class OpenAICompatible:
             failed = call.failed() if self._closed else call.out_of_time()
         finally:
             self._calls.discard(call)
+        if call.last is not None and call.last.said is not None:
+            failed.refusal = read_refusal(call.last.status, call.last.said, request)
         # Raised out here, so that the caught exception is not chained to it.
         raise failed
 
@@ -264,37 +266,24 @@ def _schema_name(schema: Mapping[str, object]) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", title)[:64] or "answer"
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """What a reachability check found.
+async def list_models(endpoint: Endpoint, *, timeout: float = 10.0) -> frozenset[str]:
+    """The models that an endpoint lists, none where it keeps no list. Free of charge.
 
-    Attributes:
-        listed: Whether the endpoint lists the model, None if it keeps no list.
-    """
-
-    status: int
-    listed: bool | None
-
-
-async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Probe:
-    """Ask for the model list, before anything that is scored or paid for.
-
-    Any answer but a refused key shows that a server is there: not all keep a model list.
+    Any answer but a refused key shows that a server is there.
 
     Raises:
         ChatError: Nothing answers ("unreachable", "timeout") or the key is refused ("auth").
     """
     provider = endpoint.provider
     if not provider.models_path:
-        return Probe(200, None)
+        return frozenset()
     client: Client | None = None
     try:
         # Set up before the clock runs: a machine that imports slowly says nothing about the endpoint.
         client = _http_client(endpoint)
         async with asyncio.timeout(timeout):
             answer = await client.request(provider.models_path)
-        names = _listed_models(answer.body) if provider.lists_models else None
-        return Probe(answer.status, model in names if names else None)
+        return _listed_models(answer.body) if provider.lists_models else frozenset()
     except AttemptError as error:
         failed = error
     except TimeoutError:
@@ -307,7 +296,7 @@ async def probe(endpoint: Endpoint, model: str, *, timeout: float = 10.0) -> Pro
     if silent or failed.code is ReasonCode.AUTH:
         remedy = f": {failed.remedy}" if failed.remedy else ""
         raise ChatError(failed.code, f"{endpoint.host}: {failed.message}{remedy}", http_status=failed.status)
-    return Probe(failed.status or 200, None)
+    return frozenset()
 
 
 class _Listed(BaseModel):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, model_validator
 
-from pytest_spiral.chat import Role, Usage
+from pytest_spiral.chat import TOKEN_LIMITS, Role, Usage
 from pytest_spiral.errors import ConfigError, DataError, UserError
 from pytest_spiral.models.connection import Connection
 from pytest_spiral.resources import data_root, line_in_toml, read_toml
@@ -29,8 +29,7 @@ _Tokens = Annotated[int, Field(ge=1, strict=True)]
 _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
-# In the order they are sent and reported.
-_SENT = (
+PARAMETERS = (
     "temperature",
     "top_p",
     "max_tokens",
@@ -40,8 +39,7 @@ _SENT = (
     "seed",
     "reasoning_effort",
 )
-# The two names of the limit on a reply's tokens.
-_LIMITS = ("max_tokens", "max_completion_tokens")
+"""Request parameters that a table names without `extra_body`, in the order they are sent and reported."""
 # Set by the request itself. From a file they would change what is measured without the report showing it.
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions"})
 
@@ -93,6 +91,8 @@ class _Entry(Connection):
     concurrency: _Tokens | None = None
     longest_string: _Tokens | None = None
     patience: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    most_tokens: _Tokens | None = None
+    fixed_limit: bool | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -103,7 +103,7 @@ class _Entry(Connection):
         for key in self.extra_body or {}:
             if key in _RESERVED:
                 raise ValueError(f"extra_body.{key} cannot be set here: every request sets it itself")
-            if key in _SENT:
+            if key in PARAMETERS:
                 raise ValueError(f"extra_body.{key}: write {key} without extra_body")
         return self
 
@@ -155,6 +155,21 @@ class _ShippedFile(_UserFile):
 _File = TypeVar("_File", bound=_UserFile)
 
 
+class Freedom(_Strict):
+    """Which request parameters may differ from the configured ones, so that a model can be used at all.
+
+    Attributes:
+        chosen: Those that the project's file sets: they are sent as they are, or not at all.
+        fixed_limit: Whether a reply that reaches the token limit is the model's failure. Otherwise the limit is ours:
+            the model is asked again with a higher one.
+        most_tokens: Up to which the limit is raised.
+    """
+
+    chosen: tuple[str, ...] = ()
+    fixed_limit: bool = False
+    most_tokens: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class ModelParameters:
     """How one model is asked in one role.
@@ -168,6 +183,7 @@ class ModelParameters:
         patience: Seconds to wait for an endpoint that answers nothing, None for what --patience says.
         connection: Where and with what the model is reached, as far as the project's file says so.
         place: The table of that file that says so, as FILE:LINE.
+        freedom: What may be changed about `request`.
     """
 
     model: str
@@ -180,6 +196,7 @@ class ModelParameters:
     patience: float | None = None
     connection: Connection = field(default_factory=Connection)
     place: str = ""
+    freedom: Freedom = field(default_factory=Freedom)
 
 
 def resolve_parameters(
@@ -200,43 +217,56 @@ def resolve_parameters(
     if user is None and user_toml is not None:
         raise ConfigError(f"{user_toml}: no such file; check the path")
     files = (user, shipped) if user is not None else (shipped,)
-    tables = [*(file.model for file in files), *(file.default for file in files)]
-    # Of every table the first entry that applies.
-    applying = ([entry for entry in table if entry.applies(role, suite, model_id)] for table in tables)
-    layers = [entries[0] for entries in applying if entries]
+    tables = [(file.model, file) for file in files] + [(file.default, file) for file in files]
+    # For every key the first entry that has it.
+    applying = [(entry, file) for table, file in tables for entry in table if entry.applies(role, suite, model_id)]
 
-    found: dict[str, Any] = {}
-    for layer in layers:
-        given = layer.model_dump(exclude_none=True, exclude={"match", "role", "suite", "price"})
-        if any(key in found for key in _LIMITS):
-            given = {key: value for key, value in given.items() if key not in _LIMITS}
-        for key, value in given.items():
-            if key in ("extra_body", "headers", "query"):
-                found[key] = {**value, **found.get(key, {})}
-            else:
-                found.setdefault(key, value)
-
-    request = {key: found[key] for key in _SENT if found.get(key, "unset") != "unset"}
-    request.update(copy.deepcopy(found.get("extra_body", {})))
+    found, chosen = _merged([(entry, file is user) for entry, file in applying])
+    request = {key: found[key] for key in PARAMETERS if found.get(key, "unset") != "unset"}
+    extra = copy.deepcopy(found.get("extra_body", {}))
+    request.update({key: value for key, value in extra.items() if value != "unset"})
     connection = Connection.model_validate({key: found[key] for key in Connection.model_fields if key in found})
     return ModelParameters(
         model=model_id,
         role=role,
         request=request,
-        price=next((layer.price for layer in layers if layer.price is not None), None),
+        price=next((layer.price for layer, _ in applying if layer.price is not None), None),
         context_length=found.get("context_length"),
         concurrency=found.get("concurrency"),
         longest_string=found.get("longest_string"),
         patience=found.get("patience"),
         connection=connection,
-        place=_place(user, user_toml, layers) if connection.is_given else "",
+        place=_place(user, user_toml, [entry for entry, _ in applying]) if connection.is_given else "",
+        freedom=Freedom(
+            chosen=tuple(sorted(chosen & request.keys())),
+            fixed_limit=found.get("fixed_limit", not chosen.isdisjoint({*TOKEN_LIMITS} & request.keys())),
+            most_tokens=found["most_tokens"],
+        ),
     )
 
 
-def token_limit(params: Mapping[str, object]) -> int | None:
-    """The limit on a reply's tokens in request parameters, None where there is none."""
-    given = [params[name] for name in _LIMITS if name in params]
-    return given[0] if given and isinstance(given[0], int) else None
+def _merged(layers: Sequence[tuple[_Entry, bool]]) -> tuple[dict[str, Any], set[str]]:
+    """What the tables say together, and the keys from the project's. layers: whether each table is its own."""
+    found: dict[str, Any] = {}
+    chosen: set[str] = set()
+    reached: set[type[_Entry]] = set()
+    for layer, is_own in layers:
+        given = layer.model_dump(exclude_none=True, exclude={"match", "role", "suite", "price"})
+        if layer.is_given and type(layer) in reached:
+            # One address and another one's key would not fit together.
+            given = {key: value for key, value in given.items() if key not in Connection.model_fields}
+        elif layer.is_given:
+            reached.add(type(layer))
+        if any(key in found for key in TOKEN_LIMITS):
+            given = {key: value for key, value in given.items() if key not in TOKEN_LIMITS}
+        if is_own:
+            chosen |= {*given, *given.get("extra_body", ())} - found.keys()
+        for key, value in given.items():
+            if key in ("extra_body", "headers", "query"):
+                found[key] = {**value, **found.get(key, {})}
+            else:
+                found.setdefault(key, value)
+    return found, chosen
 
 
 def local_models() -> Mapping[str, LocalModel]:

@@ -105,11 +105,6 @@ def stop_session(config: pytest.Config, reason: str) -> None:
     _session(config).shouldstop = reason
 
 
-def release_session(config: pytest.Config) -> None:
-    """Stop the workers of a session that ends before its loop begins; xdist does it at the end of a session only."""
-    _session(config).pytest_sessionfinish()
-
-
 def run_in_controller_loop(config: pytest.Config, call: Callable[[], None]) -> None:
     """Have `call` run in the main thread between two events of workers; safe from any thread.
 

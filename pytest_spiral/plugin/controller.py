@@ -142,13 +142,7 @@ class Controller:
             return
         with usage_errors():
             self.run.prepare()
-        if self.distribution is None:
-            self.reach_models()
-
-    def reach_models(self) -> None:
-        """Make sure that every model can be reached. Raises `pytest.UsageError`."""
-        with usage_errors():
-            self.run.reach()
+            self.run.check_models()
         self._ready = True
 
     @pytest.hookimpl(tryfirst=True)
@@ -165,7 +159,7 @@ class Controller:
 
     def pytest_report_header(self) -> list[str]:
         """Name the run, its models, and its id for resuming."""
-        return header_lines(self.run.plan, self._distribution_mode)
+        return header_lines(self.run.plan, self._distribution_mode, self.run.measured.learned)
 
     def _describe_progress(self) -> str:
         replies = sum(usage.requests for usage in self.run.store.usage())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_spiral.plugin._compat import Node, is_on_this_machine, release_session, run_in_controller_loop, stop_session
+from pytest_spiral.plugin._compat import Node, is_on_this_machine, run_in_controller_loop, stop_session
 from pytest_spiral.plugin.scheduler import FixedScheduler, WorkerItems
 from pytest_spiral.plugin.worker import Assignment
 from pytest_spiral.run.remote_workers import make_package
@@ -36,13 +36,8 @@ class Distribution:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionstart(self) -> Generator[None]:
-        """While the workers start, reach the models. No item is handed out before."""
+        """Write progress from the moment when the workers have been started."""
         yield
-        try:
-            self._controller.reach_models()
-        except pytest.UsageError:
-            release_session(self._config)
-            raise
         threading.Thread(target=self._keep_telling, name="spiral-progress", daemon=True).start()
 
     def _keep_telling(self) -> None:

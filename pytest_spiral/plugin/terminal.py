@@ -14,6 +14,7 @@ from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.gates import OPERATORS, Scale
 from pytest_spiral.plugin._compat import uncaptured
 from pytest_spiral.report.lines import WIDTH, Tone, plain
+from pytest_spiral.report.model.run import Preflight
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.protocol import load_protocol
@@ -28,8 +29,8 @@ _MARKUP: Mapping[Tone, dict[str, bool]] = {
 }
 
 
-def header_lines(plan: RunPlan, distribution: str) -> list[str]:
-    """The run, its models and what is unusual about it."""
+def header_lines(plan: RunPlan, distribution: str, learned: Iterable[Preflight] = ()) -> list[str]:
+    """The run, its models and what is unusual about it. learned: about each model, before anything was measured."""
     models = ", ".join(plain(model.spec) for model in plan.models)
     lines = [f"spiral: {models}; suites {', '.join(plan.suites)}; run {plan.run_id}"]
     if distribution not in ("no", "load"):
@@ -42,7 +43,8 @@ def header_lines(plan: RunPlan, distribution: str) -> list[str]:
     others += [f"judge {plain(judge.spec)}" for judge in plan.judges]
     if "spiral" in plan.suites and others:
         lines.append(f"spiral: {', '.join(others)}")
-    return [*lines, *(f"spiral: {plain(note)}" for note in plan.left_out())]
+    notes = [f"{each.role} {each.model}: {note}" for each in learned for note in (*each.changes, *each.notes)]
+    return [*lines, *(f"spiral: {plain(note)}" for note in (*plan.left_out(), *notes))]
 
 
 def write_error(config: pytest.Config, text: str) -> None:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
-from pytest_spiral.errors import ChatError, ConfigError, StoreError
+from pytest_spiral.errors import StoreError
 from pytest_spiral.evaluate.inputs import RunResults
-from pytest_spiral.models.budget import Budget, Ledger
+from pytest_spiral.models.budget import Ledger
 from pytest_spiral.models.endpoint import Secret
 from pytest_spiral.models.environment import EndpointSettings
 from pytest_spiral.models.limiter import starting_pace
 from pytest_spiral.models.local_file import locate
 from pytest_spiral.models.local_server import LocalServer
-from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
 from pytest_spiral.run.baseline import check_baseline, load_gates
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.models import endpoint_of, pace_name, paid_prices
-from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
+from pytest_spiral.run.models import pace_name, paid_prices
+from pytest_spiral.run.plan import ModelPlan, RunPlan
+from pytest_spiral.run.preflight import remembered, run_preflight
 from pytest_spiral.run.results import Measurements, run_results, stored_traffic
-from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import RunStore, StoredChat
+from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
-from pytest_spiral.tempaffect.unit import schema_is_enforced
 
 
 class RunController:
@@ -40,7 +37,6 @@ class RunController:
         self.gates = load_gates(plan, content)
         self.environ = environ
         self._store: RunStore | None = None
-        self._budget: Budget | None = None
         self._servers = ExitStack()
 
     @property
@@ -60,12 +56,11 @@ class RunController:
             # On the bundled scenarios even if a run has its own: one scorer has one fingerprint.
             self.measured.preflight = preflight(load_suite())
             check_baseline(self.gates, self.plan, self.content, self.measured.preflight.fingerprint)
-        if (limit := self.plan.settings.max_cost) is not None:
-            prices = paid_prices(self.plan.everybody)
-            ledger = Ledger(self.plan.store_path)
+        if self.plan.settings.max_cost is not None:
+            paid_prices(self.plan.everybody)
             # Earlier sessions of this run count.
-            ledger.begin(stored_traffic(self.store, self.plan, self.measured).usage.cost_usd or 0.0)
-            self._budget = Budget(ledger, limit, prices)
+            with closing(Ledger(self.plan.store_path)) as ledger:
+                ledger.begin(stored_traffic(self.store, self.plan, self.measured).usage.cost_usd or 0.0)
         self._start_local_models()
 
     def _start_local_models(self) -> None:
@@ -83,50 +78,24 @@ class RunController:
         everybody = tuple(map(with_endpoint, self.plan.everybody))
         self.plan = self.plan.model_copy(update={"everybody": everybody})
 
-    def reach(self) -> None:
-        """Reach every model before anything that is scored is sent. Raises `UserError`."""
-        remote = [model for model in self.plan.everybody if model.endpoint is not None]
-        if not self.store.has_replies():
-            asyncio.run(self._probe(remote))
-        if "tempaffect" in self.plan.suites and "schema" in self.plan.settings.prompting:
-            self._verify_schemas()
+    def check_models(self) -> None:
+        """Learn how every model is to be asked, before anything that is scored is sent. Raises `UserError`."""
+        if self.plan.settings.no_preflight:
+            examined = remembered(self.plan, self.content, self.store)
+        else:
+            examined = run_preflight(self.plan, self.content, self.store, self.environ)
+        self.plan, self.measured.learned = examined.plan, examined.records
+        self.measured.enforcement.update(examined.enforcement)
         if self.plan.settings.calibrate and self.plan.judges:
             # Only a calibration loads what it needs.
             from pytest_spiral.run.calibrate import calibrate
 
             self.measured.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
         # An earlier session of this run may have been throttled: every session begins anew.
-        for model in remote:
-            name = pace_name(model)
-            self.store.set_pace(name, self.store.pace(name), starting_pace(self.plan.most_in_flight(model)))
-
-    async def _probe(self, models: Sequence[ModelPlan]) -> None:
-        # All at once: each may be far away. Failures stand in their places, so the first one named is reported.
-        probes = (probe(endpoint_of(model, self.environ), model.model_id) for model in models)
-        for model, answer in zip(models, await asyncio.gather(*probes, return_exceptions=True), strict=True):
-            if isinstance(answer, ChatError):
-                raise _unreachable(model, answer) from None
-            if isinstance(answer, BaseException):
-                raise answer
-
-    def _verify_schemas(self) -> None:
-        """Learn whether the endpoint of each evaluated model enforces JSON schemas."""
-        for model in self.plan.models:
-            if model.kind == "dry":
-                # A built-in model answers as the schema says or, on purpose, does not.
-                self.measured.enforcement[model.spec] = True
-            elif model.endpoint is not None and "tempaffect" in model.params:
-                try:
-                    self.measured.enforcement[model.spec] = asyncio.run(self._enforces_schema(model))
-                except ChatError as error:
-                    raise _unreachable(model, error) from None
-
-    async def _enforces_schema(self, model: ModelPlan) -> bool:
-        chat = StoredChat(OpenAICompatible(endpoint_of(model, self.environ), budget=self._budget), self.store)
-        try:
-            return await schema_is_enforced(model.model_id, model.params["tempaffect"], chat)
-        finally:
-            await chat.aclose()
+        for model in self.plan.everybody:
+            if model.endpoint is not None:
+                name = pace_name(model)
+                self.store.set_pace(name, self.store.pace(name), starting_pace(self.plan.most_in_flight(model)))
 
     def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
         """Everything that the evaluation needs, as it stands now."""
@@ -152,17 +121,10 @@ class RunController:
         )
 
     def close(self) -> None:
-        """Stop local servers, close budget and store. Harmless when called twice."""
+        """Stop local servers and close the store. Harmless when called twice."""
         self._servers.close()
-        if self._budget is not None:
-            self._budget.close()
         if self._store is not None:
             self._store.close()
-
-
-def _unreachable(model: ModelPlan, error: ChatError) -> ConfigError:
-    advice = "; or leave schema mode out with --prompting raw" if error.code == ReasonCode.BAD_REQUEST else ""
-    return ConfigError(f"{OPTION_OF[model.role]} {model.spec}: {error}{advice}")
 
 
 def _make_run_directory(plan: RunPlan) -> RunPlan:

@@ -9,19 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, Usage
-from pytest_spiral.models.parameters import token_limit
+from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, Usage, token_limit
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import cost_of
 from pytest_spiral.run.models import Chats
 from pytest_spiral.run.plan import ModelPlan, RunPlan, Unit
+from pytest_spiral.run.preflight import checks, remembered
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.store import RunStore
-from pytest_spiral.tempaffect.unit import schema_is_enforced
 
 _KIND: Mapping[tuple[Role, SuiteName], str] = {
     ("evaluated", "tempaffect"): "scenario",
@@ -63,10 +62,11 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
         store.set_secret(existing.secret())
         store.keep_all((exchange.request, exchange.reply) for exchange in existing.exchanges())
         existing.close()
+    plan = remembered(plan, content, store).plan
     chats = Chats(plan, content, store, rehearsal)
     runner = Runner(plan, content, store, chats)
     try:
-        _walk_through(plan, content, runner, chats, units)
+        _walk_through(plan, content, runner, chats, store, units)
     finally:
         runner.close()
     rows = []
@@ -82,12 +82,14 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
     return rows
 
 
-def _walk_through(plan: RunPlan, content: Content, runner: Runner, chats: Chats, units: Sequence[Unit]) -> None:
-    if "schema" in plan.settings.prompting:
-        for model in plan.models:
-            if model.kind == "remote" and "tempaffect" in model.params:
-                chat = chats.of(model, "tempaffect")
-                runner.engine.start(schema_is_enforced(model.model_id, model.params["tempaffect"], chat)).result()
+def _walk_through(
+    plan: RunPlan, content: Content, runner: Runner, chats: Chats, store: RunStore, units: Sequence[Unit]
+) -> None:
+    asked = [] if plan.settings.no_preflight else [model for model in plan.everybody if model.kind == "remote"]
+    for check in (check for model in asked for check in checks(model, plan, content, store.secret())):
+        if store.last_exchange(check.unit, check.model.role, check.model.model_id) is None:
+            request = check.request(check.model.sent(check.suite))
+            runner.engine.start(chats.of(check.model, check.suite).complete(request)).result()
     if plan.settings.calibrate and plan.judges:
         labelled = load_labels(None, content.spiral.protocol.behaviours)
         runner.engine.start(judge_labelled_turns(chats.judges(), labelled)).result()
@@ -143,7 +145,8 @@ class _Inventor:
         per_token: float = self.rehearsal.data["chars_per_token"]
         excess = self.rehearsal.excess
         expected = round(self.usual_chars / per_token)
-        limit = token_limit(request.params) or expected
+        bound = token_limit(request.params)
+        limit = bound.value if bound else expected
         tokens = min(limit, expected)
         excess[self.mark] = limit - tokens
         contents = [message.content for message in request.messages]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from pytest_spiral.chat import ChatModel, Role
+from pytest_spiral.chat import ChatModel, Role, token_limit
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.circuit import Circuit
@@ -15,7 +15,8 @@ from pytest_spiral.models.dry import DryAssistant, DryScenarioModel, DrySeeker
 from pytest_spiral.models.endpoint import Endpoint, shown_url
 from pytest_spiral.models.limiter import Limiter
 from pytest_spiral.models.openai_compatible import OpenAICompatible, circuit_of
-from pytest_spiral.models.parameters import Price, token_limit
+from pytest_spiral.models.parameters import Price
+from pytest_spiral.models.token_limit import RaisingLimit
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
 from pytest_spiral.settings import SuiteName
@@ -132,14 +133,16 @@ class Chats:
         self._content = content
         self._store = store
         self._connector = connector
-        self._chats: dict[tuple[str, str, SuiteName], StoredChat] = {}
+        self._chats: dict[tuple[str, str, SuiteName], ChatModel] = {}
         self._setups: dict[str, ConversationSetup] = {}
 
-    def of(self, model: ModelPlan, suite: SuiteName) -> StoredChat:
+    def of(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
         """The client of a model in a suite."""
         key = (model.role, model.spec, suite)
         if key not in self._chats:
-            self._chats[key] = StoredChat(self._connector.connect(model, suite), self._store)
+            chat = StoredChat(self._connector.connect(model, suite), self._store)
+            freedom = model.freedom.get(suite)
+            self._chats[key] = chat if freedom is None or freedom.fixed_limit else RaisingLimit(chat, freedom)
         return self._chats[key]
 
     def setup(self, spec: str) -> ConversationSetup:
@@ -173,8 +176,8 @@ class Chats:
         )
 
     def _participant(self, model: ModelPlan) -> Participant:
-        chat, params = self.of(model, "spiral"), model.params["spiral"]
-        return Participant(model.role, model.model_id, chat, params, model.longest_string)
+        chat, params = self.of(model, "spiral"), model.sent("spiral")
+        return Participant(model.role, model.model_id, chat, params, model.longest_string, not model.schemaless)
 
     async def aclose(self) -> None:
         """Release all connections."""

@@ -22,7 +22,7 @@ from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.models.dry import known_suites
 from pytest_spiral.models.environment import EndpointSettings, endpoint_settings
 from pytest_spiral.models.local_file import is_local, locate
-from pytest_spiral.models.parameters import Price, resolve_parameters
+from pytest_spiral.models.parameters import Freedom, Price, resolve_parameters
 from pytest_spiral.models.providers import GENERIC
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
@@ -47,6 +47,8 @@ class ModelPlan(BaseModel):
     kind: "dry" and "local" models run on this machine; of a "replay" there are only recorded outputs.
     longest_string: characters of a string of enforced JSON, where a model would not stop by itself; None for no bound.
     patience: seconds to wait for an endpoint that answers nothing. timeouts: deadlines in seconds, where not the usual.
+    freedom: what may be changed about the parameters of each suite. negotiated: what is sent instead of `params`, and
+    schemaless: whether JSON schemas are left out of requests, as the endpoint was found to need it.
     endpoint: None for dry models, and for local ones until their server runs.
     """
 
@@ -63,6 +65,13 @@ class ModelPlan(BaseModel):
     timeouts: dict[str, float] = {}
     price: Price | None = None
     endpoint: EndpointSettings | None = None
+    freedom: dict[SuiteName, Freedom] = {}
+    negotiated: dict[SuiteName, dict[str, Any]] = {}
+    schemaless: bool = False
+
+    def sent(self, suite: SuiteName) -> dict[str, Any]:
+        """The request parameters as they are sent."""
+        return self.negotiated[suite] if suite in self.negotiated else self.params[suite]
 
     @property
     def reported_name(self) -> str:
@@ -70,7 +79,10 @@ class ModelPlan(BaseModel):
         return self.spec if self.kind == "dry" else self.model_id
 
     def identity(self) -> dict[str, Any]:
-        """Without the address: the same model behind another host or port is still the same measurement."""
+        """Without the address: the same model behind another host or port is still the same measurement.
+
+        What was negotiated with an endpoint follows from the parameters and the endpoint: it is in the store.
+        """
         alias = self.endpoint.alias if self.endpoint is not None else None
         return self.model_dump(include={"spec", "model_id", "params"}) | ({"endpoint": alias} if alias else {})
 
@@ -291,6 +303,7 @@ def _resolve(
         timeouts=({"attempt_timeout": attempt} if attempt else {}) | ({"timeout": total} if total else {}),
         price=parameters.price or (Price(input=0, output=0) if defaults.free else None),
         endpoint=endpoint,
+        freedom={suite: resolved.freedom for suite, resolved in by_suite.items()},
     )
 
 

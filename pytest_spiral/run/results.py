@@ -12,6 +12,7 @@ from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
 from pytest_spiral.models.parameters import local_models
 from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
+from pytest_spiral.report.model.run import Preflight as ModelPreflight
 from pytest_spiral.run.baseline import Gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
@@ -33,12 +34,14 @@ _ACTORS: Mapping[Role, str] = {"evaluated": EVALUATED, "user": "simulated user",
 
 @dataclass
 class Measurements:
-    """What has been measured so far. preflight: None where TempAffect does not run. enforcement: by evaluated model."""
+    """What has been measured so far. preflight: of the scorer, None where TempAffect does not run. enforcement: by
+    evaluated model. learned: about each model, before anything was measured."""
 
     items: dict[ScenarioUnit, Item] = field(default_factory=dict)
     conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
     preflight: Preflight | None = None
     enforcement: dict[str, bool] = field(default_factory=dict)
+    learned: tuple[ModelPreflight, ...] = ()
     calibrated: JudgeCalibrations | None = None
 
     def of(self, unit: ScenarioUnit | ConversationUnit) -> Item | Conversation | None:
@@ -128,6 +131,7 @@ def run_results(
             limits=traffic.limits,
             served_models=traffic.served_models,
             enforcement_verified=measured.enforcement,
+            preflight=measured.learned,
         ),
         usage=traffic.usage,
         gates=gates.gates,

@@ -59,7 +59,7 @@ class Runner:
         model = self.plan.model(unit.model)
         scenario = self._content.suite[unit.scenario_id]
         chat = self._chats.of(model, "tempaffect")
-        return await ask_scenario(unit, scenario, model.model_id, model.params["tempaffect"], chat)
+        return await ask_scenario(unit, scenario, model.model_id, model.sent("tempaffect"), chat)
 
     def times(self, unit: Unit) -> tuple[float, float]:
         """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
@@ -143,7 +143,7 @@ class EvaluatedModel:
 
     def __init__(self, plan: ModelPlan, suite: SuiteName, chat: ChatModel, engine: Engine) -> None:
         self._plan = plan
-        self._params = plan.params[suite]
+        self._params = plan.sent(suite)
         self._chat = chat
         self._engine = engine
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from pytest_spiral.chat import TOKEN_LIMITS
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate
@@ -49,6 +50,9 @@ class _Shard:
         # When and where the work of a shard was done may differ.
         free = {option.key for option in OPTIONS if option.affects == "session"}
         config = {name: value for name, value in run.config.model_dump(mode="json").items() if name not in free}
+        for sent in (sent for model in config["models"] for sent in model["negotiated"].values()):
+            # Raised as far as the first replies of each shard needed it.
+            sent.update(dict.fromkeys(TOKEN_LIMITS))
         versions: dict[str, JsonValue] = {name: run.versions.get(name) for name in _VERSIONS}
         integrity = self.report.integrity.model_dump(mode="json")
         return dict(_flat({"config": config, "versions": versions, "integrity": integrity}))
@@ -187,6 +191,7 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
     if "tempaffect" in plan.suites:
         measured.preflight = preflight(load_suite())
         measured.enforcement.update(shards[0].report.run.enforcement_verified)
+    measured.learned = shards[0].report.run.preflight
     for shard in shards:
         for item in shard.report.tempaffect.items:
             unit = ScenarioUnit.of(item)

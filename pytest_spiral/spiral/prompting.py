@@ -23,7 +23,7 @@ class Participant:
     """A model in one of the three roles of a conversation.
 
     chat: keeps every reply, so that a resumed run asks nothing twice. max_string: most characters of a string in
-    enforced JSON, for models that do not stop by themselves.
+    enforced JSON, for models that do not stop by themselves. takes_schemas: whether its endpoint accepts JSON schemas.
     """
 
     role: Role
@@ -31,12 +31,14 @@ class Participant:
     chat: ChatModel
     params: Mapping[str, JsonValue] = field(default_factory=dict)
     max_string: int | None = None
+    takes_schemas: bool = True
 
     def request(
         self, messages: Sequence[Message], unit: str, sample: int, schema: Mapping[str, JsonValue] | None = None
     ) -> ChatRequest:
         """A request to the model with its parameters."""
-        return ChatRequest(self.role, self.model, tuple(messages), self.params, schema, sample, unit)
+        asked = schema if self.takes_schemas else None
+        return ChatRequest(self.role, self.model, tuple(messages), self.params, asked, sample, unit)
 
     async def reply(self, request: ChatRequest) -> ChatReply:
         """The model's reply. Raises `ChatError` and `StoreError`."""

@@ -9,8 +9,9 @@ Resuming a run means running it again against its store: a request whose key is 
 sent again.
 """
 
+from pytest_spiral.store.database import PREFLIGHT
 from pytest_spiral.store.records import Exchange, ModelUsage, Pace
 from pytest_spiral.store.run_store import RunStore
 from pytest_spiral.store.stored_chat import StoredChat
 
-__all__ = ["Exchange", "ModelUsage", "Pace", "RunStore", "StoredChat"]
+__all__ = ["PREFLIGHT", "Exchange", "ModelUsage", "Pace", "RunStore", "StoredChat"]

@@ -43,6 +43,8 @@ CREATE TABLE pace (
 """
 
 
+PREFLIGHT = "(preflight) "
+"""How units begin that measure nothing: they learn how a model is to be asked."""
 IN_MEMORY = Path(":memory:")
 """The path of a store without a file."""
 
@@ -104,11 +106,10 @@ def create(path: Path, config: Mapping[str, object]) -> None:
 
 def make_tables(connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
     """The tables of a new run. Raises `sqlite3.Error`."""
-    rows = [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
     with transaction(connection):
         for statement in _TABLES.split(";"):
             connection.execute(statement)
-        connection.executemany("INSERT INTO run VALUES (?, ?)", rows)
+        connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
         connection.execute("INSERT INTO secret VALUES (?)", (secrets.token_hex(16),))
         connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={_FORMAT}")
@@ -116,13 +117,23 @@ def make_tables(connection: sqlite3.Connection, config: Mapping[str, object]) ->
     connection.execute("PRAGMA journal_mode=WAL")
 
 
+def _config_rows(config: Mapping[str, object]) -> list[tuple[str, str]]:
+    return [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
+
+
 def unwritable(path: Path, error: object) -> StoreError:
     """The error for a file that nothing can be stored in."""
     return StoreError(f"{path}: the run store cannot be written ({error}); check disk and permissions")
 
 
-def check_run(path: Path, connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
-    """Raise `StoreError` unless the file is a store of this format and belongs to a run with this configuration."""
+def check_run(
+    path: Path, connection: sqlite3.Connection, config: Mapping[str, object], *, may_change: bool = False
+) -> None:
+    """Raise `StoreError` unless the file is a store of this format and belongs to a run with this configuration.
+
+    may_change: whether a run in which nothing was measured takes this configuration: its own may have kept it from
+    starting.
+    """
     try:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -140,7 +151,12 @@ def check_run(path: Path, connection: sqlite3.Connection, config: Mapping[str, o
         for field in sorted({*stored, *given})
         if stored.get(field) != given.get(field)
     ]
-    if differing:
+    measured = "SELECT 1 FROM reply WHERE unit NOT LIKE ? || '%' LIMIT 1"
+    if differing and may_change and connection.execute(measured, (PREFLIGHT,)).fetchone() is None:
+        with transaction(connection):
+            connection.execute("DELETE FROM run")
+            connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
+    elif differing:
         raise StoreError(
             f"run {path.parent.name!r} exists with another configuration: {'; '.join(differing)}. "
             "Give the same configuration to resume it, or another --run-id for a new run"

@@ -71,6 +71,7 @@ class _Row(NamedTuple):
 _COLUMNS = ", ".join(_Row._fields)
 _INSERT = f"INSERT INTO reply ({_COLUMNS}, checksum) VALUES ({', '.join('?' * (len(_Row._fields) + 1))})"  # noqa: S608
 _BY_KEY = f"SELECT {_COLUMNS}, checksum FROM reply WHERE key = ?"  # noqa: S608  # names of ours
+_LAST = f"SELECT {_COLUMNS}, checksum FROM reply WHERE unit = ? AND role = ? AND model = ? ORDER BY id DESC LIMIT 1"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS}, checksum FROM reply ORDER BY id"  # noqa: S608
 
 
@@ -116,7 +117,7 @@ class RunStore:
                 database.create(path, config)
             store = cls(path, database.connect(path))
             opened.callback(store._held.pop_all().close)
-            database.check_run(path, store._connection, config)
+            database.check_run(path, store._connection, config, may_change=alone)
             database.check_pages(path, store._connection)
             store._verify()
             store._held = opened.pop_all()
@@ -206,6 +207,12 @@ class RunStore:
         with self._reading() as connection:
             return [self._exchange(connection, values) for values in connection.execute(_ALL).fetchall()]
 
+    def last_exchange(self, unit: str, role: Role, model: str) -> Exchange | None:
+        """The last request of a unit to a model that was answered, None for none. Raises `StoreError`."""
+        with self._reading() as connection:
+            values = connection.execute(_LAST, (unit, role, model)).fetchone()
+            return None if values is None else self._exchange(connection, values)
+
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
         """Store that a call failed; it is made again when the run is resumed. Raises like `keep`."""
         key = _key(request)
@@ -233,11 +240,6 @@ class RunStore:
             row = found.get((role, model), ModelUsage(role, model))
             found[role, model] = replace(row, failures=count, retries=row.retries + retries)
         return [found[name] for name in sorted(found)]
-
-    def has_replies(self) -> bool:
-        """Whether anything was answered yet."""
-        with self._reading() as connection:
-            return connection.execute("SELECT 1 FROM reply LIMIT 1").fetchone() is not None
 
     def served_models(self, model: str) -> tuple[str, ...]:
         """Names under which endpoints served `model` as the evaluated model, sorted."""

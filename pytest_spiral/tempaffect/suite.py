@@ -152,16 +152,15 @@ def build_messages(scenario: Scenario) -> tuple[Message, ...]:
 
     The text is the same in both modes, so that their difference isolates enforcement.
     """
-    system, template = prompt_texts()
     low, high = scenario.expected.reply.word_range
-    user = template.format(
-        agent_role=scenario.agent_role,
-        agent_context=scenario.agent_context,
-        user_message=scenario.user_message,
-        min_words=low,
-        max_words=high,
-    )
-    return (Message("system", system), Message("user", user))
+    asked = {name: getattr(scenario, name) for name in ("agent_role", "agent_context", "user_message")}
+    return messages_for({**asked, "min_words": low, "max_words": high})
+
+
+def messages_for(situation: Mapping[str, object]) -> tuple[Message, ...]:
+    """System and user message of a situation: agent_role, agent_context, user_message, min_words and max_words."""
+    system, template = prompt_texts()
+    return (Message("system", system), Message("user", template.format(**situation)))
 
 
 class Lock(BaseModel):

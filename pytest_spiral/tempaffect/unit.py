@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pytest_spiral.chat import ChatModel, ChatRequest, Message
+from pytest_spiral.chat import ChatModel, ChatRequest, token_limit
 from pytest_spiral.errors import ChatError
-from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemScore, Mode
@@ -82,7 +80,13 @@ async def ask_scenario(
         reply = await chat.complete(request)
     except ChatError as error:
         return _item(unit, scenario, error.unit_status, Reason(error.code, str(error)))
-    return scored_item(unit, scenario, reply.text, reply.finish)
+    item = scored_item(unit, scenario, reply.text, reply.finish)
+    if reply.finish == "length" and item.reason is not None:
+        return replace(
+            item,
+            reason=replace(item.reason, detail=f"cut off at {token_limit(params)}, the limit chosen in spiral.toml"),
+        )
+    return item
 
 
 def recorded_item(unit: ScenarioUnit, scenario: Scenario, output: Output) -> Item:
@@ -127,27 +131,3 @@ def _item(
         answer=score.answer if score else None,
         checks=score.checks if score else None,
     )
-
-
-async def schema_is_enforced(model_id: str, params: Mapping[str, object], chat: ChatModel) -> bool:
-    """Whether the endpoint holds the model to a JSON schema.
-
-    The model is asked for a plain word under a schema whose only valid document cannot be guessed.
-
-    Raises:
-        ChatError: If the call fails for good.
-    """
-    probe = read_json(data_root() / "enforcement_probe.json")
-    request = ChatRequest(
-        role="evaluated",
-        model=model_id,
-        messages=(Message("user", probe["message"]),),
-        params=params,
-        schema=probe["schema"],
-        unit="enforcement-probe",
-    )
-    reply = await chat.complete(request)
-    try:
-        return bool(json.loads(reply.text) == probe["answer"])
-    except ValueError:
-        return False

@@ -11,12 +11,22 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import build_messages, load_suite
 from tests.fakes.openai_server import Fault, Reply
 
-__all__ = ["ScriptedModel"]
+__all__ = ["ScriptedModel", "schema_bound"]
+
+
+def schema_bound(body: Mapping[str, Any]) -> str:
+    """The first document that the schema of a request allows."""
+
+    def first(schema: Mapping[str, Any]) -> Any:
+        if schema["type"] == "object":
+            return {name: first(part) for name, part in schema["properties"].items()}
+        return schema["enum"][0] if "enum" in schema else {"boolean": False, "array": []}.get(schema["type"], 0)
+
+    return json.dumps(first(body["response_format"]["json_schema"]["schema"]))
 
 
 class ScriptedModel:
@@ -45,14 +55,13 @@ class ScriptedModel:
         self.probes = 0
         self._suite = load_suite()
         self._scenarios = {build_messages(scenario)[1].content: scenario for scenario in self._suite.scenarios}
-        self._probe = read_json(data_root() / "enforcement_probe.json")
         self._lock = threading.Lock()
 
     def __call__(self, body: dict[str, Any], number: int) -> str | Reply | Fault:
         scenario = self._scenarios.get(body["messages"][-1]["content"])
         if scenario is None:
             self.probes += 1
-            return json.dumps(self._probe["answer"]) if self.enforces else "ready"
+            return schema_bound(body) if self.enforces and "response_format" in body else "ready"
         with self._lock:
             self.asked.append(("schema" if "response_format" in body else "raw", scenario.id))
             if self.answers is not None and len(self.asked) > self.answers:

@@ -136,7 +136,7 @@ CATALOGUE: tuple[Case, ...] = (
     ),
     Case("content: null", lambda _: Reply(None), "unusable", reason="empty_output"),
     Case("content filter", lambda _: Reply.filtered(), "unusable", reason="content_filter"),
-    Case("cut at the token limit", lambda text: Reply.cut(text[:12]), "unusable", reason="truncated"),
+    Case("cut at a token limit of the user's", lambda text: Reply.cut(text[:12]), "unusable", reason="truncated"),
     Case("cut in a think block", lambda _: Reply.cut("<think>You are"), "unusable", reason="truncated"),
     Case("tool call", lambda _: Reply.tool_call(), "unusable", reason="tool_call"),
     Case("refusal", lambda _: Reply.refused(), "unusable", reason="refusal", except_for={"assistant": "harmless"}),

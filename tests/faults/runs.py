@@ -20,6 +20,7 @@ from pytest_spiral.plugin.execution import InstrumentFailure
 from pytest_spiral.report.terminal import summary_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run import controller, models
+from pytest_spiral.run import preflight as run_preflight
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.models import Chats, Connections
@@ -75,7 +76,7 @@ def patient(attempt: float, whole: float) -> Iterator[None]:
 
     with (
         mock.patch.object(models, "endpoint_of", quick),
-        mock.patch.object(controller, "endpoint_of", quick),
+        mock.patch.object(run_preflight, "endpoint_of", quick),
         mock.patch.object(controller, "preflight", proved),
     ):
         yield
@@ -117,6 +118,8 @@ class Run:
             for n in range(self.openings)
         ]
         (self.folder / "prompts.json").write_text(json.dumps(openings))
+        # Without it, a reply that is cut off is asked for again, and never the model's failure.
+        (self.folder / "spiral.toml").write_text("[[default]]\nfixed_limit = true\n")
 
     @property
     def run_dir(self) -> Path:
@@ -149,7 +152,7 @@ class Run:
         controller = RunController(make_plan(settings, content, environ, datetime.now(UTC)), content, environ)
         try:
             controller.prepare()
-            controller.reach()
+            controller.check_models()
             if prepared is not None:
                 prepared()
             return self._run(controller, content, environ)

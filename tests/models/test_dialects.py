@@ -12,7 +12,7 @@ import pytest
 
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.environment import endpoint_settings, load_environment
-from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
+from pytest_spiral.models.openai_compatible import OpenAICompatible, list_models
 from pytest_spiral.models.parameters import resolve_parameters
 from pytest_spiral.models.providers import providers
 from pytest_spiral.status import ReasonCode
@@ -54,7 +54,7 @@ async def test_a_request_reaches_the_provider(serve: Serve, tmp_path: Path, name
 
     async with model(server, name, tmp_path) as client:
         reply = await client.complete(ask(schema=SCHEMA))
-        await probe(client.endpoint, "some/model")
+        await list_models(client.endpoint)
 
     assert (reply.text, reply.finish, reply.attempts) == ("hello", "stop", 1)
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (10, 5)
@@ -120,7 +120,7 @@ async def test_a_provider_may_be_asked_for_no_list(serve: Serve, tmp_path: Path)
     server = serve(dialect=DIALECTS["anthropic"](), key=KEY)
 
     async with model(server, "anthropic", tmp_path) as client:
-        assert (await probe(client.endpoint, "some/model")).listed is None
+        assert await list_models(client.endpoint) == frozenset()
 
     assert server.probes == 0
 
@@ -130,7 +130,7 @@ async def test_lists_of_other_names_say_nothing(serve: Serve, tmp_path: Path) ->
     for name in ("azure-classic", "gemini"):
         server = serve(dialect=DIALECTS[name](), key=KEY)
         async with model(server, name, tmp_path) as client:
-            assert (await probe(client.endpoint, "some/model")).listed is None
+            assert await list_models(client.endpoint) == frozenset()
         assert server.probes == 1
 
 

@@ -25,7 +25,7 @@ from pytest_spiral.models import local_file
 from pytest_spiral.models.endpoint import Endpoint, Secret
 from pytest_spiral.models.local_file import LocalFile, default_cache_dir, fetch, is_local, locate
 from pytest_spiral.models.local_server import LocalServer
-from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
+from pytest_spiral.models.openai_compatible import OpenAICompatible, list_models
 from pytest_spiral.models.parameters import LocalModel
 
 MEMBER = b"GGUF" + b"\x00tiny" * 100
@@ -210,11 +210,11 @@ def ask(text: str, schema: dict[str, Any] | None = None, limit: int = 40) -> Cha
 async def test_it_is_an_endpoint_like_any_other(local_server: LocalServer) -> None:
     """Reached by the same client, listed under its own name, its path in no reply."""
     model = OpenAICompatible(Endpoint("evaluated", local_server.base_url, Secret("not-needed")))
-    result = await probe(model.endpoint, "local/smollm2-135m")
+    listed = await list_models(model.endpoint)
     reply = await model.complete(ask("Say hello."))
     await model.aclose()
 
-    assert result.listed is True
+    assert listed == {"local/smollm2-135m"}
     assert reply.text
     assert reply.model == "local/smollm2-135m"
     assert reply.usage.prompt_tokens > 0

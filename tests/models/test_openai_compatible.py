@@ -14,7 +14,7 @@ from pytest_spiral.chat import Usage
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.endpoint import Endpoint, RetryPolicy, Secret
 from pytest_spiral.models.limiter import Limiter
-from pytest_spiral.models.openai_compatible import OpenAICompatible, probe
+from pytest_spiral.models.openai_compatible import OpenAICompatible, list_models
 from pytest_spiral.status import ReasonCode
 from tests.fakes.openai_server import Fault, Reply
 from tests.models.client import KEY, SCHEMA, Client, Serve, ask
@@ -232,32 +232,31 @@ async def test_a_closed_client_says_so(serve: Serve) -> None:
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(("models", "listed"), [(("some/model",), True), (("other",), False), (404, None), (500, None)])
-async def test_probing_finds_any_server_that_answers(serve: Serve, models: Any, listed: bool | None) -> None:
+@pytest.mark.parametrize(("models", "listed"), [(("a", "b"), {"a", "b"}), (404, set()), (500, set())])
+async def test_listing_finds_any_server_that_answers(serve: Serve, models: Any, listed: set[str]) -> None:
     """With or without a model list; nothing is asked of the model."""
     server = serve(models=models)
-    result = await probe(Endpoint("judge", server.base_url), "some/model")
 
-    assert result.listed is listed
+    assert await list_models(Endpoint("judge", server.base_url)) == listed
     assert server.requests == []
 
 
-async def test_probing_tells_a_refused_key_from_a_dead_endpoint(serve: Serve) -> None:
+async def test_listing_tells_a_refused_key_from_a_dead_endpoint(serve: Serve) -> None:
     """Both end the run before anything is scored, with different remedies."""
     server = serve(key=KEY)
     with pytest.raises(ChatError, match="JUDGE_API_KEY") as refused:
-        await probe(Endpoint("judge", server.base_url, Secret("sk-wrong-wrong")), "m")
+        await list_models(Endpoint("judge", server.base_url, Secret("sk-wrong-wrong")))
     with pytest.raises(ChatError, match="JUDGE_BASE_URL") as dead:
-        await probe(Endpoint("judge", "http://127.0.0.1:9"), "m")
+        await list_models(Endpoint("judge", "http://127.0.0.1:9"))
 
     assert (refused.value.code, dead.value.code) == ("auth", "unreachable")
 
 
-async def test_probing_a_silent_server_ends(serve: Serve) -> None:
+async def test_listing_a_silent_server_ends(serve: Serve) -> None:
     """A port that accepts and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(ChatError, match="no answer within") as caught:
-            await probe(Endpoint("user", f"http://127.0.0.1:{port}"), "m", timeout=0.3)
+            await list_models(Endpoint("user", f"http://127.0.0.1:{port}"), timeout=0.3)
 
     assert caught.value.code == ReasonCode.TIMEOUT

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_spiral.models.endpoint import RetryPolicy
 from pytest_spiral.models.limiter import Limiter, PaceInMemory
-from pytest_spiral.models.openai_compatible import probe
+from pytest_spiral.models.openai_compatible import list_models
 from pytest_spiral.status import ReasonCode
 from tests.fakes.openai_server import Fault, Reply
 from tests.models.client import SCHEMA, Client, Serve, ask
@@ -180,7 +180,7 @@ async def test_the_deadline_holds_over_all_attempts(serve: Serve) -> None:
     """A server that hangs costs the deadline, not attempts times the timeout."""
     server = serve(lambda body, n: Fault.hang())
     async with Client(server.base_url, timeout=0.7, attempt_timeout=0.2, patience=20) as client:
-        await probe(client.model.endpoint, "m")
+        await list_models(client.model.endpoint)
         error = await client.fails()
 
     assert error.code == ReasonCode.TIMEOUT
@@ -264,7 +264,7 @@ async def test_queueing_for_a_slot_does_not_count_against_the_deadline(serve: Se
     """Our own limit is not the endpoint's slowness."""
     server = serve(latency=0.15)
     async with Client(server.base_url, limiter=Limiter(1), timeout=0.9) as client:
-        await probe(client.model.endpoint, "m")
+        await list_models(client.model.endpoint)
         replies = await asyncio.gather(*(client.model.complete(ask(str(i))) for i in range(8)))
 
     assert {reply.attempts for reply in replies} == {1}

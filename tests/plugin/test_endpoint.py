@@ -38,8 +38,8 @@ def _children() -> set[str]:
 
 
 def test_what_is_sent(project: Project, serve: Serve, anywhere: tuple[str, ...]) -> None:
-    """75 scenarios in two modes and one probe; the schema only in schema mode, strict; the key on every request and
-    nowhere else."""
+    """75 scenarios in two modes, and one question in each before the first; the schema only in schema mode, strict; the
+    key on every request and nowhere else."""
     model = ScriptedModel("perfect")
     server = serve(model, key=KEY)
     project.reach(server, KEY)
@@ -48,7 +48,7 @@ def test_what_is_sent(project: Project, serve: Serve, anywhere: tuple[str, ...])
 
     assert result.ret == 0
     result.assert_outcomes(passed=150)
-    assert (len(model.asked), len(set(model.asked)), model.probes) == (150, 150, 1)
+    assert (len(model.asked), len(set(model.asked)), model.probes) == (150, 150, 2)
     assert Counter(mode for mode, _ in model.asked) == {"schema": 75, "raw": 75}
     for request in server.requests:
         form = request.body.get("response_format")
@@ -59,7 +59,7 @@ def test_what_is_sent(project: Project, serve: Serve, anywhere: tuple[str, ...])
     assert card["integrity"]["enforcement_verified"] is True
     assert card["integrity"]["served_models"] == ["some/model"]
     usage = project.report()["usage"]["by_role"]["evaluated"]
-    assert (usage["requests"], usage["completion_tokens"], usage["failures"]) == (151, 755, 0)
+    assert (usage["requests"], usage["completion_tokens"], usage["failures"]) == (152, 760, 0)
     assert _leaks(project, result, KEY) == []
 
 
@@ -77,10 +77,9 @@ def test_the_answer_key_is_never_sent(project: Project, serve: Serve) -> None:
 
 
 def test_failures_of_the_model_score_zero(project: Project, serve: Serve) -> None:
-    """Refused, cut, empty or in prose: measured as a failure with its reason, never dropped and never an error."""
+    """Refused, empty or in prose: measured as a failure with its reason, never dropped and never an error."""
     replies: dict[str, str | Reply | Fault] = {
         "ps-01": Reply.refused(),
-        "ps-02": Reply.cut('{"detected_emotion": "ang'),
         "ps-03": Reply(content=None),
         "ps-04": "I would rather talk about it.",
         "ps-05": Reply.filtered(),
@@ -93,14 +92,13 @@ def test_failures_of_the_model_score_zero(project: Project, serve: Serve) -> Non
     items = project.items()
     assert {name: items["raw", name]["reason"]["code"] for name in replies} == {
         "ps-01": "refusal",
-        "ps-02": "truncated",
         "ps-03": "empty_output",
         "ps-04": "not_json",
         "ps-05": "content_filter",
     }
     assert {(items["raw", name]["status"], items["raw", name]["score"]) for name in replies} == {("model_failed", 0.0)}
     assert items["raw", "ps-06"]["status"] == "measured"
-    assert project.report()["tempaffect"]["cards"][0]["valid_output_rate"] == pytest.approx(1 / 6)
+    assert project.report()["tempaffect"]["cards"][0]["valid_output_rate"] == pytest.approx(2 / 6)
 
 
 def test_failures_of_the_instrument_are_no_score(project: Project, serve: Serve, anywhere: tuple[str, ...]) -> None:
@@ -145,7 +143,8 @@ def test_an_outage_loses_no_item(project: Project, serve: Serve, monkeypatch: py
 
     def answer(body: dict[str, Any], n: int) -> str | Reply | Fault:
         began.append(time.monotonic())
-        if began[-1] - began[0] > 3:
+        # The first question comes before any scenario.
+        if n == 0 or began[-1] - began[1] > 3:
             return model(body, n)
         return Fault.status_code(429, retry_after=0) if n % 2 else Fault.status_code(503)
 
@@ -157,9 +156,9 @@ def test_an_outage_loses_no_item(project: Project, serve: Serve, monkeypatch: py
 
     result.assert_outcomes(passed=75)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*0 units finished, 0 replies stored; m paused for * s: its endpoint fails"])
+    result.stdout.fnmatch_lines(["*0 units finished, 1 replies stored; m paused for * s: its endpoint fails"])
     # 64 at first, a probe after each pause, and 75 answers.
-    assert len(server.requests) < 64 + 10 + 75
+    assert len(server.requests) < 1 + 64 + 10 + 75
 
 
 def test_a_schema_that_is_not_enforced_is_no_schema_mode(project: Project, serve: Serve) -> None:
@@ -319,7 +318,15 @@ def test_own(chat_model, pytestconfig):
 """
     )
 
-    loud = ("--log-level=DEBUG", "--log-file=log.txt", "--log-cli-level=DEBUG", "--junit-xml=junit.xml", "-l", "-vv")
+    loud = (
+        "--no-preflight",
+        "--log-level=DEBUG",
+        "--log-file=log.txt",
+        "--log-cli-level=DEBUG",
+        "--junit-xml=junit.xml",
+        "-l",
+        "-vv",
+    )
     result = project.pytest(*RAW, *loud, *place, "-k", "ps-01 or ps-02")
     own = project.pytest(*RAW, *loud, "-p", "no:xdist", "test_own.py")
 

@@ -57,8 +57,8 @@ def test_chat_model_in_any_loop(project: Project, serve: Serve, anywhere: tuple[
     )
 
     result.assert_outcomes(passed=4, warnings=0)
-    assert model.probes == 3
-    assert project.report()["usage"]["by_role"]["evaluated"]["requests"] == 4
+    assert model.probes == 1 + 3
+    assert project.report()["usage"]["by_role"]["evaluated"]["requests"] == 1 + 4
 
 
 def test_chat_model_is_kept(project: Project, serve: Serve) -> None:
@@ -83,7 +83,7 @@ def test_chat_model_is_kept(project: Project, serve: Serve) -> None:
     second = project.pytest(*args)
 
     assert [first.ret, second.ret] == [0, 0]
-    assert model.probes == 3
+    assert model.probes == 1 + 3
 
 
 def test_chat_model_skips_without_a_model(project: Project) -> None:

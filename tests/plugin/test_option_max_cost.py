@@ -30,7 +30,8 @@ def test_it_stops_in_time_and_can_go_on(project: Project, serve: Serve) -> None:
     assert 30 <= asked <= 36
     stopped.assert_outcomes(passed=asked, skipped=75 - asked)
     stopped.stdout.fnmatch_lines(["*evaluated *0.1*", "*limit 1.2*", f"*{75 - asked} not run because of --max-cost*"])
-    assert report["usage"]["cost_usd"] == pytest.approx(asked * 0.005)
+    # And one question before the first item.
+    assert report["usage"]["cost_usd"] == pytest.approx((asked + 1) * 0.005)
     assert report["usage"]["max_cost_usd"] == 1.2
     assert report["verdict"] == "incomplete"
     states = Counter((item["status"], (item["reason"] or {}).get("code")) for item in report["tempaffect"]["items"])

@@ -26,7 +26,7 @@ def rows(result: pytest.RunResult) -> dict[str, list[str]]:
 
 
 def test_nothing_is_sent_or_written_and_no_key_is_needed(project: Project) -> None:
-    """Every call of a run is in the plan, by role and model, with what is not known named."""
+    """Every call of a run is in the plan, the first one to each model included; what is not known is named."""
     project.write(spiral__toml=PRICES)
 
     result = project.here(*SPIRAL, "--plan", "-n", "2")
@@ -34,10 +34,10 @@ def test_nothing_is_sent_or_written_and_no_key_is_needed(project: Project) -> No
     assert result.ret == 0
     found = rows(result)
     assert {name: columns[0] for name, columns in found.items()} == {
-        "evaluated m": "90",
-        "user u": "60",
-        "judge j": "120",
-        "total": "270",
+        "evaluated m": "91",
+        "user u": "61",
+        "judge j": "121",
+        "total": "273",
     }
     assert found["user u"][3:] == ["no price", "no price"]
     assert float(found["judge j"][3]) < float(found["judge j"][4])
@@ -47,7 +47,7 @@ def test_nothing_is_sent_or_written_and_no_key_is_needed(project: Project) -> No
 
 
 def test_only_what_is_selected_counts(project: Project) -> None:
-    """25 scenarios in one mode, and the probe whether schemas are enforced."""
+    """25 scenarios in one mode, and what is asked before the first."""
     result = project.here(
         "--model=gpt-5-mini", "--suite=tempaffect", "--plan", "--prompting=schema", "-m", "pressured_integrity"
     )

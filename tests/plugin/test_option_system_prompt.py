@@ -27,6 +27,8 @@ def test_only_the_evaluated_model_is_told(project: Project, serve: Serve) -> Non
 
     assert result.ret == 0
     assert [[m["role"] for m in r.body["messages"]] for r in server.requests] == [
+        # Before the first item.
+        ["system", "user", "assistant", "user"],
         ["system", "user"],
         ["system", "user", "assistant", "user"],
     ]

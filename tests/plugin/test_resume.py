@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_spiral.store import RunStore
+from pytest_spiral.store import PREFLIGHT, RunStore
 from tests.fakes.openai_server import Fault
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve
@@ -22,7 +22,7 @@ def _kept(project: Project) -> set[tuple[str, str]]:
     store = RunStore.join(project.folder("r") / "run.sqlite")
     requests = [each.request for each in store.exchanges()]
     store.close()
-    return {("schema" if each.schema else "raw", each.unit) for each in requests if each.unit != "enforcement-probe"}
+    return {("schema" if each.schema else "raw", each.unit) for each in requests if PREFLIGHT not in each.unit}
 
 
 def test_what_is_missing_is_asked_and_nothing_else(project: Project, serve: Serve) -> None:
@@ -51,7 +51,8 @@ def test_what_is_missing_is_asked_and_nothing_else(project: Project, serve: Serv
     assert asked_again == 0
     assert project.cards("r") == resumed_cards == project.cards("other")
     assert project.report("r")["usage"]["by_role"]["evaluated"]["failures"] == 50
-    assert model.probes == 2
+    # Two modes in each of two runs.
+    assert model.probes == 4
 
 
 def test_lf_finds_the_failed_instruments(project: Project, serve: Serve) -> None:
@@ -101,7 +102,7 @@ def test_another_address_is_the_same_run(project: Project, serve: Serve) -> None
     result = project.pytest(*args)
 
     result.assert_outcomes(passed=1)
-    assert (len(first.requests), len(second.requests)) == (1, 0)
+    assert (len(first.requests), len(second.requests)) == (2, 0)
 
 
 def test_what_does_not_decide_the_measurement_may_change(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""Reaching the models of a run before anything is asked of them."""
+"""Checking the models of a run before anything is asked of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.models.endpoint import Endpoint
-from pytest_spiral.run import controller as run_controller
+from pytest_spiral.run import preflight
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.plan import make_plan
@@ -34,41 +34,34 @@ def controller(tmp_path: Path) -> Iterator[RunController]:
 
 
 def test_all_are_reached_at_once(controller: RunController, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is far away keeps nobody waiting: each answers only when all have been asked."""
+    """Whoever is far away keeps nobody waiting; all that fail are told, in the order of the roles."""
     asked = []
 
-    async def probe(endpoint: Endpoint, model: str) -> None:
-        asked.append(model)
+    async def list_models(endpoint: Endpoint) -> frozenset[str]:
+        asked.append(endpoint.role)
         async with asyncio.timeout(10):
             while len(asked) < 3:
                 await asyncio.sleep(0.001)
+        raise ChatError(ReasonCode.UNREACHABLE, f"the {endpoint.role} model is not there")
 
-    monkeypatch.setattr(run_controller, "probe", probe)
-    controller.reach()
+    monkeypatch.setattr(preflight, "list_models", list_models)
 
-    assert sorted(asked) == ["j", "m", "u"]
-
-
-def test_of_several_that_fail_the_first_is_told(controller: RunController, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever fails sooner, the message is the same."""
-
-    async def probe(endpoint: Endpoint, model: str) -> None:
-        await asyncio.sleep(0.02 if model == "m" else 0)
-        raise ChatError(ReasonCode.UNREACHABLE, f"{model} is not there")
-
-    monkeypatch.setattr(run_controller, "probe", probe)
-
-    with pytest.raises(ConfigError, match=r"^--model m: m is not there$"):
-        controller.reach()
+    with pytest.raises(ConfigError) as caught:
+        controller.check_models()
+    assert str(caught.value).splitlines() == [
+        "--model m: the evaluated model is not there",
+        "--user-model u: the user model is not there",
+        "--judge-model j: the judge model is not there",
+    ]
 
 
 def test_a_fault_of_ours_stays_what_it_is(controller: RunController, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but a model that cannot be reached reads like one."""
 
-    async def probe(endpoint: Endpoint, model: str) -> None:
+    async def list_models(endpoint: Endpoint) -> frozenset[str]:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run_controller, "probe", probe)
+    monkeypatch.setattr(preflight, "list_models", list_models)
 
     with pytest.raises(ZeroDivisionError):
-        controller.reach()
+        controller.check_models()

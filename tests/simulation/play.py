@@ -197,7 +197,7 @@ class Session:
         controller = self.controller = RunController(plan, content, _ENVIRON)
         controller.prepare()
         controller.store.keep_all(self.stored)
-        controller.reach()
+        controller.check_models()
         plan = controller.plan
         units = all_units(plan, content)
         count = plan.active_workers(self.shape.workers) if self.shape.workers else 0

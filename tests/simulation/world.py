@@ -26,9 +26,9 @@ from pytest_spiral.chat import ChatReply, ChatRequest
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.limiter import Limiter
-from pytest_spiral.models.openai_compatible import Probe
 from pytest_spiral.run import controller as run_controller
 from pytest_spiral.run import models as run_models
+from pytest_spiral.run import preflight as run_preflight
 from pytest_spiral.run import results as run_results
 from pytest_spiral.spiral import agreement
 from pytest_spiral.status import ReasonCode
@@ -383,8 +383,8 @@ def installed() -> Iterator[None]:
         world = _WORLD[-1]
         return Model(endpoint, server=world.server, begin=world.begin_call, end=world.end_call, **options)
 
-    async def reached(*_: object, **__: object) -> Probe:
-        return Probe(200, True)
+    async def unlisted(*_: object, **__: object) -> frozenset[str]:
+        return frozenset()
 
     def now() -> float:
         return _WORLD[-1].clock.now
@@ -409,9 +409,8 @@ def installed() -> Iterator[None]:
         (run_models, "OpenAICompatible", model),
         (run_models, "StoredChat", _Stored),
         (run_models, "Limiter", partial(Limiter, clock=now)),
-        (run_controller, "OpenAICompatible", model),
-        (run_controller, "StoredChat", _Stored),
-        (run_controller, "probe", reached),
+        (run_preflight, "StoredChat", _Stored),
+        (run_preflight, "list_models", unlisted),
         # The same in every run, and slow.
         (run_controller, "preflight", lambda _: known),
         (run_results, "versions", lambda: versions),

@@ -17,7 +17,8 @@ from tests.fakes.spiral_cast import judge as good_judge
 from tests.plugin.conftest import Project
 
 PROMPTS, TURNS = 6, 4
-CALLS = {"evaluated": PROMPTS * TURNS, "user": PROMPTS * (TURNS - 1), "judge": PROMPTS * (TURNS + 1)}
+# One question before the first conversation included.
+CALLS = {"evaluated": 1 + PROMPTS * TURNS, "user": 1 + PROMPTS * (TURNS - 1), "judge": 1 + PROMPTS * (TURNS + 1)}
 MODELS = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", f"--num-turns={TURNS}")
 
 

@@ -40,7 +40,9 @@ class ModelConfig(OpenRecord):
     model_id: str
     """The model as named in requests."""
     params: Mapping[str, Mapping[str, JsonValue]] = {}
-    """Request parameters by suite."""
+    """Request parameters by suite, as configured."""
+    negotiated: Mapping[str, Mapping[str, JsonValue]] = {}
+    """Request parameters by suite as they were sent, where the endpoint wanted others."""
 
 
 class RunConfig(OpenRecord):
@@ -56,6 +58,22 @@ class RunConfig(OpenRecord):
     """`K/N` for part of a run, null for a whole one."""
     tempaffect_scenarios: str | None = None
     """File of custom scenarios, null for the bundled ones."""
+
+
+class Preflight(Record):
+    """What was learned about one model before the first item."""
+
+    role: Role
+    model: str
+    """The model as named on the command line."""
+    changes: tuple[str, ...] = ()
+    """What is sent otherwise than configured, because the endpoint wants it."""
+    notes: tuple[str, ...] = ()
+    """What else is to be known about its replies."""
+    completion_tokens: Count = 0
+    """Tokens of the longest reply."""
+    reasoning_tokens: Count = 0
+    """Most tokens of reasoning in a reply, as far as the endpoint counts them."""
 
 
 class Run(Record):
@@ -78,6 +96,8 @@ class Run(Record):
     """Names under which endpoints served each evaluated model."""
     enforcement_verified: Mapping[str, bool] = {}
     """Whether the endpoint of an evaluated model was seen to enforce JSON schemas, where that was tried."""
+    preflight: tuple[Preflight, ...] = ()
+    """What was learned about each model that is reached over the network."""
 
 
 class TempAffectIntegrity(Record):

@@ -1,0 +1,69 @@
+"""What an endpoint refuses about a request, from the error that it answers with.
+
+Providers name the parameter in a field, or only in a sentence. What is not understood is None; the sentence is shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytest_spiral.chat import TOKEN_LIMITS, ChatRequest, token_limit
+from pytest_spiral.errors import Refusal
+from pytest_spiral.models.completion import ErrorBody
+
+# What error codes and messages say when strict JSON schemas are not supported, and when there is no such model.
+STRUCTURED = ("response_format", "response format", "json_schema", "structured output", "guided_json")
+_NO_MODEL = re.compile(
+    r"model_not_found|deploymentnotfound|unknown_model|invalid_model|no such model|not a valid model|"
+    r"model\b.{0,120}\b(?:not found|not exist|no longer|deprecated|unknown|invalid|not available|not supported)|"
+    r"(?:invalid|unknown|not find|no allowed|access to).{0,20}\bmodel\b",
+    re.DOTALL,
+)
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+# A limit below this is no limit on a reply but some other number in the sentence.
+_LEAST_TOKENS = 64
+
+
+def read_refusal(status: int | None, error: ErrorBody, request: ChatRequest) -> Refusal | None:
+    """What is refused about `request`, None where the error does not tell."""
+    if status not in (400, 403, 404, 405, 422):
+        return None
+    text = f"{error.code} {error.message}".lower()
+    named = _named(text, error.param, request)
+    if request.schema is not None and (named == "response_format" or any(mark in text for mark in STRUCTURED)):
+        return Refusal("response_format")
+    if named in TOKEN_LIMITS:
+        return _limit(text, named, request)
+    if named == "reasoning_effort":
+        return Refusal(named, allowed=tuple(e for e in _EFFORTS if re.search(rf"['\"`]{e}['\"`]", text)))
+    if named is not None:
+        return Refusal(named)
+    if status in (404, 405) or _NO_MODEL.search(text):
+        return Refusal("model")
+    # The messages are short: what does not fit is the reply.
+    if "context length" in text and (limit := token_limit(request.params)):
+        return _limit(text, limit.name, request)
+    return None
+
+
+def _named(text: str, param: str, request: ChatRequest) -> str | None:
+    """The parameter of the request that an error is about: the one in its field, or the first in its sentence."""
+    known = [*request.params, *(["response_format"] if request.schema is not None else [])]
+    # A field may hold a path, as `response_format.json_schema`.
+    if (name := param.split(".")[0]) in known:
+        return name
+    places = {name: found.start() for name in known if (found := re.search(rf"\b{re.escape(name.lower())}\b", text))}
+    return min(places, key=lambda name: places[name], default=None)
+
+
+def _limit(text: str, name: str, request: ChatRequest) -> Refusal:
+    """Another name, or a lower value: the largest number in the sentence that is lower."""
+    other = next(each for each in TOKEN_LIMITS if each != name)
+    limit = token_limit(request.params)
+    assert limit is not None
+    numbers = [int(digits.replace(",", "")) for digits in re.findall(r"\b\d{1,3}(?:,\d{3})+\b|\b\d{1,9}\b", text)]
+    lower = [number for number in numbers if _LEAST_TOKENS <= number < limit.value]
+    if not lower:
+        return Refusal(name, instead=other)
+    # The context holds the messages as well, and conversations grow.
+    return Refusal(name, most=max(lower) // (2 if "context" in text else 1))

@@ -1,0 +1,371 @@
+"""Preflight: before any item, each model is asked once in every way in which the run will ask it.
+
+What the endpoint refuses and nobody has chosen is changed, and the run keeps to it; whatever else would spoil the run
+ends it before anything is measured. Replies are stored: a resumed run learns the same from them without asking again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, Message, digest_of, token_limit
+from pytest_spiral.errors import ChatError, ConfigError, Refusal
+from pytest_spiral.models.endpoint import Endpoint
+from pytest_spiral.models.openai_compatible import list_models
+from pytest_spiral.models.token_limit import cut_off, raised
+from pytest_spiral.report.model.run import Preflight
+from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.run.content import Content
+from pytest_spiral.run.models import Connections, endpoint_of
+from pytest_spiral.run.plan import ModelPlan, RunPlan
+from pytest_spiral.run.remedies import unusable, unusable_reply
+from pytest_spiral.settings import SuiteName
+from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
+from pytest_spiral.spiral.judges import ModelJudge
+from pytest_spiral.spiral.prompting import Participant, UserPrompt, chunk_messages, chunk_schema
+from pytest_spiral.status import ReasonCode, Status
+from pytest_spiral.store import PREFLIGHT, RunStore, StoredChat
+from pytest_spiral.tempaffect.contract import output_schema
+from pytest_spiral.tempaffect.suite import messages_for
+
+Way = Literal["raw", "schema", "conversation", "message", "judgement"]
+# A limit for all replies, from one reply: they differ in length.
+_HEADROOM = 4
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question, in one way in which the run will ask the model."""
+
+    model: ModelPlan
+    suite: SuiteName
+    way: Way
+    messages: tuple[Message, ...]
+    schema: Mapping[str, JsonValue] | None = None
+
+    @property
+    def unit(self) -> str:
+        """Its name in the store, another one for other parameters."""
+        configured = json.dumps(self.model.params[self.suite], sort_keys=True)
+        return f"{PREFLIGHT}{self.way} {digest_of(configured).hex()[:12]}"
+
+    def request(self, params: Mapping[str, object], sample: int = 0, *, schemaless: bool = False) -> ChatRequest:
+        """The question as a request."""
+        model, schema = self.model, None if schemaless else self.schema
+        return ChatRequest(model.role, model.model_id, self.messages, params, schema, sample, self.unit)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What preflight has learned. enforcement: by evaluated model, whether its endpoint enforces JSON schemas."""
+
+    plan: RunPlan
+    records: tuple[Preflight, ...]
+    enforcement: Mapping[str, bool]
+
+
+class _Texts(BaseModel):
+    """What models are asked; of no suite, so that nothing that is scored is known from here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    canary: str
+    situation: dict[str, str | int]
+    word: str
+    token: str
+    conversation: tuple[Message, ...]
+
+
+@cache
+def _texts() -> _Texts:
+    return _Texts.model_validate(read_json(data_root() / "preflight.json"))
+
+
+def checks(model: ModelPlan, plan: RunPlan, content: Content, secret: str) -> Iterator[Check]:
+    """The questions to one model. Built-in models need none, local ones only show whether schemas are enforced."""
+    modes = plan.settings.prompting
+    if "tempaffect" in model.params and model.kind in ("remote", "local"):
+        if "raw" in modes and model.kind == "remote":
+            yield Check(model, "tempaffect", "raw", messages_for(_texts().situation))
+        if "schema" in modes:
+            yield Check(model, "tempaffect", "schema", (Message("user", _texts().word),), _pinned_schema())
+    if "spiral" not in model.params or model.kind != "remote":
+        return
+    spiral, talk = content.spiral, _texts().conversation
+    if model.role == "evaluated":
+        system = [Message("system", spiral.system)] if spiral.system else []
+        yield Check(model, "spiral", "conversation", (*system, *talk[:-1]))
+    elif model.role == "user":
+        prompt = UserPrompt(spiral.persona.system_prompt(""))
+        for message in talk:
+            prompt.add(message)
+        yield Check(model, "spiral", "message", prompt.messages(None))
+    else:
+        messages = chunk_messages(spiral.rubric, talk[0].content, _chunk(content), secret)
+        schema = chunk_schema(tuple(spiral.protocol.behaviours), longest=model.longest_string)
+        yield Check(model, "spiral", "judgement", messages, schema)
+
+
+def _chunk(content: Content) -> Chunk:
+    return chunk_transcript(_texts().conversation, content.spiral.protocol)[0]
+
+
+def _pinned_schema() -> Mapping[str, JsonValue]:
+    """The schema of the answers, with a reply that nobody can guess: who gives it was held to the schema."""
+    schema: dict[str, dict[str, JsonValue]] = json.loads(json.dumps(dict(output_schema())))
+    schema["properties"]["reply"] = {"type": "string", "enum": [_texts().token]}
+    return {**schema}
+
+
+def remembered(plan: RunPlan, content: Content, store: RunStore) -> Examined:
+    """What the store knows from an earlier preflight of this run; nothing is asked."""
+    found = []
+    for model in plan.everybody:
+        answers: list[_Answer] = []
+        for check in checks(model, plan, content, store.secret()):
+            exchange = store.last_exchange(check.unit, model.role, model.model_id)
+            if exchange is not None:
+                answers.append(_Answer(check, exchange.request, exchange.reply))
+        found.append(_conclude(model, answers))
+    return _together(plan, found)
+
+
+def run_preflight(plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> Examined:
+    """Ask every model what the store does not know yet.
+
+    Raises:
+        ConfigError: Some cannot be used in this run; the message tells all of them, with the remedies.
+    """
+
+    connections = Connections(plan, content, store, environ)
+
+    async def examine(model: ModelPlan) -> _Conclusion:
+        asked = list(checks(model, plan, content, store.secret()))
+        if not asked:
+            return _conclude(model, ())
+        chat = StoredChat(connections.connect(model, asked[0].suite), store)
+        try:
+            return await _Examination(model, content, store, chat).examine(asked, endpoint_of(model, environ))
+        finally:
+            await chat.aclose()
+
+    async def everybody() -> list[_Conclusion | BaseException]:
+        return await asyncio.gather(*map(examine, plan.everybody), return_exceptions=True)
+
+    try:
+        found = asyncio.run(everybody())
+    finally:
+        connections.close()
+    for other in found:
+        if isinstance(other, BaseException) and not isinstance(other, ConfigError):
+            raise other
+    if faults := [str(fault) for fault in found if isinstance(fault, ConfigError)]:
+        raise ConfigError("\n".join(dict.fromkeys(faults)))
+    return _together(plan, [each for each in found if not isinstance(each, BaseException)])
+
+
+@dataclass(frozen=True)
+class _Answer:
+    check: Check
+    request: ChatRequest
+    reply: ChatReply
+
+    @property
+    def enforced(self) -> bool:
+        """Whether the reply is what only the schema could have told."""
+        try:
+            return bool(json.loads(self.reply.text)["reply"] == _texts().token)
+        except (ValueError, KeyError, TypeError):
+            return False
+
+
+@dataclass(frozen=True)
+class _Conclusion:
+    model: ModelPlan
+    record: Preflight | None = None
+    enforced: bool | None = None
+
+
+def _together(plan: RunPlan, found: Sequence[_Conclusion]) -> Examined:
+    enforcement = {each.model.spec: each.enforced for each in found if each.enforced is not None}
+    for model in plan.models:
+        if model.kind == "dry" and "schema" in plan.settings.prompting and "tempaffect" in model.params:
+            # A built-in model answers as the schema says or, on purpose, does not.
+            enforcement[model.spec] = True
+    records = tuple(each.record for each in found if each.record is not None)
+    changed = plan.model_copy(update={"everybody": tuple(each.model for each in found)})
+    return Examined(changed, records, enforcement)
+
+
+def _conclude(model: ModelPlan, answers: Sequence[_Answer]) -> _Conclusion:
+    """How a model is to be asked, from its answers alone."""
+    if not answers:
+        return _Conclusion(model)
+    negotiated: dict[SuiteName, dict[str, object]] = {}
+    for answer in answers:
+        suite = answer.check.suite
+        sent, longest = dict(answer.request.params), token_limit(negotiated.get(suite, {}))
+        if limit := token_limit(sent):
+            used = answer.reply.usage.completion_tokens
+            thinks = answer.reply.reasoning or answer.reply.usage.reasoning_tokens
+            fitting = raised(limit.value, model.freedom[suite], _HEADROOM * used * bool(thinks))
+            sent[limit.name] = max(fitting, longest.value if longest else 0)
+        negotiated[suite] = sent
+    negotiated = {suite: sent for suite, sent in negotiated.items() if sent != model.params[suite]}
+    schemas = [answer for answer in answers if answer.check.schema is not None]
+    schemaless = any(answer.request.schema is None for answer in schemas)
+    enforced = next((answer.enforced for answer in schemas if answer.check.way == "schema"), None)
+    changed = model.model_copy(update={"negotiated": negotiated, "schemaless": schemaless})
+    notes = [*_notes(answers), *(["the endpoint does not enforce JSON schemas"] if enforced is False else [])]
+    record = Preflight(
+        role=model.role,
+        model=model.spec,
+        changes=tuple(dict.fromkeys(_changes(changed))),
+        notes=tuple(dict.fromkeys(notes)),
+        completion_tokens=max(answer.reply.usage.completion_tokens for answer in answers),
+        reasoning_tokens=max(answer.reply.usage.reasoning_tokens for answer in answers),
+    )
+    return _Conclusion(changed, record, enforced)
+
+
+def _changes(model: ModelPlan) -> Iterator[str]:
+    """What is sent otherwise than configured."""
+    for suite, sent in model.negotiated.items():
+        params = model.params[suite]
+        before, after = token_limit(params), token_limit(sent)
+        if before != after:
+            yield f"{before} is sent as {after}"
+        yield from (f"{name} is left out" for name in params if name not in (*sent, *TOKEN_LIMITS))
+    if model.schemaless:
+        yield "JSON schemas are left out"
+
+
+def _notes(answers: Sequence[_Answer]) -> Iterator[str]:
+    for answer in answers:
+        reply = answer.reply
+        if reply.reasoning:
+            yield "reasoning comes with replies and is kept apart"
+        if not reply.usage.prompt_tokens and not reply.usage.completion_tokens:
+            yield "the endpoint counts no tokens: costs are not known, and --max-cost books each call at its worst case"
+        if reply.finish == "length":
+            yield f"the reply was cut off at {token_limit(answer.request.params)}, the limit in spiral.toml"
+
+
+@dataclass
+class _Examination:
+    """The questions to one model, and what its endpoint has been found to want."""
+
+    model: ModelPlan
+    content: Content
+    store: RunStore
+    chat: StoredChat
+    listed: frozenset[str] | None = None
+    dropped: set[str] = field(default_factory=set)
+    limit_name: str = ""
+    most: int | None = None
+    schemaless: bool = False
+
+    async def examine(self, asked: Sequence[Check], endpoint: Endpoint) -> _Conclusion:
+        """Raises `ConfigError` with what is to be done."""
+        answers = []
+        for check in asked:
+            known = self.store.last_exchange(check.unit, self.model.role, self.model.model_id)
+            if known is not None:
+                answer = _Answer(check, known.request, known.reply)
+                if await self._fault(answer) is None:
+                    answers.append(answer)
+                    continue
+            if self.listed is None and self.model.kind == "remote":
+                try:
+                    self.listed = await list_models(endpoint)
+                except ChatError as error:
+                    raise unusable(self.model, error, self.content.folder) from None
+            answer = await self._ask(check, known.request.sample + 1 if known else 0)
+            fault = await self._fault(answer)
+            if fault is not None:
+                raise fault
+            answers.append(answer)
+        return _conclude(self.model, answers)
+
+    async def _ask(self, check: Check, sample: int) -> _Answer:
+        freedom, least = self.model.freedom[check.suite], 0
+        while True:
+            params = self._adapted(self.model.params[check.suite])
+            if limit := token_limit(params):
+                params[limit.name] = max(limit.value, min(least, self.most or least))
+            request = check.request(params, sample, schemaless=self.schemaless)
+            try:
+                reply = await self.chat.complete(request)
+            except ChatError as error:
+                if error.refusal is None or not self._concedes(check, error.refusal):
+                    if error.code is ReasonCode.BUDGET:
+                        raise ConfigError(str(error)) from None
+                    raise unusable(self.model, error, self.content.folder, self.listed) from None
+                continue
+            sent = token_limit(request.params)
+            if reply.finish == "length" and sent is not None:
+                least = raised(sent.value, freedom, sent.value + 1)
+                if least > sent.value and least <= (self.most or least):
+                    continue
+            return _Answer(check, request, reply)
+
+    def _adapted(self, params: Mapping[str, object]) -> dict[str, object]:
+        """The parameters as the endpoint wants them, as far as that is known."""
+        sent = {name: value for name, value in params.items() if name not in self.dropped}
+        if limit := token_limit(sent):
+            del sent[limit.name]
+            sent[self.limit_name or limit.name] = min(limit.value, self.most or limit.value)
+        return sent
+
+    def _concedes(self, check: Check, refusal: Refusal) -> bool:
+        """Change what the endpoint refuses, unless it was chosen, or a measurement would be another one without it."""
+        name, chosen = refusal.parameter, self.model.freedom[check.suite].chosen
+        if name == "response_format":
+            before, self.schemaless = self.schemaless, self.model.role == "judge"
+            return self.schemaless and not before
+        if name in TOKEN_LIMITS and refusal.most is not None:
+            lower = self.most is None or refusal.most < self.most
+            self.most = refusal.most
+            return lower and set(TOKEN_LIMITS).isdisjoint(chosen)
+        if name in TOKEN_LIMITS:
+            before_name, self.limit_name = self.limit_name, refusal.instead
+            return not before_name
+        if name in chosen or name not in self.model.params[check.suite]:
+            return False
+        self.dropped.add(name)
+        return True
+
+    async def _fault(self, answer: _Answer) -> ConfigError | None:
+        """Why the run cannot do with replies like this one, None where it can."""
+        fixed = self.model.freedom[answer.check.suite].fixed_limit
+        if answer.reply.finish == "length" and self.model.role == "evaluated" and fixed:
+            return None
+        if answer.reply.finish == "length" and self.model.kind == "remote":
+            return self._useless(answer, cut_off(answer.request, answer.reply))
+        if not answer.reply.text.strip() and answer.reply.finish == "stop":
+            return self._useless(answer, "the reply is empty")
+        if answer.check.way == "judgement":
+            return await self._unreadable(answer)
+        return None
+
+    async def _unreadable(self, answer: _Answer) -> ConfigError | None:
+        """Judges get a second try with a reply that cannot be read, as in the run."""
+        spiral, request = self.content.spiral, answer.request
+        longest, takes_schemas = self.model.longest_string, request.schema is not None
+        params = json.loads(json.dumps(dict(request.params)))
+        who = Participant("judge", request.model, self.chat, params, longest, takes_schemas)
+        judge = ModelJudge(who, spiral.rubric, spiral.protocol, self.store.secret())
+        judged = await judge.chunk(answer.check.unit, _texts().conversation[0].content, _chunk(self.content))
+        if judged.status is Status.MEASURED:
+            return None
+        return self._useless(answer, f"its judgement cannot be read ({judged.reason})")
+
+    def _useless(self, answer: _Answer, reason: str) -> ConfigError:
+        return unusable_reply(self.model, reason, answer.request, answer.reply, self.content.folder)

@@ -1,0 +1,98 @@
+"""What to do about a model that cannot be used as configured: a sentence, and the lines to paste."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, token_limit
+from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.models.endpoint import Secret, clean, env_name
+from pytest_spiral.models.parameters import PARAMETERS
+from pytest_spiral.run.plan import OPTION_OF, ModelPlan
+from pytest_spiral.status import ReasonCode
+
+_MOST_NAMES = 3
+_SIMILAR = 0.5
+_COMMAND_LINE = "on the command line"
+
+
+def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collection[str] | None = None) -> ConfigError:
+    """The error for a model whose endpoint refuses to answer. listed: the models that the endpoint lists."""
+    option, refusal = OPTION_OF[model.role], error.refusal
+    if error.code is ReasonCode.AUTH:
+        variable = model.endpoint.key_variable if model.endpoint is not None else None
+        return _told(model, str(error), "in .env", [f"{variable or env_name(model.role, 'API_KEY')}=your key"])
+    if refusal is None:
+        return _told(model, str(error))
+    name = refusal.parameter
+    if name == "model":
+        names = _nearest(model.model_id, listed or ())
+        if not names:
+            known = "the endpoint keeps no list of models" if not listed else f"it lists {len(listed)} other models"
+            return _told(model, f"{error}; {known}")
+        return _told(model, f"{error}; the endpoint lists {', '.join(names)}", _COMMAND_LINE, [f"{option}={names[0]}"])
+    if name == "response_format" and model.role == "evaluated":
+        return _told(model, str(error), _COMMAND_LINE, ["--prompting=raw"])
+    if name in TOKEN_LIMITS and refusal.most is not None:
+        value: object = refusal.most
+    elif name == "reasoning_effort" and refusal.allowed:
+        value = refusal.allowed[len(refusal.allowed) // 2]
+    else:
+        value = "unset"
+    key = name if name in PARAMETERS else f"extra_body.{name}"
+    reason = f"{error}; {name} is set in spiral.toml" if _is_chosen(model, name) else str(error)
+    return _told(model, reason, *_toml(model, folder, f"{key} = {json.dumps(value)}"))
+
+
+def unusable_reply(model: ModelPlan, reason: str, request: ChatRequest, reply: ChatReply, folder: Path) -> ConfigError:
+    """The error for a model that answers, but not with what the run needs."""
+    limit = token_limit(request.params)
+    if reply.finish == "length" and limit is not None:
+        own = any(_is_chosen(model, name) for name in TOKEN_LIMITS)
+        says = f"the reply was cut off at {limit}, the limit in spiral.toml" if own else reason
+        line = f"{limit.name if own else 'most_tokens'} = {8 * limit.value}"
+        return _told(model, says, *_toml(model, folder, line))
+    if not reply.text.strip() and reply.reasoning:
+        line = "extra_body.chat_template_kwargs = { enable_thinking = false }"
+        says = (
+            f"{reason}: all of it comes as reasoning. Start the server without its reasoning parser, or, where it runs "
+            "vLLM or SGLang, switch thinking off"
+        )
+        return _told(model, says, *_toml(model, folder, line))
+    if model.role == "judge":
+        return _told(
+            model, f"{reason}; name a judge that keeps to a JSON schema", _COMMAND_LINE, ["--judge-model=gpt-5"]
+        )
+    return _told(model, reason)
+
+
+def _told(model: ModelPlan, reason: str, where: str = "", lines: Sequence[str] = ()) -> ConfigError:
+    pasted = [f"Paste {where}:", *(f"    {line}" for line in lines)] if lines else []
+    return ConfigError("\n".join([f"{OPTION_OF[model.role]} {model.spec}: {reason}", *pasted]))
+
+
+def _is_chosen(model: ModelPlan, name: str) -> bool:
+    return any(name in freedom.chosen for freedom in model.freedom.values())
+
+
+def _toml(model: ModelPlan, folder: Path, line: str) -> tuple[str, list[str]]:
+    """Where a table for the model goes, and the table. The first table that has a key counts."""
+    path = folder / "spiral.toml"
+    where = f"above the other tables of {path}" if path.is_file() else f"into a new file {path}"
+    # A name may hold what a pattern takes for a wildcard.
+    match = json.dumps(glob.escape(model.spec), ensure_ascii=False)
+    return where, ["[[model]]", f"match = {match}", f'role = "{model.role}"', line]
+
+
+def _nearest(name: str, listed: Collection[str]) -> list[str]:
+    """The listed names that somebody who wrote `name` may have meant, the likeliest first. They are foreign text."""
+    shown = {each: clean(each, Secret()) for each in listed}
+    usable = sorted(each for each in listed if each == shown[each] and not any(c.isspace() for c in each))
+    bare = name.rpartition("/")[2].lower()
+    same = [each for each in usable if each.rpartition("/")[2].lower() == bare]
+    similar = difflib.get_close_matches(name, usable, _MOST_NAMES, _SIMILAR)
+    return [*dict.fromkeys([*same, *similar])][:_MOST_NAMES]
