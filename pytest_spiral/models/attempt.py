@@ -87,7 +87,7 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     rule = endpoint.provider.rule(status, text)
     means = rule.means if rule is not None else None
     if means is ReasonCode.AUTH or (means is None and status in (401, 403)):
-        unset = f"no key was sent: set {key}, beside the base URL if that is in .env"
+        unset = f"no key was sent: paste this line into .env, followed by the key: {key}="
         remedy = f"check the key in {key}" if endpoint.api_key else unset
         return AttemptError(ReasonCode.AUTH, says, status=status, remedy=remedy)
     quota = status == 402 or (status == 429 and any(mark in text for mark in _QUOTA))

@@ -48,10 +48,11 @@ class HttpClient:
         _hosts.add(endpoint.host)
         logging.getLogger("httpx2").addFilter(_hide_paths)
         key, provider = endpoint.api_key, endpoint.provider
-        headers = {"Accept": "application/json", "User-Agent": "pytest-spiral", **provider.headers}
-        headers |= _revealed(endpoint.headers)
+        # Names of headers have no case, and those that the user gives replace others, the key's included.
+        headers = httpx2.Headers({"Accept": "application/json", "User-Agent": "pytest-spiral", **provider.headers})
         if key:
             headers[provider.key_header] = f"{provider.key_prefix}{key.reveal()}"
+        headers.update(_revealed(endpoint.headers))
         self._http = DefaultAioHttpClient(
             headers=headers,
             params={**provider.query, **_revealed(endpoint.query)},

@@ -12,6 +12,7 @@ from typing import Any
 Refusal = tuple[int, Any]
 """Status and body of an error answer."""
 Headers = Mapping[str, str]
+"""Names have no case."""
 
 
 class Dialect:

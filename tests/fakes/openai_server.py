@@ -316,7 +316,7 @@ class FakeOpenAI:
 
     def _refuse_key(self, request: web.Request) -> web.Response | None:
         if self._dialect is not None:
-            given_key = self._dialect.key_of({name.lower(): value for name, value in request.headers.items()})
+            given_key = self._dialect.key_of(request.headers)
             return None if self._key in (None, given_key) else _json(self._dialect.wrong_key(given_key))
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._key is None or given == self._key:

@@ -16,11 +16,23 @@ from pytest_spiral.models.openai_compatible import OpenAICompatible, list_models
 from pytest_spiral.models.parameters import resolve_parameters
 from pytest_spiral.models.providers import providers
 from pytest_spiral.status import ReasonCode
-from tests.fakes.dialects import DIALECTS, Dialect
+from tests.fakes.dialects import DIALECTS, Dialect, Headers, OpenAI
 from tests.fakes.openai_server import FakeOpenAI, Fault
 from tests.models.client import FAST, KEY, SCHEMA, Serve, ask
 
 pytestmark = pytest.mark.asyncio
+
+
+class Watching(OpenAI):
+    """Notes what each request brings as authorization."""
+
+    def __init__(self, sent: list[list[str]]) -> None:
+        self.sent = sent
+
+    def key_of(self, headers: Headers) -> str | None:
+        self.sent.append([value for name, value in headers.items() if name.lower() == "authorization"])
+        return None
+
 
 FAULTS = [(name, error) for name, kind in DIALECTS.items() for error in kind().errors]
 
@@ -152,6 +164,26 @@ async def test_headers_and_query_of_the_table_are_sent(serve: Serve, tmp_path: P
     (request,) = server.requests
     assert request.path == "/openai/deployments/some%2Fmodel/chat/completions?api-version=2025-01-01"
     assert (request.headers["x-team"], request.headers["x-token"]) == ("a", "Basic of-mine")
+
+
+@pytest.mark.parametrize("name", ["Authorization", "authorization"])
+async def test_a_header_of_the_table_replaces_the_keys(serve: Serve, tmp_path: Path, name: str) -> None:
+    """Gateways want other schemes than Bearer; one header of the name is sent, in whatever case."""
+    sent: list[list[str]] = []
+    server = serve(dialect=Watching(sent))
+    (tmp_path / "spiral.toml").write_text(
+        f'[[default]]\nprovider = "openai"\nbase_url = "{server.origin}"\n'
+        f'headers.{name} = {{ env = "TOKEN", prefix = "Basic " }}\n'
+    )
+    (tmp_path / ".env").write_text(f"OPENAI_API_KEY={KEY}\nTOKEN=of-mine\n")
+    environ = load_environment({}, tmp_path)
+    connection = resolve_parameters("m", "evaluated", tmp_path / "spiral.toml").connection
+    client = OpenAICompatible(endpoint_settings("evaluated", environ, connection).endpoint("evaluated", environ))
+
+    await client.complete(ask())
+    await client.aclose()
+
+    assert sent == [["Basic of-mine"]]
 
 
 async def test_the_emulated_providers_are_those_that_say_so() -> None:
