@@ -56,7 +56,8 @@ def evaluate(run: RunResults) -> Report:
     parts = Parts()
     cards = {}
     for key, items in run.items.items():
-        card = parts.attempt(f"tempaffect.cards[{_named(*key)}]", build_card, *key, items, run.contexts[key])
+        part = f"tempaffect.cards[{_named(*key)}]"
+        card = parts.attempt(part, build_card, *key, items, run.contexts[key], parts.below(part))
         if card is not None:
             cards[key] = card
     scores = {}

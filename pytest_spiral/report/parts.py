@@ -7,10 +7,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.model.parts import FailedPart, PartCode
+
+if TYPE_CHECKING:
+    from pytest_spiral.tempaffect.card_metrics import Attempt
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,6 +48,14 @@ class Parts:
             self.failed.append(FailedPart(part=part, code=code, detail=describe(error)))
             _LOG.debug("%s could not be made", part, exc_info=True)
             return None
+
+    def below(self, part: str) -> Attempt:
+        """Attempts at parts of a part, named by their place in it."""
+
+        def attempt(name: str, make: Callable[[], T]) -> T | None:
+            return self.attempt(f"{part}.{name}", make)
+
+        return attempt
 
 
 def describe(error: BaseException) -> str:

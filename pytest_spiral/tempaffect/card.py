@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from pytest_spiral.report.model import Card, FamilyScores
@@ -13,10 +14,14 @@ from pytest_spiral.stats import VarianceSummary, variance_summary
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import (
     OUTPUT_METRICS,
+    Attempt,
     CardMetrics,
     ScoredOutput,
     column_of,
+    directly,
     mean,
+    metric_names,
+    needs_detectors,
     scenario_clusters,
 )
 from pytest_spiral.tempaffect.detectors import DETECTORS
@@ -41,7 +46,9 @@ _BANDS = ("ok", "watch", "flag", "not_enough_replies")
 _HEADLINES = ("score", "useful_bounded_response_rate")
 
 
-def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardContext) -> Card:
+def build_card(
+    model: str, mode: Mode, items: Sequence[Item], context: CardContext, attempt: Attempt = directly
+) -> Card:
     """The card of one model in one prompting mode.
 
     Invalid outputs count as 0 and are never dropped; instrument failures and items not run are counted as missing and
@@ -52,14 +59,19 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
         mode: How it was asked.
         items: Its items in that mode, in any order.
         context: The circumstances of the run.
+        attempt: Makes each statistic that no other needs. One that fails is empty or null, and blocks publication where
+            that depends on it.
     """
     metrics = CardMetrics(items, context.scenarios, context.skill_floor)
     score, valid_rate = metrics.value("score"), metrics.value("valid_output_rate")
     outputs = metrics.outputs
     scores = [output.score for output in outputs]
-    detectors = {name: _detector(name, metrics) for name in DETECTORS}
+    found = attempt("detectors", lambda: {name: _detector(name, metrics) for name in DETECTORS})
+    detectors = found or dict.fromkeys(DETECTORS, Detector(value=None, band="not_enough_replies", n=0))
+    names = [name for name in metric_names() if found or not needs_detectors(name)]
+    template = detectors["template_repetition"] if found else None
     missing = _missing(metrics, context)
-    blockers = tuple(_publication_blockers(mode, items, valid_rate, detectors["template_repetition"], context))
+    blockers = tuple(_publication_blockers(mode, items, valid_rate, template, context))
     return Card(
         model=model,
         prompting_mode=CARD_MODES[mode],
@@ -67,16 +79,16 @@ def build_card(model: str, mode: Mode, items: Sequence[Item], context: CardConte
         skill=None if score is None else metrics.skill(score),
         valid_output_rate=valid_rate,
         useful_bounded_response_rate=metrics.value("useful_bounded_response_rate"),
-        ubr_rate_deduped=metrics.value("ubr_rate_deduped"),
+        ubr_rate_deduped=metrics.value("ubr_rate_deduped") if found else None,
         fields={name: metrics.value(f"fields.{name}") for name in LABEL_FIELDS},
         reply_checks={name: metrics.value(f"reply_checks.{name}") for name in REPLY_CHECKS},
         families={family.value: _family(family, metrics) for family in Family},
         detectors=detectors,
-        intervals=metrics.intervals(context.seed),
-        given_valid=_given_valid(outputs),
-        balanced_accuracy=_balanced_accuracies(scores),
+        intervals=metrics.intervals(context.seed, names, attempt),
+        given_valid=attempt("given_valid", lambda: _given_valid(outputs, names)) or {},
+        balanced_accuracy=attempt("balanced_accuracy", lambda: _balanced_accuracies(scores)) or {},
         recoverable_format_rate=_mean([float(score.recoverable) for score in scores if not score.valid]),
-        variance={metric: _variance(metric, metrics) for metric in _HEADLINES},
+        variance={name: attempt(f"variance.{name}", partial(_variance, name, metrics)) for name in _HEADLINES},
         baselines={name: dict(row) for name, row in context.baselines.items()},
         counts={status: sum(item.status is status for item in items) for status in Status},
         epochs=metrics.epochs,
@@ -140,11 +152,11 @@ def _detector(name: str, metrics: CardMetrics) -> Detector:
     )
 
 
-def _given_valid(outputs: Sequence[ScoredOutput]) -> dict[str, float | None]:
+def _given_valid(outputs: Sequence[ScoredOutput], known: Collection[str]) -> dict[str, float | None]:
     """The same rates over valid outputs only: what the format cost."""
     valid = [output for output in outputs if output.score.valid]
     names = [name for name in (*OUTPUT_METRICS, "ubr_rate_deduped") if name != "valid_output_rate"]
-    return {name: _mean([column_of(name)(output) for output in valid]) for name in names}
+    return {name: _mean([column_of(name)(output) for output in valid]) if name in known else None for name in names}
 
 
 def _balanced_accuracies(scores: Sequence[ItemScore]) -> dict[str, float | None]:
@@ -178,7 +190,7 @@ def _missing(metrics: CardMetrics, context: CardContext) -> MissingItems:
 
 
 def _publication_blockers(
-    mode: Mode, items: Sequence[Item], valid_rate: float | None, template: Detector, context: CardContext
+    mode: Mode, items: Sequence[Item], valid_rate: float | None, template: Detector | None, context: CardContext
 ) -> Iterator[str]:
     """Why a card may not be published, each with its code first. Low quality is no reason."""
     publication = load_params().publication
@@ -205,7 +217,9 @@ def _publication_blockers(
         yield "B06 schema enforcement not verified"
     if mode == "schema" and _is_below(valid_rate, publication.schema_valid_rate):
         yield f"B06 only {valid_rate:.0%} valid outputs under schema enforcement"
-    if template.band == "flag":
+    if template is None:
+        yield "B07 template repetition could not be computed"
+    elif template.band == "flag":
         yield f"B07 template repetition {template.value:.2f}"
     leaks = sorted({item.id for item in items if _leaks(item.output or "", context.scenarios)})
     if leaks:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from math import inf
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pytest_spiral.gates import Sample, Scale
 from pytest_spiral.gates.estimate import End
@@ -72,6 +73,11 @@ def metric_names() -> tuple[str, ...]:
     )
 
 
+def needs_detectors(metric: str) -> bool:
+    """Whether a metric has no value where the detectors have none."""
+    return metric == "ubr_rate_deduped" or metric.startswith("detectors.")
+
+
 @cache
 def metric_scales() -> dict[str, Scale]:
     """The lowest and the highest possible value of every metric."""
@@ -84,12 +90,29 @@ def bootstrap_draws(n: int, resamples: int, seed: int) -> list[array[int]]:
     return percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
 
 
+class Attempt(Protocol):
+    """Makes one part of a card; None where it fails."""
+
+    def __call__(self, part: str, make: Callable[[], T], /) -> T | None: ...
+
+
+def directly(_part: str, make: Callable[[], T]) -> T | None:
+    """An attempt that lets errors through."""
+    return make()
+
+
 @dataclass(frozen=True, slots=True)
 class ScoredOutput:
-    """A scored output, and whether its reply is a near-duplicate of others of the same epoch."""
+    """A scored output. templates: the card's near-duplicates, found when first asked for."""
 
     score: ItemScore
-    templated: bool
+    epoch: int
+    templates: Callable[[], AbstractSet[tuple[int, str]]]
+
+    @property
+    def templated(self) -> bool:
+        """Whether its reply is a near-duplicate of others of the same epoch."""
+        return (self.epoch, self.score.scenario.id) in self.templates()
 
 
 Column = Callable[[ScoredOutput], float]
@@ -101,7 +124,6 @@ class CardMetrics:
 
     Attributes:
         rows: Scored outputs by scenario id, sorted by id and epoch.
-        detectors: The detectors of each epoch that has a scored output.
     """
 
     def __init__(
@@ -130,14 +152,29 @@ class CardMetrics:
         for item in ordered:
             if (score := item.scored(scenarios)) is not None:
                 by_epoch.setdefault(item.epoch, []).append(score)
-        detectors = {epoch: detect(by_epoch[epoch]) for epoch in sorted(by_epoch)}
-        self.detectors: tuple[Detectors, ...] = tuple(detectors.values())
+        self._by_epoch = dict(sorted(by_epoch.items()))
         rows: dict[str, list[ScoredOutput]] = {}
-        for epoch, found in detectors.items():
-            for score, templated in zip(by_epoch[epoch], found.templated, strict=True):
-                known = templated and self.is_known("template_repetition")
-                rows.setdefault(score.scenario.id, []).append(ScoredOutput(score, known))
+        for epoch, scores in self._by_epoch.items():
+            for score in scores:
+                rows.setdefault(score.scenario.id, []).append(ScoredOutput(score, epoch, lambda: self._templated))
         self.rows: Rows = dict(sorted(rows.items()))
+
+    @cached_property
+    def detectors(self) -> tuple[Detectors, ...]:
+        """The detectors of each epoch that has a scored output."""
+        return tuple(map(detect, self._by_epoch.values()))
+
+    @cached_property
+    def _templated(self) -> frozenset[tuple[int, str]]:
+        """Epoch and scenario of the outputs whose reply is a near-duplicate."""
+        if not self.is_known("template_repetition"):
+            return frozenset()
+        return frozenset(
+            (epoch, score.scenario.id)
+            for (epoch, scores), found in zip(self._by_epoch.items(), self.detectors, strict=True)
+            for score, templated in zip(scores, found.templated, strict=True)
+            if templated
+        )
 
     @property
     def outputs(self) -> list[ScoredOutput]:
@@ -215,30 +252,31 @@ class CardMetrics:
         missing = sum(map(self._missing_epochs, self._expected))
         return Sample(units, value, None, max(0, missing), self.epochs * len(self._expected), None)
 
-    def intervals(self, seed: int) -> dict[str, MetricInterval]:
+    def intervals(self, seed: int, names: Iterable[str], attempt: Attempt = directly) -> dict[str, MetricInterval]:
         """Confidence intervals by metric: Wilson for rates of single measurements, BCa over scenarios otherwise.
 
         Args:
             seed: Seed of the bootstrap.
+            names: The metrics.
+            attempt: Makes each of them.
         """
+        found = {name: attempt(f"intervals.{name}", partial(self._interval, name, seed)) for name in names}
+        return {name: interval for name, interval in found.items() if interval is not None}
+
+    def _interval(self, metric: str, seed: int) -> MetricInterval | None:
         params = load_params().intervals
         confidence = params.confidence / 1000
-        intervals: dict[str, MetricInterval] = {}
-        for metric in metric_names():
-            sample = self.sample(metric)
-            n = len(sample.units)
-            if not n:
-                continue
-            if sample.binary and self.epochs == 1 and metric not in _NOT_RATES:
-                tally = Tally.of(sample.units)
-                found = wilson(tally, confidence)
-                row = MetricInterval(low=found.low, high=found.high, method=found.method, n=n, k=tally.hits)
-            else:
-                draws = bootstrap_draws(n, params.resamples, seed)
-                found = bca(sample.units, sample.statistic, draws, confidence, sample.scale)
-                row = MetricInterval(low=found.low, high=found.high, method=found.method, n=n)
-            intervals[metric] = row
-        return intervals
+        sample = self.sample(metric)
+        n = len(sample.units)
+        if not n:
+            return None
+        if sample.binary and self.epochs == 1 and metric not in _NOT_RATES:
+            tally = Tally.of(sample.units)
+            found = wilson(tally, confidence)
+            return MetricInterval(low=found.low, high=found.high, method=found.method, n=n, k=tally.hits)
+        draws = bootstrap_draws(n, params.resamples, seed)
+        found = bca(sample.units, sample.statistic, draws, confidence, sample.scale)
+        return MetricInterval(low=found.low, high=found.high, method=found.method, n=n)
 
 
 _DETECTOR_COLUMNS: Mapping[str, Column] = {

@@ -12,6 +12,9 @@ from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.model.parts import FailedPart, PartCode
 from pytest_spiral.report.parts import Parts, describe
+from pytest_spiral.tempaffect import card as card_module
+from pytest_spiral.tempaffect import card_metrics
+from pytest_spiral.tempaffect.card_metrics import needs_detectors
 from tests.fakes.bootstrap import few_draws
 from tests.html.reports import BAD, DEMO_GATES, GOOD, demo_results
 
@@ -85,6 +88,47 @@ def test_every_statistic_is_a_part(
     }
     for name, of in kept.items():
         assert of(report) == (() if name in failing else of(undisturbed))
+
+
+CARD_PARTS: dict[str, tuple[object, str, set[str]]] = {
+    # What raises, and what a card then lacks.
+    "detectors": (card_metrics, "detect", {"detectors", "ubr_rate_deduped", "given_valid", "cautions"}),
+    "given_valid": (card_module, "_given_valid", {"given_valid"}),
+    "balanced_accuracy": (card_module, "_balanced_accuracies", {"balanced_accuracy"}),
+    "variance": (card_module, "_variance", {"variance"}),
+    "intervals": (card_metrics, "wilson", set()),
+}
+
+
+@pytest.mark.parametrize("part", CARD_PARTS)
+def test_every_statistic_of_a_card_is_a_part(monkeypatch: pytest.MonkeyPatch, undisturbed: Report, part: str) -> None:
+    """Each that raises is named, by metric where there are several, and costs itself and the gates on it."""
+    module, name, fields = CARD_PARTS[part]
+    monkeypatch.setattr(module, name, broken)
+
+    report = evaluated(*DEMO_GATES)
+
+    of_gates = {name for name in names(report) if name.startswith("gates[tempaffect.ubr_rate_deduped ")}
+    of_cards = names(report) - of_gates
+    assert {name.partition("].")[2].split(".")[0] for name in of_cards} == {part}
+    assert len({name.partition("].")[0] for name in of_cards}) == len(CARDS)
+    assert bool(of_gates) == (part == "detectors")
+    assert (report.profile, report.tempaffect.deltas) == (undisturbed.profile, undisturbed.tempaffect.deltas)
+    assert [score.unrounded for score in report.spiral.scores] == [s.unrounded for s in undisturbed.spiral.scores]
+    for card, before in zip(report.tempaffect.cards, undisturbed.tempaffect.cards, strict=True):
+        lost = {
+            name.partition("].intervals.")[2] for name in of_cards if f"[{card.model}, {card.prompting_mode}]" in name
+        }
+        lost |= {name for name in before.intervals if needs_detectors(name)} if part == "detectors" else set()
+        assert card.intervals == {name: row for name, row in before.intervals.items() if name not in lost}
+        left_out = {*fields, "intervals", "integrity"}
+        assert card.model_dump(exclude=left_out) == before.model_dump(exclude=left_out)
+        if part == "detectors":
+            assert (card.ubr_rate_deduped, card.given_valid["ubr_rate_deduped"]) == (None, None)
+            assert {row.value for row in card.detectors.values()} == {None}
+            assert "B07 template repetition could not be computed" in card.integrity.publication_blockers
+        else:
+            assert card.integrity == before.integrity
 
 
 @pytest.mark.parametrize(("name", "suite"), [("build_card", "tempaffect"), ("score_of", "spiral")])
