@@ -186,21 +186,12 @@ class RunStore:
             StoreError: The file cannot be written.
             ChatError: This reply cannot be stored (`store_failed`); others can.
         """
-        with self._writing() as connection:
-            stored = self._reply(connection, request)
-            if stored is None:
-                self._insert(connection, request, reply)
-        return reply if stored is None else stored
+        return self.keep_all([(request, reply)])[0]
 
-    def keep_all(self, answered: Iterable[tuple[ChatRequest, ChatReply]]) -> None:
-        """Store replies that were given elsewhere in one commit; known requests are left as they are.
-
-        Raises `StoreError` and `ChatError` like `keep`; nothing is stored then.
-        """
+    def keep_all(self, answered: Iterable[tuple[ChatRequest, ChatReply]]) -> list[ChatReply]:
+        """Store replies in one commit. Returns and raises like `keep`; where it raises, nothing is stored."""
         with self._writing() as connection:
-            for request, reply in answered:
-                if not _has_reply(connection, request):
-                    self._insert(connection, request, reply)
+            return [self._kept(connection, request, reply) for request, reply in answered]
 
     def exchanges(self) -> list[Exchange]:
         """Every request with its reply, in the order in which they were stored. Raises `StoreError`."""
@@ -295,6 +286,13 @@ class RunStore:
     def close(self) -> None:
         """Close the connection and release the run. Harmless when called twice."""
         self._held.close()
+
+    def _kept(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> ChatReply:
+        stored = self._reply(connection, request)
+        if stored is not None:
+            return stored
+        self._insert(connection, request, reply)
+        return reply
 
     def _insert(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> None:
         messages = ""
@@ -398,10 +396,6 @@ class RunStore:
 
 def _key(request: ChatRequest) -> bytes:
     return bytes.fromhex(request.key)[:16]
-
-
-def _has_reply(connection: sqlite3.Connection, request: ChatRequest) -> bool:
-    return connection.execute("SELECT 1 FROM reply WHERE key = ?", (_key(request),)).fetchone() is not None
 
 
 def _verified(values: Sequence[object]) -> _Row:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest
@@ -20,6 +21,7 @@ class StoredChat:
         # Several units that ask the same thing at the same time share one request: the later ones wait for the first.
         # An entry vanishes with the last of them.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._arrived: list[_Arrival] = []
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The stored reply, or a new one that is stored when this returns. Raises `ChatError` and `StoreError`."""
@@ -36,7 +38,7 @@ class StoredChat:
                 self._store.add_failure(request, error)
                 raise
             try:
-                return self._store.keep(request, reply)
+                return await self._kept(request, reply)
             except ChatError as error:
                 # The requests were made all the same.
                 error.attempts = reply.attempts
@@ -49,3 +51,45 @@ class StoredChat:
     async def aclose(self) -> None:
         """Release the model's connections."""
         await self._inner.aclose()
+
+    async def _kept(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
+        """Store a reply, in one commit with all that arrive in this iteration of the loop: half of the work is commits.
+
+        Stored also where nobody waits for it any more.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._arrived:
+            loop.call_soon(self._commit)
+        arrival = _Arrival(request, reply, loop.create_future())
+        self._arrived.append(arrival)
+        return await arrival.kept
+
+    def _commit(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        self._keep(arrived)
+
+    def _keep(self, arrived: Sequence[_Arrival]) -> None:
+        try:
+            replies = self._store.keep_all([(arrival.request, arrival.reply) for arrival in arrived])
+        except (ChatError, StoreError) as error:
+            if isinstance(error, ChatError) and len(arrived) > 1:
+                # One of them cannot be stored; the others can.
+                for arrival in arrived:
+                    self._keep([arrival])
+                return
+            for arrival in arrived:
+                if not arrival.kept.done():
+                    arrival.kept.set_exception(error)
+            return
+        for arrival, reply in zip(arrived, replies, strict=True):
+            if not arrival.kept.done():
+                arrival.kept.set_result(reply)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A reply that is about to be stored, and whoever waits for that."""
+
+    request: ChatRequest
+    reply: ChatReply
+    kept: asyncio.Future[ChatReply]

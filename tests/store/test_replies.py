@@ -7,6 +7,7 @@ import random
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,50 @@ def test_what_sqlite_cannot_hold_fails_its_unit_only(store: RunStore) -> None:
     assert store.exchanges() == []
     store.keep(ask("third"), ChatReply("ok"))
     assert [each.request.messages[0].content for each in store.exchanges()] == ["third"]
+
+
+def test_replies_that_arrive_together_are_stored_in_one_commit(store: RunStore) -> None:
+    """Each call has its own reply when the commit is done."""
+    statements: list[str] = []
+    store._connection.set_trace_callback(statements.append)
+
+    replies = asyncio.run(at_once(StoredChat(Counting(), store), "abc"))
+
+    assert [reply.text for reply in replies if isinstance(reply, ChatReply)] == [f"reply to {name}" for name in "abc"]
+    assert statements.count("COMMIT") == 1
+    assert len(store.exchanges()) == 3
+
+
+def test_a_reply_that_cannot_be_stored_fails_alone(store: RunStore) -> None:
+    """Those that arrived with it are stored."""
+
+    class Impossible(Counting):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            reply = await super().complete(request)
+            return replace(reply, usage=Usage(2**63)) if request.messages[0].content == "b" else reply
+
+    replies = asyncio.run(at_once(StoredChat(Impossible(), store), "abc"))
+
+    assert [type(reply) for reply in replies] == [ChatReply, ChatError, ChatReply]
+    assert [each.request.messages[0].content for each in store.exchanges()] == ["a", "c"]
+
+
+async def at_once(chat: StoredChat, names: str) -> list[ChatReply | BaseException]:
+    return await asyncio.gather(*(chat.complete(ask(name)) for name in names), return_exceptions=True)
+
+
+def test_a_reply_is_stored_though_its_call_was_cancelled(store: RunStore) -> None:
+    """It has been paid for when it is here."""
+
+    async def cancelled() -> bool:
+        call = asyncio.create_task(StoredChat(Counting(), store).complete(ask()))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+        return call.cancelled()
+
+    assert asyncio.run(cancelled())
+    assert store.find(ask()) is not None
 
 
 ERRORS = [
