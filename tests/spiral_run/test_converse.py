@@ -353,10 +353,10 @@ def test_a_store_that_breaks_is_told_from_other_errors(
     """Whichever of the calls under way meets it first, the error arrives as it is: the run's report says why."""
     scene = cast()
 
-    def keep(request: ChatRequest, reply: ChatReply) -> ChatReply:
+    def keep_all(answered: Sequence[tuple[ChatRequest, ChatReply]]) -> list[ChatReply]:
         raise StoreError("disk full")
 
-    monkeypatch.setattr(scene.store, "keep", keep)
+    monkeypatch.setattr(scene.store, "keep_all", keep_all)
 
     with pytest.raises(StoreError, match="disk full"):
         scene.hold()
