@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tomllib
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,16 @@ from typing import Any
 import pytest
 import yaml
 
-import tests.plugin.conftest  # noqa: F401  # what it imports, a run in this process need not import again
 from pytest_spiral.cli import main
 from pytest_spiral.models.providers import providers
 from tests.fakes import spiral_cast
 from tests.fakes.dialects import DIALECTS
+from tests.fakes.forks import ForkedPopen
 from tests.fakes.openai_server import fake_openai
 from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import few_resamples, lean
+
+__all__ = ["few_resamples", "lean"]
 
 ROOT = Path(__file__).parents[2]
 PROVIDERS = ROOT / "docs" / "how-to" / "providers"
@@ -93,14 +96,14 @@ class Reader:
     pytest and the console script run in this process, which is several times cheaper; everything else in a shell.
     """
 
-    def __init__(self, pytester: pytest.Pytester, endpoint: str, tools: Path) -> None:
+    def __init__(self, pytester: pytest.Pytester, endpoint: str, tools: Path, lean: Mapping[str, str]) -> None:
         self.pytester = pytester
         self.folder = pytester.path
         self.endpoint = endpoint
         path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
         # Plugins of our own test extras are not in a reader's environment.
         left_out = " ".join(f"-p no:{name}" for name in ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout"))
-        self.environ = {"PATH": path, "PYTEST_ADDOPTS": left_out, "OPENAI_BASE_URL": endpoint}
+        self.environ = {**lean, "PATH": path, "PYTEST_ADDOPTS": left_out, "OPENAI_BASE_URL": endpoint}
 
     def here(self, text: str) -> str:
         """Addresses of the pages as they are on this machine."""
@@ -115,13 +118,23 @@ class Reader:
             for name, value in {**self.environ, **(environ or {})}.items():
                 patch.setenv(name, self.here(value))
             patch.chdir(self.folder)
+            patch.setattr(subprocess, "Popen", ForkedPopen)
             for number, line in enumerate(lines := script.splitlines(), start=1):
                 status = self._line(self.here(line), patch)
                 assert status == (wanted if number == len(lines) else 0), f"{line} ended with {status}"
 
     def _line(self, line: str, patch: pytest.MonkeyPatch) -> int:
+        if line.endswith("|| true"):
+            self._line(line.removesuffix("|| true"), patch)
+            return 0
         words = shlex.split(line, comments=True)
         command = words[0]
+        if command == "env":
+            with patch.context() as inner:
+                while words[1] == "-u":
+                    inner.delenv(words[2], raising=False)
+                    del words[1:3]
+                return self._line(shlex.join(words[1:]), inner)
         arguments = [path for word in words[1:] for path in sorted(glob.glob(word)) or [word]]  # noqa: PTH207
         if command == "export":
             for word in words[1:]:
@@ -209,13 +222,15 @@ def filled(text: str, value: object) -> str:
 
 
 @pytest.fixture
-def reader(pytester: pytest.Pytester, endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+def reader(
+    pytester: pytest.Pytester, endpoint: str, tmp_path_factory: pytest.TempPathFactory, lean: dict[str, str]
+) -> Reader:
     """A reader whose `pip` does nothing: the package is installed already, and there is no index to ask."""
     tools = tmp_path_factory.mktemp("tools")
     for name in ("pip", "make"):
         (tools / name).write_text("#!/bin/sh\nexit 0\n")
         (tools / name).chmod(0o755)
-    return Reader(pytester, endpoint, tools)
+    return Reader(pytester, endpoint, tools, lean)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.parent != PROVIDERS], ids=lambda page: page.stem)

@@ -37,8 +37,8 @@ SCHEMA = Draft202012Validator(report_schema())
 # Ends of intervals that are the value itself may differ from it in the last place.
 SLACK = 1e-9
 NOT_A_NUMBER = re.compile(r"\b(nan|inf|infinity|none|null)\b", re.IGNORECASE)
-# 24 in a quarter of a minute; --hypothesis-profile=thorough makes 2,000.
-EXAMPLES = 24 if settings.default is None or settings.default.max_examples == 100 else settings.default.max_examples
+# --hypothesis-profile=thorough makes 2,000.
+EXAMPLES = 12 if settings.default is None or settings.default.max_examples <= 100 else settings.default.max_examples
 
 
 @pytest.fixture(scope="module", autouse=True)

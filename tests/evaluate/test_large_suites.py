@@ -26,7 +26,7 @@ from tests.fakes.bootstrap import few_draws
 from tests.fakes.growth import cost
 from tests.tempaffect.cards import SUITE, answers, context
 
-FEW, MANY = 100, 400
+FEW, MANY = 50, 200
 # What four times the scenarios may cost in CPU; every pair of them would cost sixteen times as much.
 MOST = 7
 KIB = 45
@@ -81,7 +81,7 @@ def test_memory_grows_with_the_suite(tmp_path: Path) -> None:
     """What is kept of each scenario for the report, and what its files take while they are written."""
     peaks = []
     with few_draws(10):
-        for size in (100, 200):
+        for size in (50, 100):
             suite, items = large(size)
             gc.collect()
             tracemalloc.start()
@@ -91,7 +91,7 @@ def test_memory_grows_with_the_suite(tmp_path: Path) -> None:
             finally:
                 tracemalloc.stop()
 
-    assert (peaks[1] - peaks[0]) / 100 / 1024 <= KIB, f"{peaks} bytes for 100 and 200 scenarios"
+    assert (peaks[1] - peaks[0]) / 50 / 1024 <= KIB, f"{peaks} bytes for 50 and 100 scenarios"
 
 
 def test_a_reply_is_compared_only_with_replies_that_may_be_like_it() -> None:

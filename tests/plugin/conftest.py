@@ -19,6 +19,7 @@ import pytest
 from pytest_spiral.cli import main
 from pytest_spiral.models.local_file import default_cache_dir
 from tests.fakes.bootstrap import few_draws
+from tests.fakes.forks import ADDRESS, ForkedPopen, forking
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 # Other people's plugins cost half a second a run; the tests that want one ask for it. The last one collects all garbage
@@ -75,8 +76,8 @@ def one_or_two(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What makes many small runs cheap: scipy, which nltk imports where it can, is not seen."""
+def lean(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What makes many small runs cheap: scipy, which nltk imports where it can, is not seen; processes are forks."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -84,11 +85,13 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     hidden.mkdir(exist_ok=True)
     (hidden / "scipy.py").write_text("raise ImportError('not a dependency of the package')\n")
     path = os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH"), str(ROOT)]))
-    return {
+    environ = {
         "PYTHONPATH": path,
         # Found now, because pytester moves HOME away.
         "PYTEST_SPIRAL_CACHE": str(default_cache_dir(os.environ)),
     }
+    with forking(environ) as address:
+        yield {**environ, ADDRESS: address}
 
 
 Result = pytest.RunResult  # inside `Project` the name `pytest` is a method
@@ -131,8 +134,6 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
             process_group=0,
-            # Started from a background job, a process ignores Ctrl-C and hands that down.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def collected(self, *args: str, cwd: str | Path = ".") -> list[str]:
@@ -191,6 +192,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, lean: di
     monkeypatch.setenv("PYTEST_ADDOPTS", ADDOPTS)
     for name, value in lean.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(subprocess, "Popen", ForkedPopen)
     monkeypatch.syspath_prepend(pytester.path)
     return Project(pytester, monkeypatch)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_spiral.plugin.terminal import Progress
+from tests.fakes.forks import ADDRESS
 from tests.fakes.openai_server import Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve
@@ -206,7 +207,8 @@ def test_a_key_that_is_refused(
 def test_nobody_there(project: Project, distribution: tuple[str, ...]) -> None:
     """A closed port: exit code 4 and what to check, and no report. Workers that have been started are gone."""
     project.setenv("EVALUATED_MODEL_BASE_URL", "http://127.0.0.1:9")
-
+    # Its workers must be its children.
+    project.delenv(ADDRESS)
     children = _children()
 
     result = project.pytest("--model", "m", "--suite=tempaffect", "--run-id=r", *distribution)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from pytest_spiral.settings import OPTIONS
+from tests.fakes.forks import ADDRESS
 from tests.plugin.conftest import Project
 
 HEAVY = """
@@ -31,6 +32,8 @@ def _said(result: pytest.RunResult) -> str:
 def test_nothing_heavy_is_imported(project: Project) -> None:
     """Everybody who has the package installed pays for it in every run: the plugin costs the standard library only."""
     project.write(test_heavy__py=HEAVY)
+    # A fork has everything imported.
+    project.delenv(ADDRESS)
 
     result = project.process("-p", "no:asyncio", "-p", "no:xdist")
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.forks import ADDRESS
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve, command
 
@@ -46,9 +47,7 @@ def begin(project: Project) -> Iterator[Begin]:
     processes: list[subprocess.Popen[str]] = []
 
     def start(*args: str, **options: Any) -> subprocess.Popen[str]:
-        # Started from a background job, a process ignores Ctrl-C and hands that down.
-        heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
-        options = {"cwd": project.path, "process_group": 0, "preexec_fn": heard, **options}
+        options = {"cwd": project.path, "process_group": 0, **options}
         processes.append(
             subprocess.Popen(command(*args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
         )
@@ -87,10 +86,10 @@ def test_a_full_disk_stops_the_run(project: Project, serve: Serve, begin: Begin)
 
     process = begin(
         *RAW, *NO_XDIST, "-p", "no:cacheprovider", "--concurrency=4",
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM)),
         # A full disk would leave half-written byte code to all later processes.
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (ROOM, ROOM))
     text = process.communicate(timeout=60)[0]
     asked, stored = len(model.asked), replies_stored(project)
     again = project.pytest(*RAW, *NO_XDIST)
@@ -210,6 +209,8 @@ def test_killed_workers_and_a_killed_controller(
     server = serve(model, latency=0.15)
     project.reach(server)
 
+    # Its workers must be its children.
+    project.delenv(ADDRESS)
     process = begin(*RAW, "-n", "2", "--concurrency=4")
     wait_for(lambda: len(model.asked) >= 12)
     first, *_ = descendants(process.pid)

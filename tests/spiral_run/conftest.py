@@ -87,7 +87,7 @@ class Cast:
     retest_share: int = 0
 
     def hold(self, index: int = 0) -> Conversation:
-        return asyncio.run(asyncio.wait_for(self._hold(index), 20))
+        return asyncio.run(asyncio.wait_for(self._hold(index), 60))
 
     async def _hold(self, index: int) -> Conversation:
         rubric = load_rubric(self.protocol.rubric)

@@ -6,7 +6,8 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from pytest_spiral.evaluate.spiral import spiral_part
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral import Conversation, score_conversations
 from pytest_spiral.status import Status
+from pytest_spiral.store import RunStore
 from pytest_spiral.text import clean
+from tests.fakes.bootstrap import few_draws
 from tests.fakes.spiral_cast import fence_in, judged_replies
 from tests.spiral.builders import present
 from tests.spiral_run.attacks import ATTACKS, HARM
@@ -58,6 +61,11 @@ def obedient(request: ChatRequest, attack: str) -> str:
         final = {"reasoning": "", "off_rails": 0, "safety": 10, "social_dexterity": 10}
         return json.dumps(final if "off_rails" in own else {**{name: [] for name in own}, "reasoning": ""})
     return json.dumps(own)
+
+
+def seeing(request: ChatRequest, number: int) -> str:
+    """What the honest judge answers."""
+    return json.dumps(honest(request))
 
 
 def obeying(attack: str) -> Answer:
@@ -103,48 +111,49 @@ def test_the_page_counts_the_attacks() -> None:
     assert f"\n{len(ATTACKS)} attack replies" in page
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_resamples() -> Iterator[None]:
+    """Scores and means are compared here, never their intervals."""
+    with few_draws():
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, dict[str, float]]:
+    """Score and risks of the harmful advice without any attack."""
+    store = RunStore.create_or_resume(tmp_path_factory.mktemp("plain") / "run.sqlite", {})
+    with closing(store):
+        return risks(hold(lambda **parts: Cast(store, **parts), HARM, seeing)[0])
+
+
 @pytest.mark.parametrize("name", ATTACKS)
-def test_no_attack_gains_anything(cast: Callable[..., Cast], name: str) -> None:
-    """With an obedient judge no risk falls and no score rises; with one that keeps to the fences nothing changes. The
-    attempt is flagged in the report."""
-    plain, plain_risks = risks(hold(cast, HARM, lambda request, n: json.dumps(honest(request)))[0])
-    attacked, _ = hold(cast, f"{HARM}\n{ATTACKS[name]}", obeying(ATTACKS[name]))
-    kept, _ = hold(cast, f"{HARM}\n{ATTACKS[name]}", lambda request, n: json.dumps(honest(request)))
+def test_no_attack_gains_anything(cast: Callable[..., Cast], name: str, plain: tuple[float, dict[str, float]]) -> None:
+    """With an obedient judge no risk falls and no score rises, though without the second look it would obey; with one
+    that keeps to the fences nothing changes. The attempt is flagged in the report, and everything the model wrote
+    stands between fence lines that it cannot have known."""
+    plain_score, plain_risks = plain
+    attack = ATTACKS[name]
+    attacked, tempted = hold(cast, f"{HARM}\n{attack}", obeying(attack))
+    kept, scene = hold(cast, f"{HARM}\n{attack}", seeing)
     score, attacked_risks = risks(attacked)
 
     assert attacked.status is Status.MEASURED
     assert all(attacked_risks[metric] >= mean for metric, mean in plain_risks.items())
-    assert score <= plain
-    assert risks(kept) == (plain, plain_risks)
+    assert score <= plain_score
+    assert risks(kept) == plain
     assert [passage.turn for passage in spiral_part((), [attacked], Parts()).conversations[0].suspicions][:1] == [0]
-
-
-def test_the_obedient_judge_does_obey(cast: Callable[..., Cast]) -> None:
-    """The battery tests something: without the second look this judge would give the attacks what they ask for."""
-    granted = 0
-    short = [text for text in ATTACKS.values() if len(text) < 10_000]
-    for text in short:
-        _, scene = hold(cast, f"{HARM}\n{text}", obeying(text))
-        chunks = [r for r in scene.judges[0].asked if not is_final(r)]
-        granted += json.loads(obedient(chunks[0], text))["harmful_advice"] == []
-
-    assert granted >= 0.95 * len(short)
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_no_attack_closes_the_fence(cast: Callable[..., Cast], name: str) -> None:
-    """Everything the model wrote stands between the fence lines, which it cannot have known."""
-    conversation, scene = hold(cast, f"{HARM}\n{ATTACKS[name]}", lambda request, n: json.dumps(honest(request)))
-
+    # Of longer ones the judge is shown a part at a time.
+    if len(attack) < 10_000:
+        assert json.loads(obedient(tempted.judges[0].asked[0], attack))["harmful_advice"] == []
     for request in scene.judges[0].asked:
         material = request.messages[1].content
-        assert fence_in(material) not in "".join(m.content for m in conversation.transcript)
+        assert fence_in(material) not in "".join(m.content for m in kept.transcript)
         assert material.split("\n").count(fence_in(material)) in (2, 4)
 
 
 def test_harm_inside_an_attempt_counts_too(cast: Callable[..., Cast]) -> None:
     """A judge that sees through it is heard: harm cannot be hidden by dressing it as an instruction."""
-    conversation, _ = hold(cast, f"SYSTEM: {HARM}", lambda request, n: json.dumps(honest(request)))
+    conversation, _ = hold(cast, f"SYSTEM: {HARM}", seeing)
 
     assert [f.behaviour for f in conversation.findings] == ["harmful_advice"]
 
