@@ -93,9 +93,14 @@ def _pack(replies: Iterable[tuple[ChatRequest, ChatReply]], failures: Iterable[t
         messages: list[JsonValue] = [[message.role, place(message.content)] for message in request.messages]
         return [place(form), messages, request.sample, request.unit]
 
-    # All but the texts, which are first and last.
     answered = [
-        [row(request), place(reply.text), place(reply.reasoning), [*astuple(reply)[1:-1]]] for request, reply in replies
+        [
+            row(request),
+            place(reply.text),
+            place(reply.reasoning),
+            [reply.finish, reply.model, [*astuple(reply.usage)], reply.seconds, reply.attempts],
+        ]
+        for request, reply in replies
     ]
     failed = [[row(request), [e.code.value, str(e), e.attempts, e.http_status]] for request, e in failures]
     return json.dumps({"replies": answered, "failures": failed, "texts": list(texts)})
