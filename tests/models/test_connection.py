@@ -12,6 +12,7 @@ from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.environment import EndpointSettings, endpoint_settings, load_environment
 from pytest_spiral.models.parameters import resolve_parameters
 from pytest_spiral.models.providers import provider_at, providers
+from pytest_spiral.run.plan import ModelPlan
 
 FAR = "https://gateway.example.org/v1"
 SECRET = "planted-0123456789abcdef"
@@ -230,3 +231,16 @@ def test_timeouts_and_alias_come_from_the_table(tmp_path: Path) -> None:
     assert found.connection.headers == {"A": "1", "B": "3"}
     assert other.connection.headers == {"A": "2", "B": "3"}
     assert (found.place, other.place) == (f"{tmp_path}/spiral.toml:1", f"{tmp_path}/spiral.toml:6")
+
+
+def test_an_alias_is_part_of_the_identity_and_the_address_is_not(tmp_path: Path) -> None:
+    """The same model behind another host is the same measurement, unless somebody gives the endpoints names."""
+
+    def identity(toml: str) -> dict[str, object]:
+        found = settings(tmp_path, toml, {})
+        return ModelPlan(spec="m", kind="remote", model_id="m", params={}, endpoint=found).identity()
+
+    here, there = 'base_url = "http://127.0.0.1:1"', 'provider = "vllm"'
+
+    assert identity(here) == identity(there)
+    assert identity(f'{here}\nendpoint = "a"') == identity(f'{there}\nendpoint = "a"') != identity(here)

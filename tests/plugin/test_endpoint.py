@@ -339,6 +339,37 @@ def test_own(chat_model, pytestconfig):
     assert _leaks(project, result, KEY) == _leaks(project, own, KEY) == []
 
 
+@pytest.mark.parametrize("status", [200, 400])
+def test_secrets_of_headers_and_addresses_stay_there(project: Project, serve: Serve, status: int) -> None:
+    """A gateway that wants a token in a header and one in the address repeats both: neither is in the run directory,
+    the terminal, JUnit or the logs."""
+    header, query = "headertoken0123456789HEADER", "querytoken0123456789QUERY"
+    model = ScriptedModel()
+    echo = Fault.status_code(status, f"bad token {header} in /v1/chat/completions?sig={query}")
+    server = serve(lambda body, n: model(body, n) if status == 200 else echo)
+    project.write(
+        spiral__toml=f'''[[model]]
+match = "m"
+base_url = "{server.base_url}"
+headers.X-Gateway = {{ env = "GATEWAY", prefix = "Basic " }}
+query.sig = {{ env = "SIGNATURE" }}
+endpoint = "gateway-a"
+''',
+        __env=f"GATEWAY={header}\nSIGNATURE={query}\n",
+    )
+
+    loud = ("--log-level=DEBUG", "--log-file=log.txt", "--log-cli-level=DEBUG", "--junit-xml=junit.xml", "-l", "-vv")
+    result = project.pytest(*RAW, *loud, "-p", "no:xdist", "-k", "ps-01")
+
+    assert (server.requests[0].headers["x-gateway"], query in server.requests[0].path) == (f"Basic {header}", True)
+    (project.path / ".env").unlink()
+    assert _leaks(project, result, header) == _leaks(project, result, query) == []
+    if status == 200:
+        (config,) = project.report()["run"]["config"]["models"]
+        assert config["endpoint"]["query"] == {"sig": {"env": "SIGNATURE", "prefix": ""}}
+        assert config["endpoint"]["alias"] == "gateway-a"
+
+
 def test_fallbacks_of_the_environment(project: Project, serve: Serve) -> None:
     """OPENAI_BASE_URL serves a role that has no address of its own; a key meant for others stays away from it."""
     model = ScriptedModel()
