@@ -11,16 +11,17 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from pytest_spiral.errors import StoreError
+from pytest_spiral.store.rows import add_row
 
 _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
-_FORMAT = 6
+_FORMAT = 7
 # Seconds that a writer waits for another process of the run; a commit takes less than a millisecond.
 _BUSY_SECONDS = 30
 # Copying the log into the database waits for the disk, so it happens once in 8 MB and not once in 1 MB.
 _CHECKPOINT_PAGES = 2048
 _TABLES = """
 CREATE TABLE run (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE secret (value TEXT NOT NULL);
+CREATE TABLE secret (id INTEGER PRIMARY KEY, value TEXT NOT NULL, checksum BLOB NOT NULL);
 CREATE TABLE text (
   id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, checksum BLOB NOT NULL
 );
@@ -34,11 +35,11 @@ CREATE TABLE reply (
 );
 CREATE TABLE failure (
   id INTEGER PRIMARY KEY, key BLOB NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL,
-  code TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
+  code TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL, checksum BLOB NOT NULL
 );
 CREATE TABLE pace (
   id INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, most INTEGER NOT NULL, ceiling INTEGER NOT NULL, reason TEXT NOT NULL,
-  epoch INTEGER NOT NULL, at REAL NOT NULL
+  epoch INTEGER NOT NULL, at REAL NOT NULL, checksum BLOB NOT NULL
 )
 """
 
@@ -110,7 +111,7 @@ def make_tables(connection: sqlite3.Connection, config: Mapping[str, object]) ->
         for statement in _TABLES.split(";"):
             connection.execute(statement)
         connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
-        connection.execute("INSERT INTO secret VALUES (?)", (secrets.token_hex(16),))
+        add_row(connection, "secret", (secrets.token_hex(16),))
         connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={_FORMAT}")
     # Set once, before any worker opens the file: processes that switch at the same time lock each other out.

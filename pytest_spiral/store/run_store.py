@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sqlite3
@@ -20,15 +19,13 @@ from pytest_spiral.errors import ChatError, LostStoreError, StoreError
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import database
 from pytest_spiral.store.records import Exchange, ModelUsage, Pace
+from pytest_spiral.store.rows import CHECKED_TABLES, add_row, checksum, verify_rows
 from pytest_spiral.store.texts import DamagedRowError, Texts
-from pytest_spiral.strict_json import json_bytes
 
 # Errors that are about the values of one row, not about the file.
 _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 _LETTERS: Mapping[MessageRole, str] = {"system": "s", "user": "u", "assistant": "a"}
 _ROLES: Mapping[str, MessageRole] = {letter: role for role, letter in _LETTERS.items()}
-# 64 bits are enough to notice damage; they keep nobody from changing a row and its checksum on purpose.
-_CHECKSUM_BYTES = 8
 # Between two looks whether the file is still there. A look takes microseconds; what is paid in between may be lost.
 _LOOK_SECONDS = 1.0
 
@@ -65,7 +62,7 @@ class _Row(NamedTuple):
 
     def checksum(self) -> bytes:
         """What the row's last column must hold."""
-        return hashlib.sha256(json_bytes([self.key.hex(), *self[1:]])).digest()[:_CHECKSUM_BYTES]
+        return checksum(self)
 
 
 _COLUMNS = ", ".join(_Row._fields)
@@ -160,6 +157,8 @@ class RunStore:
         with self._reading() as connection:
             # One moment, whatever is added meanwhile.
             connection.execute("BEGIN")
+            for table in CHECKED_TABLES:
+                verify_rows(connection, table)
             texts = self._texts.verify(connection)
             for values in connection.execute(_ALL):
                 row = _verified(values)
@@ -207,13 +206,9 @@ class RunStore:
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
         """Store that a call failed; it is made again when the run is resumed. Raises like `keep`."""
         key = _key(request)
-        row = (key, request.role, request.model, request.unit, error.code, str(error), error.attempts, time.time())
+        row = (key, request.role, request.model, request.unit, str(error.code), str(error), error.attempts, time.time())
         with self._writing() as connection:
-            connection.execute(
-                "INSERT INTO failure (key, role, model, unit, code, message, attempts, at) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
+            add_row(connection, "failure", row)
 
     def usage(self) -> list[ModelUsage]:
         """Requests, tokens, retries and failures per role and model over the whole life of the run."""
@@ -257,10 +252,7 @@ class RunStore:
             held = self._pace(endpoint)
             if held is not None and held != seen:
                 return held
-            row = (endpoint, new.most, new.ceiling, new.reason, new.epoch, new.at)
-            connection.execute(
-                "INSERT INTO pace (endpoint, most, ceiling, reason, epoch, at) VALUES (?, ?, ?, ?, ?, ?)", row
-            )
+            add_row(connection, "pace", (endpoint, new.most, new.ceiling, new.reason, new.epoch, float(new.at)))
         return new
 
     def paces(self) -> dict[str, list[Pace]]:
@@ -281,7 +273,7 @@ class RunStore:
     def set_secret(self, secret: str) -> None:
         """Take over the secret of the run that this store works for, before anything is asked."""
         with self._writing() as connection:
-            connection.execute("UPDATE secret SET value = ?", (secret,))
+            connection.execute("UPDATE secret SET value = ?, checksum = ?", (secret, checksum([secret])))
 
     def close(self) -> None:
         """Close the connection and release the run. Harmless when called twice."""
@@ -399,12 +391,12 @@ def _key(request: ChatRequest) -> bytes:
 
 
 def _verified(values: Sequence[object]) -> _Row:
-    *fields, checksum = values
+    *fields, found = values
     row = _Row._make(fields)
     try:
         expected = row.checksum()
     except (AttributeError, TypeError):
         expected = None  # a value of another type
-    if checksum != expected:
+    if found != expected:
         raise DamagedRowError("the checksum of a reply is wrong")
     return row

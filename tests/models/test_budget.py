@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,6 +50,20 @@ def test_the_worst_case_is_every_byte_a_token_and_the_reply_full() -> None:
     """The dearer of cached and fresh prompt tokens counts."""
     assert worst_case(Price(input=2, output=8, cached_input=1), REQUEST, 1000) == (1000 * 2 + 5 * 8) / 1_000_000
     assert worst_case(Price(input=1, output=0, cached_input=3), REQUEST, 1000) == 3000 / 1_000_000
+
+
+@pytest.mark.parametrize("value", ["0", "-7", "'text'", "1e300"])
+def test_a_damaged_account_never_forgets_what_replies_cost(tmp_path: Path, ledger: Ledger, value: str) -> None:
+    """Accounts have no checksum: a wrong one can stop a run too early, but what was stored and paid for counts."""
+    ledger.reserve(5.0, 100.0)
+    ledger.settle(5.0, spent=5.0)
+    with sqlite3.connect(tmp_path / "run.sqlite") as other:
+        other.execute(f"UPDATE spending SET spent = {value}")
+
+    ledger.begin(5.0)
+
+    assert ledger.totals()[0] >= 5.0
+    assert not ledger.reserve(1.0, 5.5)
 
 
 def test_a_call_waits_for_others_to_turn_out_cheaper(ledger: Ledger) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from pytest_spiral.chat import ChatReply
-from pytest_spiral.errors import LostStoreError, StoreError
-from pytest_spiral.store import Exchange, RunStore, StoredChat, database, run_store
+from pytest_spiral.errors import ChatError, LostStoreError, StoreError
+from pytest_spiral.status import ReasonCode
+from pytest_spiral.store import Exchange, Pace, RunStore, StoredChat, database, run_store
 from tests.store.conftest import CONFIG, Counting, FailingConnection, ask, resume
 
 
@@ -231,6 +232,13 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "the last text is missing": lambda path: change(path, "DELETE FROM text WHERE id = (SELECT max(id) FROM text)"),
     "a reply is missing": lambda path: change(path, "DELETE FROM reply WHERE id = 2"),
     "a value of another type": lambda path: change(path, "UPDATE reply SET key = 'text' WHERE id = 2"),
+    "another secret": lambda path: change(path, "UPDATE secret SET value = '0123456789abcdef0123456789abcdef'"),
+    "no secret": lambda path: change(path, "DELETE FROM secret"),
+    "two secrets": lambda path: change(path, "INSERT INTO secret SELECT 2, value, checksum FROM secret"),
+    "another limit": lambda path: change(path, "UPDATE pace SET most = 0 WHERE id = 2"),
+    "a limit of another type": lambda path: change(path, "UPDATE pace SET at = 'text' WHERE id = 1"),
+    "a limit is missing": lambda path: change(path, "DELETE FROM pace WHERE id = 1"),
+    "another failure": lambda path: change(path, "UPDATE failure SET attempts = 900"),
     "a text of another type": lambda path: change(path, "UPDATE text SET content = 'text' WHERE id = 2"),
 }
 
@@ -245,7 +253,12 @@ def test_a_resumed_run_verifies_all_that_is_stored(store: RunStore, damage: Call
     """Before anything is asked, whether or not this run would read it. The file is named."""
     for n in range(5):
         store.keep(ask(f"question {n}"), ChatReply(f"answer {n}"))
+    store.add_failure(ask("lost"), ChatError(ReasonCode.SERVER_ERROR, "503"))
+    held = None
+    for most in (8, 4):
+        held = store.set_pace("endpoint", held, Pace(most, 8, at=1))
     store.close()
+    resume(store.path).close()
     damage(store.path)
 
     with pytest.raises(StoreError, match=r"run\.sqlite: the run store is damaged .*another --run-id"):
