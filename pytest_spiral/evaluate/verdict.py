@@ -18,8 +18,8 @@ def missing_limit(expected: int) -> int:
 
 
 def is_beyond_limit(missing: int, expected: int) -> bool:
-    """Whether more is missing than a verdict allows."""
-    return missing > missing_limit(expected)
+    """Whether more is missing than a verdict allows; a run of which all is missing has measured nothing."""
+    return missing > missing_limit(expected) or missing >= expected > 0
 
 
 def verdict_of(outcomes: Sequence[Outcome], incomplete: bool) -> Verdict:

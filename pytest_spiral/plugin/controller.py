@@ -16,7 +16,7 @@ import pytest
 from pytest_spiral.errors import LostStoreError, UserError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate, recorded
-from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, missing_limit
+from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, is_beyond_limit
 from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
@@ -271,7 +271,7 @@ class Controller:
         results = [self.run.measured.of(unit) for unit in units]
         measured = (Status.MEASURED, Status.MODEL_FAILED)
         missing = sum(result is None or result.status not in measured for result in results)
-        return report.verdict if missing > missing_limit(len(units)) else None
+        return report.verdict if is_beyond_limit(missing, len(units)) else None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """One block per model, gates, verdict; or the plan."""

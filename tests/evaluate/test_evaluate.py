@@ -123,6 +123,15 @@ def test_too_much_missing_leaves_no_verdict() -> None:
     assert report.spiral.conversations[0].reason == LOST
 
 
+@pytest.mark.parametrize("protocol", ["per-10k-chars", "upstream-per-chunk"])
+def test_a_run_that_lost_everything_is_incomplete(protocol: str) -> None:
+    """One lost conversation is within the limit, but not if there is no other, whatever the protocol counts."""
+    lost = [replace(conversations(1)[0], status=Status.INSTRUMENT_FAILED, reason=LOST)]
+    run = replace(results(lost), spiral=SpiralContext(load_protocol(protocol), 1))
+
+    assert evaluate(run).verdict == "incomplete"
+
+
 def test_judges_that_fail_leave_no_score() -> None:
     """A judge that finds nothing in dozens of chunks is no judge: neither score nor verdict."""
     silent = [

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_spiral.evaluate.verdict import missing_limit
+from pytest_spiral.evaluate.verdict import is_beyond_limit
 from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.script import Rule, Script
 from tests.faults.catalogue import CATALOGUE, COLUMNS, KEY, Case, Column, Nature
@@ -211,7 +211,7 @@ def _code(report: Mapping[str, Any]) -> int:
         [part["status"] != "measured" for conversation in held for part in conversation[name]]
         for name in ("judgements", "finals")
     ]
-    return 11 if any(sum(lost) > missing_limit(len(lost)) for lost in parts) else 0
+    return 11 if any(is_beyond_limit(sum(lost), len(lost)) for lost in parts) else 0
 
 
 def _says(nature: Nature, mode: Mode, bad: Mapping[tuple[str, str], int]) -> str:
