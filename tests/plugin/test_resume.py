@@ -120,21 +120,24 @@ def test_a_killed_run_loses_nothing_it_was_told(
     project: Project, serve: Serve, wait_for: Callable[..., None], end: Callable[..., str], one_or_two: tuple[str, ...]
 ) -> None:
     """kill -9 in the middle: after it, no request whose reply was committed is ever sent again."""
-    model = ScriptedModel("perfect")
-    server = serve(model, latency=0.05)
-    project.reach(server)
+    model, after = ScriptedModel("perfect"), ScriptedModel("perfect")
+    project.reach(serve(model, latency=0.05))
     args = (*RUN, "--prompting", "raw", "--concurrency", "4", *one_or_two)
 
     process = project.start(*args)
-    wait_for(lambda: len(model.asked) >= 30)
+    wait_for(lambda: len(model.asked) >= 10)
+    # How far commits are behind replies depends on how busy the machine is.
+    wait_for(lambda: len(_kept(project)) >= 20)
+    told = _kept(project)
     end(process, signal.SIGKILL)
-    wait_for(lambda: server.in_flight == 0)
-    kept, before = _kept(project), len(model.asked)
+    kept = _kept(project)
+    # On a busy machine, the first server may still find requests of the dead run in its sockets.
+    project.reach(serve(after))
     result = project.pytest(*args)
 
-    asked = Counter(model.asked[before:])
+    asked = Counter(after.asked)
     assert result.ret == 0
-    assert len(kept) >= 20
+    assert told <= kept
     assert not kept & set(asked)
     assert len(kept) + len(asked) == 75
     assert set(asked.values()) == {1}
