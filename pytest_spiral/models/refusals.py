@@ -35,15 +35,14 @@ def read_refusal(status: int | None, error: ErrorBody, request: ChatRequest) -> 
     if named in TOKEN_LIMITS:
         return _limit(text, named, request)
     if named == "reasoning_effort":
-        return Refusal(named, allowed=tuple(e for e in _EFFORTS if re.search(rf"['\"`]{e}['\"`]", text)))
+        others = [effort for effort in _EFFORTS if effort != request.params[named]]
+        return Refusal(named, allowed=tuple(e for e in others if re.search(rf"['\"`]{e}['\"`]", text)))
     if named is not None:
         return Refusal(named)
-    if status in (404, 405) or _NO_MODEL.search(text):
-        return Refusal("model")
     # The messages are short: what does not fit is the reply.
     if "context length" in text and (limit := token_limit(request.params)):
         return _limit(text, limit.name, request)
-    return None
+    return Refusal("model") if status in (404, 405) or _NO_MODEL.search(text) else None
 
 
 def _named(text: str, param: str, request: ChatRequest) -> str | None:

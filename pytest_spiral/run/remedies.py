@@ -18,6 +18,8 @@ from pytest_spiral.status import ReasonCode
 _MOST_NAMES = 3
 _SIMILAR = 0.5
 _COMMAND_LINE = "on the command line"
+# Codes of calls that met no server, or none that speaks the API.
+_ADDRESS = (ReasonCode.UNREACHABLE, ReasonCode.TIMEOUT, ReasonCode.BAD_RESPONSE)
 
 
 def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collection[str] | None = None) -> ConfigError:
@@ -26,14 +28,17 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
     if error.code is ReasonCode.AUTH:
         variable = model.endpoint.key_variable if model.endpoint is not None else None
         return _told(model, str(error), "in .env", [f"{variable or env_name(model.role, 'API_KEY')}=your key"])
+    redirected = error.http_status is not None and 300 <= error.http_status < 400
+    unknown = refusal is not None and refusal.parameter == "model"
+    if error.code in _ADDRESS or redirected or (unknown and not listed):
+        return _told(model, str(error), *_address(model, folder))
     if refusal is None:
         return _told(model, str(error))
     name = refusal.parameter
     if name == "model":
         names = _nearest(model.model_id, listed or ())
         if not names:
-            known = "the endpoint keeps no list of models" if not listed else f"it lists {len(listed)} other models"
-            return _told(model, f"{error}; {known}")
+            return _told(model, f"{error}; the endpoint lists {len(listed or ())} other models")
         return _told(model, f"{error}; the endpoint lists {', '.join(names)}", _COMMAND_LINE, [f"{option}={names[0]}"])
     if name == "response_format" and model.role == "evaluated":
         return _told(model, str(error), _COMMAND_LINE, ["--prompting=raw"])
@@ -86,6 +91,15 @@ def _toml(model: ModelPlan, folder: Path, line: str) -> tuple[str, list[str]]:
     # A name may hold what a pattern takes for a wildcard.
     match = json.dumps(glob.escape(model.spec), ensure_ascii=False)
     return where, ["[[model]]", f"match = {match}", f'role = "{model.role}"', line]
+
+
+def _address(model: ModelPlan, folder: Path) -> tuple[str, list[str]]:
+    """Where the address of a model goes. The right one is not known."""
+    name = (model.endpoint.url_name if model.endpoint is not None else "") or env_name(model.role, "BASE_URL")
+    if name.isupper():
+        return "in .env, with the right address", [f"{name}=https://HOST/v1"]
+    where, lines = _toml(model, folder, 'base_url = "https://HOST/v1"')
+    return f"{where}, with the right address", lines
 
 
 def _nearest(name: str, listed: Collection[str]) -> list[str]:

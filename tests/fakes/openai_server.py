@@ -237,6 +237,7 @@ class FakeOpenAI:
     reply is sent, which makes the peak independent of timing. key: answer 401, echoing the key, to requests that bring
     another one. models: what /v1/models lists; an integer is sent as error status instead. record: keep every request;
     `served` counts them in any case. dialect: the service that is imitated, which decides on keys, models and paths.
+    pages: answer everything below /page with a web page, and redirect what is below /old.
     """
 
     def __init__(
@@ -250,6 +251,7 @@ class FakeOpenAI:
         prefix: str = "/v1",
         record: bool = True,
         dialect: Dialect | None = None,
+        pages: bool = False,
     ) -> None:
         self.handler: Handler = handler or (lambda body, n: "ok")
         self.latency = latency
@@ -263,6 +265,7 @@ class FakeOpenAI:
         self._key = key
         self._models = models
         self._dialect = dialect
+        self._pages = pages
         self._prefix = dialect.prefix if dialect else prefix
         self._port = 0
         self._site: web.TCPSite | None = None
@@ -304,6 +307,9 @@ class FakeOpenAI:
         app.router.add_get(f"{self._prefix}/models", self._list)
         chat = self._dialect.chat if self._dialect else "/chat/completions"
         app.router.add_post(f"{self._prefix}{chat}", self._chat)
+        if self._pages:
+            app.router.add_route("*", "/page/{rest:.*}", self._page)
+            app.router.add_route("*", "/old/{rest:.*}", self._moved)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         self._runner = runner
@@ -313,6 +319,12 @@ class FakeOpenAI:
         self._ready.set()
         await self._stop.wait()
         await runner.cleanup()
+
+    async def _page(self, request: web.Request) -> web.Response:
+        return web.Response(text="<!DOCTYPE html><title>Welcome</title>", content_type="text/html")
+
+    async def _moved(self, request: web.Request) -> web.Response:
+        return web.Response(status=301, headers={"Location": self._prefix + "/" + request.match_info["rest"]})
 
     def _refuse_key(self, request: web.Request) -> web.Response | None:
         if self._dialect is not None:

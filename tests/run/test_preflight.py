@@ -1,0 +1,236 @@
+"""What preflight changes so that a model can be measured, what it tells, and what becomes of cut replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_spiral.chat import TokenLimit, token_limit
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.store import PREFLIGHT, RunStore
+from tests.fakes import spiral_cast
+from tests.fakes.openai_server import FakeOpenAI, Fault, Reply
+from tests.run.misconfigured import ROLES, Case, Minds, Outcome, Project, above, has, needs, openai, works
+
+Play = Callable[..., Project]
+
+_RENAMED = openai(
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    param="max_tokens",
+    code="unsupported_parameter",
+)
+_NO_TEMPERATURE = openai(
+    "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) value is supported.",
+    param="temperature",
+    code="unsupported_value",
+)
+
+
+@pytest.fixture
+def play(server: FakeOpenAI, tmp_path: Path) -> Play:
+    """A run whose endpoint minds something."""
+
+    def make(minds: Minds | None = None, role: str = "evaluated", **case: Any) -> Project:
+        return Project(tmp_path, server, Case("own", minds, **case), role)
+
+    return make
+
+
+def sent(outcome: Outcome, role: str) -> Mapping[str, Any]:
+    """The parameters that the model of a role was asked with in the run."""
+    assert outcome.plan is not None
+    (model,) = (model for model in outcome.plan.everybody if model.role == role)
+    return model.sent("tempaffect" if role == "evaluated" else "spiral")
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    ("minds", "change"),
+    [
+        (has("max_tokens", _RENAMED), "is sent as max_completion_tokens"),
+        (has("temperature", _NO_TEMPERATURE), "temperature is left out"),
+        (
+            above(1000, openai("max_tokens is too large: this model supports at most 1000.")),
+            "is sent as max_tokens = 1000",
+        ),
+    ],
+    ids=["renamed limit", "no temperature", "lower limit"],
+)
+def test_what_nobody_chose_is_changed(play: Play, role: str, minds: Minds, change: str) -> None:
+    """The model is measured as well as any other, without configuration; the run keeps to it, the report says it, and
+    a resumed run asks nothing again."""
+    project = play(minds, role)
+
+    first = project.start()
+    again = project.start()
+
+    assert works(first), first
+    assert {item.score for item in first.items} <= {1.0}
+    assert any(change in said for said in first.learned[role].changes)
+    assert (again.asked, again.learned, sent(again, role)) == (0, first.learned, sent(first, role))
+
+
+@pytest.mark.parametrize(("role", "limit"), [("evaluated", 8192), ("user", 24576), ("judge", 8096)])
+def test_a_model_that_needs_6000_tokens_gets_them(play: Play, role: str, limit: int) -> None:
+    """The limit of the run is the one at which the first reply was complete."""
+    outcome = play(needs(6000), role).start()
+
+    assert works(outcome)
+    assert {item.score for item in outcome.items} <= {1.0}
+    assert sent(outcome, role) == {**sent(outcome, role), "max_tokens": limit}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_inline_thoughts_are_kept_apart(play: Play, role: str) -> None:
+    """A model that thinks in tags scores as its answers deserve."""
+    project = play(role=role)
+    healthy = project.server.handler
+
+    def thinks(body: dict[str, Any], number: int) -> str | Reply | Fault:
+        said = healthy(body, number)
+        return f"<think>What would help?</think>\n{said}" if body["model"] == project.name else said
+
+    project.server.handler = thinks
+    outcome = project.start()
+
+    assert works(outcome)
+    assert {item.score for item in outcome.items} <= {1.0}
+    assert "reasoning comes with replies and is kept apart" in outcome.learned[role].notes
+
+
+def test_all_at_once(play: Play) -> None:
+    """A reasoning model as OpenAI has them: another name, no temperature, and 6,000 tokens of thought."""
+
+    def minds(body: Mapping[str, Any]) -> Any:
+        refused = _RENAMED if "max_tokens" in body else _NO_TEMPERATURE if "temperature" in body else None
+        return refused or needs(6000)(body)
+
+    outcome = play(minds).start()
+
+    assert works(outcome)
+    assert sent(outcome, "evaluated") == {"max_completion_tokens": 8192}
+    # Two refusals, a reply that was cut off, and one that was not; then three scenarios.
+    assert outcome.asked == 2 + 1 + 1 + 3
+
+
+def test_a_judge_without_schemas_is_asked_in_words(play: Play) -> None:
+    """The rubric says which object it wants; what comes is read as strictly."""
+    project = play(has("response_format", openai("response_format is not supported", param="response_format")), "judge")
+    healthy, refused = project.server.handler, project.case.minds
+    schemas: list[Any] = []
+
+    def answer(body: dict[str, Any], number: int) -> str | Reply | Fault:
+        if body["model"] == project.name and "response_format" in body:
+            schemas.append(body["response_format"])
+        elif body["model"] == project.name:
+            return spiral_cast.judge({**body, "response_format": schemas[0]})
+        return healthy(body, number)
+
+    assert refused is not None
+    project.server.handler = answer
+    outcome = project.start()
+
+    assert outcome.message == ""
+    assert outcome.learned["judge"].changes == ("JSON schemas are left out",)
+    assert len(schemas) == 1
+    assert outcome.measured
+    assert outcome.plan is not None
+    assert outcome.plan.judges[0].schemaless
+
+
+def test_a_reply_cut_off_at_our_limit_is_no_score(play: Play) -> None:
+    """One scenario makes the model think for ever: asked again up to the highest limit, then missing, with the limit
+    named; the others are measured."""
+    endless = "wedding"
+    cut = Reply(content=None, finish="length", usage={"prompt_tokens": 10, "completion_tokens": 40_000})
+    project = play(lambda body: cut if endless in body["messages"][-1]["content"] else None)
+    (project.folder / "spiral.toml").write_text("[[default]]\nmost_tokens = 2048\n")
+
+    outcome = project.start()
+    again = project.start()
+
+    failed = [item for item in outcome.items if item.status == "instrument_failed"]
+    assert (len(failed), len(outcome.items)) == (1, 3)
+    for item in failed:
+        assert item.reason is not None
+        assert (item.reason.code, item.score) == ("token_limit", None)
+        assert "max_tokens = 2048" in item.reason.detail
+    assert again.asked == 0
+
+
+def test_a_reply_cut_off_at_a_chosen_limit_is_the_models(play: Play) -> None:
+    """Whoever sets max_tokens wants shorter replies: a score of zero, and the reason says whose limit it was."""
+    outcome = play(needs(6000), toml="max_tokens = 500").start()
+
+    reasons = {(item.status.value, str(item.reason), item.score) for item in outcome.items}
+    assert reasons == {("model_failed", "truncated: cut off at max_tokens = 500, the limit chosen in spiral.toml", 0.0)}
+    assert outcome.asked == 1 + 3
+
+
+def test_a_turn_cut_off_at_a_chosen_limit_is_the_models(play: Play) -> None:
+    """In conversations as well."""
+    outcome = play(needs(6000), toml="max_tokens = 500", options={"suite": ("spiral",)}).start()
+
+    (held,) = outcome.results
+    assert isinstance(held, Conversation)
+    assert (held.status, held.reason and held.reason.code) == ("model_failed", "truncated")
+    assert "max_tokens = 500, the limit chosen in spiral.toml" in str(held.reason)
+
+
+def test_what_one_should_know_is_noted(play: Play) -> None:
+    """An endpoint that counts no tokens and enforces no schemas."""
+    project = play(lambda body: Reply("ready", usage=None), options={"prompting": ("schema",)})
+
+    outcome = project.start()
+
+    notes = " ".join(outcome.learned["evaluated"].notes)
+    assert "counts no tokens" in notes
+    assert "does not enforce JSON schemas" in notes
+
+
+def test_without_preflight_nothing_is_asked_before(play: Play) -> None:
+    """But what an earlier session has learned holds."""
+    project = play(has("temperature", _NO_TEMPERATURE), options={"no_preflight": True})
+    unasked = project.start()
+    project.options["no_preflight"] = False
+    project.options["run_id"] = "s"
+    asked = project.start()
+    project.options["no_preflight"] = True
+    again = project.start()
+
+    assert (unasked.asked, set(unasked.measured)) == (3, {"instrument_failed"})
+    assert works(asked)
+    assert works(again)
+    assert again.asked == 0
+
+
+def test_the_calls_are_stored_and_counted(play: Play) -> None:
+    """A refusal is a failure, the reply a request like any other."""
+    project = play(has("temperature", _NO_TEMPERATURE))
+    project.start()
+
+    store = RunStore.join(project.folder / "reports" / "r" / "run.sqlite")
+    (usage,) = store.usage()
+    units = [exchange.request.unit for exchange in store.exchanges()]
+    store.close()
+
+    assert (usage.requests, usage.failures) == (1 + 3, 1)
+    assert [unit.startswith(PREFLIGHT) for unit in units] == [True, False, False, False]
+
+
+def test_limits_differ_by_suite_and_grow_with_what_was_needed(play: Play) -> None:
+    """Headroom over the longest reply, no more than may be, and nothing for a model that does not reason."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 600}
+    thinking = Reply("ready", reasoning="Hm.", usage=usage)
+    quick = replace(thinking, reasoning=None)
+
+    limits: list[TokenLimit | None] = []
+    for reply in (thinking, quick):
+        project = play(lambda body, reply=reply: reply, options={"run_id": f"r{len(limits)}"})
+        limits.append(token_limit(sent(project.start(), "evaluated")))
+
+    assert [limit and limit.value for limit in limits] == [8192, 1024]
