@@ -53,10 +53,13 @@ class FakeEndpoint:
         sent: When each request came, in the loop's time.
     """
 
-    def __init__(self, status: Callable[[float, int], tuple[int, Mapping[str, str]]], latency: float = 0.1) -> None:
+    def __init__(
+        self, status: Callable[[float, int], tuple[int, Mapping[str, str]]], latency: float = 0.1, body: bytes = OK
+    ) -> None:
         self.sent: list[float] = []
         self._status = status
         self._latency = latency
+        self._body = body
         self._endpoint: Endpoint | None = None
 
     def __call__(self, endpoint: Endpoint) -> FakeEndpoint:
@@ -69,7 +72,7 @@ class FakeEndpoint:
         status, headers = self._status(now, len(self.sent) - 1)
         await asyncio.sleep(self._latency)
         if status == 200:
-            return Answer(200, {}, OK)
+            return Answer(200, {}, self._body)
         assert self._endpoint is not None
         raise refused(self._endpoint, status, read_error(b'{"error": {"message": "no"}}'), headers)
 
