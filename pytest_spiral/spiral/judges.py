@@ -23,6 +23,8 @@ from pytest_spiral.status import Reason, ReasonCode
 
 T = TypeVar("T")
 # Every session of a run may add one sample to those that could not be read; this bounds their number.
+# Of a reply that cannot be read: more would only be paid for again.
+_SHOWN_CHARS = 20_000
 _MAX_SAMPLES = 20
 _EMPTY_REPLY = "(nothing)"
 
@@ -154,7 +156,7 @@ class ModelJudge:
             if not isinstance(parsed, Rejected):
                 return parsed, reply.text
             # Some endpoints refuse a message without text.
-            unreadable = Message("assistant", reply.text if reply.text.strip() else _EMPTY_REPLY)
+            unreadable = Message("assistant", reply.text[:_SHOWN_CHARS] if reply.text.strip() else _EMPTY_REPLY)
             repair = [*messages, unreadable, Message("user", self.rubric.asides.repair)]
             request = self.participant.request(repair, unit, sample, schema)
             try:
