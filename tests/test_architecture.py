@@ -150,6 +150,6 @@ def test_the_change_list_names_files_that_exist() -> None:
     named = [re.findall(r"`([\w/]+\.(?:py|md|js|toml))`", row) for row in rows]
     paths = [name.rpartition("/")[0] if "NAME" in name else name for names in named for name in names]
 
-    assert len(rows) == 5
+    assert len(rows) == 6
     assert max(map(len, named)) <= 4
     assert [path for path in paths if not (PACKAGE / path).exists() and not (PACKAGE.parent / path).exists()] == []

@@ -283,7 +283,8 @@ async def list_models(endpoint: Endpoint, *, timeout: float = 10.0) -> frozenset
         client = _http_client(endpoint)
         async with asyncio.timeout(timeout):
             answer = await client.request(provider.models_path)
-        return _listed_models(answer.body) if provider.lists_models else frozenset()
+        names = _listed_models(answer.body) if provider.lists_models else frozenset()
+        return frozenset(name.removeprefix(provider.models_prefix) for name in names)
     except AttemptError as error:
         failed = error
     except TimeoutError:

@@ -67,6 +67,7 @@ class Provider(_Table):
         key_header: Header that carries the key, after `key_prefix`.
         chat_path: Where completions are asked for; `{model}` stands for the model's name.
         models_path: Where the models are listed, "" where no such list can be had with the key.
+        models_prefix: What the list puts before each name.
         lists_models: Whether that list holds the names that requests use.
         emulated: Whether the tests run against an emulation of it.
     """
@@ -83,6 +84,7 @@ class Provider(_Table):
     key_prefix: str = "Bearer "
     chat_path: _Text = "/chat/completions"
     models_path: str = "/models"
+    models_prefix: str = ""
     lists_models: bool = True
     headers: Mapping[str, str] = Field(default_factory=dict)
     query: Mapping[str, str] = Field(default_factory=dict)

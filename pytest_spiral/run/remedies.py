@@ -26,7 +26,8 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
     """The error for a model whose endpoint refuses to answer. listed: the models that the endpoint lists."""
     option, refusal = OPTION_OF[model.role], error.refusal
     if error.code is ReasonCode.AUTH:
-        variable = model.endpoint.key_variable if model.endpoint is not None else None
+        endpoint = model.endpoint
+        variable = endpoint and (endpoint.key_variable or endpoint.preset.key_variable)
         return _told(model, str(error), "in .env", [f"{variable or env_name(model.role, 'API_KEY')}=your key"])
     redirected = error.http_status is not None and 300 <= error.http_status < 400
     unknown = refusal is not None and refusal.parameter == "model"

@@ -137,13 +137,15 @@ async def test_a_provider_may_be_asked_for_no_list(serve: Serve, tmp_path: Path)
     assert server.probes == 0
 
 
-async def test_lists_of_other_names_say_nothing(serve: Serve, tmp_path: Path) -> None:
-    """Azure lists what could be deployed, Google puts a word before each name."""
-    for name in ("azure-classic", "gemini"):
-        server = serve(dialect=DIALECTS[name](), key=KEY)
-        async with model(server, name, tmp_path) as client:
-            assert await list_models(client.endpoint) == frozenset()
-        assert server.probes == 1
+@pytest.mark.parametrize(("name", "listed"), [("azure-classic", []), ("gemini", ["gemini-2.5-flash", "some/model"])])
+async def test_lists_name_what_requests_name(serve: Serve, tmp_path: Path, name: str, listed: list[str]) -> None:
+    """Azure lists what could be deployed, which says nothing; Google puts a word before each name."""
+    server = serve(dialect=DIALECTS[name](), key=KEY)
+
+    async with model(server, name, tmp_path) as client:
+        assert sorted(await list_models(client.endpoint)) == listed
+
+    assert server.probes == 1
 
 
 async def test_headers_and_query_of_the_table_are_sent(serve: Serve, tmp_path: Path) -> None:
