@@ -40,6 +40,7 @@ def summary_markdown(report: Report) -> str:
         f"Run `{run.id}`: {links}",
         "",
         *_failed(report.failed_parts),
+        *(f"Caution: {escape(note)}\n" for note in run.notes),
         *_gates(report.gates),
         *_worst(report),
         *_cards(report.tempaffect.cards),

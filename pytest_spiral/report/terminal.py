@@ -50,6 +50,8 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
         lines += _card_lines(model, [card for card in report.tempaffect.cards if card.model == model])
         for score in report.spiral.scores:
             lines += _score_lines(score) if score.model == model else []
+    for note in report.run.notes:
+        lines += wrapped(f"caution: {plain(note)}", "doubt")
     lines += _usage_lines(report.usage)
     lines.append((f"report: {plain(run_dir)}", "plain"))
     for row in report.gates:

@@ -20,7 +20,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.models.dry import known_suites
-from pytest_spiral.models.environment import EndpointSettings, endpoint_settings
+from pytest_spiral.models.environment import EndpointSettings, endpoint_name, endpoint_settings
 from pytest_spiral.models.local_file import is_local, locate
 from pytest_spiral.models.parameters import Freedom, Price, resolve_parameters
 from pytest_spiral.models.providers import GENERIC
@@ -49,7 +49,8 @@ class ModelPlan(BaseModel):
     patience: seconds to wait for an endpoint that answers nothing. timeouts: deadlines in seconds, where not the usual.
     freedom: what may be changed about the parameters of each suite. negotiated: what is sent instead of `params`, and
     schemaless: whether JSON schemas are left out of requests, as the endpoint was found to need it.
-    endpoint: None for dry models, and for local ones until their server runs.
+    endpoint: None for dry models, and for local ones until their server runs. endpoint_name: stands for it in the run's
+    identity; "" where nothing is sent to another machine.
     """
 
     model_config = ConfigDict(defer_build=True, frozen=True)
@@ -65,6 +66,7 @@ class ModelPlan(BaseModel):
     timeouts: dict[str, float] = {}
     price: Price | None = None
     endpoint: EndpointSettings | None = None
+    endpoint_name: str = ""
     freedom: dict[SuiteName, Freedom] = {}
     negotiated: dict[SuiteName, dict[str, Any]] = {}
     schemaless: bool = False
@@ -83,8 +85,8 @@ class ModelPlan(BaseModel):
 
         What was negotiated with an endpoint follows from the parameters and the endpoint: it is in the store.
         """
-        alias = self.endpoint.alias if self.endpoint is not None else None
-        return self.model_dump(include={"spec", "model_id", "params"}) | ({"endpoint": alias} if alias else {})
+        named = {"endpoint": self.endpoint_name} if self.endpoint_name else {}
+        return self.model_dump(include={"spec", "model_id", "params"}) | named
 
 
 class RunPlan(BaseModel):
@@ -303,6 +305,7 @@ def _resolve(
         timeouts=({"attempt_timeout": attempt} if attempt else {}) | ({"timeout": total} if total else {}),
         price=parameters.price or (Price(input=0, output=0) if defaults.free else None),
         endpoint=endpoint,
+        endpoint_name=endpoint_name(role, environ, given, endpoint) if kind == "remote" else "",
         freedom={suite: resolved.freedom for suite, resolved in by_suite.items()},
     )
 

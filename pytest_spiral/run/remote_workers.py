@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Message, Usage
+from pytest_spiral.differences import differences, listed
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import RunStore
@@ -69,10 +70,9 @@ def open_package(package: Package, identity: Mapping[str, object]) -> RemoteStor
     Raises `ConfigError` if `identity`, of the run with what is installed here, differs from the controller's.
     """
     own = json.loads(json.dumps(identity))
-    differing = sorted(key for key in {*own, *package.identity} if own.get(key) != package.identity.get(key))
-    if differing:
+    if differing := list(differences(package.identity, own)):
         raise ConfigError(
-            f"this worker would measure something else: {', '.join(differing)} differ from the controller; "
+            f"this worker would measure something else: {listed(differing, '{name} ({other} instead of {one})')}; "
             "install the same version here and provide the same files"
         )
     store = RemoteStore.in_memory(identity)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pytest_spiral.chat import Role
 from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
+from pytest_spiral.models.endpoint import host_of, is_loopback
 from pytest_spiral.models.parameters import local_models
 from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
@@ -29,6 +30,7 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 if TYPE_CHECKING:
     from pytest_spiral.run.calibrate import JudgeCalibrations
 
+_THIS_MACHINE = "this machine"
 _ACTORS: Mapping[Role, str] = {"evaluated": EVALUATED, "user": "simulated user", "judge": "judge"}
 
 
@@ -132,6 +134,7 @@ def run_results(
             served_models=traffic.served_models,
             enforcement_verified=measured.enforcement,
             preflight=measured.learned,
+            notes=tuple(_notes(plan, traffic.limits)),
         ),
         usage=traffic.usage,
         gates=gates.gates,
@@ -145,6 +148,29 @@ def run_results(
         spiral_integrity=SpiralIntegrity.model_validate(content.spiral.hashes()) if spiral else None,
         conversations=_conversations(plan, content, measured),
     )
+
+
+def _notes(plan: RunPlan, limits: Sequence[RequestLimit]) -> Iterator[str]:
+    """What is to be known of the run as a whole."""
+    here = {_place(model.endpoint.base_url) for model in plan.everybody if model.endpoint is not None}
+    here |= {_THIS_MACHINE for model in plan.everybody if model.kind == "local"}
+    # Those of earlier sessions and of other shards. After an address comes the name of a model that has its own limit.
+    elsewhere = {_place(limit.endpoint.partition(" ")[0]) for limit in limits} - here
+    unnamed = {
+        f"{model.spec} ({model.endpoint_name})"
+        for model in plan.everybody
+        if model.endpoint_name and model.endpoint is not None and model.endpoint.alias is None
+    }
+    if elsewhere and unnamed:
+        yield (
+            f"sessions or shards of this run used different hosts: {', '.join(sorted(here | elsewhere))}. Whether they "
+            f"serve the same models is not known; if so, name the endpoint of {', '.join(sorted(unnamed))} in "
+            'spiral.toml, such as endpoint = "my-gateway"'
+        )
+
+
+def _place(url: str) -> str:
+    return _THIS_MACHINE if is_loopback(url) else host_of(url)
 
 
 def _card_context(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from pytest_spiral.chat import TOKEN_LIMITS
+from pytest_spiral.differences import differences, listed
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate
@@ -30,6 +31,8 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 # Versions that numbers can depend on.
 _VERSIONS = ("pytest-spiral", "nltk", "unicode")
+# What of a model's plan depends on where and when it is reached.
+_SESSION = ("endpoint", "concurrency", "patience", "timeouts", "price")
 
 
 @dataclass(frozen=True)
@@ -45,17 +48,20 @@ class _Shard:
         return int(k), int(n)
 
     def terms(self) -> dict[str, JsonValue]:
-        """Everything that must be the same in all shards, by its path in the report."""
+        """Everything that must be the same in all shards."""
         run = self.report.run
         # When and where the work of a shard was done may differ.
         free = {option.key for option in OPTIONS if option.affects == "session"}
-        config = {name: value for name, value in run.config.model_dump(mode="json").items() if name not in free}
-        for sent in (sent for model in config["models"] for sent in model["negotiated"].values()):
-            # Raised as far as the first replies of each shard needed it.
-            sent.update(dict.fromkeys(TOKEN_LIMITS))
+        config = run.config.model_dump(mode="json", exclude=free)
+        for model in config["models"]:
+            for name in _SESSION:
+                model.pop(name, None)
+            for sent in model["negotiated"].values():
+                # Raised as far as the first replies of each shard needed it.
+                sent.update(dict.fromkeys(TOKEN_LIMITS))
         versions: dict[str, JsonValue] = {name: run.versions.get(name) for name in _VERSIONS}
         integrity = self.report.integrity.model_dump(mode="json")
-        return dict(_flat({"config": config, "versions": versions, "integrity": integrity}))
+        return {"config": config, "versions": versions, "integrity": integrity}
 
 
 def merge_shards(paths: Sequence[Path], run_id: str, folder: Path, argv: Sequence[str]) -> Report:
@@ -117,21 +123,9 @@ def _check_same(shards: Sequence[_Shard]) -> None:
     first, *others = shards
     expected = first.terms()
     for shard in others:
-        terms = shard.terms()
-        differing = sorted(name for name in {*expected, *terms} if expected.get(name) != terms.get(name))
-        if differing:
-            shown = "; ".join(f"{name} ({expected.get(name)!r}, {terms.get(name)!r})"[:120] for name in differing[:5])
-            more = f" and {len(differing) - 5} more" if len(differing) > 5 else ""
-            raise DataError(f"{first.path} and {shard.path} are shards of different runs: {shown}{more}")
-
-
-def _flat(value: JsonValue, name: str = "") -> Iterator[tuple[str, JsonValue]]:
-    """The leaves of a JSON object by their dotted paths."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else key)
-    else:
-        yield name, value
+        if differing := list(differences(expected, shard.terms())):
+            shown = listed(differing, "{name} ({one} and {other})")
+            raise DataError(f"{first.path} and {shard.path} are shards of different runs: {shown}")
 
 
 def _merged_traffic(shards: Sequence[_Shard], plan: RunPlan) -> Traffic:
@@ -172,14 +166,16 @@ def _plan(shards: Sequence[_Shard], run_id: str, folder: Path) -> tuple[RunPlan,
 
 def _check_installed(plan: RunPlan, content: Content, shard: _Shard) -> None:
     """The report is evaluated by the installed version: it must be the one that the shards were made with."""
-    recorded = dict(_flat(shard.report.integrity.model_dump(mode="json")))
-    installed: dict[str, str | None] = {}
+    installed: dict[str, Mapping[str, str | None]] = {}
     if "tempaffect" in plan.suites:
-        installed["tempaffect.suite_hash"] = content.suite.suite_hash
+        installed["tempaffect"] = {"suite_hash": content.suite.suite_hash}
     if "spiral" in plan.suites:
-        installed |= {f"spiral.{name}": value for name, value in content.spiral.hashes().items()}
-    differing = [name for name, value in installed.items() if recorded.get(name) != value]
-    if differing:
+        installed["spiral"] = content.spiral.hashes()
+    integrity = shard.report.integrity.model_dump(mode="json")
+    recorded = {
+        suite: {name: (integrity[suite] or {}).get(name) for name in named} for suite, named in installed.items()
+    }
+    if differing := [each.name for each in differences(recorded, installed)]:
         raise DataError(
             f"{shard.path}: made with another {', '.join(differing)} than is installed here; "
             "merge with the version that ran the shards"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from pytest_spiral.differences import differences, listed
 from pytest_spiral.errors import StoreError
 from pytest_spiral.store.rows import add_row
 
@@ -146,12 +147,7 @@ def check_run(
         stored = {field: json.loads(value) for field, value in connection.execute("SELECT * FROM run")}
     except (sqlite3.Error, ValueError) as error:
         raise damaged(path, error) from None
-    given = json.loads(json.dumps(dict(config)))
-    differing = [
-        "{} (was {:.60}, now {:.60})".format(field, *(json.dumps(each.get(field)) for each in (stored, given)))
-        for field in sorted({*stored, *given})
-        if stored.get(field) != given.get(field)
-    ]
+    differing = list(differences(stored, json.loads(json.dumps(dict(config)))))
     measured = "SELECT 1 FROM reply WHERE unit NOT LIKE ? || '%' LIMIT 1"
     if differing and may_change and connection.execute(measured, (PREFLIGHT,)).fetchone() is None:
         with transaction(connection):
@@ -159,8 +155,9 @@ def check_run(
             connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
     elif differing:
         raise StoreError(
-            f"run {path.parent.name!r} exists with another configuration: {'; '.join(differing)}. "
-            "Give the same configuration to resume it, or another --run-id for a new run"
+            f"run {path.parent.name!r} exists with another configuration: "
+            + listed(differing, "{name} (was {one}, now {other})")
+            + ". Give the same configuration to resume it, or another --run-id for a new run"
         )
 
 

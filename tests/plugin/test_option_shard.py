@@ -12,7 +12,8 @@ import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.run.plan import shard_of
-from tests.plugin.conftest import Project
+from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Serve
 
 RUN = (
     "--model=dry/perfect",
@@ -92,8 +93,11 @@ def test_not_exactly_all_shards_is_refused(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda r: r["run"]["config"].update(seed=2), "config.seed (1, 2)"),
-        (lambda r: r["run"]["config"].update(num_turns=9, epochs=2), "config.epochs (1, 2); config.num_turns (2, 9)"),
+        (lambda r: r["run"]["config"].update(seed=2), "config.seed (1 and 2)"),
+        (
+            lambda r: r["run"]["config"].update(num_turns=9, epochs=2),
+            "config.epochs (1 and 2); config.num_turns (2 and 9)",
+        ),
         (lambda r: r["integrity"]["tempaffect"].update(suite_hash="0" * 64), "integrity.tempaffect.suite_hash"),
         (lambda r: r["run"]["versions"].update({"pytest-spiral": "9"}), "versions.pytest-spiral"),
         (lambda r: r["run"]["config"].update(shard="3/4"), "shards of different divisions: K/3, K/4"),
@@ -115,6 +119,21 @@ def test_unequal_shards_are_refused_with_the_fields_named(
     assert main(["merge", *map(str, shards)]) == 4
 
     assert says in capsys.readouterr().err
+
+
+def test_shards_of_one_server_by_several_names_are_merged(project: Project, serve: Serve) -> None:
+    """Two machines reach it under other names and ports: the name of the endpoint counts, not its address."""
+    for k, host in ((1, "127.0.0.1"), (2, "localhost")):
+        server = serve(ScriptedModel())
+        project.setenv("EVALUATED_MODEL_BASE_URL", server.base_url.replace("127.0.0.1", host))
+        run = ("--model=m", "--suite=tempaffect", "--prompting=raw", "--run-id=part", f"--shard={k}/2")
+        assert project.pytest(*run, "-p", "no:xdist").ret == 0
+
+    assert main(["merge", *(str(project.folder(f"part-shard{k}of2")) for k in (1, 2))]) == 0
+
+    merged = project.report("merged")
+    assert len(merged["tempaffect"]["items"]) == 75
+    assert merged["run"]["notes"] == []
 
 
 def test_overlapping_shards_are_refused(shards: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

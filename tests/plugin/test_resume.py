@@ -78,7 +78,7 @@ def test_another_configuration_is_another_run(project: Project) -> None:
         "prompting": ("--prompting", "schema"),
         "seed": ("--seed", "2"),
         "epochs": ("--epochs", "2"),
-        "model": ("--model", "dry/echo", "--suite=tempaffect"),
+        "model[1].model_id": ("--model", "dry/echo", "--suite=tempaffect"),
     }
 
     for field, change in changes.items():
@@ -92,17 +92,27 @@ def test_another_configuration_is_another_run(project: Project) -> None:
 
 
 def test_another_address_is_the_same_run(project: Project, serve: Serve) -> None:
-    """The same model behind another host or port is the same measurement: what is stored is not asked again."""
+    """The same model behind another host or port is the same measurement: what is stored is not asked again.
+
+    An endpoint of another name is refused, with the difference and nothing else.
+    """
     first, second = serve(ScriptedModel()), serve(ScriptedModel())
     args = (*RUN, "--prompting", "raw", "-k", "ps-01", "-p", "no:xdist")
     project.reach(first)
     project.pytest(*args)
-    project.reach(second)
+    project.setenv("EVALUATED_MODEL_BASE_URL", second.base_url.replace("127.0.0.1", "localhost"))
 
     result = project.pytest(*args)
+    project.write(spiral__toml='[[model]]\nmatch = "m"\nendpoint = "gateway-a"\n')
+    refused = project.pytest(*args)
 
     result.assert_outcomes(passed=1)
     assert (len(first.requests), len(second.requests)) == (2, 0)
+    assert project.report()["run"]["config"]["models"][0]["endpoint_name"] == "custom"
+    assert project.report()["run"]["notes"] == []
+    assert refused.ret == 4
+    said = " ".join(refused.stderr.str().split())
+    assert 'another configuration: model[0].endpoint (was "custom", now "gateway-a"). Give' in said
 
 
 def test_what_does_not_decide_the_measurement_may_change(project: Project) -> None:

@@ -39,6 +39,8 @@ class ModelConfig(OpenRecord):
     kind: Literal["dry", "local", "remote", "replay"]
     model_id: str
     """The model as named in requests."""
+    endpoint_name: str = ""
+    """What stands for its endpoint where runs are compared: the declared name, the provider or `custom`."""
     params: Mapping[str, Mapping[str, JsonValue]] = {}
     """Request parameters by suite, as configured."""
     negotiated: Mapping[str, Mapping[str, JsonValue]] = {}
@@ -98,6 +100,8 @@ class Run(Record):
     """Whether the endpoint of an evaluated model was seen to enforce JSON schemas, where that was tried."""
     preflight: tuple[Preflight, ...] = ()
     """What was learned about each model that is reached over the network."""
+    notes: tuple[str, ...] = ()
+    """What is to be known of the run as a whole."""
 
 
 class TempAffectIntegrity(Record):

@@ -15,6 +15,7 @@ function overview(report) {
     h("p", { class: "lead" }, verdictBadge(report.verdict), " ", VERDICTS[report.verdict]),
     !run.complete && h("p", { class: "notice" }, "This run was interrupted. Measurements up to that point are shown; the rest counts as missing."),
     failedParts(report.failed_parts ?? []),
+    (run.notes ?? []).map((note) => h("p", { class: "notice" }, note)),
     report.gates.length ? section("Gates", gateTable(report.gates)) : null,
     section("At a glance", glance(report)),
     section("Worst findings", worstList(report.worst)),

@@ -20,7 +20,7 @@ function runView(report) {
 
 function roleTable(models) {
   if (!models.length) return empty("No model is recorded.");
-  return table(["Role", "Model", "Kind", "Parameters"], models.map((model) => [model.role, bdi(model.spec ?? model.model_id ?? ""), model.kind ?? "", h("td", {}, facts(model.params ?? {}))]), { caption: "Models by role" });
+  return table(["Role", "Model", "Kind", "Endpoint", "Parameters"], models.map((model) => [model.role, bdi(model.spec ?? model.model_id ?? ""), model.kind ?? "", model.endpoint_name ?? "", h("td", {}, facts(model.params ?? {}))]), { caption: "Models by role" });
 }
 
 function usageTable(byRole) {
