@@ -1,7 +1,5 @@
-"""HTTP to one endpoint through openai's aiohttp client: one request, bounded in time and size.
+"""HTTP to one endpoint through openai's client: one request, bounded in time and size.
 
-The methods of `openai.AsyncOpenAI` above it take a millisecond more for each request, and all that they add is not
-wanted here: headers that describe this machine, retries and checks of their own.
 Imported when the first request is made, because openai and aiohttp take half a second to import.
 """
 
@@ -17,7 +15,7 @@ from functools import cache
 from urllib.parse import urlsplit
 
 import httpx2
-from openai import DefaultAioHttpClient
+from openai import AsyncOpenAI, DefaultAioHttpClient, Omit, OpenAIError, RequestOptions, Timeout
 
 from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
 from pytest_spiral.models.completion import read_error
@@ -28,9 +26,20 @@ from pytest_spiral.status import ReasonCode
 _MAX_ERROR_BODY = 64 * 2**10
 # More than any --concurrency: the limiter decides how many requests are in flight. None would mean aiohttp's 100.
 _MAX_CONNECTIONS = 10_000
-_JSON = {"Content-Type": "application/json"}
+# Headers that openai's client may add of its own accord. Others come from variables of the environment that are meant
+# for other programs (OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS) or describe this machine.
+_OWN_HEADERS = ("accept", "content-type", "user-agent")
+_ADDED_PER_REQUEST = ("Authorization", "X-Stainless-Retry-Count", "X-Stainless-Read-Timeout")
 # Hosts and ports of the endpoints of this process.
 _hosts: set[str] = set()
+
+
+class _ErrorAnswer(OpenAIError):
+    """An answer with an error status. openai's client passes its own class of errors on as they are."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
 
 
 class _TooLargeError(Exception):
@@ -47,23 +56,28 @@ class HttpClient:
         self._endpoint = endpoint
         _hosts.add(endpoint.host)
         logging.getLogger("httpx2").addFilter(_hide_paths)
-        key, provider = endpoint.api_key, endpoint.provider
-        # Names of headers have no case, and those that the user gives replace others, the key's included.
-        headers = httpx2.Headers({"Accept": "application/json", "User-Agent": "pytest-spiral", **provider.headers})
-        if key:
-            headers[provider.key_header] = f"{provider.key_prefix}{key.reveal()}"
-        headers.update(_revealed(endpoint.headers))
-        self._http = DefaultAioHttpClient(
-            headers=headers,
-            params={**provider.query, **_revealed(endpoint.query)},
-            # How long an answer may take is decided by the caller.
-            timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
-            # A proxy of the environment cannot reach this machine's loopback.
-            trust_env=not endpoint.is_loopback,
-            verify=_trusted(),
-            limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
-            follow_redirects=False,
+        # The key is a header like any other here, so that none of the environment's stands in for it.
+        self._openai = AsyncOpenAI(
+            api_key="none",
+            base_url=endpoint.base_url,
+            http_client=DefaultAioHttpClient(
+                # A proxy of the environment cannot reach this machine's loopback.
+                trust_env=not endpoint.is_loopback,
+                verify=_trusted(),
+                limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
+                follow_redirects=False,
+                event_hooks={"response": [_raise_error_status]},
+            ),
         )
+        foreign = [name for name in self._openai.default_headers if name.lower() not in _OWN_HEADERS]
+        # Given with each request, because openai's client takes longer to look up what it was made with.
+        self._options: RequestOptions = {
+            "headers": {**dict.fromkeys((*foreign, *_ADDED_PER_REQUEST), Omit()), **_headers(endpoint)},
+            "params": {**endpoint.provider.query, **_revealed(endpoint.query)},
+            "max_retries": 0,
+            # How long an answer may take is decided by the caller.
+            "timeout": Timeout(None, connect=CONNECT_SECONDS),
+        }
 
     async def request(self, path: str, content: bytes | None = None) -> Answer:
         """The answer to a POST of `content`, or to a GET without it, if its status is a success.
@@ -74,40 +88,53 @@ class HttpClient:
         endpoint = self._endpoint
         try:
             async with asyncio.timeout(endpoint.attempt_timeout):
-                answer = await self._exchange(path, content)
-            if 200 <= answer.status < 300:
-                return answer
-            failed = refused(endpoint, answer.status, read_error(answer.body, answer.content_type), answer.headers)
+                return await self._exchange(path, content)
         except TimeoutError:
             message = f"no answer within {endpoint.attempt_timeout:g} s"
             failed = AttemptError(ReasonCode.TIMEOUT, message, again=True, billed=True)
+        except _ErrorAnswer as error:
+            answer = error.answer
+            failed = refused(endpoint, answer.status, read_error(answer.body, answer.content_type), answer.headers)
         except _TooLargeError:
             message = f"an answer of more than {endpoint.max_body} bytes"
             failed = AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
-        except Exception as error:  # whatever httpx2 and aiohttp raise
+        except Exception as error:  # whatever openai, httpx2 and aiohttp raise
             failed = unreachable(endpoint, error)
         # Raised out here, so that the caught exception is not chained to it.
         raise failed
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        await self._openai.close()
 
     async def _exchange(self, path: str, content: bytes | None) -> Answer:
-        """The answer, whatever its status; too long an error is cut."""
-        method, headers = ("GET", None) if content is None else ("POST", _JSON)
-        url = _address(f"{self._endpoint.base_url}{path}")
+        # The whole URL, because openai's client takes longer to put a path behind its base URL.
+        url = f"{self._endpoint.base_url}{path}"
         # Streamed, because a body that is not streamed is read to its end, however long it is.
-        async with self._http.stream(method, url, content=content, headers=headers) as response:
-            if response.is_success:
-                body = await _read(response, self._endpoint.max_body)
-                if len(body) > self._endpoint.max_body:
-                    raise _TooLargeError
-            else:
-                body = b""
-                with suppress(Exception):  # the status says enough; a broken body must not hide it
-                    body = (await _read(response, _MAX_ERROR_BODY))[:_MAX_ERROR_BODY]
-            return Answer(response.status_code, response.headers, body)
+        if content is None:
+            response = await self._openai.get(url, cast_to=httpx2.Response, options=self._options, stream=True)
+        else:
+            # Encoded here: openai's encoder cannot write the lone surrogates that models produce.
+            response = await self._openai.post(
+                url, content=content, cast_to=httpx2.Response, options=self._options, stream=True
+            )
+        try:
+            body = await _read(response, self._endpoint.max_body)
+        finally:
+            await response.aclose()
+        if len(body) > self._endpoint.max_body:
+            raise _TooLargeError
+        return Answer(response.status_code, response.headers, body)
+
+
+async def _raise_error_status(response: httpx2.Response) -> None:
+    """Read the beginning of an error answer. openai's client would read it to its end, however long it is."""
+    if response.is_success:
+        return
+    body = b""
+    with suppress(Exception):  # the status says enough; a broken body must not hide it
+        body = (await _read(response, _MAX_ERROR_BODY))[:_MAX_ERROR_BODY]
+    raise _ErrorAnswer(Answer(response.status_code, response.headers, body))
 
 
 async def _read(response: httpx2.Response, limit: int) -> bytes:
@@ -120,10 +147,14 @@ async def _read(response: httpx2.Response, limit: int) -> bytes:
     return bytes(body)
 
 
-@cache
-def _address(url: str) -> httpx2.URL:
-    """Taken apart once, because that takes longer than the rest of making a request."""
-    return httpx2.URL(url)
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    key, provider = endpoint.api_key, endpoint.provider
+    # Names of headers have no case, and those that the user gives replace others, the key's included.
+    headers = httpx2.Headers({"User-Agent": "pytest-spiral", **provider.headers})
+    if key:
+        headers[provider.key_header] = f"{provider.key_prefix}{key.reveal()}"
+    headers.update(_revealed(endpoint.headers))
+    return dict(headers)
 
 
 def _revealed(values: Mapping[str, tuple[str, Secret]]) -> dict[str, str]:
