@@ -54,7 +54,7 @@ def forking(environ: Mapping[str, str]) -> Iterator[str]:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 cwd=folder,
-                env={**os.environ, **environ},
+                env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {**environ},
                 pass_fds=[done],
                 process_group=0,
             )

@@ -90,7 +90,7 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         # Found now, because pytester moves HOME away.
         "PYTEST_SPIRAL_CACHE": str(default_cache_dir(os.environ)),
     }
-    with forking(environ) as address:
+    with forking({**environ, "PYTEST_ADDOPTS": ADDOPTS}) as address:
         yield {**environ, ADDRESS: address}
 
 

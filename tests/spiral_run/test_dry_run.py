@@ -17,6 +17,7 @@ from pytest_spiral.cli import main
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.actors import DRY_CHARACTERS
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
+from tests.fakes.forks import ForkedPopen
 from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, Project, command
 
 SUITE = "scenarios/test_spiral.py"
@@ -38,14 +39,9 @@ def everyone(tmp_path_factory: pytest.TempPathFactory, lean: dict[str, str]) -> 
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))}
     environ |= {**lean, "PYTEST_ADDOPTS": ADDOPTS}
     run = command(*models, "--suite=spiral", f"--num-turns={TURNS}", *NO_XDIST, "-q")
-    subprocess.run(
-        run,
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        env=environ,
-        timeout=170,
-    )
+    with ForkedPopen(run, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        said = process.communicate(timeout=170)[0]
+    assert process.returncode == 0, said
     report: dict[str, Any] = json.loads((folder / "reports/latest/report.json").read_text())
     return report
 
