@@ -12,8 +12,8 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.models.endpoint import Secret, normalise_base_url
-from pytest_spiral.models.providers import Provider, providers
+from pytest_spiral.models.endpoint import ATTEMPT_SECONDS, CALL_SECONDS, Secret, normalise_base_url
+from pytest_spiral.models.providers import Defaults, Provider, providers
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -103,6 +103,12 @@ class Connection(BaseModel):
         """Variables whose values go into headers and the query."""
         values = [*(self.headers or {}).values(), *(self.query or {}).values()]
         return tuple(value.env for value in values if isinstance(value, FromVariable))
+
+    def timeouts(self, defaults: Defaults) -> dict[str, float]:
+        """The deadlines of an `Endpoint`. Without one for a call it has time for one request at least."""
+        one = self.timeout_seconds or defaults.timeout_seconds or ATTEMPT_SECONDS
+        total = self.total_timeout_seconds or max(defaults.total_timeout_seconds or CALL_SECONDS, one)
+        return {"attempt_timeout": one, "timeout": total}
 
     @property
     def is_given(self) -> bool:

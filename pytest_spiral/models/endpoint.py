@@ -20,6 +20,8 @@ from pytest_spiral.models.providers import GENERIC, Provider
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 ENV_PREFIXES: Mapping[Role, str] = {"evaluated": "EVALUATED_MODEL", "user": "USER_AGENT", "judge": "JUDGE"}
+# Seconds for one HTTP request, and for all of one call, where nobody says otherwise.
+ATTEMPT_SECONDS, CALL_SECONDS = 180.0, 600.0
 _REDACTED = "[redacted]"
 # Vendors mask most of a key when they echo it ("sk-ab***yz"), but the rest is still part of a key.
 _KEY_SHAPED = re.compile(
@@ -231,9 +233,9 @@ class Endpoint:
     query: Mapping[str, tuple[str, Secret]] = field(default_factory=dict, kw_only=True, repr=False)
     key_name: str = field(default="", kw_only=True)
     url_name: str = field(default="", kw_only=True)
-    timeout: float = 600.0
+    timeout: float = CALL_SECONDS
     patience: float = 600.0
-    attempt_timeout: float = 180.0
+    attempt_timeout: float = ATTEMPT_SECONDS
     retry: RetryPolicy = RetryPolicy()
     max_body: int = 4 * 2**20
 

@@ -18,6 +18,8 @@ from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.connection import Connection, FromVariable, Value
 from pytest_spiral.models.endpoint import (
+    ATTEMPT_SECONDS,
+    CALL_SECONDS,
     ENV_PREFIXES,
     OPENAI_URL,
     OPENROUTER_URL,
@@ -76,7 +78,7 @@ class EndpointSettings(BaseModel):
     base_url: str = Field(repr=False)
     key_variable: str | None
     """Name of the environment variable that holds the key, None where no key is sent."""
-    from_file: frozenset[str] = frozenset()
+    from_file: tuple[str, ...] = ()
     """Variables whose values must be those of the `.env` file, because a file says where they go."""
     provider: str = ""
     """Name of the preset, "" for none."""
@@ -114,8 +116,8 @@ class EndpointSettings(BaseModel):
         environ: Mapping[str, str],
         *,
         patience: float = 600.0,
-        timeout: float = 600.0,
-        attempt_timeout: float = 180.0,
+        timeout: float = CALL_SECONDS,
+        attempt_timeout: float = ATTEMPT_SECONDS,
     ) -> Endpoint:
         """The endpoint with the secrets of this process. Deadlines in seconds, as `Endpoint` has them."""
         return Endpoint(
@@ -227,7 +229,7 @@ def endpoint_settings(role: Role, environ: Mapping[str, str], connection: Connec
     return EndpointSettings(
         base_url=url,
         key_variable=variable,
-        from_file=frozenset() if variables.trusted else frozenset(name for name in sent if variables.may_send(name)),
+        from_file=() if variables.trusted else tuple(sorted(filter(variables.may_send, sent))),
         provider=provider.name,
         provider_hash=provider.hash if provider.name else None,
         headers=given.headers or {},

@@ -291,8 +291,6 @@ def _resolve(
             if not settings.plan:
                 raise ConfigError(f"{parameters.place}: {error}" if parameters.place else str(error)) from None
     defaults = (given.preset or (endpoint.preset if endpoint else GENERIC)).defaults
-    attempt = given.timeout_seconds or defaults.timeout_seconds
-    total = given.total_timeout_seconds or max(defaults.total_timeout_seconds or 0.0, given.timeout_seconds or 0.0)
     return ModelPlan(
         role=role,
         spec=spec,
@@ -302,7 +300,7 @@ def _resolve(
         concurrency=parameters.concurrency or defaults.concurrency,
         longest_string=parameters.longest_string,
         patience=parameters.patience or settings.patience,
-        timeouts=({"attempt_timeout": attempt} if attempt else {}) | ({"timeout": total} if total else {}),
+        timeouts=given.timeouts(defaults),
         price=parameters.price or (Price(input=0, output=0) if defaults.free else None),
         endpoint=endpoint,
         endpoint_name=endpoint_name(role, environ, given, endpoint) if kind == "remote" else "",

@@ -11,8 +11,7 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.environment import EndpointSettings, endpoint_settings, load_environment
 from pytest_spiral.models.parameters import resolve_parameters
-from pytest_spiral.models.providers import provider_at, providers
-from pytest_spiral.run.plan import ModelPlan
+from pytest_spiral.models.providers import GENERIC, provider_at, providers
 
 FAR = "https://gateway.example.org/v1"
 SECRET = "planted-0123456789abcdef"
@@ -233,14 +232,20 @@ def test_timeouts_and_alias_come_from_the_table(tmp_path: Path) -> None:
     assert (found.place, other.place) == (f"{tmp_path}/spiral.toml:1", f"{tmp_path}/spiral.toml:6")
 
 
-def test_an_alias_is_part_of_the_identity_and_the_address_is_not(tmp_path: Path) -> None:
-    """The same model behind another host is the same measurement, unless somebody gives the endpoints names."""
+@pytest.mark.parametrize(
+    ("toml", "one", "total"),
+    [
+        ("", 180, 600),
+        ("timeout_seconds = 30", 30, 600),
+        ("timeout_seconds = 900", 900, 900),
+        ("total_timeout_seconds = 60", 180, 60),
+        ('provider = "ollama"', 900, 3600),
+        ('provider = "ollama"\ntimeout_seconds = 5000', 5000, 5000),
+    ],
+)
+def test_a_call_has_time_for_one_request_at_least(tmp_path: Path, toml: str, one: float, total: float) -> None:
+    """A short deadline for one request leaves the usual one for the call, and its retries, alone."""
+    (tmp_path / "spiral.toml").write_text(f"[[default]]\n{toml}\n")
+    given = resolve_parameters("m", "judge", tmp_path / "spiral.toml").connection
 
-    def identity(toml: str) -> dict[str, object]:
-        found = settings(tmp_path, toml, {})
-        return ModelPlan(spec="m", kind="remote", model_id="m", params={}, endpoint=found).identity()
-
-    here, there = 'base_url = "http://127.0.0.1:1"', 'provider = "vllm"'
-
-    assert identity(here) == identity(there)
-    assert identity(f'{here}\nendpoint = "a"') == identity(f'{there}\nendpoint = "a"') != identity(here)
+    assert given.timeouts((given.preset or GENERIC).defaults) == {"attempt_timeout": one, "timeout": total}
