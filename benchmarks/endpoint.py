@@ -23,13 +23,16 @@ from pathlib import Path
 from typing import Any
 
 # Characters of a simulated user's message and of an evaluated model's reply.
-USER_CHARS = 1500
-REPLY_CHARS = 700
-# Replies are cut from words of natural text in random order: no two are alike, they compress about as well as prose,
-# and making one takes no time.
-_DOCS = sorted((Path(__file__).parent.parent / "docs").rglob("*.md"))
-_VOCABULARY = re.findall(r"[A-Za-z]+", " ".join(path.read_text(encoding="utf-8") for path in _DOCS))
+USER_CHARS = 700
+REPLY_CHARS = 1_500
+# Replies are cut from words of the scenarios in random order: no two are alike, they compress about as well as prose,
+# making one takes no time, and none addresses the judge, as words of the documentation seem to.
+_SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").rglob("*.json"))
+_VOCABULARY = re.findall(r"[A-Za-z]+", " ".join(path.read_text(encoding="utf-8") for path in _SCENARIOS))
 _TEXT = " ".join(random.Random(0).choices(_VOCABULARY, k=500_000))
+# The simulated user writes as its persona does, or it would be asked again: lower case, at most 120 words in 700
+# characters, so none of one or two letters.
+_USER_TEXT = re.sub(r"\b\w{1,2} ", "", _TEXT).lower()
 
 
 @dataclass
@@ -81,9 +84,9 @@ class Endpoint:
         at = body.find(b'"response_format"')
         if at < 0:
             # A simulated user who repeats itself would be taken for a collapsed one.
-            length = USER_CHARS if b'"model":"u"' in body else REPLY_CHARS
-            start = hash(body) % (len(_TEXT) - length)
-            return f"so {_TEXT[start : start + length]}?"
+            text, length = (_USER_TEXT, USER_CHARS) if b'"model":"u"' in body else (_TEXT, REPLY_CHARS)
+            start = hash(body) % (len(text) - length)
+            return f"so {text[start : start + length]}?"
         name = body[at:].split(b'"json_schema"', 2)[-1]
         if name not in self.documents:
             schema = json.loads(body)["response_format"]["json_schema"]["schema"]

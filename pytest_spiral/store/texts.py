@@ -15,8 +15,7 @@ from pytest_spiral.strict_json import json_bytes
 # The first texts of a run are the preset dictionary for those that follow: they are about the same things.
 _DICTIONARY_TEXTS = 64
 _DICTIONARY_BYTES = 32_000
-# The usual level 6 takes three times as long and saves a tenth.
-_LEVEL = 2
+_LEVEL = 6
 # Characters. A reference to a shorter text saves nothing.
 _SHORTEST_PART = 100
 

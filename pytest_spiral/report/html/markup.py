@@ -84,5 +84,5 @@ def _inert(value: object) -> str:
 
 def _packed(value: object) -> str:
     """Raw deflate in base64, which browsers undo by `atob` and `DecompressionStream`."""
-    packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
+    packer = zlib.compressobj(level=9, wbits=-zlib.MAX_WBITS)
     return base64.b64encode(packer.compress(_json(value).encode()) + packer.flush()).decode()
