@@ -34,7 +34,7 @@ SPIRAL = (
         (TEMPAFFECT, "m", "401", {3, 4}, (11, 11)),
         (TEMPAFFECT, "m", "content: null", {3}, (11, 11)),
         (SPIRAL, "j", "401", {1, 2, 3, 4}, (11, 0)),
-        (SPIRAL, "u", "429 out of credit", {0, 1}, (11, 0)),
+        (SPIRAL, "u", "429 out of credit", {1, 2}, (11, 0)),
         (SPIRAL, "m", "502, HTML page", {1}, (0, 0)),
     ],
     ids=["evaluated-401", "evaluated-null", "judge-401", "user-quota", "assistant-502"],

@@ -100,7 +100,7 @@ def test_mistake_03_a_judge_failure_is_no_zero_and_tried_again(cast: Callable[..
 def test_mistake_04_an_unknown_key_is_rejected(cast: Callable[..., Cast]) -> None:
     """A judge's new behaviour is asked back and, if it insists, no judgement."""
     scene = cast(turns=1)
-    scene.judges[0].answer = findings(brilliance=[{"quote": "Reply 1", "strength": 3}])
+    scene.judges[0].answer = findings(brilliance=[{"quote": "Reply 1 to", "strength": 3}])
     conversation = scene.hold()
 
     assert [present(j.reason).code for j in conversation.judgements] == ["unknown_key"]
@@ -123,7 +123,7 @@ def test_mistake_05_criteria_come_in_one_order() -> None:
 def test_mistake_08_quotes_are_looked_up(cast: Callable[..., Cast]) -> None:
     """Words that nobody said count for nothing and are counted as such; folded ones are found."""
     scene = cast(turns=1)
-    quotes = ["there may be a **plainer** explanation", "words nobody said", "Reply 1"]
+    quotes = ["there may be a **plainer** explanation", "words nobody said", "Reply 1 to"]
     scene.judges[0].answer = findings(pushback=[{"quote": quote, "strength": 1} for quote in quotes])
     score = scored(scene.hold())
 
@@ -214,14 +214,14 @@ def test_mistake_11_only_what_may_pass_is_tried_again(
 def test_mistake_12_failures_do_not_end_well(
     project: Project, three_servers: Callable[..., list[FakeOpenAI]], role: str
 ) -> None:
-    """Whoever fails, the exit code is 11 and every conversation a test error."""
+    """Whoever fails during the run, the exit code is 11 and every conversation a test error."""
     project.write(prompts__json='[{"prompt_id": "a", "category": "c", "prompts": ["hi"]},'
                   '{"prompt_id": "b", "category": "c", "prompts": ["ho"]}]')  # fmt: skip
     three_servers(**{role: lambda body, n: Fault.status_code(402, "out of credit")})
 
     result = project.pytest(
         "--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", "--num-turns=2", "-p", "no:xdist",
-        "--spiral-prompts=prompts.json",
+        "--spiral-prompts=prompts.json", "--no-preflight",
     )  # fmt: skip
 
     assert result.ret == 11
