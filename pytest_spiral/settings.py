@@ -155,6 +155,12 @@ class Settings:
         "TempAffect prompting mode: JSON schema enforced by the endpoint, or prompt only",
         suite="tempaffect",
     )
+    think_tags: Literal["separate", "fail"] = option(
+        "separate",
+        "measurement",
+        "Reasoning in tags inside the text of a TempAffect answer: taken out of it, or a failure of the model",
+        suite="tempaffect",
+    )
     epochs: int = option(
         1, "measurement", "Number of answers to each TempAffect scenario", suite="tempaffect", check=_count
     )

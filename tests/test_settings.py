@@ -23,6 +23,7 @@ CHANGES: dict[str, Any] = {
     "judge_model": ("dry/lexical", "gpt-5"),
     "suite": ("tempaffect",),
     "prompting": ("raw",),
+    "think_tags": "fail",
     "epochs": 2,
     "num_turns": 3,
     "convos_per_prompt": 2,

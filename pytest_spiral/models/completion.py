@@ -92,8 +92,11 @@ class ErrorBody:
     param: str = ""
 
 
-def read_completion(body: bytes, content_type: str = "") -> Completion:
-    """The completion in `body`. Raises `MalformedError`, `RefusedInBodyError` or `UnfinishedError`."""
+def read_completion(body: bytes, content_type: str = "", *, split: bool = True) -> Completion:
+    """The completion in `body`. split: whether tagged thoughts are taken out of the text.
+
+    Raises `MalformedError`, `RefusedInBodyError` or `UnfinishedError`.
+    """
     data = _parse(body, content_type)
     if not isinstance(data, dict):
         raise MalformedError(f"JSON {_kind(data)} instead of an object")
@@ -111,7 +114,7 @@ def read_completion(body: bytes, content_type: str = "") -> Completion:
         raise RefusedInBodyError(_status_of(choice.get("error")), json.dumps({"error": choice.get("error")}).encode())
 
     text, refusal = _content(message.get("content"))
-    said, thought = split_reasoning(text)
+    said, thought = split_reasoning(text) if split else (text, "")
     if isinstance(message.get("refusal"), str):
         refusal = refusal or message["refusal"]
     model = data.get("model")

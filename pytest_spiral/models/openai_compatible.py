@@ -62,6 +62,7 @@ class OpenAICompatible:
         rng: Source of the jitter between attempts.
         sleep: How to wait between attempts.
         connect: Makes the client, by default one over HTTP.
+        split: Whether tagged thoughts are taken out of a reply's text.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class OpenAICompatible:
         rng: random.Random | None = None,
         sleep: Sleep = asyncio.sleep,
         connect: Callable[[Endpoint], Client] | None = None,
+        split: bool = True,
     ) -> None:
         self.endpoint = endpoint
         self._circuit = circuit or circuit_of(endpoint)
@@ -84,6 +86,7 @@ class OpenAICompatible:
         self._rng = rng or random.Random()
         self._sleep = sleep
         self._connect = connect or _http_client
+        self._split = split
         self._client: Client | None = None
         self._calls: set[Call] = set()
         self._closed = False
@@ -199,7 +202,7 @@ class OpenAICompatible:
 
     def _read(self, answer: Answer) -> Completion:
         try:
-            return read_completion(answer.body, answer.content_type)
+            return read_completion(answer.body, answer.content_type, split=self._split)
         except MalformedError as error:
             failed = AttemptError(
                 ReasonCode.BAD_RESPONSE,

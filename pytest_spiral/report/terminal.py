@@ -54,6 +54,8 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
         lines += wrapped(f"caution: {plain(note)}", "doubt")
     lines += _usage_lines(report.usage)
     lines.append((f"report: {plain(run_dir)}", "plain"))
+    if any(score.missing.chunks or score.missing.finals for score in report.spiral.scores):
+        lines += _judge_again(report, run_dir)
     for row in report.gates:
         lines += _gate_lines(row)
     if report.run.config.shard is not None:
@@ -63,6 +65,15 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
     note = "" if report.gates else " (no gates)"
     lines.append((f"verdict: {report.verdict.upper()}{note}", _TONES[report.verdict]))
     return lines
+
+
+def _judge_again(report: Report, run_dir: str) -> Iterator[Line]:
+    """How missing judgements can be had without holding conversations again."""
+    yield "missing judgements: resume with the same --run-id, or name any judge in", "plain"
+    judges = [f"--judge-model={model.spec}" for model in report.run.config.models if model.role == "judge"]
+    # To be pasted, so not wrapped.
+    protocol = f"--protocol={report.integrity.spiral.protocol}" if report.integrity.spiral else ""
+    yield f"  pytest --replay={plain(run_dir)} --redo-judging {protocol} {plain(' '.join(judges))}", "plain"
 
 
 def failed_lines(failed: Sequence[FailedPart]) -> Iterator[Line]:

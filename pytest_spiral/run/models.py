@@ -107,8 +107,9 @@ class Connections:
             (endpoint.base_url, model.model_id, endpoint.patience), circuit_of(endpoint)
         )
         rng = random.Random(f"{plan.settings.seed}-backoff-{model.role}-{model.spec}")
+        split = suite != "tempaffect" or plan.settings.think_tags == "separate"
         return OpenAICompatible(
-            endpoint, circuit=circuit, limiter=limiter, total=self._total, budget=self._budget, rng=rng
+            endpoint, circuit=circuit, limiter=limiter, total=self._total, budget=self._budget, rng=rng, split=split
         )
 
     def pauses(self) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +21,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.models.dry import known_suites
+from pytest_spiral.models.endpoint import host_of
 from pytest_spiral.models.environment import EndpointSettings, endpoint_name, endpoint_settings
 from pytest_spiral.models.local_file import is_local, locate
 from pytest_spiral.models.parameters import Freedom, Price, resolve_parameters
@@ -201,12 +203,12 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     everybody = list(models)
     if "spiral" in settings.suite and (settings.redo_judging or not settings.replay):
         # Never silently the evaluated model: what is not named comes from the shipped defaults.
-        defaults = read_toml(data_root() / "spiral" / "defaults.toml")
+        defaults = _defaults()
         offline = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
         if settings.model and not settings.replay:
-            default = defaults["stand_in_user" if offline else "user_model"]
+            default = defaults["stand_in_user"] if offline else _default("user", environ)
             everybody.append(resolve(settings.user_model or default, "user", ("spiral",)))
-        named = settings.judge_model or (defaults["stand_in_judge" if offline else "judge_model"],)
+        named = settings.judge_model or (defaults["stand_in_judge"] if offline else _default("judge", environ),)
         everybody += [resolve(spec, "judge", ("spiral",)) for spec in named]
     started_at = started_at.astimezone(UTC)
     if run_id is None and not models:
@@ -225,6 +227,20 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
         started_at=started_at.isoformat(timespec="seconds"),
         everybody=tuple(everybody),
     )
+
+
+def _defaults() -> dict[str, Any]:
+    return read_toml(data_root() / "spiral" / "defaults.toml")
+
+
+def _default(role: Literal["user", "judge"], environ: Mapping[str, str]) -> str:
+    """The model that has a role where none is named, by its name at the endpoint of the role."""
+    host = ""
+    with suppress(ConfigError):
+        # What is wrong about the endpoint is told when the model is resolved.
+        host = host_of(endpoint_settings(role, environ).base_url)
+    defaults, key = _defaults(), f"{role}_model"
+    return str(defaults.get(host, {}).get(key, defaults[key]))
 
 
 def _recorded(settings: Settings, recording: Recording) -> list[ModelPlan]:

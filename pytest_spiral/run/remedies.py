@@ -39,7 +39,8 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
     if name == "model":
         names = _nearest(model.model_id, listed or ())
         if not names:
-            return _told(model, f"{error}; the endpoint lists {len(listed or ())} other models")
+            says = f"{error}; the endpoint lists {len(listed or ())} other models, none with a similar name"
+            return _told(model, says, *_address(model, folder))
         return _told(model, f"{error}; the endpoint lists {', '.join(names)}", _COMMAND_LINE, [f"{option}={names[0]}"])
     if name == "response_format" and model.role == "evaluated":
         return _told(model, str(error), _COMMAND_LINE, ["--prompting=raw"])

@@ -154,10 +154,13 @@ def check_run(
             connection.execute("DELETE FROM run")
             connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
     elif differing:
+        again = f"pytest --replay={path.parent} --redo-judging --judge-model=NAME"
+        judges = stored.get("judge_model") != json.loads(json.dumps(config.get("judge_model")))
+        other_judges = f"; for other judges of its conversations: {again}" if judges else ""
         raise StoreError(
             f"run {path.parent.name!r} exists with another configuration: "
             + listed(differing, "{name} (was {one}, now {other})")
-            + ". Give the same configuration to resume it, or another --run-id for a new run"
+            + f". Give the same configuration to resume it, or another --run-id for a new run{other_judges}"
         )
 
 

@@ -26,7 +26,7 @@ CELLS = [(name, column, mode) for name, mode in PART.items() for column in COLUM
     ("corrupt gzip", "tempaffect", "always"),
     ("error beside choices", "judge", "once"),
     ("hang", "user", "once"),
-    ("cut at the token limit", "user", "once"),
+    ("cut at a token limit of the user's", "user", "once"),
 ]
 
 

@@ -102,6 +102,19 @@ def test_inline_thoughts_are_kept_apart(play: Play, role: str) -> None:
     assert "reasoning comes with replies and is kept apart" in outcome.learned[role].notes
 
 
+def test_inline_thoughts_can_be_failures(play: Play) -> None:
+    """For whoever needs an answer that is JSON and nothing else: the model's failure, and not asked for again."""
+    project = play(options={"think_tags": "fail"})
+    healthy = project.server.handler
+    project.server.handler = lambda body, number: f"<think>Hm.</think>{healthy(body, number)}"
+
+    outcome = project.start()
+
+    assert {(item.status, item.reason and item.reason.code) for item in outcome.items} == {
+        ("model_failed", "think_block")
+    }
+
+
 def test_all_at_once(play: Play) -> None:
     """A reasoning model as OpenAI has them: another name, no temperature, and 6,000 tokens of thought."""
 

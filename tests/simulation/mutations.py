@@ -25,7 +25,7 @@ _read = completion.read_completion
 _lock = database.lock_run
 
 
-def _lenient(body: bytes, content_type: str = "") -> Completion:
+def _lenient(body: bytes, content_type: str = "", **_: Any) -> Completion:
     """Half an answer with an error beside it, or without a reason for its end, is as good as any."""
     try:
         data = json.loads(body)
@@ -39,7 +39,7 @@ def _lenient(body: bytes, content_type: str = "") -> Completion:
     return _read(body, content_type)
 
 
-def _raw_name(body: bytes, content_type: str = "") -> Completion:
+def _raw_name(body: bytes, content_type: str = "", **_: Any) -> Completion:
     """The model's name is kept as it came."""
     read = _read(body, content_type)
     name = json.loads(body).get("model")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import signal
 import sqlite3
 from collections import Counter
@@ -81,7 +82,8 @@ def test_three_roles_on_three_servers(
 def test_a_judge_that_dies_is_made_up_for(
     project: Project, three_servers: Callable[..., list[FakeOpenAI]], run: tuple[str, ...]
 ) -> None:
-    """Its chunks are missing and no zeros, the run has no verdict, and resumed it ends like an undisturbed one."""
+    """Its chunks are missing and no zeros, the run has no verdict, and resumed it ends like an undisturbed one. The
+    command that is printed has the conversations judged without holding them again."""
     alive = [True]
 
     def mortal(body: Mapping[str, Any], n: int) -> str | Fault:
@@ -93,13 +95,19 @@ def test_a_judge_that_dies_is_made_up_for(
     report = project.report("r")
     (score,) = report["spiral"]["scores"]
     stored = len(kept(project, "r"))
-    before = asked(servers)
     servers[2].handler = good_judge
+    (command,) = [line for line in broken.outlines if line.startswith("  pytest --replay=")]
+    held = count(servers[:2])
+    rejudged = project.pytest(*shlex.split(command)[1:], "--run-id=rejudged", "-p", "no:xdist")
+    held_again, before = count(servers[:2]) - held, asked(servers)
     resumed = project.pytest(*run, "--run-id=r", "-n", "1")
     after = asked(servers) - before
     whole = project.pytest(*run, "--run-id=whole", "-p", "no:xdist")
 
-    assert [broken.ret, resumed.ret, whole.ret] == [11, 0, 0]
+    assert [broken.ret, rejudged.ret, resumed.ret, whole.ret] == [11, 0, 0, 0]
+    assert held_again == 0
+    judged = [len(report["judgements"]) for report in project.report("rejudged")["spiral"]["conversations"]]
+    assert judged == [TURNS] * PROMPTS
     assert broken.parseoutcomes()["errors"] > 0
     assert (CALLS["evaluated"] + CALLS["user"] + 13, CALLS["judge"] - 13) == (stored, after.total())
     assert set(after.values()) == {1}
