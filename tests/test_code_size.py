@@ -15,7 +15,7 @@ PACKAGE = Path(pytest_spiral.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 MODULE_LINES = 450
 # The aim is 20,000 for the features of 0.1, which are not there yet. The bound keeps the excess from growing unnoticed.
-PACKAGE_LINES = 27_500
+PACKAGE_LINES = 28_000
 FUNCTION_LINES = 60
 POSITIONAL_PARAMETERS = 7
 # `Any` belongs where data enters or leaves as JSON, and at pytest's untyped objects.

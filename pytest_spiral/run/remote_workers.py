@@ -43,11 +43,12 @@ class RemoteStore(RunStore):
         self._replies: list[tuple[ChatRequest, ChatReply]] = []
         self._failures: list[tuple[ChatRequest, ChatError]] = []
 
-    def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
-        """Store a reply."""
-        stored = super().keep(request, reply)
+    def keep_all(self, answered: Iterable[tuple[ChatRequest, ChatReply]]) -> list[ChatReply]:
+        """Store replies."""
+        answered = list(answered)
+        stored = super().keep_all(answered)
         with self._unsent_lock:
-            self._replies.append((request, reply))
+            self._replies += answered
         return stored
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
@@ -78,6 +79,8 @@ def open_package(package: Package, identity: Mapping[str, object]) -> RemoteStor
     store = RemoteStore.in_memory(identity)
     store.set_secret(package.secret)
     unpack(package.replies, store)
+    # The controller has them.
+    store.pack()
     return store
 
 
