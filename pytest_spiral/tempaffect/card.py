@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -71,7 +71,6 @@ def build_card(
     names = [name for name in metric_names() if found or not needs_detectors(name)]
     template = detectors["template_repetition"] if found else None
     missing = _missing(metrics, context)
-    blockers = tuple(_publication_blockers(mode, items, valid_rate, template, context))
     return Card(
         model=model,
         prompting_mode=CARD_MODES[mode],
@@ -94,17 +93,7 @@ def build_card(
         epochs=metrics.epochs,
         missing=missing,
         reasons=dict(sorted(Counter(item.reason.code for item in items if item.reason is not None).items())),
-        integrity=CardIntegrity(
-            suite_hash=context.suite_hash,
-            scorer_fingerprint=context.scorer_fingerprint,
-            scenarios=len(metrics.rows),
-            expected_scenarios=len(context.scenarios),
-            valid_output_rate=valid_rate,
-            enforcement_verified=context.enforcement_verified,
-            served_models=context.served_models,
-            publication_blockers=blockers,
-            publication_ready=not blockers,
-        ),
+        integrity=_integrity(metrics, context, _publication_blockers(mode, items, valid_rate, template, context)),
         cautions=_cautions(mode, valid_rate, detectors, missing),
     )
 
@@ -120,6 +109,21 @@ def useful_bounded_band(rate: float | None) -> Literal["strong", "solid", "mixed
     if per_mille >= bands.solid:
         return "solid"
     return "mixed" if per_mille >= bands.mixed else "weak"
+
+
+def _integrity(metrics: CardMetrics, context: CardContext, blockers: Iterable[str]) -> CardIntegrity:
+    blocking = tuple(blockers)
+    return CardIntegrity(
+        suite_hash=context.suite_hash,
+        scorer_fingerprint=context.scorer_fingerprint,
+        scenarios=len(metrics.rows),
+        expected_scenarios=len(context.scenarios),
+        valid_output_rate=metrics.value("valid_output_rate"),
+        enforcement_verified=context.enforcement_verified,
+        served_models=context.served_models,
+        publication_blockers=blocking,
+        publication_ready=not blocking,
+    )
 
 
 def _mean(values: Sequence[float]) -> float | None:
