@@ -196,7 +196,10 @@ def _usage(usage: object) -> Usage:
     cached = cached or _count(usage, "prompt_cache_hit_tokens") or _count(usage, "cached_tokens")
     details = usage.get("completion_tokens_details")
     reasoning = _count(details, "reasoning_tokens") if isinstance(details, dict) else 0
-    return Usage(prompt, min(cached, prompt), _count(usage, "completion_tokens"), reasoning)
+    completion = _count(usage, "completion_tokens")
+    # Some count thoughts in the total only, and charge for them all the same.
+    hidden = max(0, _count(usage, "total_tokens") - prompt - completion) if prompt else 0
+    return Usage(prompt, min(cached, prompt), completion + hidden, max(reasoning, hidden))
 
 
 def _count(fields: Mapping[object, object], key: str) -> int:

@@ -25,7 +25,7 @@ from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Connections, endpoint_of
 from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.remedies import unusable, unusable_reply
+from pytest_spiral.run.remedies import nearest, unusable, unusable_reply
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
 from pytest_spiral.spiral.judges import ModelJudge
@@ -204,8 +204,8 @@ def _together(plan: RunPlan, found: Sequence[_Conclusion]) -> Examined:
     return Examined(changed, records, enforcement)
 
 
-def _conclude(model: ModelPlan, answers: Sequence[_Answer]) -> _Conclusion:
-    """How a model is to be asked, from its answers alone."""
+def _conclude(model: ModelPlan, answers: Sequence[_Answer], more: Sequence[str] = ()) -> _Conclusion:
+    """How a model is to be asked, from its answers alone. more: notes from elsewhere."""
     if not answers:
         return _Conclusion(model)
     negotiated: dict[SuiteName, dict[str, object]] = {}
@@ -223,7 +223,7 @@ def _conclude(model: ModelPlan, answers: Sequence[_Answer]) -> _Conclusion:
     schemaless = any(answer.request.schema is None for answer in schemas)
     enforced = next((answer.enforced for answer in schemas if answer.check.way == "schema"), None)
     changed = model.model_copy(update={"negotiated": negotiated, "schemaless": schemaless})
-    notes = [*_notes(answers), *(["the endpoint does not enforce JSON schemas"] if enforced is False else [])]
+    notes = [*more, *_notes(answers), *(["the endpoint does not enforce JSON schemas"] if enforced is False else [])]
     record = Preflight(
         role=model.role,
         model=model.spec,
@@ -271,6 +271,7 @@ class _Examination:
     limit_name: str = ""
     most: int | None = None
     schemaless: bool = False
+    notes: list[str] = field(default_factory=list)
 
     async def examine(self, asked: Sequence[Check], endpoint: Endpoint) -> _Conclusion:
         """Raises `ConfigError` with what is to be done."""
@@ -292,7 +293,11 @@ class _Examination:
             if fault is not None:
                 raise fault
             answers.append(answer)
-        return _conclude(self.model, answers)
+        if self.listed and self.model.model_id not in self.listed:
+            # Some servers answer to any name with the model that they have.
+            names = ", ".join(nearest(self.model.model_id, self.listed) or ["others"])
+            self.notes.append(f"the endpoint does not list this name; it lists {names}")
+        return _conclude(self.model, answers, self.notes)
 
     async def _ask(self, check: Check, sample: int) -> _Answer:
         freedom, least = self.model.freedom[check.suite], 0

@@ -37,7 +37,7 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
         return _told(model, str(error))
     name = refusal.parameter
     if name == "model":
-        names = _nearest(model.model_id, listed or ())
+        names = nearest(model.model_id, listed or ())
         if not names:
             says = f"{error}; the endpoint lists {len(listed or ())} other models, none with a similar name"
             return _told(model, says, *_address(model, folder))
@@ -104,7 +104,7 @@ def _address(model: ModelPlan, folder: Path) -> tuple[str, list[str]]:
     return f"{where}, with the right address", lines
 
 
-def _nearest(name: str, listed: Collection[str]) -> list[str]:
+def nearest(name: str, listed: Collection[str]) -> list[str]:
     """The listed names that somebody who wrote `name` may have meant, the likeliest first. They are foreign text."""
     shown = {each: clean(each, Secret()) for each in listed}
     usable = sorted(each for each in listed if each == shown[each] and not any(c.isspace() for c in each))

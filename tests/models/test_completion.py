@@ -78,6 +78,17 @@ def test_refusals_have_their_own_finish_and_keep_their_words(message: Any) -> No
 @pytest.mark.parametrize(
     ("usage", "expected"),
     [
+        # Thoughts that are in the total only.
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 515}, Usage(10, 0, 505, 500)),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 505,
+                "total_tokens": 515,
+                "completion_tokens_details": {"reasoning_tokens": 500},
+            },
+            Usage(10, 0, 505, 500),
+        ),
         (None, Usage()),
         ("many", Usage()),
         ({"prompt_tokens": 9, "completion_tokens": 2}, Usage(9, 0, 2)),
