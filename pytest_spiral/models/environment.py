@@ -35,10 +35,6 @@ from pytest_spiral.models.providers import GENERIC, Provider, provider_at, provi
 _OURS = re.compile(rf"({'|'.join((*ENV_PREFIXES.values(), 'OPENAI', 'OPENROUTER'))})_(BASE_URL|API_KEY)")
 
 
-CUSTOM = "custom"
-"""The name of endpoints of no known provider that have no name of their own."""
-
-
 class _Line(NamedTuple):
     """Where a file sets a variable, and to what."""
 
@@ -239,21 +235,12 @@ def endpoint_settings(role: Role, environ: Mapping[str, str], connection: Connec
     )
 
 
-def endpoint_name(
-    role: Role, environ: Mapping[str, str], connection: Connection, settings: EndpointSettings | None
-) -> str:
-    """What stands for an endpoint where runs are compared, without host and port.
-
-    It is the declared name, else the provider's, else `custom`.
-
-    Args:
-        settings: None where no key is set, as for a plan.
-    """
-    provider = settings.provider if settings is not None else connection.provider
-    if provider is None:
-        source, address = _address(role, _as_environment(environ), connection)
-        provider = provider_at(normalise_base_url(address or OPENAI_URL, source)).name
-    return connection.endpoint or provider or CUSTOM
+def provider_name(role: Role, environ: Mapping[str, str], connection: Connection) -> str:
+    """Name of the preset of an endpoint for which no key is set, "" for none."""
+    if connection.provider is not None:
+        return connection.provider
+    source, address = _address(role, _as_environment(environ), connection)
+    return provider_at(normalise_base_url(address or OPENAI_URL, source)).name
 
 
 def _check_named(given: Connection, variables: Environment, own: str | None, url: str) -> None:

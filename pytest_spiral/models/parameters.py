@@ -53,6 +53,8 @@ class Price(_Strict):
 
     Attributes:
         cached_input: None means the price of other input.
+        as_of: When it was listed: a day or month, such as 2026-10-12.
+        source: The list.
         unchecked: Nobody has compared it with the provider's price list; results computed from it say so.
     """
 
@@ -60,6 +62,8 @@ class Price(_Strict):
     output: _Dollars
     cached_input: _Dollars | None = None
     unchecked: bool = False
+    as_of: Annotated[str, StringConstraints(pattern=r"^(\d{4}-\d\d(-\d\d)?)?$")] = ""
+    source: str = ""
 
     def cost(self, usage: Usage) -> float:
         """USD of one call or of a sum of calls.
@@ -92,6 +96,7 @@ class _Entry(Connection):
     longest_string: _Tokens | None = None
     patience: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     most_tokens: _Tokens | None = None
+    reasoning_tokens: Annotated[int, Field(ge=0, strict=True)] | None = None
     fixed_limit: bool | None = None
 
     @model_validator(mode="after")
@@ -181,6 +186,7 @@ class ModelParameters:
         concurrency: Most requests in flight to this model, None for no limit of its own.
         longest_string: Most characters of a string in enforced JSON, for models that do not stop by themselves.
         patience: Seconds to wait for an endpoint that answers nothing, None for what --patience says.
+        reasoning_tokens: Of a typical reply, for plans.
         connection: Where and with what the model is reached, as far as the project's file says so.
         place: The table of that file that says so, as FILE:LINE.
         freedom: What may be changed about `request`.
@@ -194,6 +200,7 @@ class ModelParameters:
     concurrency: int | None = None
     longest_string: int | None = None
     patience: float | None = None
+    reasoning_tokens: int = 0
     connection: Connection = field(default_factory=Connection)
     place: str = ""
     freedom: Freedom = field(default_factory=Freedom)
@@ -235,6 +242,7 @@ def resolve_parameters(
         concurrency=found.get("concurrency"),
         longest_string=found.get("longest_string"),
         patience=found.get("patience"),
+        reasoning_tokens=found.get("reasoning_tokens", 0),
         connection=connection,
         place=_place(user, user_toml, [entry for entry, _ in applying]) if connection.is_given else "",
         freedom=Freedom(

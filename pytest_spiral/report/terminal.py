@@ -210,9 +210,15 @@ def plan_lines(estimates: Sequence[Estimate]) -> Iterator[Line]:
         "and prompt caching are not included. Nothing was sent.",
         "dim",
     )
+    for row in (row for row in estimates if row.reasoning_tokens):
+        how = "as preflight counted" if row.is_counted else "assumed (reasoning_tokens in spiral.toml)"
+        yield from wrapped(
+            f"  {row.role} {plain(row.model)}: {row.reasoning_tokens:,} tokens of reasoning in a reply, {how}", "dim"
+        )
+    listed = {row.model: row.price for row in estimates if row.cost_usd and row.price and row.price.unchecked}
     yield from _price_notes(
         sorted({row.model for row in estimates if row.cost_usd is None}),
-        sorted({row.model for row in estimates if row.unchecked}),
+        [f"{name} ({price.as_of or price.source})" for name, price in sorted(listed.items())],
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, Usage, token_limit
+from pytest_spiral.models.parameters import Price
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.calibrate import judge_labelled_turns
 from pytest_spiral.run.content import Content
@@ -36,6 +37,8 @@ class Estimate:
 
     prompt_tokens, completion_tokens, cost_usd: with replies of usual length. most_usd: with every reply as long as its
     token limit allows. Both without retries and without prompt caching; None where no price is known.
+    reasoning_tokens: of each reply, part of its completion tokens, as preflight counted (is_counted) or as declared.
+    price: None where none is known.
     """
 
     role: Role
@@ -45,7 +48,9 @@ class Estimate:
     completion_tokens: int
     cost_usd: float | None
     most_usd: float | None
-    unchecked: bool
+    reasoning_tokens: int
+    is_counted: bool
+    price: Price | None
 
 
 def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Estimate]:
@@ -53,7 +58,6 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
 
     Nothing is sent or written. Raises `UserError` for a run id that belongs to another configuration.
     """
-    rehearsal = _Rehearsal()
     # In memory, with everything that an existing run has stored.
     identity = plan.identity(content)
     store = RunStore.in_memory(identity)
@@ -62,7 +66,11 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
         store.set_secret(existing.secret())
         store.keep_all((exchange.request, exchange.reply) for exchange in existing.exchanges())
         existing.close()
-    plan = remembered(plan, content, store).plan
+    known = remembered(plan, content, store)
+    plan = known.plan
+    counted = {(each.role, each.model): each.reasoning_tokens for each in known.records if each.reasoning_tokens}
+    reasoning = {(m.role, m.spec): counted.get((m.role, m.spec), m.reasoning_tokens) for m in plan.everybody}
+    rehearsal = _Rehearsal(reasoning)
     chats = Chats(plan, content, store, rehearsal)
     runner = Runner(plan, content, store, chats)
     try:
@@ -76,9 +84,8 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
             usual = Usage(count.prompt, 0, count.completion)
             most = Usage(count.prompt + count.more_prompt, 0, count.completion + count.more_completion)
             cost, bound = (cost_of(count.calls, each, model.price) for each in (usual, most))
-            unchecked = bool(cost) and model.price is not None and model.price.unchecked
-            tokens = (count.prompt, count.completion)
-            rows.append(Estimate(model.role, model.spec, count.calls, *tokens, cost, bound, unchecked))
+            who, tokens = (model.role, model.spec), (count.prompt, count.completion)
+            rows.append(Estimate(*who, count.calls, *tokens, cost, bound, reasoning[who], who in counted, model.price))
     return rows
 
 
@@ -114,10 +121,11 @@ class _Rehearsal:
     """Makes models that invent their replies.
 
     excess: by the mark that a model's replies begin with, tokens of such a reply beyond the usual if it runs to its
-    limit.
+    limit. reasoning: tokens of a reply's reasoning by role and model.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reasoning: Mapping[tuple[Role, str], int]) -> None:
+        self.reasoning = reasoning
         self.counts: dict[tuple[Role, str], _Count] = defaultdict(_Count)
         self.excess: dict[str, int] = {}
         self.data = read_toml(data_root() / "cost.toml")
@@ -126,7 +134,8 @@ class _Rehearsal:
         """A model whose replies can be recognised in later prompts."""
         mark = f"qz{len(self.excess)}x"
         self.excess[mark] = 0
-        return _Inventor(self, self.data["reply_chars"][_KIND[model.role, suite]], mark)
+        chars = self.data["reply_chars"][_KIND[model.role, suite]]
+        return _Inventor(self, chars, self.reasoning[model.role, model.spec], mark)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -134,10 +143,14 @@ class _Rehearsal:
 
 @dataclass
 class _Inventor:
-    """Replies of usual length, counted. mark: how they begin, to be recognised wherever a later prompt quotes them."""
+    """Replies of usual length, counted.
+
+    reasoning: its tokens, which no later prompt quotes. mark: how replies begin, to be recognised wherever one does.
+    """
 
     rehearsal: _Rehearsal
     usual_chars: float
+    reasoning: int
     mark: str
     _number: Iterator[int] = field(default_factory=itertools.count)
 
@@ -148,15 +161,17 @@ class _Inventor:
         bound = token_limit(request.params)
         limit = bound.value if bound else expected
         tokens = min(limit, expected)
-        excess[self.mark] = limit - tokens
+        # A limit that is too low for both would be raised.
+        limit = max(limit, tokens + self.reasoning)
+        excess[self.mark] = limit - tokens - self.reasoning
         contents = [message.content for message in request.messages]
         schema = "" if request.schema is None else json.dumps(request.schema)
         count = self.rehearsal.counts[request.role, request.model]
         count.calls += 1
         count.prompt += round((sum(map(len, contents)) + len(schema)) / per_token)
         count.more_prompt += sum(text.count(mark) * more for text in contents for mark, more in excess.items())
-        count.completion += tokens
-        count.more_completion += limit - tokens
+        count.completion += tokens + self.reasoning
+        count.more_completion += limit - tokens - self.reasoning
         if request.schema is not None:
             return ChatReply(json.dumps(_smallest(request.schema)))
         # Text of about the usual length that no rule takes for a loop: few words, each used once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -49,8 +50,9 @@ def paid_prices(models: Sequence[ModelPlan]) -> dict[tuple[Role, str], Price]:
             continue
         if model.price is None:
             raise ConfigError(
-                f"--max-cost: no price is known for {where}; add it to spiral.toml: "
-                f'[[model]] match = "{model.model_id}" price = {{ input = ..., output = ... }} (USD per million tokens)'
+                f"--max-cost: no price is known for {where}; install pytest-spiral[prices] or paste into spiral.toml, "
+                f"with prices in USD per million tokens:\n    [[model]]\n    match = {json.dumps(model.spec)}\n"
+                "    price = { input = ..., output = ... }"
             )
         unbounded = [suite for suite, params in model.params.items() if token_limit(params) is None]
         if unbounded and (model.price.input or model.price.output):

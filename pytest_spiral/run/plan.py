@@ -22,9 +22,10 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
 from pytest_spiral.models.dry import known_suites
 from pytest_spiral.models.endpoint import host_of
-from pytest_spiral.models.environment import EndpointSettings, endpoint_name, endpoint_settings
+from pytest_spiral.models.environment import EndpointSettings, endpoint_settings, provider_name
 from pytest_spiral.models.local_file import is_local, locate
 from pytest_spiral.models.parameters import Freedom, Price, resolve_parameters
+from pytest_spiral.models.prices import list_price
 from pytest_spiral.models.providers import GENERIC
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Unit = ScenarioUnit | ConversationUnit
+CUSTOM = "custom"
+"""The name of endpoints of no known provider that have no name of their own."""
 OPTION_OF: Mapping[Role, str] = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}
 
 
@@ -51,6 +54,7 @@ class ModelPlan(BaseModel):
     patience: seconds to wait for an endpoint that answers nothing. timeouts: deadlines in seconds, where not the usual.
     freedom: what may be changed about the parameters of each suite. negotiated: what is sent instead of `params`, and
     schemaless: whether JSON schemas are left out of requests, as the endpoint was found to need it.
+    reasoning_tokens: of a typical reply, for plans.
     endpoint: None for dry models, and for local ones until their server runs. endpoint_name: stands for it in the run's
     identity; "" where nothing is sent to another machine.
     """
@@ -67,6 +71,7 @@ class ModelPlan(BaseModel):
     patience: float = 600.0
     timeouts: dict[str, float] = {}
     price: Price | None = None
+    reasoning_tokens: int = 0
     endpoint: EndpointSettings | None = None
     endpoint_name: str = ""
     freedom: dict[SuiteName, Freedom] = {}
@@ -298,7 +303,7 @@ def _resolve(
         raise ConfigError(f"{OPTION_OF[role]} {spec}: a name must follow, such as dry/perfect or local/smollm2-135m")
     by_suite = {suite: resolve_parameters(spec, role, user_toml, suite=suite) for suite in suites}
     parameters = next(iter(by_suite.values()))
-    given, endpoint = parameters.connection, None
+    given, endpoint, provider, price = parameters.connection, None, "", parameters.price
     if kind == "remote":
         try:
             endpoint = endpoint_settings(role, environ, given)
@@ -306,7 +311,14 @@ def _resolve(
             # No key is needed to learn what a run would cost.
             if not settings.plan:
                 raise ConfigError(f"{parameters.place}: {error}" if parameters.place else str(error)) from None
+        provider = endpoint.provider if endpoint is not None else provider_name(role, environ, given)
     defaults = (given.preset or (endpoint.preset if endpoint else GENERIC)).defaults
+    if price is None:
+        price = (
+            Price(input=0, output=0)
+            if defaults.free
+            else list_price(spec, provider if endpoint else given.provider or "")
+        )
     return ModelPlan(
         role=role,
         spec=spec,
@@ -317,9 +329,10 @@ def _resolve(
         longest_string=parameters.longest_string,
         patience=parameters.patience or settings.patience,
         timeouts=given.timeouts(defaults),
-        price=parameters.price or (Price(input=0, output=0) if defaults.free else None),
+        price=price,
+        reasoning_tokens=parameters.reasoning_tokens,
         endpoint=endpoint,
-        endpoint_name=endpoint_name(role, environ, given, endpoint) if kind == "remote" else "",
+        endpoint_name=given.endpoint or provider or CUSTOM if kind == "remote" else "",
         freedom={suite: resolved.freedom for suite, resolved in by_suite.items()},
     )
 

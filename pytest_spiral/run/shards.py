@@ -32,7 +32,7 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 # Versions that numbers can depend on.
 _VERSIONS = ("pytest-spiral", "nltk", "unicode")
 # What of a model's plan depends on where and when it is reached.
-_SESSION = ("endpoint", "concurrency", "patience", "timeouts", "price")
+_SESSION = ("endpoint", "concurrency", "patience", "timeouts", "price", "reasoning_tokens")
 
 
 @dataclass(frozen=True)

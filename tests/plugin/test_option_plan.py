@@ -53,17 +53,35 @@ def test_only_what_is_selected_counts(project: Project) -> None:
     )
 
     assert rows(result)["evaluated gpt-5-mini"][0] == "26"
-    result.stdout.fnmatch_lines(["*unverified list price for gpt-5-mini*"])
+    result.stdout.fnmatch_lines(
+        [
+            "*evaluated gpt-5-mini: 1,000 tokens of reasoning in a reply, assumed*",
+            "*unverified list price for gpt-5-mini (2026-10-12)*",
+        ]
+    )
+    # 26 replies with 125 tokens of text.
+    assert rows(result)["evaluated gpt-5-mini"][2] == f"{26 * 1125:,}"
 
 
 def test_the_plan_of_a_broken_run_is_what_is_left(project: Project, serve: Serve) -> None:
-    """What the store has is not counted again."""
+    """What the store has is not counted again, and preflight has counted the reasoning."""
     model = ScriptedModel("perfect", answers=70)
-    project.reach(serve(model))
+
+    def thinking(body: dict[str, Any], n: int) -> str | Reply | Fault:
+        said = model(body, n)
+        usage = {"prompt_tokens": 9, "completion_tokens": 700, "completion_tokens_details": {"reasoning_tokens": 640}}
+        return Reply(said, usage=usage) if isinstance(said, str) else said
+
+    project.reach(serve(thinking))
+    project.write(spiral__toml='[[model]]\nmatch = "m"\nreasoning_tokens = 50\n')
     run = ("--model=m", "--suite=tempaffect", "--run-id=r", "--prompting=raw")
     project.pytest(*run, "-p", "no:xdist")
 
-    assert rows(project.here(*run, "--plan"))["evaluated m"][0] == "5"
+    plan = project.here(*run, "--plan")
+
+    assert rows(plan)["evaluated m"][0] == "5"
+    assert rows(plan)["evaluated m"][2] == f"{5 * (640 + 125):,}"
+    plan.stdout.fnmatch_lines(["*evaluated m: 640 tokens of reasoning in a reply, as preflight counted*"])
 
 
 def test_the_count_is_that_of_the_run(project: Project, serve: Serve) -> None:

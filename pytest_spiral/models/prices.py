@@ -1,0 +1,103 @@
+"""List prices of hosted models: those of the package, then those of genai-prices where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import cache
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.models.parameters import Price
+from pytest_spiral.resources import data_root, read_toml
+
+# Presets by the names that genai-prices has for them.
+_GENAI: Mapping[str, str] = {
+    "gemini": "google",
+    "azure-classic": "azure",
+    "azure-v1": "azure",
+    "bedrock": "aws",
+    **{
+        name: name
+        for name in ("openai", "anthropic", "openrouter", "mistral", "deepseek", "groq", "together", "fireworks")
+    },
+}
+# Tokens of a prompt up to which a price must hold: no request of ours is longer.
+_LONGEST_PROMPT = 100_000
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    match: str | tuple[str, ...]
+    price: Price
+    provider: tuple[str, ...] | None = None
+
+    def fits(self, model_id: str, provider: str) -> bool:
+        patterns = (self.match,) if isinstance(self.match, str) else self.match
+        named = any(fnmatchcase(model_id.lower(), pattern) for pattern in patterns)
+        return named and (self.provider is None or provider in self.provider)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    price: tuple[_Entry, ...]
+
+
+@cache
+def _shipped() -> tuple[_Entry, ...]:
+    path = data_root() / "prices.toml"
+    try:
+        return _File.model_validate(read_toml(path)).price
+    except ValidationError as error:
+        raise DataError(f"{path}: {first_fault(error)}") from None
+
+
+def list_price(model_id: str, provider: str) -> Price | None:
+    """What a provider's list says, None where that is not known.
+
+    Args:
+        provider: Name of the preset, "" for none: then only models that cost the same everywhere have a price.
+    """
+    shipped = next((entry.price for entry in _shipped() if entry.fits(model_id, provider)), None)
+    found = shipped or _from_genai_prices(model_id, provider)
+    return found and found.model_copy(update={"unchecked": True})
+
+
+def _from_genai_prices(model_id: str, provider: str) -> Price | None:
+    try:
+        from genai_prices import __version__, data_snapshot, types
+    except ImportError:
+        return None
+    try:
+        _, model = data_snapshot.get_snapshot().find_provider_model(model_id, None, _GENAI[provider], None)
+    except LookupError:
+        return None
+    if isinstance(model.prices, list) and any(
+        isinstance(each.constraint, types.TimeOfDateConstraint) for each in model.prices
+    ):
+        # One run may take from cheap hours into dear ones.
+        return None
+    prices = model.get_prices(datetime.now(UTC))
+    numbers = []
+    for price in (prices.input_mtok, prices.output_mtok, prices.cache_read_mtok, prices.cache_write_mtok):
+        if isinstance(price, types.TieredPrices):
+            if any(tier.start < _LONGEST_PROMPT for tier in price.tiers):
+                return None
+            price = price.base
+        numbers.append(None if price is None else float(price))
+    read, written, cached, stored = numbers
+    if read is None or written is None:
+        return None
+    # Some providers store each prompt unasked, and take more for that; those of Claude only what a request marks.
+    if "claude" in model_id:
+        stored = None
+    return Price(
+        input=max(read, stored or 0.0),
+        output=written,
+        cached_input=cached,
+        source=f"genai-prices {__version__}",
+    )
