@@ -80,6 +80,11 @@ class RunController:
 
     def check_models(self) -> None:
         """Learn how every model is to be asked, before anything that is scored is sent. Raises `UserError`."""
+        # An earlier session of this run may have been throttled: every session begins anew.
+        for model in self.plan.everybody:
+            if model.endpoint is not None:
+                name = pace_name(model)
+                self.store.set_pace(name, self.store.pace(name), starting_pace(self.plan.most_in_flight(model)))
         if self.plan.settings.no_preflight:
             examined = remembered(self.plan, self.content, self.store)
         else:
@@ -91,11 +96,6 @@ class RunController:
             from pytest_spiral.run.calibrate import calibrate
 
             self.measured.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
-        # An earlier session of this run may have been throttled: every session begins anew.
-        for model in self.plan.everybody:
-            if model.endpoint is not None:
-                name = pace_name(model)
-                self.store.set_pace(name, self.store.pace(name), starting_pace(self.plan.most_in_flight(model)))
 
     def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
         """Everything that the evaluation needs, as it stands now."""

@@ -125,5 +125,5 @@ def test_names_in_a_prompt_file_are_not_paths(tmp_path: Path, name: str) -> None
         with pytest.raises(DataError, match=r"prompts\.json: prompt 0: prompt_id"):
             run.go()
 
-    assert {path.name for path in tmp_path.iterdir()} <= {"prompts.json", "reports"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"prompts.json", "reports", "spiral.toml"}
     assert {path.name for path in tmp_path.glob("reports/*")} <= {"r"}
