@@ -169,7 +169,7 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the results, and tell failures of tests from failures of instruments."""
-        self.store_replies(report.__dict__.pop("spiral_replies", None))
+        self.store_replies(report.__dict__.get("spiral_replies"))
         message = take_message(report)
         measured = self.run.measured
         if message is None:

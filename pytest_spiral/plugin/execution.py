@@ -87,8 +87,8 @@ class UnitMessage(BaseModel):
 
 
 def take_message(report: pytest.TestReport) -> UnitMessage | None:
-    """The message on a report. It is taken off: pytest keeps all reports to the end."""
-    text = report.__dict__.pop("spiral", None)
+    """The message on a report, None where it has none."""
+    text = report.__dict__.get("spiral")
     return None if text is None else UnitMessage.model_validate_json(text)
 
 
@@ -215,6 +215,13 @@ class Execution:
                 # The sentence says it all; a traceback through this package would bury it.
                 report.longrepr = f"InstrumentFailure: {plain(message.failure)}"
         return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None]:
+        """Take off what everybody has read or sent by now: pytest keeps all reports to the end."""
+        yield
+        for name in ("spiral", "spiral_replies"):
+            report.__dict__.pop(name, None)
 
 
 @contextmanager

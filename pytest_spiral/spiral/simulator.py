@@ -8,6 +8,7 @@ for cue words only: a contradiction, for example, is not flagged.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -189,11 +190,13 @@ class SimulatorMonitor:
         self._rules = self._limits.rules[rules]
         self._turn = 0
         self._in_a_row: dict[str, int] = {}
-        self._ngrams: set[tuple[str, ...]] = set()
+        # What earlier messages held, as hashes of 64 bits: of many conversations at once, the words themselves would be
+        # most of what a process holds, and two that differ do not share a hash by accident.
+        self._ngrams = array("q")
         # The message in which each of these was first used.
-        self._openers: dict[str, int] = {}
-        self._sentences: dict[str, int] = {}
-        self._messages: dict[str, int] = {}
+        self._openers: dict[int, int] = {}
+        self._sentences: dict[int, int] = {}
+        self._messages: dict[int, int] = {}
         self._reply = ""
 
     def add_reply(self, text: str) -> None:
@@ -211,11 +214,11 @@ class SimulatorMonitor:
             if self.collapse is None:
                 reason = self._collapsed(len(message.words), within, across, remarks)
                 self.collapse = f"message {self._turn}: {reason}" if reason else None
-        self._ngrams.update(message.ngrams)
-        self._messages.setdefault(message.plain.strip(), self._turn)
-        self._openers.setdefault(message.opener, self._turn)
+        self._ngrams.extend(map(hash, message.ngrams))
+        self._messages.setdefault(hash(message.plain.strip()), self._turn)
+        self._openers.setdefault(hash(message.opener), self._turn)
         for sentence in message.sentences:
-            self._sentences.setdefault(sentence, self._turn)
+            self._sentences.setdefault(hash(sentence), self._turn)
         self._turn += 1
 
     def _style(self, message: _UserMessage) -> dict[str, str]:
@@ -242,8 +245,8 @@ class SimulatorMonitor:
         if len(message.words) >= rule.within_words and 1000 * within >= rule.within:
             remarks["repeats_within"] = f"{within:.0%} of its runs of {rule.ngram} words"
         # In a shorter message the same words in a row are chance.
-        across = sum(map(self._ngrams.__contains__, ngrams)) / len(ngrams) if len(ngrams) >= rule.across_ngrams else 0.0
-        again = self._messages.get(message.plain.strip())
+        across = self._share_of_earlier(ngrams) if len(ngrams) >= rule.across_ngrams else 0.0
+        again = self._messages.get(hash(message.plain.strip()))
         if again is not None:
             remarks["repeats_earlier"] = f"message {again} again"
             across = 1.0
@@ -256,12 +259,19 @@ class SimulatorMonitor:
             if 1000 * echoed >= rule.echo:
                 remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
         if again is None:
-            if self._rules.repeated_opener and message.opener in self._openers:
-                remarks["opener"] = f"{message.opener!r} as in message {self._openers[message.opener]}"
-            old = next((sentence for sentence in message.sentences if sentence in self._sentences), None)
+            opened = self._openers.get(hash(message.opener))
+            if self._rules.repeated_opener and opened is not None:
+                remarks["opener"] = f"{message.opener!r} as in message {opened}"
+            old = next((sentence for sentence in message.sentences if hash(sentence) in self._sentences), None)
             if old is not None:
-                remarks["sentence_again"] = f"{old[:60]!r} as in message {self._sentences[old]}"
+                remarks["sentence_again"] = f"{old[:60]!r} as in message {self._sentences[hash(old)]}"
         return within, across
+
+    def _share_of_earlier(self, ngrams: Sequence[tuple[str, ...]]) -> float:
+        """Share of these n-grams, 0..1, that occur in earlier messages."""
+        hashes = list(map(hash, ngrams))
+        earlier = set(hashes).intersection(self._ngrams)
+        return sum(map(earlier.__contains__, hashes)) / len(hashes)
 
     def _collapsed(self, words: int, within: float, across: float, remarks: Collection[str]) -> str | None:
         limit = self._limits.collapse

@@ -195,3 +195,29 @@ def test_durations_are_the_units_own_and_workers_say_how_far_they_are(project: P
     assert len(seconds) == 25
     # Whoever comes late would otherwise have waited for nothing.
     assert min(seconds) >= 0.6
+
+
+# pytest's terminal reporter, which workers have as well, keeps all reports.
+COUNTING = """
+import pathlib
+
+def pytest_sessionfinish(session):
+    kept = session.config.pluginmanager.get_plugin("terminalreporter").stats
+    reports = [each for group in kept.values() for each in group if hasattr(each, "when")]
+    holding = [each for each in reports if "spiral" in vars(each)]
+    who = getattr(session.config, "workerinput", {"workerid": "controller"})["workerid"]
+    pathlib.Path(PATH, who + ".txt").write_text(f"{len(reports)} reports, {len(holding)} with a result")
+"""
+
+
+def test_no_process_keeps_a_result_on_a_report(project: Project) -> None:
+    """pytest keeps the reports, in workers and the controller; what the controller has read is no longer on them."""
+    project.write(counting__py=COUNTING.replace("PATH", repr(str(project.path))))
+
+    result = project.process(
+        "--model=dry/perfect", "--suite=tempaffect", "--prompting=raw", "-k", "ps-01 or ps-02", "-n1", "-p", "counting"
+    )
+
+    result.assert_outcomes(passed=2)
+    for who in ("gw0", "controller"):
+        assert (project.path / f"{who}.txt").read_text() == "6 reports, 0 with a result"
