@@ -26,6 +26,8 @@ from pytest_spiral.status import ReasonCode
 _LOOK_AGAIN_SECONDS = 0.1
 # Seconds that a booking waits for another process of the run; a booking takes less than a millisecond.
 _BUSY_SECONDS = 30
+# USD below which a reservation is an error of rounding; others would wait for it to be settled, for ever.
+_NOTHING = 1e-9
 _TABLE = """
 CREATE TABLE IF NOT EXISTS spending (
   process TEXT PRIMARY KEY, pid INTEGER NOT NULL, spent REAL NOT NULL, lost REAL NOT NULL, reserved REAL NOT NULL
@@ -87,9 +89,9 @@ class Ledger:
         """Release a reservation and book its actual cost."""
         with self._booking():
             self._connection.execute(
-                "UPDATE spending SET reserved = max(0, reserved - ?), spent = spent + ?, lost = lost + ? "
-                "WHERE process = ?",
-                (amount, spent, lost, self._process),
+                "UPDATE spending SET reserved = CASE WHEN reserved - ? > ? THEN reserved - ? ELSE 0 END, "
+                "spent = spent + ?, lost = lost + ? WHERE process = ?",
+                (amount, _NOTHING, amount, spent, lost, self._process),
             )
 
     def others_at_work(self) -> bool:

@@ -138,6 +138,20 @@ def test_two_processes_cannot_take_the_same_dollar(tmp_path: Path) -> None:
     assert other.reserve(15.0, 20.0)
 
 
+def test_a_process_whose_attempts_have_ended_is_not_waited_for(tmp_path: Path) -> None:
+    """Amounts are no whole numbers: what is left of 0.1 + 0.2 - 0.1 - 0.2 would keep the others waiting for ever."""
+    path = tmp_path / "run.sqlite"
+    one, other = Ledger(path), Ledger(path)
+    for amount in (0.1, 0.2):
+        assert one.reserve(amount, 1.0)
+    assert other.others_at_work()
+
+    for amount in (0.1, 0.2):
+        one.settle(amount, spent=amount)
+
+    assert not other.others_at_work()
+
+
 @pytest.mark.parametrize(
     ("answer", "charged"),
     [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 __all__ = ["DAMAGES", "ERRORS", "Connection", "Damage", "Disk", "DiskFault", "Killed", "connect", "damage"]
+__all__ += ["lose_unsynced", "stored_keys"]
 
 _connect = sqlite3.connect
 
@@ -147,6 +150,39 @@ def connect(disk: Disk, database: Any, **options: Any) -> Connection:
     connection.disk, connection.cursors = disk, WeakSet()
     disk.connections.append(connection)
     return connection
+
+
+def stored_keys(files: Sequence[Path]) -> set[str]:
+    """Keys of the replies in a store's files, read from a copy: opening them would tidy them up."""
+    with tempfile.TemporaryDirectory(dir=files[0].parent if files else None) as folder:
+        for path in files:
+            shutil.copy(path, folder)
+        connection = _connect(Path(folder) / "run.sqlite")
+        try:
+            return {row[0].hex() for row in connection.execute("SELECT key FROM reply")}
+        except sqlite3.DatabaseError:
+            return set()
+        finally:
+            connection.close()
+
+
+def lose_unsynced(files: Mapping[Path, bytes], rng: random.Random) -> str:
+    """What a power cut leaves of a store's files: the log is written to the disk only when it is copied into the file.
+
+    Its end may be missing, or be there without its content. Returns what was lost.
+    """
+    what = "nothing"
+    for path, content in files.items():
+        path.unlink(missing_ok=True)
+        if path.name.endswith("-shm"):
+            continue
+        copied = files.get(path.with_name(path.name.replace("-wal", "-shm")), b"")[96:100]
+        if path.name.endswith("-wal") and content and not any(copied):
+            kept = rng.randrange(len(content) + 1)
+            what = f"{len(content) - kept} of {len(content)} bytes of the log"
+            content = content[:kept] + rng.choice((b"", bytes(len(content) - kept)))
+        path.write_bytes(content)
+    return what
 
 
 Damage = Literal["bit", "value", "emptied", "cut", "foreign"]

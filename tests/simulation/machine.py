@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from pytest_spiral.chat import ChatReply, ChatRequest
 from pytest_spiral.errors import ChatError
+from pytest_spiral.models import budget
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.limiter import Limiter
 from pytest_spiral.run import controller as run_controller
@@ -32,7 +34,7 @@ from pytest_spiral.tempaffect.self_check import baselines, preflight
 from tests.faults import runs as fault_runs
 from tests.simulation import disk as disks
 from tests.simulation.network import Model
-from tests.simulation.world import World
+from tests.simulation.world import Process, World
 
 __all__ = ["installed", "world"]
 
@@ -55,6 +57,10 @@ class _Stored(StoredChat):
 
 
 _WORLD: list[World] = []
+
+
+def _number(process: Process | None) -> int:
+    return id(process) % 2**31
 
 
 def _few_draws(interval: Callable[..., Any], *args: Any, **_: Any) -> Any:
@@ -104,6 +110,9 @@ def installed() -> Iterator[None]:
         (run_models, "Limiter", partial(Limiter, clock=now)),
         (run_preflight, "StoredChat", _Stored),
         (run_preflight, "list_models", unlisted),
+        # All simulated processes are one real one.
+        (budget, "os", SimpleNamespace(getpid=lambda: _number(_WORLD[-1].current))),
+        (budget, "_is_alive", lambda pid: pid in {_number(each) for each in _WORLD[-1].processes if each.alive}),
         # The same in every run, and slow.
         (run_controller, "preflight", lambda _: known),
         (run_results, "versions", lambda: versions),

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from pytest_spiral.models import completion, openai_compatible
+from pytest_spiral.models import budget, completion, openai_compatible
 from pytest_spiral.models.attempt import AttemptError
 from pytest_spiral.models.call import Call
 from pytest_spiral.models.completion import Completion
 from pytest_spiral.run import models as run_models
+from pytest_spiral.run import preflight
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import database, run_store, texts
+from pytest_spiral.store import RunStore, database, run_store, texts
 from tests.simulation.play import forget, play
 
 __all__ = ["MUTATIONS", "Found", "find"]
@@ -25,23 +27,29 @@ _read = completion.read_completion
 _lock = database.lock_run
 
 
-def _lenient(body: bytes, content_type: str = "", **_: Any) -> Completion:
-    """Half an answer with an error beside it, or without a reason for its end, is as good as any."""
-    try:
-        data = json.loads(body)
-        if data.get("choices"):
-            data.pop("error", None)
-            for choice in data["choices"]:
-                choice["finish_reason"] = choice["finish_reason"] or "stop"
-            body = json.dumps(data).encode()
-    except (ValueError, AttributeError, KeyError, TypeError):
-        pass
-    return _read(body, content_type)
+def _reading(change: Callable[[dict[str, Any]], object]) -> AbstractContextManager[object]:
+    """Answers with choices are changed before they are read."""
+
+    def read(body: bytes, content_type: str = "", **options: Any) -> Completion:
+        with suppress(ValueError, AttributeError, KeyError, TypeError, RecursionError):
+            data = json.loads(body)
+            if data.get("choices"):
+                change(data)
+                body = json.dumps(data).encode()
+        return _read(body, content_type, **options)
+
+    return mock.patch.object(openai_compatible, "read_completion", read)
 
 
-def _raw_name(body: bytes, content_type: str = "", **_: Any) -> Completion:
+def _end(data: dict[str, Any]) -> None:
+    for choice in data["choices"]:
+        if choice["finish_reason"] in (None, "abort"):
+            choice["finish_reason"] = "stop"
+
+
+def _raw_name(body: bytes, content_type: str = "", **options: Any) -> Completion:
     """The model's name is kept as it came."""
-    read = _read(body, content_type)
+    read = _read(body, content_type, **options)
     name = json.loads(body).get("model")
     return replace(read, model=name) if isinstance(name, str) else read
 
@@ -76,6 +84,10 @@ def _unverified(values: Any) -> Any:
     return run_store._Row._make(fields)
 
 
+def _booked(change: Callable[[Any], Any]) -> AbstractContextManager[object]:
+    return mock.patch.object(budget.Ledger, "reserve", change(budget.Ledger.reserve))
+
+
 @contextmanager
 def _lock_and_tidy(path: Path) -> Iterator[None]:
     """An empty file is taken for one that is still to be made."""
@@ -93,12 +105,21 @@ MUTATIONS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "ids of texts outlive a rollback": lambda: mock.patch.object(texts.Texts, "kept", _kept),
     "Retry-After: 0 is obeyed": lambda: _waits(_as_told),
     "patience lasts 8 s": _impatient,
-    "an error beside choices is a reply": lambda: mock.patch.object(openai_compatible, "read_completion", _lenient),
+    "an error beside choices is a reply": lambda: _reading(lambda data: data.pop("error", None)),
+    "an answer that broke off is a reply": lambda: _reading(_end),
     "token counts break the sums": lambda: mock.patch.object(completion, "_MAX_TOKENS", 2**63 - 1),
     "a garbled body is not asked for again": lambda: _waits(_not_garbled),
     "checksums are not verified": lambda: mock.patch.object(run_store, "_verified", _unverified),
     "an empty store is a new one": lambda: mock.patch.object(database, "lock_run", _lock_and_tidy),
     "a second controller may enter": lambda: mock.patch.object(database, "lock_run", nullcontext),
+    "a store that is taken away is not missed": lambda: mock.patch.object(RunStore, "check_file", return_value=None),
+    "the limit on the cost is not kept": lambda: _booked(
+        lambda reserve: lambda self, amount, _: reserve(self, amount, math.inf)
+    ),
+    "a parameter that is refused is sent again": lambda: mock.patch.object(
+        preflight._Examination, "_concedes", return_value=False
+    ),
+    "a rest of a reservation is waited for": lambda: mock.patch.object(budget, "_NOTHING", 0.0),
 }
 
 

@@ -92,7 +92,7 @@ class Expected:
 
 @dataclass
 class Call:
-    """One call of a unit. began: number of the step. attempts: what became of each. ended: "stored", "failed", ..."""
+    """One call of a unit. began: number of the step. servings: what became of each attempt. ended: "stored", ..."""
 
     request: ChatRequest
     process: str
@@ -143,7 +143,8 @@ class Outage:
 class Weather:
     """How the endpoint behaves in one session. rate: share of requests that meet one of the `cases`. most: requests at
     once before it answers 429. odd: share of replies with odd counts or names. thinks: share of replies with
-    reasoning in them."""
+    reasoning in them. twice: share of requests that a proxy sends on twice, of which one answer comes back. honest:
+    counts of tokens are possible ones, so that a limit on the cost can be kept."""
 
     cases: Sequence[Case] = ()
     rate: float = 0.0
@@ -152,12 +153,15 @@ class Weather:
     latency: tuple[float, float] = (0.05, 1.0)
     odd: float = 0.0
     thinks: float = 0.0
+    twice: float = 0.0
+    honest: bool = False
 
     def __str__(self) -> str:
         parts = [f"{self.rate:.0%} of {', '.join(case.name for case in self.cases)}"] if self.cases else []
         parts += [f"{o.name} for {o.seconds:.0f} s from {o.start:.0f} s on" for o in self.outages]
         parts += [f"429 beyond {self.most} at once"] if self.most else []
         parts += [f"{self.odd:.0%} odd counts"] if self.odd else []
+        parts += [f"{self.twice:.0%} delivered twice"] if self.twice else []
         return "; ".join(parts) or "fair"
 
 
@@ -185,7 +189,8 @@ def draw_weather(rng: random.Random, now: float) -> Weather:
 
 @dataclass
 class Server:
-    """The endpoint. served: every request in order. weather: may be changed at any time.
+    """The endpoint. served: every request in order. weather: may be changed at any time. refuses: a parameter that no
+    request may have.
 
     check: called with every serving before it is answered.
     """
@@ -195,6 +200,7 @@ class Server:
     check: Callable[[Serving], None]
     weather: Weather = Weather()
     session: int = 0
+    refuses: str = ""
     served: list[Serving] = field(default_factory=list)
     by_key: dict[str, list[Serving]] = field(default_factory=dict)
     _flying: list[Serving] = field(default_factory=list)
@@ -209,29 +215,44 @@ class Server:
     def serve(self, content: bytes) -> tuple[Serving, Reply | Fault, float]:
         """Decide on an answer, and after how many seconds it comes."""
         call = CALL.get()
+        rng, serving, answer = self._decide(call, content)
+        self.check(serving)
+        if random.Random(f"twice-{self.seed}-{call.request.key}-{serving.number}").random() < self.weather.twice:
+            # A second answer on the way to a client that will never see it.
+            _, lost, _ = self._decide(call, content)
+            lost.what, lost.state, lost.answered = f"{lost.what}, never delivered", "abandoned", self.now()
+            self._keep(lost)
+        self._keep(serving)
+        self._flying.append(serving)
+        call.servings.append(serving)
+        return serving, answer, rng.uniform(*self.weather.latency)
+
+    def _decide(self, call: Call, content: bytes) -> tuple[random.Random, Serving, Reply | Fault]:
         key = call.request.key
         nth = self._times[key]
         self._times[key] += 1
         rng = random.Random(f"{self.seed}-{key}-{nth}")
         body = json.loads(content)
-        answer, case = self._draw(rng, body)
+        answer, case = self._draw(rng, body, len(content))
         nature, code = (case.nature, case.kind) if case else ("harmless", None)
         expected = _expected(answer, body["model"]) if code is None else None
         name = case.name if case else "reply"
         altered = nature == "unusable"
         serving = Serving(len(self.served), self.session, call, self.now(), name, nature, code, expected, altered)
-        self.check(serving)
-        self.served.append(serving)
-        self._flying.append(serving)
-        self.by_key.setdefault(key, []).append(serving)
-        call.servings.append(serving)
-        return serving, answer, rng.uniform(*self.weather.latency)
+        return rng, serving, answer
 
-    def _draw(self, rng: random.Random, body: dict[str, Any]) -> tuple[Reply | Fault, Case | None]:
+    def _keep(self, serving: Serving) -> None:
+        self.served.append(serving)
+        self.by_key.setdefault(serving.call.request.key, []).append(serving)
+
+    def _draw(self, rng: random.Random, body: dict[str, Any], size: int) -> tuple[Reply | Fault, Case | None]:
         weather = self.weather
         said = self._answer(body, 0)
         reply = said if isinstance(said, Reply) else Reply(said)
         text = str(reply.content)
+        if self.refuses in body:
+            fault = Fault.status_code(400, f"Unsupported parameter: '{self.refuses}' is not supported with this model.")
+            return fault, Case(f"{self.refuses} refused", lambda _: fault, "final", ReasonCode.BAD_REQUEST)
         for outage in weather.outages:
             if outage.covers(self.now()):
                 answer = outage.make(text)
@@ -250,7 +271,8 @@ class Server:
             return replace(reply, usage=usage, model=rng.choice((*_ODD_NAMES, "m"))), None
         if rng.random() < weather.thinks:
             reply = replace(reply, content=f"<think>{_THOUGHT}</think>{text}")
-        counts = {"prompt_tokens": rng.randrange(1, 10**6), "completion_tokens": rng.randrange(1, 10**6)}
+        most = (size // 3, 200) if weather.honest else (10**6, 10**6)
+        counts = {"prompt_tokens": rng.randrange(1, most[0]), "completion_tokens": rng.randrange(1, most[1])}
         return replace(reply, usage=counts), None
 
 

@@ -40,7 +40,8 @@ class Outcome:
 def play(seed: int) -> Outcome:
     """One run, to its end."""
     rng = random.Random(f"play-{seed}")
-    shape = Shape.draw(rng)
+    refuses = random.Random(f"refuses-{seed}").choice(("",) * 4 + ("temperature", "max_tokens"))
+    shape = Shape.draw(rng, refuses)
     with world(seed) as w:
         write_openings(w.folder, shape.openings)
         w.note(f"seed {seed}: {shape}")
@@ -50,7 +51,7 @@ def play(seed: int) -> Outcome:
         except Violation as violation:
             outcome.violation = str(violation)
         outcome.sessions, outcome.requests, outcome.seconds = w.session, len(w.server.served), w.clock.now
-        outcome.faults = Counter(serving.what for serving in w.server.served)
+        outcome.faults = Counter(serving.what.partition(", never")[0] for serving in w.server.served) + w.troubles
     return outcome
 
 

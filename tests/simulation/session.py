@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pytest_spiral.chat import ChatReply, ChatRequest
@@ -39,7 +40,8 @@ class Session:
 
     interrupt_at: step at which the user presses Ctrl-C. stored: what the store has from the start. deaths: after
     how many steps each worker dies. intruder_at: step at which somebody starts the same run a second time.
-    reports: whether the report is made.
+    reports: whether the report is made. vandal: takes away what the session works on, at the step `vandal_at`.
+    max_cost: what may be spent, in USD.
     """
 
     world: World
@@ -55,11 +57,15 @@ class Session:
     deaths: list[int] = field(default_factory=list)
     intruder_at: int | None = None
     reports: bool = True
+    vandal: Callable[[Path], str] | None = None
+    vandal_at: int = 0
+    max_cost: float | None = None
 
     def play(self, faults: Sequence[DiskFault] = (), dies_at: int | None = None) -> None:
         """Raises `Violation`."""
         w = self.world
-        w.most_in_flight = self.shape.concurrency
+        w.server.refuses = self.shape.refuses
+        w.most_in_flight, w.max_cost = self.shape.concurrency, self.max_cost
         process = w.start(f"session {w.session}, controller")
         process.disk.faults = list(faults)
         process.dies_at = dies_at
@@ -85,7 +91,7 @@ class Session:
             w.end()
 
     def _play(self, process: Process) -> None:
-        w, settings = self.world, self.shape.settings()
+        w, settings = self.world, self.shape.settings(self.max_cost)
         content = content_of(settings, self.shape, w.folder)
         plan = make_plan(settings, content, ENVIRON, _NOW)
         controller = self.controller = RunController(plan, content, ENVIRON)
@@ -106,6 +112,10 @@ class Session:
         w.closing = True
         for worker in self.workers:
             worker.stop()
+        if w.lost_at is not None:
+            # Ends the session, before anything is reported.
+            controller.store.check_file(now=True)
+            w.fail("the run directory was taken away, and nobody has noticed")
         if self.reports:
             report = evaluate(controller.results(["--model=m"], _NOW, complete=complete))
             self.report = json.loads(report.model_dump_json())
@@ -131,6 +141,10 @@ class Session:
         if self.intruder_at is not None and self.world.steps >= self.intruder_at:
             self.intruder_at = None
             self._intrude()
+        if self.vandal is not None and self.world.steps >= self.vandal_at:
+            self.world.lost_at, self.world.damaged = self.world.clock.now, True
+            self.world.note(self.vandal(self.world.run_dir))
+            self.vandal = None
         return self.interrupt_at is not None and self.world.steps >= self.interrupt_at
 
     def _intrude(self) -> None:
@@ -194,7 +208,15 @@ class Session:
             w.fail(f"{len(missing)} replies were stored and are no more")
         if w.has_met_faults() or w.damaged or self.stored:
             return
-        known = sum(max(len(call.servings), 1) for call in w.calls if call.ended in ("stored", "booked"))
+        # One whose reply was stored in the very step in which the session was interrupted has not heard of it.
+        heard = {call.request.key for call in w.calls if call.ended == "stored"}
+        ended = [
+            call
+            for call in w.calls
+            if call.ended in ("stored", "booked")
+            or (call.ended == "answered" and call.request.key in stored.keys() - heard)
+        ]
+        known = sum(max(len(call.servings), 1) for call in ended)
         booked = sum(row.requests + row.retries + row.failures for row in usage)
         if known != booked:
             w.fail(f"the server has served {known} requests of calls that ended, the store counts {booked}")

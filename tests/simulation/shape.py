@@ -9,16 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_spiral.models.parameters import Price
 from pytest_spiral.run.content import Content, SpiralContent
 from pytest_spiral.settings import Settings
 from tests.faults.runs import MODELS, _few_scenarios
 
-__all__ = ["Shape", "content_of", "write_openings"]
+__all__ = ["PRICE", "Shape", "content_of", "write_openings"]
+
+# USD per million tokens, of every model.
+PRICE = Price(input=1.0, output=10.0)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a run measures and with how many processes."""
+    """What a run measures and with how many processes. refuses: the parameter that its endpoint does not take."""
 
     suites: tuple[Any, ...]
     turns: int
@@ -27,9 +31,10 @@ class Shape:
     workers: int
     concurrency: int
     retest: int
+    refuses: str
 
     @classmethod
-    def draw(cls, rng: random.Random) -> Shape:
+    def draw(cls, rng: random.Random, refuses: str) -> Shape:
         """Any."""
         suites = rng.choice((("tempaffect",), ("spiral",), ("tempaffect", "spiral")))
         return cls(
@@ -40,9 +45,10 @@ class Shape:
             rng.choice((0, 0, 1, 2, 3)),
             rng.choice((1, 2, 4, 16)),
             rng.choice((0, 0, 0, 50)),
+            refuses,
         )
 
-    def settings(self) -> Settings:
+    def settings(self, max_cost: float | None = None) -> Settings:
         """As options."""
         return Settings(
             model=(MODELS["evaluated"],),
@@ -56,6 +62,7 @@ class Shape:
             protocol="per-chunk",
             concurrency=self.concurrency,
             retest_share=self.retest,
+            max_cost=max_cost,
         )
 
 
@@ -87,3 +94,5 @@ def write_openings(folder: Path, count: int) -> None:
         for n in range(count)
     ]
     (folder / "prompts.json").write_text(json.dumps(openings))
+    price = f"price = {{ input = {PRICE.input}, output = {PRICE.output} }}"
+    (folder / "spiral.toml").write_text(f'[[model]]\nmatch = "*"\n{price}\n')

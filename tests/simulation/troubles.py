@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
-from tests.simulation.disk import DAMAGES, ERRORS, DiskFault, damage
+from tests.simulation.disk import DAMAGES, ERRORS, DiskFault, damage, lose_unsynced
 from tests.simulation.network import Weather, draw_weather
 from tests.simulation.session import Session
 from tests.simulation.shape import Shape
@@ -43,8 +46,83 @@ def troubled_session(w: World, shape: Shape, rng: random.Random) -> None:
         faults = [DiskFault(number, rng.choice(list(ERRORS)), rng.choice(("before", "after")), lasting, writing)]
     if rng.random() < 0.15:
         session.intruder_at = w.steps + int(2 ** rng.uniform(0, 8))
+    w.troubles[trouble] += 1
+    more = random.Random(f"more-{w.seed}-{w.session}")
+    besides = more.choice((None,) * 6 + (_delivered_twice, _taken_away, _limited, _powerless))
+    if besides is not None:
+        w.troubles[besides.__name__.strip("_").replace("_", " ")] += 1
+        besides(w, session, more)
     session.play(faults, dies_at)
+    if w.remains is not None:
+        w.note(f"lost: {lose_unsynced(w.remains, more)}")
+        # What was lost may be asked for again, and nobody knows what it has cost.
+        w.committed.clear()
+        w.met, w.cost = True, -math.inf
+    elif w.lost_at is not None:
+        _tidy(w)
     w.learn_committed()
+
+
+def _delivered_twice(w: World, _: Session, rng: random.Random) -> None:
+    w.server.weather = replace(w.server.weather, twice=rng.choice((0.1, 0.5, 1.0)))
+
+
+def _limited(w: World, session: Session, rng: random.Random) -> None:
+    """`--max-cost`. The limit can only be kept for counts of tokens that are possible."""
+    w.server.weather = replace(w.server.weather, odd=0.0, honest=True)
+    session.max_cost = 10 ** rng.uniform(-2, 0.5)
+
+
+def _powerless(w: World, _: Session, rng: random.Random) -> None:
+    w.cut_at = w.steps + int(2 ** rng.uniform(0, 10))
+
+
+def _taken_away(w: World, session: Session, rng: random.Random) -> None:
+    session.vandal, session.intruder_at = rng.choice(_VANDALS), None
+    session.vandal_at = w.steps + int(2 ** rng.uniform(0, 9))
+
+
+def _delete_directory(run_dir: Path) -> str:
+    shutil.rmtree(run_dir)
+    return "the run directory is deleted"
+
+
+def _move_directory(run_dir: Path) -> str:
+    run_dir.rename(_elsewhere(run_dir))
+    return "the run directory is moved away"
+
+
+def _delete_store(run_dir: Path) -> str:
+    (run_dir / "run.sqlite").unlink()
+    return "the store is deleted"
+
+
+def _replace_store(run_dir: Path) -> str:
+    path = run_dir / "run.sqlite"
+    shutil.copy(path, copy := run_dir / "copy")
+    copy.replace(path)
+    return "the store is replaced by a copy"
+
+
+_VANDALS = (_delete_directory, _move_directory, _delete_store, _replace_store)
+
+
+def _elsewhere(run_dir: Path) -> Path:
+    return run_dir.with_name("elsewhere")
+
+
+def _tidy(w: World) -> None:
+    """What a user does after a session whose directory was taken away: move it back, or begin anew."""
+    if (moved := _elsewhere(w.run_dir)).exists():
+        if w.run_dir.exists():
+            w.fail("something was written where the run directory had been")
+        moved.rename(w.run_dir)
+        return
+    if not (w.run_dir / "run.sqlite").exists():
+        shutil.rmtree(w.run_dir, ignore_errors=True)
+    # Nothing that was stored is left, or what an older copy has.
+    w.committed.clear()
+    w.cost = -math.inf
 
 
 def damaged_session(w: World, shape: Shape, rng: random.Random) -> None:

@@ -69,7 +69,8 @@ class Worker:
             for unit in sorted(self.units, key=lambda unit: isinstance(unit, ScenarioUnit)):
                 self._runner.submit(unit)
         except Exception as error:
-            if not any(is_cause(raised, error) for raised in self.process.disk.raised):
+            lost = w.lost_at is not None and isinstance(error, StoreError)
+            if not lost and not any(is_cause(raised, error) for raised in self.process.disk.raised):
                 w.fail(f"unexpected {type(error).__name__}: {error}")
             w.note(f"{self.process.name} cannot begin: {error}")
             self.failed = True

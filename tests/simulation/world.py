@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import sqlite3
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from tests.simulation import disk as disks
 from tests.simulation.clock import Clock, VirtualLoop
 from tests.simulation.disk import Disk, Killed
 from tests.simulation.network import Call, Server, Serving
+from tests.simulation.shape import PRICE
 
 __all__ = ["Process", "Violation", "World"]
 
@@ -55,7 +56,9 @@ class World:
     """Everything of one seed.
 
     committed: keys of replies known to be stored, with the step at which that was learned. calls: all that were made.
-    damaged: the store's files were changed behind its back. met: a disk has failed.
+    damaged: the store's files were changed behind its back. met: a disk has failed, or the power. lost_at: when the run
+    directory was taken away in this session. max_cost: what may be spent in USD, None for any amount. cost: of all
+    sessions with a limit, in USD. cut_at: step at which the power fails. remains: what was on the disk then.
     """
 
     seed: int
@@ -75,6 +78,12 @@ class World:
     damaged: bool = False
     most_in_flight: int = 0
     met: bool = False
+    lost_at: float | None = None
+    max_cost: float | None = None
+    cost: float = 0.0
+    cut_at: int | None = None
+    remains: dict[Path, bytes] | None = None
+    troubles: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"world-{self.seed}")
@@ -165,6 +174,7 @@ class World:
         self.server.session = self.session
         self.first_step, self.first_time = self.steps, self.clock.now
         self.closing = False
+        self.lost_at = self.max_cost = self.cut_at = self.remains = None
 
     def drive(self, done: Callable[[], bool]) -> None:
         """Run processes, one iteration at a time, until `done`. Raises `Killed` if the first process dies."""
@@ -198,6 +208,12 @@ class World:
     def step(self, process: Process) -> None:
         """One iteration of a process's loop; where its end has come, its end."""
         self.steps += 1
+        if self.cut_at is not None and self.steps >= self.cut_at:
+            self.note("the power fails")
+            self.remains, self.cut_at = {path: path.read_bytes() for path in self.store_files()}, None
+            for each in self.processes:
+                self.kill(each)
+            return
         if process.dies_at is not None and self.steps >= process.dies_at:
             self.kill(process)
             return
@@ -259,6 +275,10 @@ class World:
             return
         if last is not None and last.nature == "final" and last.code is code:
             return
+        if code is ReasonCode.BUDGET and self.max_cost is not None:
+            return
+        if self.lost_at is not None and code is ReasonCode.CLOSED:
+            return
         unusable = sum(serving.code in _UNUSABLE for serving in call.servings)
         waited = self.clock.now - call.at
         if unusable >= 3 or self._failed_alone(call) >= _FAILURES_ALONE:
@@ -297,20 +317,17 @@ class World:
             self.fail(f"more than {self.most_in_flight} requests in flight")
         if any(process.stopped and process.name == call.process for process in self.processes):
             self.fail(f"{call.process} sends a request after it was stopped")
+        if self.lost_at is not None and call.at > self.lost_at + _LOOK:
+            self.fail(f"{call.request.unit} {call.request.role}: asks although its reply can no longer be kept")
+        if self.max_cost is not None and serving.expected is not None:
+            self.cost += PRICE.cost(serving.expected.usage)
+            if self.cost > self.max_cost:
+                self.fail(f"{self.cost:.4f} USD are spent, {self.max_cost:.4f} allowed")
 
     def learn_committed(self) -> None:
         """Look into the file, past the store, for what a process that died had committed."""
-        path = self.run_dir / "run.sqlite"
-        if not path.exists():
-            return
         keys = {key[:32]: key for key in self.server.by_key}
-        connection = disks._connect(path)
-        try:
-            found = {row[0].hex() for row in connection.execute("SELECT key FROM reply")}
-        except sqlite3.DatabaseError:
-            found = set()
-        finally:
-            connection.close()
+        found = disks.stored_keys(self.store_files())
         for call in self.calls:
             if call.ended == "answered" and call.request.key[:32] in found - {k[:32] for k in self.committed}:
                 call.ended = "stored"
@@ -323,5 +340,7 @@ PATIENCE = 500.0
 _UNUSABLE = (ReasonCode.BAD_RESPONSE, ReasonCode.UNFINISHED)
 # Failures of one call after which it may be given up although the endpoint answers others.
 _FAILURES_ALONE = 6
+# Seconds after which the loss of the run directory is noticed.
+_LOOK = 1.001
 # Seconds between a refusal and the next attempt, at least.
 _FLOOR = 0.25
