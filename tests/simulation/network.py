@@ -271,7 +271,8 @@ class Server:
             return replace(reply, usage=usage, model=rng.choice((*_ODD_NAMES, "m"))), None
         if rng.random() < weather.thinks:
             reply = replace(reply, content=f"<think>{_THOUGHT}</think>{text}")
-        most = (size // 3, 200) if weather.honest else (10**6, 10**6)
+        limit = body.get("max_tokens") or body.get("max_completion_tokens") or 100
+        most = (size, limit) if weather.honest else (10**6, 10**6)
         counts = {"prompt_tokens": rng.randrange(1, most[0]), "completion_tokens": rng.randrange(1, most[1])}
         return replace(reply, usage=counts), None
 

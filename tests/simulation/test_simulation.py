@@ -14,13 +14,15 @@ SEEDS = range(10, 18)
 # Where the search for a mutation starts; those that need many seeds are left to the long form.
 SHOWN_BY = {
     "token counts are stored as they come": 2,
-    "Retry-After: 0 is obeyed": 1,
-    "patience lasts 8 s": 1,
-    "an error beside choices is a reply": 8,
+    "Retry-After: 0 is obeyed": 9,
+    "patience lasts 8 s": 18,
+    "an error beside choices is a reply": 18,
     "token counts break the sums": 23,
-    "a garbled body is not asked for again": 2,
+    "a garbled body is not asked for again": 9,
     "an empty store is a new one": 35,
     "a second controller may enter": 9,
+    "a store that is taken away is not missed": 19,
+    "the limit on the cost is not kept": 35,
 }
 
 

@@ -70,7 +70,7 @@ def _delivered_twice(w: World, _: Session, rng: random.Random) -> None:
 def _limited(w: World, session: Session, rng: random.Random) -> None:
     """`--max-cost`. The limit can only be kept for counts of tokens that are possible."""
     w.server.weather = replace(w.server.weather, odd=0.0, honest=True)
-    session.max_cost = 10 ** rng.uniform(-2, 0.5)
+    session.max_cost = 10 ** rng.uniform(-1.5, 0.5)
 
 
 def _powerless(w: World, _: Session, rng: random.Random) -> None:
