@@ -194,8 +194,7 @@ class Settings:
     system_prompt: str | None = option(
         None,
         "measurement",
-        "File with a system prompt for the evaluated model in conversations",
-        suite="spiral",
+        "File with a system prompt for the evaluated model: it is sent before each conversation and scenario",
         metavar="FILE",
     )
     seed: int = option(1, "measurement", "Seed of injection schedules and bootstrap intervals")
@@ -314,6 +313,8 @@ class Settings:
                 object.__setattr__(self, each.key, tuple(dict.fromkeys(value)))
         if self.redo_judging and not self.replay:
             raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
+        if self.system_prompt and self.replay:
+            raise ConfigError("--system-prompt: what is replayed was answered without it; leave it out")
 
     @property
     def shard_number(self) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.hashing import digest
 from pytest_spiral.report.model import Report, TempAffect
 from pytest_spiral.report.read import find_report
 from pytest_spiral.spiral.conversation import ConversationUnit
@@ -25,6 +26,8 @@ from pytest_spiral.tempaffect.unit import Output, ScenarioUnit
 _FINISH = {code: finish for finish, code in FINISH_REASONS.items()}
 Identity = Mapping[str, str | None]
 """What the measurements of a suite depend on, by name; None where it is not recorded."""
+UNWRAPPED = "none"
+"""Stands for the system prompt of a model that was given none."""
 SPIRAL_HASHES = ("protocol_hash", "prompts_hash", "persona_hash", "rubric_hash")
 
 
@@ -146,14 +149,20 @@ class Recording:
         report, conversations = self.report, self.all_conversations
         identity: dict[str, Identity] = {}
         if report is not None and (hashes := report.integrity.tempaffect) is not None:
-            identity["tempaffect"] = {"suite_hash": hashes.suite_hash, "scorer_fingerprint": hashes.scorer_fingerprint}
+            identity["tempaffect"] = {
+                "suite_hash": hashes.suite_hash,
+                "scorer_fingerprint": hashes.scorer_fingerprint,
+                "system_prompt": hashes.system_prompt_hash or UNWRAPPED,
+            }
         if conversations:
             judges = {judgement.judge for one in conversations for judgement in one.judgements} - {""}
+            systems = {one.origin.evaluated_system_prompt for one in conversations if one.transcript}
             users = {one.origin.user_model for one in conversations} - {""}
             identity["spiral"] = {
                 **dict.fromkeys(SPIRAL_HASHES),
                 "judges": ", ".join(sorted(judges)) or None,
                 "user_model": ", ".join(sorted(users)) or None,
+                "system_prompt": ", ".join(digest(text) if text else UNWRAPPED for text in sorted(systems)) or None,
                 "num_turns": str(max(len(one.replies) for one in conversations)),
                 **_reported_identity(report),
             }

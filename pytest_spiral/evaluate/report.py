@@ -202,6 +202,7 @@ def _tempaffect_integrity(run: RunResults) -> TempAffectIntegrity | None:
         scorer_fingerprint=run.preflight.fingerprint,
         preflight_faults=tuple(run.preflight.faults),
         components=run.suite.components,
+        system_prompt_hash=next((context.system_prompt_hash for context in run.contexts.values()), None),
     )
 
 

@@ -60,6 +60,7 @@ def score_of(model: str, conversations: Sequence[Conversation], context: SpiralC
     void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
     return Score(
         **{**dict(score), "model": model, **void},
+        wrapped=any(c.origin.evaluated_system_prompt for c in conversations),
         variance=None,
         judges=judges,
         over_correction=None,

@@ -94,7 +94,7 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
         for _, metric in CARD_METRICS:
             interval = card.intervals.get(metric)
             cells.append(_value(card.value(metric), interval.low, interval.high) if interval else _value(None))
-        rows.append((escape(card.model), MODES[card.prompting_mode], *cells))
+        rows.append((_who(card), MODES[card.prompting_mode], *cells))
     names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
     yield from ("### TempAffect 1", "", *table(names, rows), "")
     for card in cards:
@@ -111,12 +111,16 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
         harm = f"{score.tails.harmful} of {score.tails.of}"
         missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
         value = _value(score.score, score.ci_low, score.ci_high, 1)
-        rows.append((escape(score.model), score.protocol, value, harm, missing))
+        rows.append((_who(score), score.protocol, value, harm, missing))
     names = ("Model", "Protocol", "Score", "Conversations with strength-3 harm", "Conversations missing")
     yield from ("### Spiral-Bench", "", *table(names, rows), "")
     for score in scores:
         yield from (f"- {escape(score.model)}: {escape(note)}" for note in _notes(score.variance, score.blockers))
     yield ""
+
+
+def _who(row: Card | Score) -> str:
+    return f"{escape(row.model)}{' (wrapped)' if row.wrapped else ''}"
 
 
 def _value(value: float | None, low: float | None = None, high: float | None = None, digits: int = 2) -> str:

@@ -84,10 +84,15 @@ def failed_lines(failed: Sequence[FailedPart]) -> Iterator[Line]:
         yield f"  {len(failed) - _MOST_FAILED} more failed parts: see failed_parts in report.json", "bad"
 
 
+def _heading(suite: str, model: str, wrapped: bool) -> str:
+    note = " (wrapped)" if wrapped else ""
+    return f"{suite}  {plain(model)}"[: WIDTH - len(note)] + note
+
+
 def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
     if not cards:
         return
-    yield f"tempaffect  {plain(model)}"[:WIDTH], "plain"
+    yield _heading("tempaffect", model, cards[0].wrapped), "plain"
     yield f"  {'':<26}" + "".join(f"{MODES[card.prompting_mode]:>24}" for card in cards), "dim"
     for label, metric in _CARD_ROWS:
         cells = []
@@ -108,7 +113,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
 
 
 def _score_lines(score: Score) -> Iterator[Line]:
-    yield f"spiral  {plain(score.model)}"[:WIDTH], "plain"
+    yield _heading("spiral", score.model, score.wrapped), "plain"
     yield f"  {'score (0-100)':<26}{between(score.score, score.ci_low, score.ci_high):>24}", "plain"
     for name in _BEHAVIOURS:
         if (metric := score.metrics.get(name)) is not None:

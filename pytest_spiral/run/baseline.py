@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pytest_spiral.compare.recording import (
     SPIRAL_HASHES,
+    UNWRAPPED,
     Identity,
     Recording,
     check_comparable,
@@ -52,7 +53,11 @@ def check_baseline(gates: Gates, plan: RunPlan, content: Content, fingerprint: s
     if baseline is None:
         return
     planned: dict[str, Identity] = {
-        "tempaffect": {"suite_hash": content.suite.suite_hash, "scorer_fingerprint": fingerprint},
+        "tempaffect": {
+            "suite_hash": content.suite.suite_hash,
+            "scorer_fingerprint": fingerprint,
+            "system_prompt": content.system_hash or UNWRAPPED,
+        },
         "spiral": _planned_spiral(plan, content),
     }
     for suite in sorted({gate.suite for gate in gates.gates if gate.relative}):
@@ -72,6 +77,7 @@ def _planned_spiral(plan: RunPlan, content: Content) -> Identity:
         hashes = content.spiral.hashes()
         spiral = {
             **{name: hashes[name] for name in SPIRAL_HASHES},
+            "system_prompt": content.system_hash or UNWRAPPED,
             "user_model": plan.user.model_id if plan.user else None,
             "num_turns": str(plan.settings.num_turns),
         }

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class SpiralContent:
     """What Spiral-Bench asks.
 
-    own: the openings are the user's. prompt_file: the name of their file. system: the evaluated model's system prompt.
-    twins: harmless twins of openings, where conversations are held on them as well.
+    own: the openings are the user's. prompt_file: the name of their file. twins: harmless twins of openings, where
+    conversations are held on them as well.
     """
 
     openings: tuple[Opening, ...]
@@ -48,7 +48,7 @@ class SpiralContent:
     persona: Persona
     rubric: Rubric
     protocol: Protocol
-    system: str | None
+    system_hash: str | None
     twins: tuple[Opening, ...] = ()
 
     @property
@@ -77,7 +77,7 @@ class SpiralContent:
             "persona_hash": self.persona.hash,
             "rubric_hash": self.rubric.hash,
             "instruments_hash": digest(instruments),
-            "system_prompt_hash": None if self.system is None else digest(self.system),
+            "system_prompt_hash": self.system_hash,
         }
 
 
@@ -104,16 +104,30 @@ class Content:
         return load_recording(self.folder / self.settings.replay)
 
     @cached_property
+    def system(self) -> str | None:
+        """The user's system prompt for the evaluated model. Raises `DataError` or `ConfigError`."""
+        if self.settings.system_prompt is None:
+            return None
+        path = self.folder / self.settings.system_prompt
+        system = read_text(path).strip()
+        if not system:
+            raise ConfigError(f"{path}: the system prompt is empty; write one, or leave --system-prompt out")
+        return system
+
+    @cached_property
+    def system_hash(self) -> str | None:
+        """Hash of the system prompt that the evaluated model was given; of a recording's scenarios, theirs."""
+        if self.recording is not None:
+            report = self.recording.report
+            hashes = report.integrity.tempaffect if report else None
+            return hashes.system_prompt_hash if hashes else None
+        return None if self.system is None else digest(self.system)
+
+    @cached_property
     def spiral(self) -> SpiralContent:
         """Spiral-Bench's openings, persona, rubric and protocol. Raises `DataError` or `ConfigError`."""
         protocol = load_protocol(self.settings.protocol)
         own = self.settings.spiral_prompts
-        system = None
-        if self.settings.system_prompt is not None:
-            path = self.folder / self.settings.system_prompt
-            system = read_text(path).strip()
-            if not system:
-                raise ConfigError(f"{path}: the system prompt is empty; write one, or leave --system-prompt out")
         return SpiralContent(
             openings=load_openings(self.folder / own if own else None),
             own=own is not None,
@@ -121,7 +135,7 @@ class Content:
             persona=load_persona(),
             rubric=load_rubric(protocol.rubric),
             protocol=protocol,
-            system=system,
+            system_hash=self.system_hash,
             twins=load_twins() if self.settings.benign_twins and not own else (),
         )
 

@@ -164,7 +164,7 @@ class Chats:
                 turns=settings.num_turns,
                 prompt_file=spiral.prompt_file,
                 retest_percent=settings.retest_share,
-                system=spiral.system,
+                system=self._content.system,
             )
         return self._setups[spec]
 

@@ -166,6 +166,7 @@ class RunPlan(BaseModel):
         stands_for: dict[str, Any] = {
             "model": [model.identity() for model in self.models],
             "suite": self.suites,
+            "system_prompt": content.system_hash,
             "replay": content.recording.hash if content.recording is not None else None,
         }
         data: dict[str, str | None] = {}
@@ -179,7 +180,6 @@ class RunPlan(BaseModel):
                 "judge_model": [judge.identity() for judge in self.judges],
                 "protocol": hashes["protocol_hash"],
                 "spiral_prompts": hashes["prompts_hash"],
-                "system_prompt": hashes["system_prompt_hash"],
                 "benign_twins": hashes.get("twins_hash"),
             }
         options = {

@@ -93,14 +93,14 @@ def checks(model: ModelPlan, plan: RunPlan, content: Content, secret: str) -> It
     modes = plan.settings.prompting
     if "tempaffect" in model.params and model.kind in ("remote", "local"):
         if "raw" in modes and model.kind == "remote":
-            yield Check(model, "tempaffect", "raw", messages_for(_texts().situation))
+            yield Check(model, "tempaffect", "raw", messages_for(_texts().situation, content.system))
         if "schema" in modes:
             yield Check(model, "tempaffect", "schema", (Message("user", _texts().word),), _pinned_schema())
     if "spiral" not in model.params or model.kind != "remote":
         return
     spiral, talk = content.spiral, _texts().conversation
     if model.role == "evaluated":
-        system = [Message("system", spiral.system)] if spiral.system else []
+        system = [Message("system", content.system)] if content.system else []
         yield Check(model, "spiral", "conversation", (*system, *talk[:-1]))
     elif model.role == "user":
         prompt = UserPrompt(spiral.persona.system_prompt(""))

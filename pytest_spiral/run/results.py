@@ -200,6 +200,7 @@ def _card_context(
         archived=True,
         partner_present=len(plan.settings.prompting) == 2,
         own=plan.settings.tempaffect_scenarios is not None,
+        system_prompt_hash=content.system_hash,
     )
 
 

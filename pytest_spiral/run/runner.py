@@ -59,7 +59,8 @@ class Runner:
         model = self.plan.model(unit.model)
         scenario = self._content.suite[unit.scenario_id]
         chat = self._chats.of(model, "tempaffect")
-        return await ask_scenario(unit, scenario, model.model_id, model.sent("tempaffect"), chat)
+        params, system = model.sent("tempaffect"), self._content.system
+        return await ask_scenario(unit, scenario, model.model_id, params, chat, system)
 
     def times(self, unit: Unit) -> tuple[float, float]:
         """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""

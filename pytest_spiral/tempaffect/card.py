@@ -74,6 +74,7 @@ def build_card(
     return Card(
         model=model,
         prompting_mode=CARD_MODES[mode],
+        wrapped=context.system_prompt_hash is not None,
         score=score,
         skill=None if score is None else metrics.skill(score),
         valid_output_rate=valid_rate,
@@ -115,6 +116,7 @@ def _integrity(metrics: CardMetrics, context: CardContext, blockers: Iterable[st
     blocking = tuple(blockers)
     return CardIntegrity(
         suite_hash=context.suite_hash,
+        system_prompt_hash=context.system_prompt_hash,
         scorer_fingerprint=context.scorer_fingerprint,
         scenarios=len(metrics.rows),
         expected_scenarios=len(context.scenarios),

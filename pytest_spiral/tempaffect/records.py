@@ -140,6 +140,7 @@ class CardContext:
         archived: The raw outputs are kept.
         partner_present: The run has a card of the other mode as well.
         own: The scenarios are the user's, not the bundled ones.
+        system_prompt_hash: Hash of the user's system prompt; None where the model was given none.
     """
 
     suite_hash: str
@@ -156,6 +157,7 @@ class CardContext:
     archived: bool = True
     partner_present: bool = True
     own: bool = False
+    system_prompt_hash: str | None = None
 
     @property
     def skill_floor(self) -> float:

@@ -147,20 +147,28 @@ def prompt_texts() -> tuple[str, str]:
     return read_text(folder / "system.txt").rstrip("\n"), read_text(folder / "scenario.txt").rstrip("\n")
 
 
-def build_messages(scenario: Scenario) -> tuple[Message, ...]:
+def build_messages(scenario: Scenario, system: str | None = None) -> tuple[Message, ...]:
     """System and user message. Anchors, targets and labels of the key never enter a prompt.
 
     The text is the same in both modes, so that their difference isolates enforcement.
     """
     low, high = scenario.expected.reply.word_range
     asked = {name: getattr(scenario, name) for name in ("agent_role", "agent_context", "user_message")}
-    return messages_for({**asked, "min_words": low, "max_words": high})
+    return messages_for({**asked, "min_words": low, "max_words": high}, system)
 
 
-def messages_for(situation: Mapping[str, object]) -> tuple[Message, ...]:
-    """System and user message of a situation: agent_role, agent_context, user_message, min_words and max_words."""
-    system, template = prompt_texts()
-    return (Message("system", system), Message("user", template.format(**situation)))
+def messages_for(situation: Mapping[str, object], system: str | None = None) -> tuple[Message, ...]:
+    """System and user message of a situation.
+
+    Args:
+        situation: agent_role, agent_context, user_message, min_words and max_words.
+        system: The user's own system prompt. It comes first in the same message: many models take only one.
+    """
+    shipped, template = prompt_texts()
+    return (
+        Message("system", shipped if system is None else f"{system}\n\n{shipped}"),
+        Message("user", template.format(**situation)),
+    )
 
 
 class Lock(BaseModel):

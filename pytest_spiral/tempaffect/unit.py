@@ -53,7 +53,12 @@ class ScenarioUnit:
 
 
 async def ask_scenario(
-    unit: ScenarioUnit, scenario: Scenario, model_id: str, params: Mapping[str, object], chat: ChatModel
+    unit: ScenarioUnit,
+    scenario: Scenario,
+    model_id: str,
+    params: Mapping[str, object],
+    chat: ChatModel,
+    system: str | None = None,
 ) -> Item:
     """Ask and score.
 
@@ -66,11 +71,12 @@ async def ask_scenario(
         model_id: The model's name in requests.
         params: Request parameters as sent.
         chat: The evaluated model.
+        system: The user's system prompt for it.
     """
     request = ChatRequest(
         role="evaluated",
         model=model_id,
-        messages=build_messages(scenario),
+        messages=build_messages(scenario, system),
         params=params,
         schema=output_schema() if unit.mode == "schema" else None,
         sample=unit.epoch,

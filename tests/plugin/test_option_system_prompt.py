@@ -1,4 +1,4 @@
-"""`--system-prompt`: what the evaluated model is told before a conversation."""
+"""`--system-prompt`: what the evaluated model is told before a conversation or scenario."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import json
 
 import pytest
 
+from pytest_spiral.cli import main
+from pytest_spiral.report.html.leaderboard import Entry, leaderboard
+from pytest_spiral.report.read import load_report
+from pytest_spiral.tempaffect.suite import prompt_texts
+from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve
 
 OPENINGS = [{"prompt_id": "a1", "category": "theory_development", "prompts": ["hello there"]}]
@@ -34,10 +39,55 @@ def test_only_the_evaluated_model_is_told(project: Project, serve: Serve) -> Non
     ]
     assert {r.body["messages"][0]["content"] for r in server.requests} == {"Be plain."}
     assert report["integrity"]["spiral"]["system_prompt_hash"]
+    assert [score["wrapped"] for score in report["spiral"]["scores"]] == [True]
+    result.stdout.fnmatch_lines(["spiral  m (wrapped)"])
     (conversation,) = report["spiral"]["conversations"]
     assert [m["role"] for m in conversation["transcript"]] == ["user", "assistant", "user", "assistant"]
     assert again.ret == pytest.ExitCode.USAGE_ERROR
     again.stderr.fnmatch_lines(["*another configuration: system_prompt (was*"])
+
+
+def test_wrapped_and_plain_cards_are_kept_apart(
+    project: Project, serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The prompt comes before the suite's own; no comparison, gate or table puts such a card beside one without it."""
+    server = serve(ScriptedModel())
+    project.reach(server)
+    project.write(system__txt="Be plain.\n")
+    run = ("--model=m", "--suite=tempaffect", "--prompting=raw", "-k", "ps-01", "-p", "no:xdist")
+
+    project.pytest(*run, "--run-id=plain")
+    asked = len(server.requests)
+    wrapped = project.pytest(*run, "--system-prompt=system.txt", "--run-id=wrapped")
+    gate = ("--baseline=reports/plain", "--gate", "tempaffect.score >= baseline - 0.5")
+    refused = project.here(*run, "--system-prompt=system.txt", *gate)
+    project.here("--replay=reports/wrapped", *run[1:], "--run-id=again")
+    compared = main(["compare", str(project.folder("plain")), str(project.folder("wrapped"))])
+
+    told = {request.body["messages"][0]["content"] for request in server.requests[asked:]}
+    assert told == {f"Be plain.\n\n{prompt_texts()[0]}"}
+    wrapped.stdout.fnmatch_lines(["tempaffect  m (wrapped)"])
+    assert [card["wrapped"] for run in ("plain", "wrapped") for card in project.report(run)["tempaffect"]["cards"]] == [
+        False,
+        True,
+    ]
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*cannot be compared: they differ in tempaffect.system_prompt (none and *"])
+    assert compared == 4
+    assert "they differ in tempaffect.system_prompt (none and " in capsys.readouterr().err
+    entries = [Entry(load_report(project.folder(run) / "report.json"), "") for run in ("plain", "wrapped", "again")]
+    # What is replayed was wrapped when it was recorded.
+    assert sorted(len(group.rows) for group in leaderboard(entries)) == [1, 2]
+
+
+def test_a_recording_cannot_be_wrapped(project: Project) -> None:
+    """Its outputs were given without the prompt."""
+    project.write(system__txt="Be plain.")
+
+    result = project.here("--replay=reports/r", "--system-prompt=system.txt")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--system-prompt: what is replayed was answered without it*"])
 
 
 @pytest.mark.parametrize("text", ["", " \n", None])

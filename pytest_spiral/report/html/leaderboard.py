@@ -1,7 +1,8 @@
 """The leaderboard: groups of comparable results, and ranks within each.
 
-Cards are comparable if suite hash, scorer fingerprint and mode are equal; Spiral-Bench scores if protocol, prompts,
-persona, rubric, judges, simulated user and number of turns are. Other results are in tables of their own.
+Cards are comparable if suite hash, scorer fingerprint, mode and system prompt are equal; Spiral-Bench scores if protocol,
+prompts, persona, rubric, system prompt, judges, simulated user and number of turns are. Other results are in
+tables of their own.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ def _groups(entry: Entry) -> Iterator[Group]:
         same = (
             ("suite hash", card.integrity.suite_hash),
             ("scorer fingerprint", card.integrity.scorer_fingerprint),
+            ("system prompt", card.integrity.system_prompt_hash or "none"),
         )
         row = Row(card.model, values, *page, card.integrity.publication_blockers)
         yield Group(f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}", same, _CARD_COLUMNS, [row])

@@ -112,6 +112,8 @@ class TempAffectIntegrity(Record):
     """Hash of the scorer's results on fixed outputs."""
     preflight_faults: tuple[str, ...]
     components: Mapping[str, Hash]
+    system_prompt_hash: Hash | None = None
+    """Of the user's system prompt, null for none."""
 
 
 class SpiralIntegrity(Record):

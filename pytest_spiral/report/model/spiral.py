@@ -181,6 +181,8 @@ class SimulatorHealth(Record):
 class Score(ProtocolScore):
     """The score of one model, with everything a reader must know before using it."""
 
+    wrapped: bool = False
+    """Whether the model was given a system prompt of the user's."""
     variance: VarianceSummary | None
     judges: JudgesReport
     over_correction: OverCorrection | None

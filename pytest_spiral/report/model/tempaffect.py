@@ -66,6 +66,8 @@ class CardIntegrity(Record):
     """Whether a card may be published, and what stands in the way."""
 
     suite_hash: Hash
+    system_prompt_hash: Hash | None = None
+    """Of the user's system prompt, null for none."""
     scorer_fingerprint: Hash
     scenarios: Count
     """Scenarios scored."""
@@ -84,6 +86,8 @@ class Card(Record):
 
     model: str
     prompting_mode: CardMode
+    wrapped: bool = False
+    """Whether the model was given a system prompt of the user's."""
     score: Rate | None
     """Mean share of the points earned; an invalid output earns none."""
     skill: float | None

@@ -55,7 +55,7 @@ function glance(report) {
   const cards = report.tempaffect.cards.map((card) => h(
     "article", { class: "tile" },
     h("h3", {}, link("tempaffect", {}, "TempAffect"), ", ", MODE_NAMES[MODES[card.prompting_mode]]),
-    h("p", { class: "who" }, bdi(card.model)),
+    h("p", { class: "who" }, bdi(card.model), card.wrapped && " (wrapped)"),
     h("p", { class: "big" }, number(card.useful_bounded_response_rate)),
     h("p", {}, "useful and bounded ", h("span", { class: "range" }, `(${range(...intervalOf(card, "useful_bounded_response_rate"))})`)),
     h("p", { class: "note" }, `score ${number(card.score)}, valid output ${number(card.valid_output_rate)}`),
@@ -63,7 +63,7 @@ function glance(report) {
   const scores = report.spiral.scores.map((score) => h(
     "article", { class: "tile" },
     h("h3", {}, link("spiral", { model: score.model }, "Spiral-Bench")),
-    h("p", { class: "who" }, bdi(score.model)),
+    h("p", { class: "who" }, bdi(score.model), score.wrapped && " (wrapped)"),
     h("p", { class: "big" }, number(score.score, 1)),
     h("p", {}, "of 100 ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)),
     h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations`),

@@ -213,6 +213,7 @@ function integrityTable(cards) {
   const rows = [
     ["scenarios scored", (card) => `${card.integrity.scenarios} of ${card.integrity.expected_scenarios}`],
     ["suite hash", (card) => hash(card.integrity.suite_hash)],
+    ["system prompt of the user", (card) => (card.wrapped ? hash(card.integrity.system_prompt_hash) : "none")],
     ["scorer fingerprint", (card) => hash(card.integrity.scorer_fingerprint)],
     ["valid output", (card) => number(card.integrity.valid_output_rate)],
     ["schema enforcement", (card) => ({ true: "verified", false: "not verified" })[card.integrity.enforcement_verified] ?? "not requested"],
