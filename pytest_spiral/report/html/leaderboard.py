@@ -1,7 +1,7 @@
 """The leaderboard: groups of comparable results, and ranks within each.
 
-Cards are comparable if suite hash, scorer fingerprint, mode and system prompt are equal; Spiral-Bench scores if protocol,
-prompts, persona, rubric, system prompt, judges, simulated user and number of turns are. Other results are in
+Cards are comparable if suite hash, scorer fingerprint, mode and system prompt are equal; Spiral-Bench scores if
+protocol, prompts, persona, rubric, system prompt, judges, simulated user and number of turns are. Other results are in
 tables of their own.
 """
 
