@@ -1,5 +1,10 @@
 """The child process that serves one GGUF file on loopback, by llama.cpp's own OpenAI-compatible server.
 
+Before llama.cpp's servers stands a small one that has the system message of a request evaluated once and kept for the
+requests after it. What is kept must not change a reply, and the same tokens in batches of other sizes give slightly
+other numbers. So a request always finds the same state: the system message evaluated by itself from nothing, its last
+token again by itself, and nothing after it.
+
 Run as a script by `pytest_spiral.models.local_server`. It imports nothing of this package, so that it starts from any
 directory. Its only line on stdout is JSON: `{"url": ...}` or `{"error": ...}`. It lives as long as its stdin is open.
 """
@@ -8,16 +13,22 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import http.client
 import importlib
 import json
 import os
+import select
 import shutil
 import signal
+import socket
 import sys
 import threading
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_PLACEHOLDER = "placeholder-for-the-text-of-the-user"
 
 
 def main() -> None:
@@ -27,6 +38,7 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--context", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--slots", type=int, required=True)
     parser.add_argument("--folder", required=True)
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args()
@@ -41,7 +53,8 @@ def main() -> None:
     if os.getppid() != options.parent and os.name == "posix":
         os._exit(1)
     try:
-        server = _serve(options.model, options.name, options.context, options.threads)
+        servers = [_serve(options.model, options.name, options.context, options.threads) for _ in range(options.slots)]
+        front = _Front([_Slot(server.listening_address) for server in servers])
     except Exception as error:  # a compiled module: anything may come, all of it means the same
         _say(pipe, {"error": f"{type(error).__name__}: {error}"})
         os._exit(1)
@@ -49,7 +62,8 @@ def main() -> None:
 
     gone = threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=(gone,), daemon=True).start()
-    _say(pipe, {"url": server.listening_address})
+    threading.Thread(target=front.serve_forever, daemon=True).start()
+    _say(pipe, {"url": f"http://127.0.0.1:{front.server_port}"})
     # A process forked from the parent may hold the pipe open after the parent's death, so look for the parent as well.
     while not gone.wait(1.0):
         if os.name == "posix" and os.getppid() != options.parent:
@@ -71,12 +85,13 @@ def _serve(model: str, name: str, context: int, threads: int) -> Any:
     params.n_ctx = context
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
-    # What temperature 0 needs to give the same reply to the same request: one request at a time, no state kept from
-    # the one before.
+    # What temperature 0 needs to give the same reply to the same request: one request at a time, and no state kept but
+    # what `_Slot` asks for.
     params.n_parallel = 1
     params.cache_prompt = False
     params.cache_ram_mib = 0
     params.cache_idle_slots = False
+    params.n_ctx_checkpoints = 0
     params.ctx_shift = False
     params.sampling.seed = 1
     # A stop at the end of the context at the latest, whatever a request leaves out.
@@ -86,6 +101,125 @@ def _serve(model: str, name: str, context: int, threads: int) -> Any:
     params.endpoint_slots = False
     params.cors_origins = "http://127.0.0.1"
     return xllamacpp.Server(params)
+
+
+class _Slot:
+    """One of llama.cpp's servers, which answers one request at a time.
+
+    Attributes:
+        system: The system message whose evaluation it holds; None for no message.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address.removeprefix("http://")
+        self.system: str | None = None
+        self._beginning = ""
+        self._can_rewind = True
+
+    def ask(self, method: str, path: str, body: bytes, client: socket.socket | None = None) -> tuple[int, bytes] | None:
+        """Status and body of the answer; None if the client hung up before, and then the work is given up."""
+        with closing(http.client.HTTPConnection(self.address)) as connection:
+            connection.request(method, path, body or None, {"Content-Type": "application/json"})
+            if client is not None and connection.sock not in select.select([connection.sock, client], [], [])[0]:
+                return None
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def chat(self, request: dict[str, Any], system: str | None, client: socket.socket) -> tuple[int, bytes] | None:
+        """As `ask`, a chat request with a system message or without."""
+        request["cache_prompt"] = holds = system is not None and self._can_rewind and self._hold(system)
+        self.system = system if holds else None
+        return self.ask("POST", "/v1/chat/completions", json.dumps(request).encode(), client)
+
+    def _hold(self, system: str) -> bool:
+        """Bring about the state after the system message, if this model's state can be brought back to it."""
+        try:
+            if system == self.system and self._is_rewound():
+                return True
+            messages = [json.loads(system), {"role": "user", "content": _PLACEHOLDER}]
+            prompt = self._post("/apply-template", messages=messages)["prompt"]
+            self._beginning = prompt.rpartition(_PLACEHOLDER)[0]
+            self._evaluate(cache_prompt=False)
+            self._can_rewind = self._is_rewound()
+        except KeyError:
+            # Refused, perhaps for its length. Then the whole request will be, and llama.cpp says why.
+            return False
+        return self._can_rewind
+
+    def _is_rewound(self) -> bool:
+        # llama.cpp evaluates at least one token, and exactly one where it holds all that come before.
+        return bool(self._evaluate(cache_prompt=True)["timings"]["prompt_n"] == 1)
+
+    def _evaluate(self, *, cache_prompt: bool) -> dict[str, Any]:
+        return self._post("/completion", prompt=self._beginning, n_predict=0, cache_prompt=cache_prompt)
+
+    def _post(self, path: str, **body: object) -> dict[str, Any]:
+        answer = self.ask("POST", path, json.dumps(body).encode())
+        assert answer is not None
+        found: dict[str, Any] = json.loads(answer[1])
+        return found
+
+
+class _Front(ThreadingHTTPServer):
+    """Gives every chat request to an idle slot, if possible to one that holds its system message."""
+
+    daemon_threads = True
+
+    def __init__(self, slots: list[_Slot]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.first = slots[0]
+        self._idle = slots
+        self._changed = threading.Condition()
+
+    def chat(self, body: bytes, client: socket.socket) -> tuple[int, bytes] | None:
+        """The answer of the slot that is chosen."""
+        try:
+            request = json.loads(body)
+            messages = request["messages"]
+            has_system = len(messages) > 1 and messages[0]["role"] == "system"
+            system = json.dumps(messages[0]) if has_system else None
+        except (ValueError, TypeError, LookupError):
+            # llama.cpp says what is wrong with it.
+            request, system = json.loads("{}"), None
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle)
+            slot = next((slot for slot in self._idle if slot.system == system), self._idle[0])
+            self._idle.remove(slot)
+        try:
+            return slot.chat(request, system, client)
+        finally:
+            with self._changed:
+                self._idle.append(slot)
+                self._changed.notify()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Front
+
+    def do_GET(self) -> None:
+        self._send(self.server.first.ask("GET", self.path, b""))
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path != "/v1/chat/completions":
+            self.send_error(404)
+            return
+        self._send(self.server.chat(body, self.connection))
+
+    def _send(self, answer: tuple[int, bytes] | None) -> None:
+        self.close_connection = answer is None
+        if answer is None:
+            return
+        status, body = answer
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Requests are logged by llama.cpp."""
 
 
 def _die_with_parent(number: int) -> None:

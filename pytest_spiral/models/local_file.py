@@ -29,12 +29,16 @@ class LocalFile:
     Attributes:
         name: What reports call the model.
         context: Tokens of messages and reply together.
+        threads: Of each slot.
+        slots: Requests that are answered at once. Each slot has all of the context and a state of its own, so that no
+            request depends on which others are under way.
     """
 
     name: str
     path: Path
     context: int
     threads: int
+    slots: int = 1
 
 
 def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -63,7 +67,7 @@ def locate(spec: str, cache_dir: Path | None = None) -> LocalFile:
         raise ConfigError(f"{spec} is not on this machine yet ({path} does not exist); {remedy}")
     if not _is_intact(path, model):
         raise ConfigError(f"{spec}: {path} is damaged (its SHA-256 is not the expected one); {remedy} to replace it")
-    return LocalFile(name, path, model.context, min(model.threads, _cpus()))
+    return LocalFile(name, path, model.context, 1, min(model.slots, _cpus()))
 
 
 def fetch(name: str, cache_dir: Path | None = None) -> Path:

@@ -102,6 +102,7 @@ class LocalServer:
         script, model = Path(__file__).with_name("local_child.py"), self.file
         command = [sys.executable, "-P", str(script), "--model", str(model.path), "--name", f"local/{model.name}"]
         command += ["--context", str(model.context), "--threads", str(model.threads)]
+        command += ["--slots", str(model.slots)]
         command += ["--folder", str(folder), "--parent", str(os.getpid())]
         # A model server has no use for keys, and threads that spin while they wait stall a machine with busy cores.
         environ = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}

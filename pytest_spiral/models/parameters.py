@@ -134,7 +134,7 @@ class LocalModel(_Strict):
     Attributes:
         member: Path of the file inside the wheel.
         context: Tokens of messages and reply together.
-        threads: At most; fewer where the machine has fewer cores.
+        slots: Requests that are answered at once, each by one thread; fewer where the machine has fewer cores.
     """
 
     package: str
@@ -144,7 +144,7 @@ class LocalModel(_Strict):
     member_sha256: _Hex
     member_bytes: _Tokens
     context: _Tokens
-    threads: _Tokens
+    slots: _Tokens
     licence: str
 
 

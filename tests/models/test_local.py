@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -11,8 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +64,7 @@ def _declare(monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
         "member_sha256": hashlib.sha256(MEMBER).hexdigest(),
         "member_bytes": len(MEMBER),
         "context": 512,
-        "threads": 1,
+        "slots": 1,
         "licence": "MIT",
         **changes,
     }
@@ -220,18 +222,39 @@ async def test_it_is_an_endpoint_like_any_other(local_server: LocalServer) -> No
     assert reply.usage.prompt_tokens > 0
 
 
-@pytest.mark.asyncio
-async def test_the_same_request_gets_the_same_reply_whatever_came_between(local_server: LocalServer) -> None:
-    """Also when many are sent at once: they queue for one slot, and nothing is cached between them."""
-    model = OpenAICompatible(Endpoint("evaluated", local_server.base_url))
-    first = await model.complete(ask("Tell me a story.", limit=24))
-    others = await asyncio.gather(
-        *(model.complete(ask(text, limit=24)) for text in ("Tell me a story.", "Tell me more.", "Tell me a story."))
-    )
-    await model.aclose()
+def test_the_same_request_gets_the_same_reply_whatever_came_between(local_file: LocalFile) -> None:
+    """Also when the system message is kept from the request before, when many are sent at once, and by another server.
 
-    assert [others[0].text, others[2].text] == [first.text, first.text]
-    assert others[0].usage.cached_tokens == 0
+    The probability of every token is compared, not only the tokens: it shows the smallest difference in what was kept.
+    """
+    kind, rude = "You are a kind assistant of a library. " * 8, "You are a rude assistant of a library. " * 8
+    requests = [
+        ("Tell me a story.", kind),
+        ("Tell me a tale.", kind),
+        ("Tell me a story.", rude),
+        ("Tell me a story.", ""),
+    ]
+    with LocalServer(local_file) as server, ThreadPoolExecutor(4) as at_once:
+        first = [_probabilities(server, *request) for request in requests]
+        again = list(at_once.map(lambda request: _probabilities(server, *request), requests[::-1] + requests))
+    with LocalServer(replace(local_file, slots=1)) as server:
+        elsewhere = [_probabilities(server, *request) for request in requests[::-1]]
+
+    assert again == first[::-1] + first
+    assert elsewhere == first[::-1]
+    assert [kept > 60 for _, kept in first] == [True, True, True, False]
+
+
+def _probabilities(server: LocalServer, text: str, system: str) -> tuple[list[tuple[str, float]], int]:
+    """Every token of the reply with the logarithm of its probability, and how many tokens of the prompt were kept."""
+    messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": text}]
+    body = {"messages": messages, "temperature": 0.0, "max_tokens": 12, "logprobs": True}
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(f"{server.base_url}/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(asked, timeout=120) as reply:
+        answer = json.load(reply)
+    tokens = [(token["token"], token["logprob"]) for token in answer["choices"][0]["logprobs"]["content"]]
+    return tokens, answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
 @pytest.mark.asyncio

@@ -44,12 +44,12 @@ def test_reasoning_models_get_room_to_think_and_no_temperature(model: str, role:
     assert request["max_completion_tokens"] >= 8192
 
 
-def test_local_models_run_one_at_a_time_and_cost_nothing() -> None:
-    """One slot is what makes temperature 0 reproducible."""
+def test_local_models_have_room_for_every_answer_and_cost_nothing() -> None:
+    """The longest answer that a scenario permits has 100 words."""
     result = resolve_parameters("local/smollm2-135m", "evaluated", suite="tempaffect")
 
-    assert result.request == {"temperature": 0.0, "max_tokens": 256}
-    assert result.concurrency == 1
+    assert result.request == {"temperature": 0.0, "max_tokens": 384}
+    assert result.concurrency == local_models()["smollm2-135m"].slots
     assert result.price is not None
     assert result.price.cost(Usage(10, 5, 10)) == 0
 
