@@ -223,6 +223,8 @@ def _blockers(
         blockers.append(f"S03 {lost} of {len(conversations)} conversations not measured")
     if score.missing.chunks or score.missing.finals:
         blockers.append(f"S04 {score.missing.chunks} chunk and {score.missing.finals} final judgements missing")
+    elif score.score is None:
+        blockers.append("S04 nothing was judged")
     if context.foreign is not None:
         blockers.append(f"S05 {context.foreign}")
     return blockers

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
@@ -25,19 +26,21 @@ from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import Connections, endpoint_of
 from pytest_spiral.run.plan import ModelPlan, RunPlan
-from pytest_spiral.run.remedies import nearest, unusable, unusable_reply
+from pytest_spiral.run.remedies import unusable, unusable_reply
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
 from pytest_spiral.spiral.judges import ModelJudge
 from pytest_spiral.spiral.prompting import Participant, UserPrompt, chunk_messages, chunk_schema
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.store import PREFLIGHT, RunStore, StoredChat
+from pytest_spiral.strict_json import StrictJson
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.suite import messages_for
 
 Way = Literal["raw", "schema", "conversation", "message", "judgement"]
 # A limit for all replies, from one reply: they differ in length.
 _HEADROOM = 4
+_JSON = StrictJson(max_nesting=64, max_digits=20)
 
 
 @dataclass(frozen=True)
@@ -180,10 +183,10 @@ class _Answer:
     @property
     def enforced(self) -> bool:
         """Whether the reply is what only the schema could have told."""
-        try:
-            return bool(json.loads(self.reply.text)["reply"] == _texts().token)
-        except (ValueError, KeyError, TypeError):
-            return False
+        with suppress(ValueError):
+            answer = _JSON.loads(self.reply.text)
+            return isinstance(answer, dict) and answer.get("reply") == _texts().token
+        return False
 
 
 @dataclass(frozen=True)
@@ -204,8 +207,8 @@ def _together(plan: RunPlan, found: Sequence[_Conclusion]) -> Examined:
     return Examined(changed, records, enforcement)
 
 
-def _conclude(model: ModelPlan, answers: Sequence[_Answer], more: Sequence[str] = ()) -> _Conclusion:
-    """How a model is to be asked, from its answers alone. more: notes from elsewhere."""
+def _conclude(model: ModelPlan, answers: Sequence[_Answer]) -> _Conclusion:
+    """How a model is to be asked, from its answers alone, so that a resumed run concludes the same from the store."""
     if not answers:
         return _Conclusion(model)
     negotiated: dict[SuiteName, dict[str, object]] = {}
@@ -223,7 +226,7 @@ def _conclude(model: ModelPlan, answers: Sequence[_Answer], more: Sequence[str] 
     schemaless = any(answer.request.schema is None for answer in schemas)
     enforced = next((answer.enforced for answer in schemas if answer.check.way == "schema"), None)
     changed = model.model_copy(update={"negotiated": negotiated, "schemaless": schemaless})
-    notes = [*more, *_notes(answers), *(["the endpoint does not enforce JSON schemas"] if enforced is False else [])]
+    notes = [*_notes(answers), *(["the endpoint does not enforce JSON schemas"] if enforced is False else [])]
     record = Preflight(
         role=model.role,
         model=model.spec,
@@ -271,7 +274,6 @@ class _Examination:
     limit_name: str = ""
     most: int | None = None
     schemaless: bool = False
-    notes: list[str] = field(default_factory=list)
 
     async def examine(self, asked: Sequence[Check], endpoint: Endpoint) -> _Conclusion:
         """Raises `ConfigError` with what is to be done."""
@@ -293,11 +295,7 @@ class _Examination:
             if fault is not None:
                 raise fault
             answers.append(answer)
-        if self.listed and self.model.model_id not in self.listed:
-            # Some servers answer to any name with the model that they have.
-            names = ", ".join(nearest(self.model.model_id, self.listed) or ["others"])
-            self.notes.append(f"the endpoint does not list this name; it lists {names}")
-        return _conclude(self.model, answers, self.notes)
+        return _conclude(self.model, answers)
 
     async def _ask(self, check: Check, sample: int) -> _Answer:
         freedom, least = self.model.freedom[check.suite], 0

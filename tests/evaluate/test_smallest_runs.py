@@ -55,6 +55,7 @@ def check(report: Report) -> None:
     assert report.failed_parts == ()
     check_numbers(report)
     check_verdict(report)
+    assert not any(score.score is None and score.publication_ready for score in report.spiral.scores)
     assert list(summary_lines(report, "reports/r"))
     assert summary_markdown(report)
 

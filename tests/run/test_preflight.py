@@ -205,16 +205,6 @@ def test_what_one_should_know_is_noted(play: Play) -> None:
     assert "does not enforce JSON schemas" in notes
 
 
-def test_a_name_that_is_not_listed_is_noted(play: Play) -> None:
-    """A server that answers to any name measures another model than the one that was named."""
-    project = play(named=lambda name: name.replace("grand", "grander"))
-
-    outcome = project.start()
-
-    assert works(outcome)
-    assert outcome.learned["evaluated"].notes == ("the endpoint does not list this name; it lists grand-chat-4",)
-
-
 def test_without_preflight_nothing_is_asked_before(play: Play) -> None:
     """But what an earlier session has learned holds."""
     project = play(has("temperature", _NO_TEMPERATURE), options={"no_preflight": True})
