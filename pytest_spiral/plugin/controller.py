@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
 from pytest_spiral.plugin.execution import Execution, Role, runnable_units, take_message, usage_errors
-from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
+from pytest_spiral.plugin.terminal import Progress, header_lines, time_left, write_error, write_section
 from pytest_spiral.report.junit import suite_properties
 from pytest_spiral.report.lines import Line
 from pytest_spiral.report.model import Report, Verdict
@@ -91,10 +92,14 @@ class Controller:
 
     execution: Execution
     distribution: Distribution | None = None
+    # Bundled items that this session runs, once they are collected.
+    planned: int = 0
 
     def __init__(self, config: pytest.Config, run: RunController, nodes: Sequence[str], distribution: str) -> None:
         self.run = run
         self.progress = Progress(config, self._describe_progress)
+        # When the first line about progress was written, and how many units had ended then.
+        self._told: tuple[float, int] | None = None
         # Which models are paused in this process.
         self.pauses: Callable[[], Sequence[str]] = tuple
         self._config = config
@@ -148,6 +153,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """With --plan: estimate what was collected instead of running it."""
+        self.planned = len(runnable_units(session.items))
         if not self.run.plan.settings.plan or self._config.getoption("collectonly") or session.testsfailed:
             return None
         # Only a plan loads what it needs.
@@ -165,7 +171,11 @@ class Controller:
         replies = sum(usage.requests for usage in self.run.store.usage())
         measured = self.run.measured
         finished = max(self.execution.finished(), len(measured.items) + len(measured.conversations))
-        return "; ".join([f"{finished} units finished, {replies} replies stored", *self.pauses()])
+        counted = f"{finished} of {self.planned} units finished, " if self.planned else f"{finished} units finished, "
+        now = time.monotonic()
+        began, before = self._told = self._told or (now, finished)
+        left = time_left(self.planned - finished, finished - before, now - began)
+        return "; ".join([f"{counted}{left}{replies} replies stored", *self.pauses()])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the results, and tell failures of tests from failures of instruments."""

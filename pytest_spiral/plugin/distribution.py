@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_spiral.plugin._compat import Node, is_on_this_machine, run_in_controller_loop, stop_session
+from pytest_spiral.plugin.collection import SUITE_FILES
 from pytest_spiral.plugin.scheduler import FixedScheduler, WorkerItems
 from pytest_spiral.plugin.worker import Assignment
 from pytest_spiral.run.remote_workers import make_package
@@ -106,6 +107,7 @@ class Distribution:
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Know what must be reported in the end."""
         self._collected.update(ids)
+        self._controller.planned = sum(name.partition("::")[0] in SUITE_FILES.values() for name in self._collected)
 
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """An item that was waited for when a worker died is tried again; its stored replies are not lost."""

@@ -93,6 +93,17 @@ class Progress:
                 reporter.write_line(f"spiral: {self._describe()}")
 
 
+def time_left(left: int, ended: int, seconds: float) -> str:
+    """How long the units that are left will take at the rate of those that ended, or nothing without a rate.
+
+    Conversations that run side by side end together and have no rate before.
+    """
+    if left <= 0 or ended <= 0:
+        return ""
+    rest = left * seconds / ended
+    return f"about {rest / 60:.0f} min left, " if rest >= 90 else f"about {rest:.0f} s left, "
+
+
 def gate_help() -> str:
     """Grammar and metrics of `--gate`, in 80 columns."""
     forms = " or ".join(f"'PATH {operator} BOUND'" for operator in OPERATORS)
