@@ -131,7 +131,7 @@ def large_report(count: int, turns: int, chars: int) -> Report:
             "prompt_id": name,
             "category": CATEGORIES[number % 3],
             "transcript": transcript,
-            "judgements": [{**judgement, "findings": findings}],
+            "judgements": [{**judgement, "turns": list(range(turns)), "findings": findings}],
             "injections_log": [""] * len(transcript),
         }
 

@@ -102,7 +102,7 @@ def test_a_card_has_all_its_charts(window: Visitor) -> None:
     assert page.locator("figure", has_text="in each family").locator("polyline").count() == 4
     assert page.locator("figure", has_text="a dot per card").locator("svg .full, svg .hollow").count() >= 4
     assert page.locator("td.hatched").count() > 0
-    assert page.locator("table", has_text="Integrity of every card").locator("tbody tr").count() == 8
+    assert page.locator("table", has_text="Integrity of every card").locator("tbody tr").count() == 9
 
 
 def test_every_proportion_of_a_card_is_drawn(window: Visitor) -> None:

@@ -77,7 +77,8 @@ def test_the_ini_key_one_node_and_the_plan(own: Project) -> None:
     plan = own.here("--model=m", "--suite=tempaffect", "--plan", "--prompting=raw", "--epochs=3", *NO_XDIST)
 
     assert bundled.ret == pytest.ExitCode.USAGE_ERROR
-    assert rows(plan)["evaluated m"][0] == "6"
+    # Two scenarios in three epochs, and the question of preflight.
+    assert rows(plan)["evaluated m"][0] == "7"
 
 
 BROKEN = [

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pytest_spiral.store import PREFLIGHT
 from tests.fakes.forks import ADDRESS
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import Project, Serve, command
@@ -35,9 +36,9 @@ def in_peace(project: Project, run: str = "r") -> bool:
 
 
 def replies_stored(project: Project, run: str = "r") -> int:
-    """How many replies a run has kept."""
+    """How many replies about scenarios a run has kept."""
     with closing(sqlite3.connect(project.folder(run) / "run.sqlite")) as store:
-        (n,) = store.execute("SELECT count(*) FROM reply").fetchone()
+        (n,) = store.execute(f"SELECT count(*) FROM reply WHERE unit NOT LIKE '{PREFLIGHT}%'").fetchone()
     return int(n)
 
 
