@@ -208,7 +208,7 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     everybody = list(models)
     if "spiral" in settings.suite and (settings.redo_judging or not settings.replay):
         # Never silently the evaluated model: what is not named comes from the shipped defaults.
-        defaults = _defaults()
+        defaults = default_models()
         offline = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
         if settings.model and not settings.replay:
             default = defaults["stand_in_user"] if offline else _default("user", environ)
@@ -234,7 +234,8 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     )
 
 
-def _defaults() -> dict[str, Any]:
+def default_models() -> dict[str, Any]:
+    """Who plays a role where nobody is named, as `data/spiral/defaults.toml` has it."""
     return read_toml(data_root() / "spiral" / "defaults.toml")
 
 
@@ -244,7 +245,7 @@ def _default(role: Literal["user", "judge"], environ: Mapping[str, str]) -> str:
     with suppress(ConfigError):
         # What is wrong about the endpoint is told when the model is resolved.
         host = host_of(endpoint_settings(role, environ).base_url)
-    defaults, key = _defaults(), f"{role}_model"
+    defaults, key = default_models(), f"{role}_model"
     return str(defaults.get(host, {}).get(key, defaults[key]))
 
 

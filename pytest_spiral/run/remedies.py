@@ -12,7 +12,7 @@ from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, token_limit
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.models.endpoint import Secret, clean, env_name
 from pytest_spiral.models.parameters import PARAMETERS
-from pytest_spiral.run.plan import OPTION_OF, ModelPlan
+from pytest_spiral.run.plan import OPTION_OF, ModelPlan, default_models
 from pytest_spiral.status import ReasonCode
 
 _MOST_NAMES = 3
@@ -71,9 +71,8 @@ def unusable_reply(model: ModelPlan, reason: str, request: ChatRequest, reply: C
         )
         return _told(model, says, *_toml(model, folder, line))
     if model.role == "judge":
-        return _told(
-            model, f"{reason}; name a judge that keeps to a JSON schema", _COMMAND_LINE, ["--judge-model=gpt-5"]
-        )
+        other = f"--judge-model={default_models()['judge_model']}"
+        return _told(model, f"{reason}; name a judge that keeps to a JSON schema", _COMMAND_LINE, [other])
     return _told(model, reason)
 
 

@@ -78,6 +78,7 @@ class ForkedPopen(subprocess.Popen[Any]):
 
     def _execute_child(self, *arguments: Any) -> None:
         parent: Any = super()
+        # No stub has this method of CPython's.
         names = inspect.signature(_NEW_POPEN._execute_child).bind(self, *arguments).arguments  # type: ignore[attr-defined]
         environ = os.environ if names["env"] is None else names["env"]
         command = tuple(names["args"]) if isinstance(names["args"], (list, tuple)) else ()
@@ -229,7 +230,7 @@ def _become(
     os.chdir(folder)
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:] = [*paths, *(path for path in sys.path if path and path not in own)]
-    subprocess.Popen = ForkedPopen  # type: ignore[misc]
+    subprocess.Popen = ForkedPopen  # type: ignore[misc]  # whoever starts a process gets a fork
     if command[1] == "-m":
         sys.path.insert(0, folder)
         sys.argv = ["pytest", *command[3:]]
