@@ -12,7 +12,14 @@ from tests.run.misconfigured import KEY
 
 
 @pytest.fixture(scope="package")
-def server() -> Iterator[FakeOpenAI]:
+def shared_server() -> Iterator[FakeOpenAI]:
     """One server for all; it also has a page and an address that redirects."""
-    with FakeOpenAI(key=KEY, pages=True) as started, patient(10, 30):
+    with FakeOpenAI(key=KEY, pages=True) as started:
         yield started
+
+
+@pytest.fixture
+def server(shared_server: FakeOpenAI) -> Iterator[FakeOpenAI]:
+    """The shared server, with a client that waits shortly while a test lasts: tests of other packages may run between."""
+    with patient(10, 30):
+        yield shared_server
