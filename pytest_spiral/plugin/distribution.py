@@ -78,6 +78,7 @@ class Distribution:
             directory=str(run.content.folder),
             nodes=self._nodes,
             args=tuple(self._config.args),
+            store_file=run.store.file,
             package=package,
         )
         node.workerinput["spiral"] = assignment.model_dump_json(ensure_ascii=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -149,8 +149,11 @@ class Execution:
         self._started = True
         units = runnable_units(items)
         # The longest first: a conversation takes as long as all its turns. A scenario is compiled for all its units.
-        for unit in sorted(units, key=lambda unit: unit.scenario_id if isinstance(unit, ScenarioUnit) else ""):
-            self.runner.submit(unit)
+        units.sort(key=lambda unit: unit.scenario_id if isinstance(unit, ScenarioUnit) else "")
+        # Each item meets the error again, and reports it as its own.
+        with suppress(StoreError):
+            for unit in units:
+                self.runner.submit(unit)
 
     def scenario_result(self, item: pytest.Item, unit: ScenarioUnit) -> ScenarioResult:
         """Wait for a TempAffect unit. Raises `InstrumentFailure` if nothing was measured."""

@@ -26,8 +26,9 @@ class Assignment(BaseModel):
     """What the controller gives to a worker. Keys are not in it: each worker reads its own environment.
 
     plan: with the worker's rank. items: None where xdist hands them out. directory: where paths in the configuration
-    start. nodes: bundled node ids to collect. args: other arguments to collect. package: the content of the store, for
-    a worker that does not see the run directory.
+    start. nodes: bundled node ids to collect. args: other arguments to collect. store_file: the controller's store;
+    a file that has taken its place before the worker began is not the run's. package: the content of the store, for a
+    worker that does not see the run directory.
     """
 
     model_config = ConfigDict(defer_build=True, frozen=True)
@@ -37,6 +38,7 @@ class Assignment(BaseModel):
     directory: str
     nodes: tuple[str, ...]
     args: tuple[str, ...]
+    store_file: tuple[int, int] | None
     package: Package | None
 
 
@@ -53,7 +55,7 @@ def worker_role(config: pytest.Config) -> Role:
 
     def open_runner() -> Runner:
         if package is None:
-            store = RunStore.join(plan.store_path)
+            store = RunStore.join(plan.store_path, assignment.store_file)
         else:
             with usage_errors():
                 store = sender.store = open_package(package, plan.identity(content))

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from pytest_spiral.differences import differences, listed
-from pytest_spiral.errors import StoreError
+from pytest_spiral.errors import LostStoreError, StoreError
 from pytest_spiral.store.rows import add_row
 
 _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
@@ -47,6 +47,8 @@ CREATE TABLE pace (
 
 PREFLIGHT = "(preflight) "
 """How units begin that measure nothing: they learn how a model is to be asked."""
+FileIdentity = tuple[int, int]
+"""Device and number of a file: two paths with the same one lead to the same file."""
 IN_MEMORY = Path(":memory:")
 """The path of a store without a file."""
 
@@ -121,6 +123,14 @@ def make_tables(connection: sqlite3.Connection, config: Mapping[str, object]) ->
 
 def _config_rows(config: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
+
+
+def lost(path: Path) -> LostStoreError:
+    """The error for a file that is no longer where it was."""
+    return LostStoreError(
+        f"{path}: was deleted or replaced while the run was under way, so replies can no longer be kept; nothing more "
+        "is sent. Start the run again, and leave its directory alone until it ends"
+    )
 
 
 def unwritable(path: Path, error: object) -> StoreError:
@@ -216,7 +226,7 @@ def _lock_file(lock: Path, taken: str) -> sqlite3.Connection:
     return held
 
 
-def identity(path: Path) -> tuple[int, int] | None:
+def identity(path: Path) -> FileIdentity | None:
     """What stays the same while a path leads to the same file, None where it leads to none."""
     try:
         found = path.stat()

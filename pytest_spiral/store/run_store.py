@@ -128,9 +128,23 @@ class RunStore:
         return cls(database.IN_MEMORY, connection)
 
     @classmethod
-    def join(cls, path: Path) -> RunStore:
-        """Open a store that the controller has made."""
-        return cls(path, database.connect(path))
+    def join(cls, path: Path, file: database.FileIdentity | None = None) -> RunStore:
+        """Open a store that the controller has made. Raises `StoreError`.
+
+        file: the controller's file. Another one in its place is refused, even if it is a copy.
+        """
+        # Before it is opened: SQLite would take the log of the controller's file for the other one's.
+        if file is not None and database.identity(path) != file:
+            raise database.lost(path)
+        store = cls(path, database.connect(path))
+        if file is not None:
+            store._files[path] = file
+        return store
+
+    @property
+    def file(self) -> database.FileIdentity | None:
+        """The file that this store works on, as processes of this machine know it; None for a store in memory."""
+        return self._files.get(self.path)
 
     def check(self) -> None:
         """Raise `StoreError` where nothing more can be stored: then nothing more must be asked and paid for."""
@@ -145,10 +159,7 @@ class RunStore:
             self._looked_at = at
             for path, found in self._files.items():
                 if database.identity(path) != found:
-                    self.broken = LostStoreError(
-                        f"{path}: was deleted or replaced while the run was under way, so replies can no longer be "
-                        "kept; nothing more is sent. Start the run again, and leave its directory alone until it ends"
-                    )
+                    self.broken = database.lost(path)
         if isinstance(self.broken, LostStoreError):
             raise self.broken
 

@@ -25,6 +25,14 @@ from tests.plugin.conftest import Project, Serve, command
 RAW = ("--model", "m", "--suite=tempaffect", "--prompting", "raw", "--run-id", "r")
 NO_XDIST = ("-p", "no:xdist")
 Begin = Callable[..., subprocess.Popen[str]]
+# Done by a worker before it opens the store.
+REPLACE_STORE = """
+import os, shutil
+def pytest_collection_finish(session):
+    if hasattr(session.config, "workerinput"):
+        shutil.copy("reports/r/run.sqlite", "copy")
+        os.replace("copy", "reports/r/run.sqlite")
+"""
 # Bytes of a file that fit on the disk: some dozens of replies.
 ROOM = 60_000
 
@@ -165,6 +173,20 @@ def test_a_run_whose_directory_is_deleted_stops_paying(
     assert len(model.asked) < at + 25 < 75
     assert project.folder("r").exists() == again
     assert not again or not list(project.folder("r").iterdir())
+
+
+def test_a_worker_refuses_a_copy_of_the_store(project: Project) -> None:
+    """A copy that takes the place of the store before a worker opens it: nothing is asked or stored, and it is said."""
+    project.write(conftest__py=REPLACE_STORE)
+
+    result = project.pytest("--model=dry/perfect", *RAW[2:], "-n1", "-k", "rm-01")
+    text = " ".join((result.stdout.str() + result.stderr.str()).split())
+
+    assert (result.ret, replies_stored(project)) == (3, 0), text
+    assert "InstrumentFailure: " in text
+    assert "was deleted or replaced while the run was under way" in text
+    assert "INTERNALERROR" not in text
+    assert "Traceback" not in text
 
 
 def test_ctrl_c_once_and_twice(project: Project, serve: Serve, begin: Begin, wait_for: Callable[..., None]) -> None:

@@ -115,7 +115,12 @@ class Connection(sqlite3.Connection):
         self.disk.at(sql, "before")
         cursor = super().execute(sql, parameters)
         self.cursors.add(cursor)
-        self.disk.at(sql, "after")
+        try:
+            self.disk.at(sql, "after")
+        except Exception:
+            # As sqlite3 does. The error is kept for long, and with it this frame, which would go on reading.
+            cursor.close()
+            raise
         return cursor
 
     def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:

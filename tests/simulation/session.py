@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ class Session:
         units = all_units(plan, content)
         count = plan.active_workers(self.shape.workers) if self.shape.workers else 0
         if count == 0:
-            self.workers.append(Worker(w, self.deliver, process, plan, content, units, controller.store))
+            self.workers.append(Worker(w, self.deliver, process, plan, content, units, lambda: controller.store))
         for rank in range(count):
             share = [units[index] for index in WorkerItems(rank=rank, of=count).indices([u.id for u in units])]
             self._start_worker(plan.model_copy(update={"rank": rank, "workers": count}), content, share)
@@ -124,10 +125,12 @@ class Session:
 
     def _start_worker(self, plan: RunPlan, content: Content, units: Sequence[Unit]) -> None:
         w = self.world
+        assert self.controller is not None
         process = w.start(f"session {w.session}, worker {plan.rank}" + (f" ({self.crashes})" if self.crashes else ""))
         if self.deaths:
             process.dies_at = w.steps + self.deaths.pop()
-        self.workers.append(Worker(w, self.deliver, process, plan, content, units))
+        join = partial(RunStore.join, plan.store_path, self.controller.store.file)
+        self.workers.append(Worker(w, self.deliver, process, plan, content, units, join))
 
     def _done(self) -> bool:
         return all(worker.ended or worker.replaced for worker in self.workers)

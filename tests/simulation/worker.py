@@ -42,14 +42,14 @@ class Worker:
         plan: RunPlan,
         content: Content,
         units: Sequence[Unit],
-        store: RunStore | None = None,
+        open_store: Callable[[], RunStore],
     ) -> None:
         self.world, self.process, self.plan, self.content, self.units = world, process, plan, content, units
         self.delivered = 0
         self._deliver = deliver
         self.replaced = False
         self.failed = False
-        self._store = store
+        self._open_store = open_store
         self._runner: Runner | None = None
         process.main = self.main
         process.busy = lambda: not self.ended
@@ -63,7 +63,7 @@ class Worker:
     def _open(self) -> None:
         w = self.world
         try:
-            store = self._store or RunStore.join(self.plan.store_path)
+            store = self._open_store()
             chats = Chats(self.plan, self.content, store, Connections(self.plan, self.content, store, ENVIRON))
             self._runner = Runner(self.plan, self.content, store, chats, Engine(self.process.loop))
             for unit in sorted(self.units, key=lambda unit: isinstance(unit, ScenarioUnit)):

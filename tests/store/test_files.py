@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +283,40 @@ def test_a_file_that_is_gone_is_noticed(store: RunStore, monkeypatch: pytest.Mon
         store.keep(ask("after"), ChatReply("after"))
 
     assert model.calls == 1
+
+
+def test_a_worker_refuses_another_file_than_the_controllers(store: RunStore) -> None:
+    """A copy that took the store's place before the worker came: what it stored there would be lost to the run."""
+    file = store.file
+    RunStore.join(store.path, file).close()
+    copy = store.path.with_name("copy")
+    copy.write_bytes(store.path.read_bytes())
+    copy.replace(store.path)
+
+    with pytest.raises(LostStoreError, match=r"run\.sqlite: was deleted or replaced"):
+        RunStore.join(store.path, file)
+
+
+@pytest.mark.parametrize("read", ["find", "last_exchange", "exchanges"])
+def test_an_error_while_reading_keeps_nothing_of_the_past(store: RunStore, read: str) -> None:
+    """While somebody holds the error, the store still sees what other processes store after it."""
+    store.keep(ask("before"), ChatReply("x"))
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("UPDATE reply SET finish = cast(x'ff' AS TEXT)")
+        connection.commit()
+    calls: dict[str, Callable[[], object]] = {
+        "find": lambda: store.find(ask("before")),
+        "last_exchange": lambda: store.last_exchange("u", "evaluated", "m"),
+        "exchanges": store.exchanges,
+    }
+
+    with pytest.raises(StoreError, match="damaged") as held:
+        calls[read]()
+    other = RunStore.join(store.path)
+    other.keep(ask("after"), ChatReply("y"))
+    other.close()
+
+    assert [row.requests for row in store.usage()] == [2], held
 
 
 def test_looking_is_cheap(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
