@@ -20,6 +20,6 @@ def shared_server() -> Iterator[FakeOpenAI]:
 
 @pytest.fixture
 def server(shared_server: FakeOpenAI) -> Iterator[FakeOpenAI]:
-    """The shared server, with a client that waits shortly while a test lasts: tests of other packages may run between."""
+    """The shared server, with a client that waits shortly during a test: tests of other packages may run between."""
     with patient(10, 30):
         yield shared_server
