@@ -118,7 +118,7 @@ class Ledger:
     def _booking(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise StoreError(
                 f"{self._path}: the accounts cannot be kept ({error}); check disk, path and permissions"
             ) from None

@@ -14,6 +14,8 @@ from pytest_spiral.differences import differences, listed
 from pytest_spiral.errors import LostStoreError, StoreError
 from pytest_spiral.store.rows import add_row
 
+# SQLite quotes a damaged file in its messages, and Python decodes them.
+ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
 _FORMAT = 7
 # Seconds that a writer waits for another process of the run; a commit takes less than a millisecond.
@@ -63,7 +65,7 @@ def connect(path: Path) -> sqlite3.Connection:
         raise _unusable(path, error.strerror or error) from None
     except sqlite3.OperationalError as error:
         raise _unusable(path, error) from None
-    except sqlite3.Error as error:
+    except ERRORS as error:
         raise damaged(path, error) from None
 
 
@@ -104,7 +106,7 @@ def create(path: Path, config: Mapping[str, object]) -> None:
         with closing(_open(new)) as connection:
             make_tables(connection, config)
         new.replace(path)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, *ERRORS) as error:
         raise unwritable(path, error) from None
 
 
@@ -160,9 +162,12 @@ def check_run(
     differing = list(differences(stored, json.loads(json.dumps(dict(config)))))
     measured = "SELECT 1 FROM reply WHERE unit NOT LIKE ? || '%' LIMIT 1"
     if differing and may_change and connection.execute(measured, (PREFLIGHT,)).fetchone() is None:
-        with transaction(connection):
-            connection.execute("DELETE FROM run")
-            connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
+        try:
+            with transaction(connection):
+                connection.execute("DELETE FROM run")
+                connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
+        except ERRORS as error:
+            raise unwritable(path, error) from None
     elif differing:
         again = f"pytest --replay={path.parent} --redo-judging --judge-model=NAME"
         judges = stored.get("judge_model") != json.loads(json.dumps(config.get("judge_model")))
@@ -178,7 +183,7 @@ def check_pages(path: Path, connection: sqlite3.Connection) -> None:
     """Raise `StoreError` for a torn or truncated file, before anything is built on it."""
     try:
         ((answer,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
-    except sqlite3.Error as error:
+    except ERRORS as error:
         raise damaged(path, error) from None
     if answer != "ok":
         raise damaged(path, str(answer).partition("\n")[0])
@@ -218,7 +223,7 @@ def _lock_file(lock: Path, taken: str) -> sqlite3.Connection:
         # Nothing is ever written, so there is no journal beside it.
         held.execute("PRAGMA journal_mode=MEMORY")
         held.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
+    except ERRORS as error:
         held.close()
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
             raise StoreError(taken) from None

@@ -114,8 +114,8 @@ class RunStore:
                 database.create(path, config)
             store = cls(path, database.connect(path))
             opened.callback(store._held.pop_all().close)
-            database.check_run(path, store._connection, config, may_change=alone)
             database.check_pages(path, store._connection)
+            database.check_run(path, store._connection, config, may_change=alone)
             store._verify()
             store._held = opened.pop_all()
         return store
@@ -368,7 +368,7 @@ class RunStore:
                 # What a failed rollback has left open is not in the file and must not be read.
                 database.roll_back(self._connection)
                 yield self._connection
-            except (sqlite3.Error, DamagedRowError, json.JSONDecodeError) as error:
+            except (*database.ERRORS, DamagedRowError, json.JSONDecodeError) as error:
                 raise database.damaged(self.path, error) from None
             except Exception as error:
                 raise self._refused(error) from error
@@ -384,7 +384,7 @@ class RunStore:
                     yield self._connection
             except DamagedRowError as error:
                 raise database.damaged(self.path, error) from None
-            except sqlite3.Error as error:
+            except database.ERRORS as error:
                 if isinstance(error, _ROW_ERRORS):
                     raise self._refused(error) from None
                 self.broken = database.unwritable(self.path, error)

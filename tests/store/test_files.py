@@ -220,12 +220,32 @@ def flip_a_bit(path: Path, table: str, column: str) -> None:
         other.execute(f"UPDATE {table} SET {column} = ? WHERE id = 2", (changed,))
 
 
+def flip_in_definition(path: Path) -> None:
+    """In a comma of a table's definition: SQLite quotes what is there now, and it is no UTF-8."""
+    content = path.read_bytes()
+    path.write_bytes(
+        content.replace(b"reasoning_tokens INTEGER NOT NULL, r", b"reasoning_tokens INTEGER NOT NULL\xac r")
+    )
+
+
+def smash_page(path: Path) -> None:
+    """The first one of the replies, made into one of no kind."""
+    with closing(sqlite3.connect(path)) as other:
+        ((page,),) = other.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'reply'")
+        ((size,),) = other.execute("PRAGMA page_size")
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size] = 7
+    path.write_bytes(content)
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "a bit in a text": lambda path: flip_a_bit(path, "text", "content"),
     "a bit in a digest": lambda path: flip_a_bit(path, "text", "digest"),
     "a bit in a row": lambda path: flip_a_bit(path, "reply", "completion_tokens"),
     "a bit in a reference": lambda path: flip_a_bit(path, "reply", "text"),
     "an entry of an index": drop_from_index,
+    "a bit in a definition": flip_in_definition,
+    "a page": smash_page,
     "a bit in a key": lambda path: flip_a_bit(path, "reply", "key"),
     "swapped texts": shift_texts,
     "a text is missing": lambda path: change(path, "DELETE FROM text WHERE id = 3"),
@@ -263,6 +283,15 @@ def test_a_resumed_run_verifies_all_that_is_stored(store: RunStore, damage: Call
 
     with pytest.raises(StoreError, match=r"run\.sqlite: the run store is damaged .*another --run-id"):
         resume(store.path)
+
+
+def test_damage_is_named_where_the_configuration_differs_too(store: RunStore) -> None:
+    """Whether anything was measured, and the run may take another configuration, cannot be read then."""
+    store.close()
+    smash_page(store.path)
+
+    with pytest.raises(StoreError, match="damaged"):
+        RunStore.create_or_resume(store.path, {**CONFIG, "another": 1}, alone=True)
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
