@@ -105,6 +105,6 @@ def test_a_player_sees_what_is_new(tmp_path: Path) -> None:
     assert not (tmp_path / "0001.reply.txt").exists()
     play("answer", folder, "0001", *anna, reply="anna's\n")
     assert (tmp_path / "0001.reply.txt").read_text() == "anna's"
-    assert "messages 1 to 1 are those" in play("next", folder, *anna, "--containing", "the opening")
+    assert "messages 1 to 1 as in your request 0001" in play("next", folder, *anna, "--containing", "the opening")
     assert "of somebody else" in play("next", folder, *ben)
     assert play("next", folder, *ben) == "nothing waits\n"

@@ -21,16 +21,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 from queue_files import POLL_SECONDS, part, write
 
 PARAMETERS = ("messages", "model", "response_format")
+# Messages that begin with fewer equal lines are shown whole.
+MOST_REPEATED_LINES = 20
 
 
-def waiting(folder: Path, containing: str) -> list[Path]:
-    """Requests that nobody has claimed or answered, oldest first."""
+def waiting(folder: Path, phrases: list[str]) -> list[Path]:
+    """Requests with one of the phrases that nobody has claimed or answered, oldest first."""
     return [
         path
         for path in sorted(folder.glob("*.request.json"))
         if not part(path, "player.txt").exists()
         and not part(path, "reply.txt").exists()
-        and any(containing in str(message["content"]) for message in _body(path)["messages"])
+        and any(phrase in str(message["content"]) for message in _body(path)["messages"] for phrase in phrases)
     ]
 
 
@@ -47,31 +49,38 @@ def claim(path: Path, player: str) -> bool:
 def shown(path: Path, player: str) -> str:
     """A request as its player reads it: only what the player's earlier requests have not shown."""
     body = _body(path)
-    known = [_body(earlier) for earlier in _earlier(path, player)]
-    before = max((_common(body["messages"], other["messages"]) for other in known), default=0)
-    lines = [f"=== request {path.name[:4]}"]
+    known = {_number(earlier): _body(earlier) for earlier in _earlier(path, player)}
+    same = {number: _common(body["messages"], other["messages"]) for number, other in known.items()}
+    nearest = max(same, key=lambda number: same[number], default="")
+    before = same.get(nearest, 0)
+    lines = [f"=== request {_number(path)}"]
     if before:
-        lines.append(f"(messages 1 to {before} are those of your earlier request)")
+        lines.append(f"(messages 1 to {before} as in your request {nearest})")
     for message in body["messages"][before:]:
         lines += [f"--- {message['role']}", _new_text(str(message["content"]), known)]
     form = body.get("response_format")
-    if form and not any(other.get("response_format") == form for other in known):
+    if form and not any(other.get("response_format") == form for other in known.values()):
         lines += ["--- the reply must be one JSON document of this form", json.dumps(form, ensure_ascii=False)]
     rest = {name: value for name, value in body.items() if name not in PARAMETERS}
     lines.append(f"--- parameters: {json.dumps(rest)}")
     return "\n".join(lines)
 
 
-def _new_text(text: str, known: list[dict[str, Any]]) -> str:
-    """A long message without the beginning that an earlier one had, whole lines only."""
-    texts = [str(message["content"]) for body in known for message in body["messages"]]
-    same = max((_common(text.splitlines(), other.splitlines()) for other in texts), default=0)
+def _new_text(text: str, known: dict[str, dict[str, Any]]) -> str:
+    """A message without a long beginning that an earlier one had, whole lines only."""
     lines = text.splitlines()
-    if same < 20:
+    same = {
+        number: max(_common(lines, str(message["content"]).splitlines()) for message in body["messages"])
+        for number, body in known.items()
+    }
+    nearest = max(same, key=lambda number: same[number], default="")
+    if (count := same.get(nearest, 0)) < MOST_REPEATED_LINES:
         return text
-    return "\n".join(
-        [f"(lines 1 to {same} are those of your earlier request, ending: {lines[same - 1]})", *lines[same:]]
-    )
+    return "\n".join([f"(lines 1 to {count} as in your request {nearest}, ending: {lines[count - 1]})", *lines[count:]])
+
+
+def _number(path: Path) -> str:
+    return path.name.removesuffix(".request.json")
 
 
 def _earlier(path: Path, player: str) -> list[Path]:
@@ -94,11 +103,11 @@ def _body(path: Path) -> dict[str, Any]:
     return body
 
 
-def show_next(folder: Path, player: str, containing: str, most: int, wait: float) -> int:
+def show_next(folder: Path, player: str, phrases: list[str], most: int, wait: float) -> int:
     """Claim and print requests; exit code 2 if none came."""
     deadline = time.monotonic() + wait
     while time.monotonic() < deadline:
-        claimed = [path for path in waiting(folder, containing)[:most] if claim(path, player)]
+        claimed = [path for path in waiting(folder, phrases)[:most] if claim(path, player)]
         if claimed:
             print("\n\n".join(shown(path, player) for path in claimed))
             return 0
@@ -129,13 +138,17 @@ def main() -> int:
     for command in (show, reply):
         command.add_argument("folder", type=Path, help="QUEUE/NAME")
         command.add_argument("--player", required=True)
-    show.add_argument("--containing", default="", help="only requests with this text in a message")
+    show.add_argument(
+        "--containing", action="append", help="only requests with this text in a message (repeatable: with one of them)"
+    )
     show.add_argument("--most", type=int, default=1, help="how many to claim at once")
     show.add_argument("--wait", type=float, default=300, help="seconds to wait for one")
     reply.add_argument("number")
     arguments = parser.parse_args()
     if arguments.command == "next":
-        return show_next(arguments.folder, arguments.player, arguments.containing, arguments.most, arguments.wait)
+        return show_next(
+            arguments.folder, arguments.player, arguments.containing or [""], arguments.most, arguments.wait
+        )
     return answer(arguments.folder, arguments.number, arguments.player, sys.stdin.read())
 
 
