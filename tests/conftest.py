@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from pytest_spiral.models.local_file import default_cache_dir
+from tests.fakes.forks import ADDOPTS, ADDRESS, forking
 
 # How long an example takes says nothing about its correctness: machines are shared.
 settings.register_profile("no-deadline", deadline=None)
@@ -11,3 +19,25 @@ settings.register_profile("ci", deadline=None, derandomize=True, database=None, 
 # For an hour of search: --hypothesis-profile=thorough.
 settings.register_profile("thorough", deadline=None, max_examples=2_000)
 settings.load_profile("no-deadline")
+
+
+@pytest.fixture(scope="session")
+def lean(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What makes many small runs cheap: scipy, which nltk imports where it can, is not seen; processes are forks.
+
+    Imported into several modules, it would be as many fixtures, each with a process that forks.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    hidden = folder / "hidden"
+    hidden.mkdir(exist_ok=True)
+    (hidden / "scipy.py").write_text("raise ImportError('not a dependency of the package')\n")
+    path = os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH"), str(Path(__file__).parents[1])]))
+    environ = {
+        "PYTHONPATH": path,
+        # Found now, because pytester moves HOME away.
+        "PYTEST_SPIRAL_CACHE": str(default_cache_dir(os.environ)),
+    }
+    with forking({**environ, "PYTEST_ADDOPTS": ADDOPTS}) as address:
+        yield {**environ, ADDRESS: address}

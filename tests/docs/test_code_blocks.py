@@ -35,9 +35,9 @@ from tests.fakes.dialects import DIALECTS
 from tests.fakes.forks import ForkedPopen
 from tests.fakes.openai_server import fake_openai
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import few_resamples, lean
+from tests.plugin.conftest import few_resamples
 
-__all__ = ["few_resamples", "lean"]
+__all__ = ["few_resamples"]
 
 ROOT = Path(__file__).parents[2]
 PROVIDERS = ROOT / "docs" / "how-to" / "providers"

@@ -28,10 +28,16 @@ from unittest import mock
 
 from execnet.gateway_io import popen_bootstrapline
 
-__all__ = ["ADDRESS", "ForkedPopen", "forking"]
+__all__ = ["ADDOPTS", "ADDRESS", "ForkedPopen", "forking"]
 
 ADDRESS = "SPIRAL_TESTS_FORK_SERVER"
 """Environment variable with the socket of the server that forks. In an environment without it, processes are new."""
+
+# Other people's plugins cost half a second a run; the tests that want one ask for it. The last one collects all garbage
+# of this process at the end of every run in it, which the run around it does anyway.
+_LEFT_OUT = ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout", "rerunfailures", "unraisableexception")
+ADDOPTS = " ".join(f"-p no:{name}" for name in _LEFT_OUT)
+"""Options of every run inside a test."""
 
 _PYTEST = (sys.executable, "-m", "pytest")
 _WORKER = (sys.executable, "-u", "-c", popen_bootstrapline)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.faults.runs import MODELS, cast
-from tests.plugin.conftest import lean, project, serve
+from tests.plugin.conftest import project, serve
 
-__all__ = ["lean", "project", "serve"]
+__all__ = ["project", "serve"]
 
 LONG = 3_000_000
 OPENING = "my number is 0"

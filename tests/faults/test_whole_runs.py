@@ -11,9 +11,9 @@ import pytest
 from tests.fakes.script import Rule, Script
 from tests.faults.catalogue import CATALOGUE, KEY
 from tests.faults.runs import cast, remains
-from tests.plugin.conftest import lean, project, serve
+from tests.plugin.conftest import project, serve
 
-__all__ = ["lean", "project", "serve"]
+__all__ = ["project", "serve"]
 
 CASES = {case.name: case for case in CATALOGUE}
 LOUD = ("-rA", "-vv", "--showlocals", "--tb=long", "--junitxml=out.xml", "--log-level=DEBUG", "-o", "log_cli=true")

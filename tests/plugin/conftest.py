@@ -17,17 +17,11 @@ from typing import Any
 import pytest
 
 from pytest_spiral.cli import main
-from pytest_spiral.models.local_file import default_cache_dir
 from tests.fakes.bootstrap import few_draws
-from tests.fakes.forks import ADDRESS, ForkedPopen, forking
+from tests.fakes.forks import ADDOPTS, ForkedPopen
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
-# Other people's plugins cost half a second a run; the tests that want one ask for it. The last one collects all garbage
-# of this process at the end of every run in it, which the run around it does anyway.
-_LEFT_OUT = ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout", "rerunfailures", "unraisableexception")
-ADDOPTS = " ".join(f"-p no:{name}" for name in _LEFT_OUT)
 SUITE = "scenarios/test_tempaffect.py"
-ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
 
 
@@ -73,25 +67,6 @@ def one_or_two(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Arguments for no xdist and for two workers, where a run is too dear for all three."""
     arguments: tuple[str, ...] = request.param
     return arguments
-
-
-@pytest.fixture(scope="session")
-def lean(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What makes many small runs cheap: scipy, which nltk imports where it can, is not seen; processes are forks."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    hidden = folder / "hidden"
-    hidden.mkdir(exist_ok=True)
-    (hidden / "scipy.py").write_text("raise ImportError('not a dependency of the package')\n")
-    path = os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH"), str(ROOT)]))
-    environ = {
-        "PYTHONPATH": path,
-        # Found now, because pytester moves HOME away.
-        "PYTEST_SPIRAL_CACHE": str(default_cache_dir(os.environ)),
-    }
-    with forking({**environ, "PYTEST_ADDOPTS": ADDOPTS}) as address:
-        yield {**environ, ADDRESS: address}
 
 
 Result = pytest.RunResult  # inside `Project` the name `pytest` is a method

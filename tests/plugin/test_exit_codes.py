@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.fakes.forks import ADDOPTS
 from tests.fakes.scripted_model import ScriptedModel
-from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, Project, Serve, node
+from tests.plugin.conftest import DISTRIBUTIONS, Project, Serve, node
 
 RAW = ("--model", "dry/perfect", "--suite=tempaffect", "--prompting", "raw")
 VALID = "tempaffect.valid_output_rate"

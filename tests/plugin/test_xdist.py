@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.plugin.conftest import ADDOPTS, Project
+from tests.fakes.forks import ADDOPTS
+from tests.plugin.conftest import Project
 
 # Its answers spread over all labels.
 MODEL = ("--model", "dry/random_valid", "--suite=tempaffect", "-m", "pressured_integrity")

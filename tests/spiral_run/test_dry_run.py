@@ -17,8 +17,8 @@ from pytest_spiral.cli import main
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.actors import DRY_CHARACTERS
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
-from tests.fakes.forks import ForkedPopen
-from tests.plugin.conftest import ADDOPTS, DISTRIBUTIONS, Project, command
+from tests.fakes.forks import ADDOPTS, ForkedPopen
+from tests.plugin.conftest import DISTRIBUTIONS, Project, command
 
 SUITE = "scenarios/test_spiral.py"
 TURNS = 20
