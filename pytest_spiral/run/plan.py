@@ -9,6 +9,7 @@ import platform
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -201,6 +202,7 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
     resolve = partial(_resolve, environ=environ, user_toml=user_toml, settings=settings)
     if content.recording:
         models = _recorded(settings, content.recording)
+        settings = _with_recorded_modes(settings, content.recording)
     else:
         models = [resolve(spec, "evaluated", settings.suite) for spec in settings.model]
     if "tempaffect" in settings.suite:
@@ -264,6 +266,18 @@ def _recorded(settings: Settings, recording: Recording) -> list[ModelPlan]:
     if not any(model.params for model in models):
         raise ConfigError(f"{recording.path} has nothing of {', '.join(settings.suite)}")
     return [model for model in models if model.params]
+
+
+def _with_recorded_modes(settings: Settings, recording: Recording) -> Settings:
+    """The settings with those prompting modes that are recorded: the others were not lost, nobody asked in them."""
+    recorded = {unit.mode for unit in recording.outputs}
+    modes = tuple(mode for mode in settings.prompting if mode in recorded)
+    if modes or not recorded or "tempaffect" not in settings.suite:
+        return replace(settings, prompting=modes or settings.prompting)
+    raise ConfigError(
+        f"--prompting {', '.join(settings.prompting)}: {recording.path} was prompted otherwise; "
+        f"use --prompting={min(recorded)}"
+    )
 
 
 def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:

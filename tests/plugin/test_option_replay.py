@@ -56,12 +56,19 @@ def test_judging_again_replaces_judgements(recorded: Project) -> None:
 
 
 def test_scenarios_are_scored_again(project: Project) -> None:
-    """Recorded outputs give the recorded items, invalid ones under the same reason."""
-    project.pytest("--model=dry/malformed", "--run-id=first", "--suite=tempaffect", "-q")
+    """Recorded outputs give the recorded items and reasons; a prompting mode that was not recorded is not missed."""
+    project.pytest("--model=dry/malformed", "--run-id=first", "--suite=tempaffect", "--prompting=raw", "-q")
 
-    project.pytest("--replay=reports/first", "--run-id=again", "--suite=tempaffect", "-q", "-n", "1")
+    result = project.pytest("--replay=reports/first", "--run-id=again", "--suite=tempaffect", "-q", "-n", "1")
 
+    assert result.ret == 0
     assert project.items("again") == project.items("first")
+    (card,) = project.report("again")["tempaffect"]["cards"]
+    (first,) = project.report("first")["tempaffect"]["cards"]
+    assert (card["prompting_mode"], card["missing"]) == (first["prompting_mode"], first["missing"])
+    other = project.here("--replay=reports/first", "--suite=tempaffect", "--prompting=schema")
+    assert other.ret == pytest.ExitCode.USAGE_ERROR
+    other.stderr.fnmatch_lines(["*was prompted otherwise; use --prompting=raw*"])
 
 
 @pytest.mark.parametrize(
