@@ -29,7 +29,7 @@ from pytest_spiral.run import results as run_results
 from pytest_spiral.spiral import agreement
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import StoredChat
-from pytest_spiral.tempaffect import unit
+from pytest_spiral.tempaffect import card_metrics, unit
 from pytest_spiral.tempaffect.self_check import baselines, preflight
 from tests.faults import runs as fault_runs
 from tests.simulation import disk as disks
@@ -117,6 +117,7 @@ def installed() -> Iterator[None]:
         (run_controller, "preflight", lambda _: known),
         (run_results, "versions", lambda: versions),
         (unit, "score_output", score),
+        (card_metrics, "percentile_resamples", cache(vars(card_metrics)["percentile_resamples"])),
         (agreement, "agreement_interval", partial(_few_draws, vars(agreement)["agreement_interval"])),
         (run_results, "baselines", cache(lambda suite: baselines(suite))),
     ]
