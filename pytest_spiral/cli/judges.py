@@ -36,7 +36,7 @@ def calibrate(options: argparse.Namespace) -> int:
             print(json.dumps(row, ensure_ascii=True))
         return 0
     if not options.judge_model:
-        raise ConfigError("--judge-model: name the judge, such as --judge-model gpt-5")
+        raise ConfigError("--judge-model: name the judge, such as --judge-model gpt-6.1-sol")
     settings = Settings(
         judge_model=tuple(options.judge_model), protocol=options.protocol, report_dir=options.report_dir
     )

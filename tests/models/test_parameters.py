@@ -33,7 +33,7 @@ def test_conversations_use_the_published_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["gpt-5", "gpt-5-mini", "openai/gpt-5", "gpt-5.1", "o1", "o3-mini", "o4-mini-2025-04-16", "openai/O3"]
+    "model", ["gpt-5", "gpt-5-mini", "openai/gpt-5", "gpt-6.1-sol", "o1", "o3-mini", "o4-mini-2025-04-16", "openai/O3"]
 )
 @pytest.mark.parametrize("role", ["evaluated", "user", "judge"])
 def test_reasoning_models_get_room_to_think_and_no_temperature(model: str, role: Role) -> None:

@@ -32,11 +32,12 @@ def planned(folder: Path, environ: dict[str, str], settings: Settings) -> tuple[
 
 
 def test_a_run_with_defaults_has_all_its_prices(tmp_path: Path) -> None:
-    """`--max-cost` needs no file: simulated user and judge that nobody named are priced."""
+    """`--max-cost` needs no file: simulated user and judge that nobody named have prices and reasoning in plans."""
     everybody = planned(tmp_path, {"OPENROUTER_API_KEY": "k" * 12}, Settings(model=("openai/gpt-4.1-mini",)))
 
     assert [model.role for model in everybody] == ["evaluated", "user", "judge"]
     assert [model.spec for model in everybody if model.price is None or not model.price.input] == []
+    assert (everybody[2].spec, everybody[2].reasoning_tokens) == ("openai/gpt-6.1-sol", 1000)
 
 
 def test_the_projects_price_goes_first(tmp_path: Path) -> None:
@@ -53,6 +54,7 @@ def test_the_projects_price_goes_first(tmp_path: Path) -> None:
     [
         ("GPT-5-2025-08-07", "azure-v1", 1.25),
         ("gpt-5-chat-latest", "openai", None),
+        ("gpt-6.1-sol", "openai", 2.50),
         ("gpt-5-mini", "", 0.25),
         ("openai/gpt-oss-120b", "groq", 0.15),
         ("openai/gpt-oss-120b", "vllm", None),

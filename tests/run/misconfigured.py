@@ -263,7 +263,7 @@ class Project:
         healthy: Callable[..., Any] = cast()
         vendor = _VENDOR if "without its vendor" in case.name else ""
         names = {each: vendor + name for each, name in _NAMES.items()}
-        plain = {names[each]: MODELS[each] for each in ROLES} | {"gpt-5": MODELS["judge"]}
+        plain = {names[each]: MODELS[each] for each in ROLES} | {"gpt-6.1-sol": MODELS["judge"]}
 
         def answer(body: dict[str, Any], number: int) -> str | Reply | Fault:
             own = body["model"] not in names.values() or body["model"] == names[role]
