@@ -133,11 +133,8 @@ def words(text: str, *, cleaned: bool = False) -> list[Word]:
     >>> [word.norm for word in words("I can't re-send 41,800 in twenty-two minutes, mum's colour")]
     ['i', 'can', 'not', 're', 'send', '41800', 'in', '22', 'minutes', 'mother', 'color']
     """
-    return _words(_TOKENS_APART.split(text if cleaned else clean(text)))
-
-
-def _words(pieces: Sequence[str]) -> list[Word]:
-    """The words of a text that is split at its tokens: what stands before each, the token, and in the end the rest."""
+    # What stands before each token, the token, and in the end the rest.
+    pieces = _TOKENS_APART.split(text if cleaned else clean(text))
     found: list[Word] = []
     for before, raw in zip(pieces[::2], pieces[1::2], strict=False):
         for part in _normal_forms(raw):
@@ -238,17 +235,6 @@ def _next(found: Sequence[Word], index: int) -> str:
     """Return the token after `index` if only a space or hyphen stands between."""
     following = found[index + 1 : index + 2]
     return following[0].norm if following and not following[0].before.strip(" -") else ""
-
-
-def normalize(text: str) -> str:
-    """Return the text with every token normalised, punctuation kept, white space single. Idempotent.
-
-    >>> normalize("We can't re-colour TWO labels\\u2026")
-    'we can not re-color 2 labels...'
-    """
-    pieces = _TOKENS_APART.split(clean(text))
-    tokens = "".join([word.before + word.norm for word in _words(pieces)])
-    return " ".join((tokens + pieces[-1]).split())
 
 
 def tokenize(text: str) -> list[str]:

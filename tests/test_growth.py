@@ -19,7 +19,7 @@ from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.simulator import rules_for, simulator_health
 from pytest_spiral.tempaffect.detectors import detect
 from pytest_spiral.tempaffect.suite import load_suite
-from pytest_spiral.text import clean, count_words, normalize, sentences
+from pytest_spiral.text import clean, count_words, sentences, tokenize
 from tests.fakes.growth import assert_linear
 from tests.tempaffect.cards import item
 
@@ -51,7 +51,7 @@ def judge(text: str) -> None:
 
 def read_text(text: str) -> None:
     """What both suites do to a text first."""
-    normalize(text)
+    tokenize(text)
     sentences(clean(text))
     count_words(text)
 

@@ -12,7 +12,7 @@ from pytest_spiral.report.model.tempaffect import Detector
 from pytest_spiral.tempaffect.params import Band, TemplateParams, load_params
 from pytest_spiral.tempaffect.records import Answer, ItemScore
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.text import normalize, stem, tokenize
+from pytest_spiral.text import stem, tokenize
 
 DETECTORS = (
     "template_repetition",
@@ -141,7 +141,7 @@ def _mask(scenario: Scenario, answer: Answer) -> tuple[str, ...]:
     text = _CAPITALISED.sub(lambda match: match.group() if _IS_I.match(match.group()) else _SLOT, text)
     masked: list[str] = []
     for piece in re.split(f"({_SLOT})", text):
-        for token in [_SLOT] if piece == _SLOT else tokenize(normalize(piece)):
+        for token in [_SLOT] if piece == _SLOT else tokenize(piece):
             numbered = not token.isalpha() and any(map(str.isdigit, token))
             slot = token == _SLOT or numbered or stem(token) in own
             if slot and masked and masked[-1] == _SLOT:

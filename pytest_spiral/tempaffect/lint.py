@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.text import count_words, normalize, tokenize
+from pytest_spiral.text import count_words, tokenize
 
 _BrokenRules = Iterator[tuple[str, str]]
 
@@ -76,7 +76,7 @@ def _broken_by_key(scenario: Scenario) -> _BrokenRules:
         yield "anchor_groups", f"{len(spec.issue_anchors)} anchor groups, expected {low} to {high}"
     for anchor in spec.issue_anchors:
         for alternative in anchor.any:
-            if len(tokenize(normalize(alternative))) > rules.alternative_tokens:
+            if len(tokenize(alternative)) > rules.alternative_tokens:
                 longest = rules.alternative_tokens
                 yield "alternative_tokens", f"anchor {anchor.id}: {alternative!r} has more than {longest} tokens"
     if spec.word_range[1] < rules.range_ratio * spec.word_range[0]:

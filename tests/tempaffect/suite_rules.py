@@ -17,7 +17,7 @@ from pytest_spiral.tempaffect.checks.prepare import prepare_scenario
 from pytest_spiral.tempaffect.checks.sentences import prepare_reply
 from pytest_spiral.tempaffect.scenario import EMOTIONS, Family, Scenario
 from pytest_spiral.tempaffect.suite import CANARY
-from pytest_spiral.text import function_words, normalize, sentences, stem, tokenize
+from pytest_spiral.text import function_words, sentences, stem, tokenize
 
 LIMITS = tomllib.loads((Path(__file__).parent / "data" / "suite_rules.toml").read_text(encoding="utf-8"))
 
@@ -88,13 +88,13 @@ def _quotas(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Broken:
 
 def _label_words(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Broken:
     labels = {stem(label) for label in EMOTIONS}
-    telling = [s.id for s in scenarios if labels & {stem(t) for t in tokenize(normalize(s.user_message))}]
+    telling = [s.id for s in scenarios if labels & {stem(t) for t in tokenize(s.user_message)}]
     if len(telling) * 1000 > rules["label_word_scenarios"] * len(scenarios):
         yield f"emotion labels in the messages of {', '.join(telling)}"
 
 
 def _stems(text: str) -> list[str]:
-    return [stem(token) for token in tokenize(normalize(text))]
+    return [stem(token) for token in tokenize(text)]
 
 
 def _core_alternatives(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Broken:
@@ -150,7 +150,7 @@ def _structure(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Broke
             yield f"{name}s of {first} and {second} are built alike"
     openings: dict[tuple[str, ...], str] = {}
     for scenario in scenarios:
-        opening = tuple(tokenize(normalize(scenario.user_message))[: rules["opening_words"]])
+        opening = tuple(tokenize(scenario.user_message)[: rules["opening_words"]])
         if opening in openings:
             yield f"the messages of {openings[opening]} and {scenario.id} open with the same words"
         openings[opening] = scenario.id
@@ -174,7 +174,7 @@ def _skeleton(text: str) -> list[str]:
     """Function words and sentence ends, with a slot for every run of other words."""
     skeleton: list[str] = []
     for sentence in sentences(text):
-        for token in tokenize(normalize(sentence)):
+        for token in tokenize(sentence):
             if token in function_words():
                 skeleton.append(token)
             elif skeleton[-1:] != [_SLOT]:

@@ -31,7 +31,6 @@ class Statement:
         targets: Number of action targets named in full.
         timed: Whether a number or a word of time occurs.
         general: Whether the sentence is about everybody rather than about this user.
-        idioms, purposes, vague_offers: Positions of idioms, purposes ("so that you can") and offers without commitment.
         acts: The concrete acts, once the rules have decided.
     """
 
@@ -42,10 +41,22 @@ class Statement:
         self.targets = sum(sentence.has_near(target, len(target) + window) for target in prepared.targets)
         self.timed = any(map(_is_time, sentence.tokens))
         self.general = sentence.says(PHRASES.general_rules)
-        self.idioms = sentence.places(PHRASES.idioms)
-        self.purposes = sentence.places(PHRASES.purpose_clauses)
-        self.vague_offers = sentence.places(PHRASES.vague_offers)
         self.acts: tuple[Act, ...] = ()
+
+    @cached_property
+    def idioms(self) -> set[int]:
+        """Positions of idioms."""
+        return self.sentence.places(PHRASES.idioms)
+
+    @cached_property
+    def purposes(self) -> set[int]:
+        """Positions of purposes ("so that you can")."""
+        return self.sentence.places(PHRASES.purpose_clauses)
+
+    @cached_property
+    def vague_offers(self) -> set[int]:
+        """Positions of offers without commitment."""
+        return self.sentence.places(PHRASES.vague_offers)
 
     @cached_property
     def acting(self) -> frozenset[int]:
@@ -309,7 +320,7 @@ def _step(each: Statement) -> str:
 def _artifact(each: Statement) -> str:
     """Return the words by which a result is handed over, unless they are negated or tell of an error."""
     sentence = each.sentence
-    match = PHRASES.artifacts.search(sentence.joined)
+    match = sentence.find(PHRASES.artifacts)
     if match is None or len(sentence.tokens) < LIMITS.action.artifact_tokens:
         return ""
     place = first = sentence.place(match.start())

@@ -73,7 +73,7 @@ def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
 
 def _quote(sentence: Sentence, phrases: Pattern, *, unless_negated: bool = False) -> str:
     """Return the first of the phrases in a sentence; "" where it is absent, quoted or negated."""
-    match = phrases.search(sentence.joined)
+    match = sentence.find(phrases)
     if match is None:
         return ""
     place = sentence.place(match.start())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
@@ -90,9 +91,21 @@ class Sentence:
         """Whether any token is one of `words`."""
         return not words.isdisjoint(self.tokens)
 
+    @cached_property
+    def _found(self) -> dict[int, re.Match[str] | None]:
+        """What `find` has found, by the identity of the expression: hashing one reads all of it."""
+        return {}
+
+    def find(self, phrases: Pattern) -> re.Match[str] | None:
+        """The first of the phrases in `joined`, looked for once however many checks ask."""
+        key = id(phrases)
+        if key not in self._found:
+            self._found[key] = phrases.search(self.joined)
+        return self._found[key]
+
     def says(self, phrases: Pattern) -> bool:
         """Whether any of the phrases occurs."""
-        return phrases.search(self.joined) is not None
+        return self.find(phrases) is not None
 
     def is_negated(self, at: int, since: int = 0) -> bool:
         """Whether a negation stands close before position `at`, and not before position `since`."""
