@@ -47,6 +47,7 @@ class LostStoreError(StoreError):
 # What pydantic calls the type of a value that has another one.
 _EXPECTED = {
     "bool_type": "true or false",
+    "dataclass_type": "an object",
     "dict_type": "an object",
     "float_type": "a number",
     "int_type": "a whole number",
@@ -68,7 +69,7 @@ def first_fault(error: ValidationError, whole: str = "file") -> str:
     parts = (str(part)[:80] for part in problem["loc"])
     key = ".".join(part if part.isprintable() else ascii(part) for part in parts) or whole
     message = str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         message = "unknown key; remove it or check its spelling"
     elif problem["type"] == "missing":
         message = "missing key"

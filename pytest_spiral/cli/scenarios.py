@@ -72,7 +72,7 @@ def show(options: argparse.Namespace) -> int:
     for message in build_messages(scenario):
         print(f"--- {message.role}\n{message.content}\n")
     print("--- key")
-    print_json(scenario.expected.model_dump(mode="json"))
+    print_json(scenario.model_dump(mode="json")["expected"])
     print(f"--- reference\n{scenario.reference_reply}\n--- rationale\n{scenario.rationale}")
     return 0
 

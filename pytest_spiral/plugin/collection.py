@@ -19,6 +19,7 @@ from pytest_spiral.resources import scenarios_root
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan, Unit, all_units, conversation_units, scenario_units, shard_of
 from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.tempaffect.scenario import Family
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py", "spiral": "scenarios/test_spiral.py"}
@@ -74,8 +75,9 @@ class Collection:
     def scenario_params(self) -> list[ParameterSet]:
         """All TempAffect units, marked with suite and family."""
         suite = self._content.suite
+        marks = {family: _marks("tempaffect", family.value) for family in Family}
         return [
-            pytest.param(unit, id=unit.id, marks=_marks("tempaffect", suite[unit.scenario_id].family.value))
+            pytest.param(unit, id=unit.id, marks=marks[suite[unit.scenario_id].family])
             for unit in scenario_units(self._plan, self._content)
         ]
 

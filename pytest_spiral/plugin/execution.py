@@ -205,10 +205,11 @@ class Execution:
         """Attach the result, and the times of the unit's own work."""
         report = yield
         times = item.stash.get(TIMES, None)
-        if times is not None and report.when == "setup":
-            # The work began long before the item was waited for.
+        if times is not None:
+            # Of the setup: the work began long before the item was waited for.
             report.start, report.duration = times
             report.stop = report.start + report.duration
+            del item.stash[TIMES]
         message = item.stash.get(MESSAGE, None)
         if message is not None:
             # One ASCII string: xdist can send nothing but plain values.

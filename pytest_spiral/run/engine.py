@@ -49,8 +49,8 @@ class Engine:
             self.ended += 1
 
     def times(self, key: Hashable) -> tuple[float, float]:
-        """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
-        return self._times[key]
+        """When a unit that has ended was started, in seconds since 1970, and how many seconds it took. Told once."""
+        return self._times.pop(key)
 
     def release(self, key: Hashable) -> None:
         """Keep the result of a unit no longer. Submitted again, it is started again."""

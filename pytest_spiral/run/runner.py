@@ -63,7 +63,7 @@ class Runner:
         return await ask_scenario(unit, scenario, model.model_id, params, chat, system)
 
     def times(self, unit: Unit) -> tuple[float, float]:
-        """When a unit that has ended was started, in seconds since 1970, and how many seconds it took."""
+        """When a unit that has ended was started, in seconds since 1970, and how many seconds it took. Told once."""
         return self.engine.times(unit)
 
     def wait(self, unit: Unit, tick: Callable[[], None] | None = None) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
@@ -145,7 +145,7 @@ class CardMetrics:
             DataError: For a scored item whose scenario is not among `scenarios`.
         """
         ordered = sorted(items, key=lambda item: (item.id, item.epoch))
-        self._expected = {**dict.fromkeys(never_asked, ""), **{key: one.family.value for key, one in scenarios.items()}}
+        expected = {**dict.fromkeys(never_asked, ""), **{key: one.family.value for key, one in scenarios.items()}}
         self._skill_floor = skill_floor
         self.epochs = 1 + max((item.epoch for item in ordered), default=0)
         by_epoch: dict[int, list[ItemScore]] = {}
@@ -158,6 +158,14 @@ class CardMetrics:
             for score in scores:
                 rows.setdefault(score.scenario.id, []).append(ScoredOutput(score, epoch, lambda: self._templated))
         self.rows: Rows = dict(sorted(rows.items()))
+        self._gaps = {name: self.epochs - len(rows.get(name, ())) for name in sorted(expected)}
+        self._by_family = {
+            family.value: (
+                {name: row for name, row in self.rows.items() if expected[name] == family},
+                {name: gap for name, gap in self._gaps.items() if expected[name] == family},
+            )
+            for family in Family
+        }
 
     @cached_property
     def detectors(self) -> tuple[Detectors, ...]:
@@ -196,13 +204,11 @@ class CardMetrics:
             return self._detector_sample(name)
         if prefix == "families":
             family, _, name = name.partition(".")
-            rows = {key: row for key, row in self.rows.items() if row[0].score.scenario.family == family}
-            expected = [key for key, member in self._expected.items() if member == family]
-            return self._mean_sample(column_of(name), rows, expected)
+            return self._mean_sample(column_of(name), *self._by_family[family])
         if metric == "skill":
             scale = (self.skill(0.0), 1.0)
-            return self._mean_sample(lambda output: self.skill(output.score.score), self.rows, self._expected, scale)
-        return self._mean_sample(column_of(metric), self.rows, self._expected)
+            return self._mean_sample(lambda output: self.skill(output.score.score), self.rows, self._gaps, scale)
+        return self._mean_sample(column_of(metric), self.rows, self._gaps)
 
     def skill(self, score: float) -> float:
         """(score - floor) / (1 - floor): 0 for always giving the most common labels, 1 for a perfect model."""
@@ -210,11 +216,10 @@ class CardMetrics:
         return (score - floor) / (1 - floor) if floor < 1 else 0.0
 
     def _mean_sample(
-        self, column: Column, rows: Rows, expected: Collection[str], scale: tuple[float, float] = (0.0, 1.0)
+        self, column: Column, rows: Rows, gaps: Mapping[str, int], scale: tuple[float, float] = (0.0, 1.0)
     ) -> Sample:
-        """A mean over scenarios of means over epochs."""
+        """A mean over scenarios of means over epochs. gaps: missing epochs by scenario."""
         values = {name: [column(output) for output in row] for name, row in rows.items()}
-        gaps = {name: self._missing_epochs(name) for name in sorted({*expected, *rows})}
 
         def fill(end: End) -> Clusters[float]:
             filler = scale[end == "high"]
@@ -224,9 +229,6 @@ class CardMetrics:
         units = scenario_clusters({name: mean(row) for name, row in values.items()})
         return Sample(units, mean, scale, sum(gaps.values()), self.epochs * len(gaps), fill)
 
-    def _missing_epochs(self, scenario_id: str) -> int:
-        return self.epochs - len(self.rows.get(scenario_id, ()))
-
     def _detector_sample(self, name: str) -> Sample:
         valid: dict[str, list[ScoredOutput]] = {}
         if self.is_known(name):
@@ -234,7 +236,7 @@ class CardMetrics:
         valid = {key: row for key, row in valid.items() if row}
         if name not in _DETECTOR_STATISTICS:
             # Templates are those of the whole set: a resample does not look for templates anew.
-            return self._mean_sample(_DETECTOR_COLUMNS[name], valid, self._expected)
+            return self._mean_sample(_DETECTOR_COLUMNS[name], valid, self._gaps)
         statistic, pair_of = _DETECTOR_STATISTICS[name]
         pairs = {key: tuple(pair_of(output.score) for output in row) for key, row in valid.items()}
         # A resample counts equal scenarios, by their number, several times faster than it would count the pairs.
@@ -249,8 +251,7 @@ class CardMetrics:
             return statistic(counts)
 
         units = scenario_clusters({key: number[row] for key, row in pairs.items()})
-        missing = sum(map(self._missing_epochs, self._expected))
-        return Sample(units, value, None, max(0, missing), self.epochs * len(self._expected), None)
+        return Sample(units, value, None, max(0, sum(self._gaps.values())), self.epochs * len(self._gaps), None)
 
     def intervals(self, seed: int, names: Iterable[str], attempt: Attempt = directly) -> dict[str, MetricInterval]:
         """Confidence intervals by metric: Wilson for rates of single measurements, BCa over scenarios otherwise.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 # fmt: off
 Emotion = Literal[
@@ -54,12 +55,15 @@ class Family(StrEnum):
     REPAIR = "repair_after_mistake"
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+_READ_STRICTLY = ConfigDict(extra="forbid")
 
 
-class Anchor(_Record):
+# Parts of a scenario are dataclasses: as pydantic's models, those of 10,000 scenarios would take 45 MB more.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
     """One thing the user talks about, with the wordings that name it."""
+
+    __pydantic_config__ = _READ_STRICTLY
 
     id: Slug
     core: Flag
@@ -67,15 +71,21 @@ class Anchor(_Record):
     """Alternatives of one to three tokens, matched on stems."""
 
 
-class ForbiddenPhrase(_Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForbiddenPhrase:
     """A stock phrase. "dismissive" voids usefulness, "boilerplate" costs its own point only."""
+
+    __pydantic_config__ = _READ_STRICTLY
 
     text: Text
     severity: Literal["dismissive", "boilerplate"]
 
 
-class ReplySpec(_Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplySpec:
     """What the reply checks look for in one scenario."""
+
+    __pydantic_config__ = _READ_STRICTLY
 
     issue_anchors: Annotated[tuple[Anchor, ...], Field(min_length=1)]
     min_anchor_groups: Annotated[int, Field(ge=1, le=4, strict=True)] = 2
@@ -89,19 +99,20 @@ class ReplySpec(_Record):
     extra_forbidden_phrases: tuple[ForbiddenPhrase, ...] = ()
     """Phrases banned in this scenario on top of the list."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> ReplySpec:
+    def __post_init__(self) -> None:
         if self.word_range[0] > self.word_range[1]:
             raise ValueError("word_range: the first number must not exceed the second")
         if self.min_anchor_groups > len(self.issue_anchors):
             raise ValueError("min_anchor_groups exceeds the number of issue_anchors")
         if not any(anchor.core for anchor in self.issue_anchors):
             raise ValueError("issue_anchors: at least one group must be core")
-        return self
 
 
-class Expected(_Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
     """The key: accepted values per field."""
+
+    __pydantic_config__ = _READ_STRICTLY
 
     detected_emotion: Annotated[tuple[Emotion, ...], Field(min_length=1, max_length=3)]
     intensity: tuple[Intensity, Intensity]
@@ -113,17 +124,18 @@ class Expected(_Record):
     should_escalate: Flag
     reply: ReplySpec
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Expected:
+    def __post_init__(self) -> None:
         if self.intensity[0] > self.intensity[1]:
             raise ValueError("intensity: the first number must not exceed the second")
         if self.boundary_action == "escalate" and not self.should_escalate:
             raise ValueError("boundary_action is escalate but should_escalate is false")
-        return self
 
 
-class Meta(_Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
     """How the scenario sits in the blueprint. Never shown to a model, never scored."""
+
+    __pydantic_config__ = _READ_STRICTLY
 
     domain: Slug
     register_: Annotated[Register, Field(alias="register")]
@@ -131,8 +143,10 @@ class Meta(_Record):
     traits: tuple[Trait, ...] = ()
 
 
-class Scenario(_Record):
+class Scenario(BaseModel):
     """One single-turn situation with its key. `Scenario.model_validate(dict)` reads the published shape."""
+
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     id: Slug
     canary: str = ""

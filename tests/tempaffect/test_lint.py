@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,9 @@ def broken_in_bundle(rule: str) -> list[str]:
         (lambda s: s[:74], "count"),
         (lambda s: [x.model_copy(update={"canary": ""}) for x in s], "canary"),
         (lambda s: [x.model_copy(update={"rationale": ""}) for x in s], "complete"),
-        (lambda s: [x.model_copy(update={"meta": x.meta.model_copy(update={"domain": "same"})}) for x in s], "quota"),
-        (lambda s: [x.model_copy(update={"meta": x.meta.model_copy(update={"traits": ()})}) for x in s], "quota"),
-        (lambda s: [x.model_copy(update={"meta": x.meta.model_copy(update={"power_relation": "boss"})}) for x in s],
+        (lambda s: [x.model_copy(update={"meta": replace(x.meta, domain="same")}) for x in s], "quota"),
+        (lambda s: [x.model_copy(update={"meta": replace(x.meta, traits=())}) for x in s], "quota"),
+        (lambda s: [x.model_copy(update={"meta": replace(x.meta, power_relation="boss")}) for x in s],
          "quota"),
         (lambda s: [x.model_copy(update={"user_message": f"Such anger and fear. {x.user_message}"}) for x in s],
          "label_words"),

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pydantic import TypeAdapter
 
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
-from pytest_spiral.report.html.markup import html_page
+from pytest_spiral.report.html.markup import html_page, packed
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
 from pytest_spiral.report.model.comparison import RunComparison
 from pytest_spiral.report.worst import worst_findings
@@ -21,6 +21,8 @@ from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item
 
 Payload = dict[str, object]
+Packs = dict[str, str]
+"""Packed at once: those of a large suite would take 100 MB as objects."""
 
 _ITEM = TypeAdapter(Item)
 _EXCERPT_CHARS = 200
@@ -39,14 +41,14 @@ _LEFT_OUT: Mapping[str, bool | Mapping[str, set[str]]] = {
 
 def report_page(report: Report, home: str | None = None) -> str:
     """The page of one report. home: address of the leaderboard that links to it, relative to the page."""
-    packs: Payload = {}
+    packs: Packs = {}
     data = {"kind": "report", "title": report.run.id, "home": home, "reports": [_shown(report, packs)]}
     return html_page(f"pytest-spiral {report.run.id}", data, packs)
 
 
 def compare_page(reports: Sequence[Report], comparison: RunComparison | None = None) -> str:
     """Several runs in one page, side by side on the same prompts. comparison: their paired differences."""
-    packs: Payload = {}
+    packs: Packs = {}
     shown = [_shown(report, packs, prefix=f"r{number}") for number, report in enumerate(reports)]
     differences = comparison and comparison.model_dump(mode="json")
     title = " and ".join(report.run.id for report in reports)
@@ -61,7 +63,7 @@ def leaderboard_page(entries: Sequence[Entry]) -> str:
     return html_page("pytest-spiral leaderboard", data, {})
 
 
-def _shown(report: Report, packs: Payload, prefix: str = "") -> Payload:
+def _shown(report: Report, packs: Packs, prefix: str = "") -> Payload:
     """What the page needs at once; what it opens on request is added to the packs, whose names get the prefix."""
     return {
         **report.model_dump(mode="json", exclude={"tempaffect", "spiral"}),
@@ -71,20 +73,22 @@ def _shown(report: Report, packs: Payload, prefix: str = "") -> Payload:
     }
 
 
-def _tempaffect(suite: TempAffect, packs: Payload, prefix: str) -> Payload:
+def _tempaffect(suite: TempAffect, packs: Packs, prefix: str) -> Payload:
     """Rows of all items. The answers to one scenario share a pack."""
-    answers: defaultdict[str, list[object]] = defaultdict(list)
-    names: dict[str, str] = {}
+    answers: defaultdict[str, list[Item]] = defaultdict(list)
+    for item in suite.items:
+        answers[item.id].append(item)
+    names = {item_id: f"{prefix}s{number}" for number, item_id in enumerate(answers)}
     rows = []
     for item in suite.items:
-        name = names.setdefault(item.id, f"{prefix}s{len(names)}")
-        answers[item.id].append(_ITEM.dump_python(item, mode="json"))
         message = suite.scenarios[item.id].user_message[:_EXCERPT_CHARS] if item.id in suite.scenarios else ""
-        rows.append({**_ITEM.dump_python(item, mode="json", include=_ITEM_ROW), "message": message, "pack": name})
+        row = _ITEM.dump_python(item, mode="json", include=_ITEM_ROW)
+        rows.append({**row, "message": message, "pack": names[item.id]})
     for item_id, name in names.items():
         scenario = suite.scenarios.get(item_id)
         shown = scenario and scenario.model_dump(mode="json", exclude={"meta"})
-        packs[name] = {"scenario": shown, "items": answers[item_id]}
+        items = [_ITEM.dump_python(item, mode="json") for item in answers[item_id]]
+        packs[name] = packed({"scenario": shown, "items": items})
     params = load_params()
     bands = params.useful_bounded_bands
     return {
@@ -95,7 +99,7 @@ def _tempaffect(suite: TempAffect, packs: Payload, prefix: str) -> Payload:
     }
 
 
-def _spiral(suite: Spiral, packs: Payload, prefix: str, seed: int) -> Payload:
+def _spiral(suite: Spiral, packs: Packs, prefix: str, seed: int) -> Payload:
     conversations = suite.conversations
     findings = [finding for conversation in conversations for finding in conversation.findings]
     scored = (name for score in suite.scores for name, row in score.metrics.items() if row.kind == "behaviour")
@@ -107,7 +111,8 @@ def _spiral(suite: Spiral, packs: Payload, prefix: str, seed: int) -> Payload:
         name = f"{prefix}c{number}"
         pack = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
         # The page counts the findings of a conversation through.
-        packs[name] = {**pack, "findings": [found for row in pack["judgements"] for found in row.pop("findings")]}
+        findings_of = [found for row in pack["judgements"] for found in row.pop("findings")]
+        packs[name] = packed({**pack, "findings": findings_of})
         rows.append({**_row(conversation, behaviours, judges), "pack": name})
     # Benign twins are part of no score.
     own = [conversation for conversation in suite.recorded() if not conversation.twin_of]

@@ -24,13 +24,13 @@ _SCRIPTS = (
 _UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
-def html_page(title: str, data: Mapping[str, object], packs: Mapping[str, object]) -> str:
+def html_page(title: str, data: Mapping[str, object], packs: Mapping[str, str]) -> str:
     """A whole page.
 
     Args:
         title: Its title, any text.
         data: JSON that the script starts with.
-        packs: JSON by name that the script unpacks on request.
+        packs: What the script unpacks on request, by name, each `packed`.
     """
     script, style = _script(), _asset(_STYLE)
     policy = (
@@ -49,7 +49,7 @@ def html_page(title: str, data: Mapping[str, object], packs: Mapping[str, object
             "<noscript><p>This page needs JavaScript, which is disabled. "
             "The same results are in summary.md and report.json next to it.</p></noscript>\n",
             f'<script type="application/json" id="data">{_inert(data)}</script>\n',
-            *(f'<script type="text/plain" id="pack-{name}">{_packed(pack)}</script>\n' for name, pack in packs.items()),
+            *(f'<script type="text/plain" id="pack-{name}">{pack}</script>\n' for name, pack in packs.items()),
             f"<script>{script}</script>\n</body>\n</html>\n",
         ]
     )
@@ -82,7 +82,7 @@ def _inert(value: object) -> str:
     return _json(value).translate(_UNSAFE)
 
 
-def _packed(value: object) -> str:
-    """Raw deflate in base64, which browsers undo by `atob` and `DecompressionStream`."""
+def packed(value: object) -> str:
+    """JSON as raw deflate in base64, which browsers undo by `atob` and `DecompressionStream`."""
     packer = zlib.compressobj(level=9, wbits=-zlib.MAX_WBITS)
     return base64.b64encode(packer.compress(_json(value).encode()) + packer.flush()).decode()
