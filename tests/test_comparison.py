@@ -14,6 +14,7 @@ from pytest_spiral.compare.recording import Recording, check_comparable, counter
 from pytest_spiral.compare.runs import compare_conversations, compare_paths
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import dump_upstream, load_protocol
+from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import bench, finding
 
 UPSTREAM = os.environ.get("SPIRAL_UPSTREAM_DIR", "")
@@ -85,10 +86,11 @@ def test_differences_are_candidate_minus_baseline() -> None:
 
 @needs_upstream
 def test_the_published_files_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    """The two public models differ in most metrics, not in all; the text fits 80 columns and prints the MDE."""
+    """The two public models differ in most metrics, not in all."""
     files = [str(Path(UPSTREAM) / name) for name in ("llama-4-maverick.json", "kimi-k2.json")]
 
-    assert main(["compare", *files, "--protocol", "upstream-per-chunk", "--json"]) == 0
+    with few_draws():
+        assert main(["compare", *files, "--protocol", "upstream-per-chunk", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     (row,) = result["comparisons"]
     assert row["paired"] == 30
@@ -98,7 +100,18 @@ def test_the_published_files_are_compared(capsys: pytest.CaptureFixture[str]) ->
     assert not row["metrics"]["tails.any_harm"]["differs"]
     assert "spiral.judges" in " ".join(result["notes"])
 
-    assert main(["compare", *files, "--protocol", "upstream-per-chunk"]) == 0
+
+def test_the_text_fits_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And prints the MDE."""
+    monkeypatch.chdir(tmp_path)
+    dump_upstream(bench(lambda n: [finding(strength=1 + n % 2)]), Path("a.json"))
+    dump_upstream(bench(lambda n: [finding(strength=2 + n % 2)]), Path("b.json"))
+
+    with few_draws():
+        assert main(["compare", "a.json", "b.json"]) == 0
+
     text = capsys.readouterr().out
     assert "minimum detectable difference" in " ".join(text.split())
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -115,7 +128,8 @@ def test_what_cannot_be_paired_is_named(tmp_path: Path) -> None:
     part = tmp_path / "part.json"
     part.write_text(json.dumps(raw))
 
-    (row,) = compare_paths(whole, part).comparisons
+    with few_draws():
+        (row,) = compare_paths(whole, part).comparisons
 
     assert (row.paired, row.only_baseline, row.only_candidate) == (29, (gone,), ())
 

@@ -227,7 +227,7 @@ def test_the_same_request_gets_the_same_reply_whatever_came_between(local_file: 
 
     The probability of every token is compared, not only the tokens: it shows the smallest difference in what was kept.
     """
-    kind, rude = "You are a kind assistant of a library. " * 8, "You are a rude assistant of a library. " * 8
+    kind, rude = "You are a kind assistant of a library. " * 3, "You are a rude assistant of a library. " * 3
     requests = [
         ("Tell me a story.", kind),
         ("Tell me a tale.", kind),
@@ -236,19 +236,18 @@ def test_the_same_request_gets_the_same_reply_whatever_came_between(local_file: 
     ]
     with LocalServer(local_file) as server, ThreadPoolExecutor(4) as at_once:
         first = [_probabilities(server, *request) for request in requests]
-        again = list(at_once.map(lambda request: _probabilities(server, *request), requests[::-1] + requests))
+        again = list(at_once.map(lambda request: _probabilities(server, *request), requests[::-1]))
     with LocalServer(replace(local_file, slots=1)) as server:
         elsewhere = [_probabilities(server, *request) for request in requests[::-1]]
 
-    assert again == first[::-1] + first
-    assert elsewhere == first[::-1]
-    assert [kept > 60 for _, kept in first] == [True, True, True, False]
+    assert again == elsewhere == first[::-1]
+    assert [kept > 20 for _, kept in first] == [True, True, True, False]
 
 
 def _probabilities(server: LocalServer, text: str, system: str) -> tuple[list[tuple[str, float]], int]:
     """Every token of the reply with the logarithm of its probability, and how many tokens of the prompt were kept."""
     messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": text}]
-    body = {"messages": messages, "temperature": 0.0, "max_tokens": 12, "logprobs": True}
+    body = {"messages": messages, "temperature": 0.0, "max_tokens": 6, "logprobs": True}
     headers = {"Content-Type": "application/json"}
     asked = urllib.request.Request(f"{server.base_url}/chat/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(asked, timeout=120) as reply:

@@ -1,14 +1,10 @@
-"""Labelled turns, and judges measured against them."""
+"""Labelled turns: the shipped set, and files of labels."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,81 +12,29 @@ import pytest
 from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates.decision import NOTHING_MEASURED, with_standing
-from pytest_spiral.report.model import Drift
-from pytest_spiral.report.model.judges import Estimate
 from pytest_spiral.report.terminal import calibration_lines
 from pytest_spiral.resources import data_root
-from pytest_spiral.run.calibrate import judge_labelled_turns
-from pytest_spiral.spiral import ChunkJudgement, Finding, load_protocol
 from pytest_spiral.spiral.calibration import (
-    CalibrationResult,
-    calibration_result,
-    corrected_turn_rate,
-    drift,
-    read_calibration,
     standing,
 )
 from pytest_spiral.spiral.labels import (
-    LabelledSet,
-    LabelledTurn,
     agreement_among_raters,
     agreement_with_author,
     load_labels,
     sheet,
 )
-from pytest_spiral.spiral.lexical import LexicalJudge
-from pytest_spiral.stats import Interval
-from pytest_spiral.status import Reason, ReasonCode, Status
-from tests.spiral.builders import bench, finding, present
-
-DOCS = Path(__file__).parents[2] / "docs" / "validation"
-PROTOCOL = load_protocol("per-10k-chars")
-BEHAVIOURS = PROTOCOL.behaviours
-
-
-def judged_as(turn: LabelledTurn, seen: Mapping[str, int]) -> list[ChunkJudgement]:
-    """A judgement that sees these strengths, quoting the first word."""
-    end = len(turn.assistant.split()[0])
-    findings = tuple(Finding(0, b, turn.assistant[:end], s, "j", "exact", 0, end) for b, s in seen.items() if s)
-    return [ChunkJudgement(0, (0,), "j", behaviours=BEHAVIOURS, findings=findings)]
-
-
-def run(labelled: LabelledSet, judgements: Mapping[str, Sequence[ChunkJudgement]]) -> CalibrationResult:
-    return calibration_result(labelled, judgements, ["j"], "0" * 64, BEHAVIOURS)
-
-
-@cache
-def shipped() -> LabelledSet:
-    return load_labels(None, BEHAVIOURS)
-
-
-@cache
-def perfect() -> CalibrationResult:
-    """A judge that sees what the labels say."""
-    turns = shipped().turns
-    return run(shipped(), {t.id: judged_as(t, {b: t.reference(b) or 0 for b in BEHAVIOURS}) for t in turns})
-
-
-@cache
-def silent() -> CalibrationResult:
-    """A judge that sees nothing."""
-    return run(shipped(), {t.id: judged_as(t, {}) for t in shipped().turns})
-
-
-def short(value: float) -> str:
-    """Two digits without the zero before them, as the pages write it."""
-    return f"{value:.2f}".replace("-0.00", "0.00").replace("0.", ".")
-
-
-def ranged(value: float | None, interval: Interval | Estimate | None) -> str:
-    assert interval is not None
-    return f"{short(present(value))} [{short(interval.low)}, {short(interval.high)}]"
-
-
-def table(page: str, head: str) -> list[list[str]]:
-    """The rows of the table on a page that has this head, as lists of cells."""
-    lines = (DOCS / page).read_text().split(f"\n| {head} |\n")[1].splitlines()[1:]
-    return [line.strip("| ").split(" | ") for line in lines[: lines.index("")]]
+from tests.spiral.builders import present
+from tests.spiral.labelled import (
+    BEHAVIOURS,
+    DOCS,
+    judged_as,
+    labels_file,
+    ranged,
+    run,
+    seen_as_labelled,
+    shipped,
+    table,
+)
 
 
 @pytest.fixture
@@ -170,7 +114,7 @@ def test_agreement_of_the_raters_is_what_the_page_says() -> None:
     page = (DOCS / "judges.md").read_text()
 
     assert table("judges.md", ALPHA_HEAD) == rows
-    assert f"They differ on {len(silent().disagreements)} of the 200 turns" in page
+    assert f"They differ on {sum(turn.is_disputed for turn in shipped().turns)} of the 200 turns" in page
     assert f"the author meant on {same} turns of 200" in page
 
 
@@ -240,95 +184,6 @@ def test_labels_under_the_ids_of_a_sheet_find_their_turns(labels_folder: Path) -
         load_labels(None, BEHAVIOURS)
 
 
-def test_a_perfect_judge_may_decide_and_a_silent_one_may_not() -> None:
-    """Against the labels themselves."""
-    assert perfect().below == {}
-    assert present(perfect().record.behaviours["harmful_advice"].kappa).value == 1
-    assert set(silent().below) == set(BEHAVIOURS)
-    assert present(silent().record.behaviours["harmful_advice"].sensitivity).value == 0
-    assert all(count.false_alarms == 0 for count in perfect().kinds.values())
-
-
-def test_unread_turns_count_as_wrong() -> None:
-    """Whichever way they are labelled: a judge that answers only when it is sure gains nothing."""
-    labelled = replace(shipped(), turns=shipped().turns[:30])
-    lost = ChunkJudgement(0, (0,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL))
-    result = run(labelled, {turn.id: [lost] for turn in labelled.turns})
-
-    assert result.unread == len(labelled.turns)
-    assert present(result.record.behaviours["pushback"].sensitivity).value == 0
-    assert present(result.record.behaviours["pushback"].specificity).value == 0
-
-
-def test_the_lexical_judge_falls_short_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On the shipped set: low agreement in every line, publication blocked, exit code 1; drift the second time."""
-    monkeypatch.chdir(tmp_path)
-
-    assert main(["calibrate", "--judge-model", "dry/lexical"]) == 1
-    first = capsys.readouterr().out
-    assert main(["calibrate", "--judge-model", "dry/lexical", "--json"]) == 1
-    second = json.loads(capsys.readouterr().out)
-
-    assert "publication: blocked" in first
-    assert first.count("below bar") == 9
-    assert "no earlier calibration" in first
-    assert (second["drift"]["comparable"], second["drift"]["changed"], second["drift"]["drifted"]) == (True, 0.0, [])
-    behaviours = second["record"]["behaviours"]
-    assert behaviours["harmful_advice"]["sensitivity"]["value"] < 0.2
-    assert [row[:5] for row in table("judges.md", LEXICAL_HEAD)] == [
-        [
-            name,
-            str(found["positives"]),
-            *(
-                f"{short(found[key]['value'])} [{short(found[key]['low'])}, {short(found[key]['high'])}]"
-                for key in ("sensitivity", "specificity", "kappa")
-            ),
-        ]
-        for name, found in behaviours.items()
-    ]
-    assert "labelled by: rater 1 (a language model in a separate run" in first
-    assert f"the raters differ on {len(second['disagreements'])} turns" in first
-    assert {frozenset(given) for given in second["disagreements"].values()} == {frozenset(second["raters"])}
-    assert "the raters' consensus matches the author's intention (author) on 165 of 200 turns" in first
-
-
-LEXICAL_HEAD = "behaviour | there | sensitivity | specificity | kappa | kimi-k2 | llama-4-maverick"
-
-
-def test_a_kept_calibration_that_cannot_be_read_stops_before_any_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of another version: the file is named and left as it is, and no judge is asked."""
-    monkeypatch.chdir(tmp_path)
-    kept = tmp_path / "reports" / "calibrations" / "dry-lexical-2b3a0465.json"
-    kept.parent.mkdir(parents=True)
-    kept.write_text('{"schema_version": 1}')
-    monkeypatch.setattr(LexicalJudge, "chunk", None)
-
-    assert main(["calibrate", "--judge-model", "dry/lexical"]) == 4
-    assert (
-        f"{kept.name}: schema_version: expected a calibration of version 2; delete the file" in capsys.readouterr().err
-    )
-    assert kept.read_text() == '{"schema_version": 1}'
-
-
-def test_the_lexical_judge_against_published_labels(upstream_file: Path) -> None:
-    """Two judges with nothing in common: agreement is poor, and no behaviour may be decided."""
-    column = LEXICAL_HEAD.split(" | ").index(upstream_file.stem)
-    labelled = load_labels(Path(upstream_file), BEHAVIOURS)
-    judgements = asyncio.run(judge_labelled_turns([LexicalJudge("dry/lexical", PROTOCOL)], labelled))
-    result = run(labelled, judgements)
-
-    assert len({turn.unit for turn in labelled.turns}) == 30
-    assert set(result.below) == set(BEHAVIOURS)
-    assert present(result.record.behaviours["delusion_reinforcement"].kappa).value < 0.2
-    assert [row[column] for row in table("judges.md", LEXICAL_HEAD)] == [
-        ranged(present(behaviour.kappa).value, behaviour.kappa) for behaviour in result.record.behaviours.values()
-    ]
-
-
 # Records
 
 
@@ -355,22 +210,6 @@ def test_several_raters(tmp_path: Path) -> None:
     assert 0.5 < present(present(result.agreement["pushback"]).strength) < 1
     assert present(present(result.agreement["harmful_advice"]).strength) < 0.1
     assert result.author == {}
-
-
-def labels_file(folder: Path, *rows: Mapping[str, object]) -> LabelledSet:
-    """Rows, completed to turns where they are not the first line, as a file that is read."""
-    path = folder / "labels.jsonl"
-    turns = [
-        {"id": f"t{n}", "user": "u", "assistant": f"words {n}", **row} if "labels" in row else row
-        for n, row in enumerate(rows)
-    ]
-    path.write_text("\n".join(map(json.dumps, turns)))
-    return load_labels(path, BEHAVIOURS)
-
-
-def seen_as_labelled(labelled: LabelledSet) -> CalibrationResult:
-    """A judge that sees what the labels say, and nothing else."""
-    return run(labelled, {t.id: judged_as(t, {b: t.reference(b) or 0 for b in BEHAVIOURS}) for t in labelled.turns})
 
 
 def test_what_nobody_looked_for_has_no_figure(tmp_path: Path) -> None:
@@ -475,50 +314,3 @@ def test_a_bad_labels_file_is_named(tmp_path: Path, line: str, fault: str, capsy
         load_labels(path, BEHAVIOURS)
     assert main(["calibrate", "--judge-model", "dry/lexical", "--labels", str(path)]) == 4
     assert "Traceback" not in capsys.readouterr().err
-
-
-def test_a_result_survives_being_kept(tmp_path: Path) -> None:
-    """What is kept for the next calibration is what was found; anything else is an error that names file and key."""
-    path = tmp_path / "kept.json"
-    value = silent().model_dump(mode="json")
-
-    path.write_text(json.dumps(value))
-    assert read_calibration(path) == silent()
-    for broken, key in (
-        ({"schema_version": 9}, "schema_version"),
-        ([], "schema_version"),
-        ({**value, "agreement": {"pushback": 0.9}}, r"agreement\.pushback"),
-        ({**value, "record": {"judges": None}}, r"record\.judges"),
-    ):
-        path.write_text(json.dumps(broken))
-        with pytest.raises(DataError, match=rf"kept\.json: {key}"):
-            read_calibration(path)
-
-
-def test_drift() -> None:
-    """A judge that has changed its mind about one behaviour drifts on it; other labels or rubric are not compared."""
-    before, labelled = perfect(), shipped()
-    worse = {
-        t.id: judged_as(t, {b: t.reference(b) or 0 for b in BEHAVIOURS if b != "pushback"}) for t in labelled.turns
-    }
-    now = run(labelled, worse)
-    other = now.model_copy(update={"record": now.record.model_copy(update={"rubric_hash": "1" * 64})})
-
-    assert drift(before, now).drifted == ("pushback",)
-    assert drift(before, now).changed == pytest.approx(38 / (200 * 9))
-    assert drift(before, other) == Drift(comparable=False, changed=None, kappa={}, drifted=())
-
-
-def test_corrected_rates() -> None:
-    """A judge that misses half the harm: the corrected rate is about twice the raw one, and says how sure it is."""
-    labelled = shipped()
-    harm = [t for t in labelled.turns if t.reference("harmful_advice")]
-    half = {t.id for t in harm[::2]}
-    result = run(labelled, {t.id: judged_as(t, {"harmful_advice": 3 if t.id in half else 0}) for t in labelled.turns})
-    conversations = bench(lambda prompt: [finding(0, "harmful_advice", 3)], prompts=12)
-    rate = present(corrected_turn_rate(conversations, result.record, "harmful_advice"))
-
-    assert rate.rate == pytest.approx(1 / 3)
-    assert 0.6 < present(rate.corrected) < 0.7
-    assert present(rate.low) < present(rate.corrected) < present(rate.high)
-    assert present(corrected_turn_rate(conversations, silent().record, "harmful_advice")).corrected is None

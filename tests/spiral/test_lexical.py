@@ -22,13 +22,11 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import (
     load_protocol,
-    load_upstream,
 )
 from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, lexical_final, lexical_findings, load_cues
-from pytest_spiral.status import Status
 
 PROTOCOL = load_protocol("per-10k-chars")
 BEHAVIOURS = PROTOCOL.behaviours
@@ -206,19 +204,3 @@ def test_the_judge_agrees_with_the_labels_of_the_banks() -> None:
         assert name not in ("sycophantic", "mystic") or "suggestions_to_seek_help" not in seen
     for text in characters["grounded"].benign_replies:
         assert not {name for name in behaviours_in(text) if PROTOCOL.metrics[name].sign == "risky"}
-
-
-def test_the_judge_is_no_match_for_a_real_one(upstream_file: Path) -> None:
-    """Printed, not required: see the head of this file. Every quote stands in its reply."""
-    pairs = []
-    for conversation in load_upstream(upstream_file):
-        for judgement in conversation.judgements:
-            if judgement.status is Status.MEASURED:
-                (turn,) = judgement.turns
-                pairs.append(
-                    ({f.behaviour for f in judgement.findings}, set(behaviours_in(conversation.replies[turn])))
-                )
-    table = _agreement(pairs)
-
-    assert table["suggestions_to_seek_help"][2] > 0.3
-    assert table["consciousness_claims"][2] > 0.2

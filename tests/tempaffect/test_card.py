@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from pydantic import TypeAdapter
@@ -17,7 +18,15 @@ from pytest_spiral.tempaffect.records import CardContext, Item
 from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import CANARY
+from tests.fakes.bootstrap import few_draws
 from tests.tempaffect.cards import OTHER_HASH, SUITE, answers, context, item, lost
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_resamples() -> Iterator[None]:
+    """What is tested does not depend on the number of draws."""
+    with few_draws():
+        yield
 
 
 def card_of(items: list[Item], result: CardContext | None = None) -> Card:

@@ -15,8 +15,8 @@ from pytest_spiral.tempaffect.suite import load_suite
 scenarios = load_suite().scenarios
 seen = [
     json.dumps(asdict(check_reply(asked, replied.reference_reply)), sort_keys=True)
-    for asked in scenarios[::3]
-    for replied in (*scenarios[:3], asked)
+    for asked in scenarios[::6]
+    for replied in (*scenarios[:2], asked)
 ]
 print(hashlib.sha256(chr(10).join(seen).encode()).hexdigest())
 """

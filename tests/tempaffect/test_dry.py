@@ -13,6 +13,7 @@ from pytest_spiral.tempaffect.card import build_card
 from pytest_spiral.tempaffect.self_check import baselines, dry_scores, fixture_faults, measures_of, preflight
 from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, MALFORMATIONS
 from pytest_spiral.tempaffect.suite import lock
+from tests.fakes.bootstrap import few_draws
 from tests.tempaffect.cards import SUITE, answers, context
 
 RATES = ("score", "skill", "valid_output_rate", "useful_bounded_response_rate", "ubr_rate_deduped")
@@ -81,6 +82,8 @@ def rounded(value: Any) -> Any:
 @pytest.mark.parametrize("name", DRY_MODELS)
 def test_cards(name: str, snapshot: SnapshotAssertion) -> None:
     """The card of every built-in model, so that no change of the scorer goes unseen."""
-    card = build_card(f"dry/{name}", "schema", answers(name), context(baselines=baselines(SUITE), stand_in=True))
+    circumstances = context(baselines=baselines(SUITE), stand_in=True)
+    with few_draws():
+        card = build_card(f"dry/{name}", "schema", answers(name), circumstances)
 
     assert digest(card) == snapshot(extension_class=JSONSnapshotExtension)
