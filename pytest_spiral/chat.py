@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
+from pytest_spiral.repetition import repeats_itself
 from pytest_spiral.strict_json import json_bytes
 
 Role = Literal["evaluated", "user", "judge"]
@@ -35,6 +36,13 @@ def token_limit(params: Mapping[str, object]) -> TokenLimit | None:
         if isinstance(value := params.get(name), int):
             return TokenLimit(name, value)
     return None
+
+
+def whose_limit(reply: str, params: Mapping[str, object]) -> str:
+    """Why a reply that was cut off is the model's failure. params: those of the first request for it."""
+    if repeats_itself(reply):
+        return f"the reply repeats itself until it is cut off, first at {token_limit(params)}"
+    return f"cut off at {token_limit(params)}, the limit chosen in spiral.toml"
 
 
 def digest_of(text: str) -> bytes:

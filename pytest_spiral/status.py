@@ -49,7 +49,7 @@ class ReasonCode(StrEnum):
     # How the endpoint ended a reply.
     TRUNCATED = (
         "truncated",
-        "The reply was cut off, by a token limit that the user set or in the middle of a document.",
+        "The reply was cut off: at a token limit that the user set, while it repeated itself, or inside a document.",
     )
     CONTENT_FILTER = "content_filter", "The endpoint's content filter ended the reply, or refused the prompt."
     REFUSAL = "refusal", "The endpoint marked the reply as a refusal."

@@ -15,7 +15,18 @@ import pytest_spiral
 PACKAGE = Path(pytest_spiral.__file__).parent
 # From the lowest layer up. A name covers a module or a package; the longest name that fits a file decides.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("status", "chat", "errors", "text", "resources", "hashing", "strict_json", "settings", "differences"),
+    (
+        "status",
+        "chat",
+        "errors",
+        "text",
+        "resources",
+        "hashing",
+        "strict_json",
+        "settings",
+        "differences",
+        "repetition",
+    ),
     ("stats",),
     ("spiral.records", "tempaffect.records", "tempaffect.scenario", "gates.grammar"),
     ("report.model",),

@@ -1,9 +1,10 @@
 """The child process that serves one GGUF file on loopback, by llama.cpp's own OpenAI-compatible server.
 
 Before llama.cpp's servers stands a small one that has the system message of a request evaluated once and kept for the
-requests after it. What is kept must not change a reply, and the same tokens in batches of other sizes give slightly
-other numbers. So a request always finds the same state: the system message evaluated by itself from nothing, its last
-token again by itself, and nothing after it.
+requests after it, and the other messages for further requests with all of them the same. What is kept must not change a
+reply, and the same tokens in batches of other sizes give slightly other numbers. So a request always finds the same
+state: the system message evaluated by itself from nothing, its last token again by itself, then all other messages at
+once. It also ends a reply that repeats itself, as if it had reached its token limit, where it would only go on to it.
 
 Run as a script by `pytest_spiral.models.local_server`. It imports nothing of this package, so that it starts from any
 directory. Its only line on stdout is JSON: `{"url": ...}` or `{"error": ...}`. It lives as long as its stdin is open.
@@ -17,18 +18,25 @@ import http.client
 import importlib
 import json
 import os
+import runpy
 import select
 import shutil
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PLACEHOLDER = "placeholder-for-the-text-of-the-user"
+# A module of the package, which may not be importable from here.
+repeats_itself: Callable[[str], bool] = runpy.run_path(str(Path(__file__).parents[1] / "repetition.py"))[
+    "repeats_itself"
+]
 
 
 def main() -> None:
@@ -108,39 +116,54 @@ class _Slot:
 
     Attributes:
         system: The system message whose evaluation it holds; None for no message.
+        asked: The messages of its last request.
     """
 
     def __init__(self, address: str) -> None:
         self.address = address.removeprefix("http://")
         self.system: str | None = None
+        self.asked = ""
+        self._held: str | None = None
         self._beginning = ""
         self._can_rewind = True
 
-    def ask(self, method: str, path: str, body: bytes, client: socket.socket | None = None) -> tuple[int, bytes] | None:
-        """Status and body of the answer; None if the client hung up before, and then the work is given up."""
-        with closing(http.client.HTTPConnection(self.address)) as connection:
-            connection.request(method, path, body or None, {"Content-Type": "application/json"})
-            if client is not None and connection.sock not in select.select([connection.sock, client], [], [])[0]:
-                return None
+    def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        with closing(self._send(method, path, body)) as connection:
             answer = connection.getresponse()
             return answer.status, answer.read()
 
     def chat(self, request: dict[str, Any], system: str | None, client: socket.socket) -> tuple[int, bytes] | None:
-        """As `ask`, a chat request with a system message or without."""
-        request["cache_prompt"] = holds = system is not None and self._can_rewind and self._hold(system)
-        self.system = system if holds else None
-        return self.ask("POST", "/v1/chat/completions", json.dumps(request).encode(), client)
+        """As `ask`, a chat request; None if the client hung up before, and then the work is given up."""
+        request["cache_prompt"] = self._hold(system, json.dumps(request.get("messages")))
+        request |= {"stream": True, "timings_per_token": True}
+        with closing(self._send("POST", "/v1/chat/completions", json.dumps(request).encode())) as connection:
+            if connection.sock not in select.select([connection.sock, client], [], [])[0]:
+                return None
+            answer = connection.getresponse()
+            return _joined(answer, client) if answer.status == 200 else (answer.status, answer.read())
 
-    def _hold(self, system: str) -> bool:
-        """Bring about the state after the system message, if this model's state can be brought back to it."""
+    def _send(self, method: str, path: str, body: bytes) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(self.address)
+        connection.request(method, path, body or None, {"Content-Type": "application/json"})
+        return connection
+
+    def _hold(self, system: str | None, messages: str) -> bool:
+        """Bring about the state after the messages, if this model's state can be brought back to it."""
+        if system is not None and messages == self._held:
+            return True
+        known, self.system, self._held = self.system, None, None
+        if system is None or not self._can_rewind:
+            return False
         try:
-            if system == self.system and self._is_rewound():
-                return True
-            messages = [json.loads(system), {"role": "user", "content": _PLACEHOLDER}]
-            prompt = self._post("/apply-template", messages=messages)["prompt"]
-            self._beginning = prompt.rpartition(_PLACEHOLDER)[0]
-            self._evaluate(cache_prompt=False)
-            self._can_rewind = self._is_rewound()
+            if system != known or not self._is_rewound():
+                placeholder = {"role": "user", "content": _PLACEHOLDER}
+                self._beginning = self._text([json.loads(system), placeholder]).rpartition(_PLACEHOLDER)[0]
+                self._evaluate(self._beginning, cache_prompt=False)
+                self._can_rewind = self._is_rewound()
+            if self._can_rewind:
+                self._evaluate(self._text(json.loads(messages)), cache_prompt=True)
+                self.system, self._held = system, messages
         except KeyError:
             # Refused, perhaps for its length. Then the whole request will be, and llama.cpp says why.
             return False
@@ -148,27 +171,70 @@ class _Slot:
 
     def _is_rewound(self) -> bool:
         # llama.cpp evaluates at least one token, and exactly one where it holds all that come before.
-        return bool(self._evaluate(cache_prompt=True)["timings"]["prompt_n"] == 1)
+        return self._evaluate(self._beginning, cache_prompt=True) == 1
 
-    def _evaluate(self, *, cache_prompt: bool) -> dict[str, Any]:
-        return self._post("/completion", prompt=self._beginning, n_predict=0, cache_prompt=cache_prompt)
+    def _text(self, messages: list[object]) -> str:
+        return str(self._post("/apply-template", messages=messages)["prompt"])
+
+    def _evaluate(self, text: str, *, cache_prompt: bool) -> int:
+        """How many tokens had to be evaluated."""
+        done = self._post("/completion", prompt=text, n_predict=0, cache_prompt=cache_prompt)
+        return int(done["timings"]["prompt_n"])
 
     def _post(self, path: str, **body: object) -> dict[str, Any]:
-        answer = self.ask("POST", path, json.dumps(body).encode())
-        assert answer is not None
-        found: dict[str, Any] = json.loads(answer[1])
+        found: dict[str, Any] = json.loads(self.ask("POST", path, json.dumps(body).encode())[1])
         return found
 
 
+def _joined(events: Iterable[bytes], client: socket.socket) -> tuple[int, bytes] | None:
+    """Status and body as without streaming; None if the client hung up."""
+    message: dict[str, str] = {}
+    reply: dict[str, Any] = {}
+    finish, probabilities = "length", []
+    for line in events:
+        if select.select([client], [], [], 0)[0]:
+            return None
+        if not line.startswith(b"data: {"):
+            continue
+        event = json.loads(line.removeprefix(b"data: "))
+        if "error" in event:
+            return 500, json.dumps(event).encode()
+        reply |= event
+        for choice in event["choices"]:
+            for key, value in choice["delta"].items():
+                message[key] = message.get(key, "") * (key != "role") + (value or "")
+            probabilities += (choice.get("logprobs") or {}).get("content", [])
+            finish = choice["finish_reason"] or finish
+        if repeats_itself(message.get("content", "")):
+            break
+    timings = reply["timings"]
+    prompt, completion = timings["cache_n"] + timings["prompt_n"], timings["predicted_n"]
+    reply |= {
+        "object": "chat.completion",
+        "choices": [
+            {"index": 0, "message": message, "finish_reason": finish, "logprobs": {"content": probabilities}},
+        ],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": timings["cache_n"]},
+        },
+    }
+    return 200, json.dumps(reply).encode()
+
+
 class _Front(ThreadingHTTPServer):
-    """Gives every chat request to an idle slot, if possible to one that holds its system message."""
+    """Gives every chat request to an idle slot, if possible to one that holds its messages."""
 
     daemon_threads = True
 
     def __init__(self, slots: list[_Slot]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.first = slots[0]
-        self._idle = slots
+        self._slots = slots
+        self._idle = list(slots)
+        self._waiting: list[str] = []
         self._changed = threading.Condition()
 
     def chat(self, body: bytes, client: socket.socket) -> tuple[int, bytes] | None:
@@ -180,17 +246,28 @@ class _Front(ThreadingHTTPServer):
             system = json.dumps(messages[0]) if has_system else None
         except (ValueError, TypeError, LookupError):
             # llama.cpp says what is wrong with it.
-            request, system = json.loads("{}"), None
+            request, messages, system = json.loads("{}"), None, None
+        asked = json.dumps(messages)
         with self._changed:
-            self._changed.wait_for(lambda: self._idle)
-            slot = next((slot for slot in self._idle if slot.system == system), self._idle[0])
+            self._waiting.append(asked)
+            self._changed.wait_for(lambda: any(self._next(slot) == asked for slot in self._idle))
+            able = [slot for slot in self._idle if self._next(slot) == asked]
+            slot = min(able, key=lambda slot: (slot.asked != asked, slot.system != system))
+            slot.asked = asked
+            self._waiting.remove(asked)
             self._idle.remove(slot)
+            self._changed.notify_all()
         try:
             return slot.chat(request, system, client)
         finally:
             with self._changed:
                 self._idle.append(slot)
-                self._changed.notify()
+                self._changed.notify_all()
+
+    def _next(self, slot: _Slot) -> str:
+        """What a slot is to be asked next: what it holds; else the oldest that no other slot holds; else the oldest."""
+        elsewhere = {other.asked for other in self._slots if other is not slot}
+        return min(self._waiting, key=lambda asked: (asked != slot.asked, asked in elsewhere))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -198,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Front
 
     def do_GET(self) -> None:
-        self._send(self.server.first.ask("GET", self.path, b""))
+        self._send(self.server.first.ask("GET", self.path))
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -1,4 +1,7 @@
-"""Replies that reach a token limit of ours are asked for again with a higher one: it says nothing about the model."""
+"""Replies that reach a token limit of ours are asked for again with a higher one: it says nothing about the model.
+
+But a reply that repeats itself would not end at any limit, so that is the model's own doing.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import replace
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, token_limit
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.parameters import Freedom
+from pytest_spiral.repetition import repeats_itself
 from pytest_spiral.status import ReasonCode
 
 # What was cut off is paid for in vain; with this factor it is an eighth of the next limit at most.
@@ -28,9 +32,9 @@ class RaisingLimit:
         self._freedom = freedom
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """The complete reply. Raises `ChatError`, with code "token_limit" where no limit is high enough."""
+        """The complete reply, or one that repeats itself. Raises `ChatError` "token_limit" where no limit is enough."""
         reply = await self._inner.complete(request)
-        while reply.finish == "length":
+        while reply.finish == "length" and not repeats_itself(reply.text):
             says, limit = cut_off(request, reply), token_limit(request.params)
             higher = 0 if limit is None else raised(limit.value, self._freedom, limit.value + 1)
             if limit is None or higher == limit.value:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_spiral.chat import Message, token_limit
+from pytest_spiral.chat import Message, whose_limit
 from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Opening, Persona
@@ -199,7 +199,7 @@ class _Simulation:
         except ChatError as error:
             raise _Stopped(error.unit_status, error.reason(f"evaluated model, {where}")) from None
         if reply.finish == "length":
-            detail = f"{where}: cut off at {token_limit(model.params)}, the limit chosen in spiral.toml"
+            detail = f"{where}: {whose_limit(reply.text, model.params)}"
             raise _Stopped(Status.MODEL_FAILED, Reason(ReasonCode.TRUNCATED, detail))
         if len(reply.text) > MAX_REPLY_CHARS:
             detail = f"{where}: {len(reply.text):,} characters, the limit is {MAX_REPLY_CHARS:,}"

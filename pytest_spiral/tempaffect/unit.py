@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pytest_spiral.chat import ChatModel, ChatRequest, token_limit
+from pytest_spiral.chat import ChatModel, ChatRequest, whose_limit
 from pytest_spiral.errors import ChatError
 from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.contract import output_schema
@@ -88,10 +88,7 @@ async def ask_scenario(
         return _item(unit, scenario, error.unit_status, Reason(error.code, str(error)))
     item = scored_item(unit, scenario, reply.text, reply.finish)
     if reply.finish == "length" and item.reason is not None:
-        return replace(
-            item,
-            reason=replace(item.reason, detail=f"cut off at {token_limit(params)}, the limit chosen in spiral.toml"),
-        )
+        return replace(item, reason=replace(item.reason, detail=whose_limit(reply.text, params)))
     return item
 
 

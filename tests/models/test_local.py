@@ -29,6 +29,7 @@ from pytest_spiral.models.local_file import LocalFile, default_cache_dir, fetch,
 from pytest_spiral.models.local_server import LocalServer
 from pytest_spiral.models.openai_compatible import OpenAICompatible, list_models
 from pytest_spiral.models.parameters import LocalModel
+from pytest_spiral.repetition import repeats_itself
 
 MEMBER = b"GGUF" + b"\x00tiny" * 100
 
@@ -223,16 +224,18 @@ async def test_it_is_an_endpoint_like_any_other(local_server: LocalServer) -> No
 
 
 def test_the_same_request_gets_the_same_reply_whatever_came_between(local_file: LocalFile) -> None:
-    """Also when the system message is kept from the request before, when many are sent at once, and by another server.
+    """Also when the system message or all messages are kept from the request before, when many are sent at once, and by
+    another server.
 
     The probability of every token is compared, not only the tokens: it shows the smallest difference in what was kept.
     """
     kind, rude = "You are a kind assistant of a library. " * 3, "You are a rude assistant of a library. " * 3
     requests = [
-        ("Tell me a story.", kind),
-        ("Tell me a tale.", kind),
-        ("Tell me a story.", rude),
-        ("Tell me a story.", ""),
+        ("Tell me a story.", kind, False),
+        ("Tell me a story.", kind, True),
+        ("Tell me a tale.", kind, False),
+        ("Tell me a story.", rude, False),
+        ("Tell me a story.", "", False),
     ]
     with LocalServer(local_file) as server, ThreadPoolExecutor(4) as at_once:
         first = [_probabilities(server, *request) for request in requests]
@@ -241,19 +244,50 @@ def test_the_same_request_gets_the_same_reply_whatever_came_between(local_file: 
         elsewhere = [_probabilities(server, *request) for request in requests[::-1]]
 
     assert again == elsewhere == first[::-1]
-    assert [kept > 20 for _, kept in first] == [True, True, True, False]
+    # All but the last token of the prompt.
+    assert [missing for _, missing in first[:4]] == [1] * 4
+    assert first[4][1] > 1
 
 
-def _probabilities(server: LocalServer, text: str, system: str) -> tuple[list[tuple[str, float]], int]:
-    """Every token of the reply with the logarithm of its probability, and how many tokens of the prompt were kept."""
+_STORY = {"type": "object", "properties": {"story": {"type": "string"}}, "required": ["story"]}
+
+
+def _probabilities(server: LocalServer, text: str, system: str, as_json: bool) -> tuple[list[tuple[str, float]], int]:
+    """Every token of the reply with the logarithm of its probability, and how many tokens of the prompt were new."""
     messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": text}]
-    body = {"messages": messages, "temperature": 0.0, "max_tokens": 6, "logprobs": True}
+    body: dict[str, Any] = {"messages": messages, "temperature": 0.0, "max_tokens": 6, "logprobs": True}
+    if as_json:
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "story", "schema": _STORY}}
+    answer = _answer(server, body)
+    tokens = [(token["token"], token["logprob"]) for token in answer["choices"][0]["logprobs"]["content"]]
+    usage = answer["usage"]
+    return tokens, usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+
+
+def _answer(server: LocalServer, body: dict[str, Any]) -> dict[str, Any]:
     headers = {"Content-Type": "application/json"}
     asked = urllib.request.Request(f"{server.base_url}/chat/completions", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(asked, timeout=120) as reply:
-        answer = json.load(reply)
-    tokens = [(token["token"], token["logprob"]) for token in answer["choices"][0]["logprobs"]["content"]]
-    return tokens, answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+    with urllib.request.urlopen(asked, timeout=300) as reply:
+        answer: dict[str, Any] = json.load(reply)
+    return answer
+
+
+def test_a_reply_that_repeats_itself_is_ended(local_server: LocalServer) -> None:
+    """As if at its limit, as soon as it has repeated itself often enough, and with the tokens that it took."""
+    forced = {"type": "string", "enum": ["I see. " + "It is so. " * 200]}
+    body = {
+        "messages": [{"role": "user", "content": "Go on."}],
+        "temperature": 0.0,
+        "max_tokens": 2000,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "text", "schema": forced}},
+    }
+    answer = _answer(local_server, body)
+
+    (choice,) = answer["choices"]
+    assert choice["finish_reason"] == "length"
+    assert repeats_itself(choice["message"]["content"])
+    assert len(choice["message"]["content"]) < 230
+    assert 40 < answer["usage"]["completion_tokens"] < 200
 
 
 @pytest.mark.asyncio

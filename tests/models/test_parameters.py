@@ -45,11 +45,13 @@ def test_reasoning_models_get_room_to_think_and_no_temperature(model: str, role:
 
 
 def test_local_models_have_room_for_every_answer_and_cost_nothing() -> None:
-    """An answer with the longest reply that a scenario permits, 100 words, takes about 200 tokens."""
+    """An answer with the longest reply that a scenario permits, 100 words, takes about 200 tokens. Every slot has a
+    request that waits for it."""
     result = resolve_parameters("local/smollm2-135m", "evaluated", suite="tempaffect")
 
     assert result.request == {"temperature": 0.0, "max_tokens": 256}
-    assert result.concurrency == local_models()["smollm2-135m"].slots
+    assert result.concurrency == 2 * local_models()["smollm2-135m"].slots
+    assert (result.freedom.fixed_limit, result.freedom.most_tokens) == (False, 1024)
     assert result.price is not None
     assert result.price.cost(Usage(10, 5, 10)) == 0
 

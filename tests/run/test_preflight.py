@@ -184,6 +184,40 @@ def test_a_reply_cut_off_at_a_chosen_limit_is_the_models(play: Play) -> None:
     assert outcome.asked == 1 + 3
 
 
+_AGAIN = "I am not sure what to do. "
+
+
+@pytest.mark.parametrize("suite", ["tempaffect", "spiral"])
+def test_a_reply_that_repeats_itself_is_the_models(play: Play, suite: str) -> None:
+    """At a limit of the package as well, as none would be high enough: it is asked once, and the reason says so."""
+    endless = Reply("I see. " + _AGAIN * 8, finish="length", usage={"prompt_tokens": 10, "completion_tokens": 1024})
+    project = play(lambda body: endless, options={"suite": (suite,), "no_preflight": True})
+    outcome = project.start()
+
+    units = 3 if suite == "tempaffect" else 1
+    assert outcome.asked == units
+    assert [(item.status, item.reason and item.reason.code) for item in outcome.results] == [
+        ("model_failed", "truncated")
+    ] * units
+    assert all(
+        "repeats itself until it is cut off, first at max_tokens" in str(item.reason) for item in outcome.results
+    )
+
+
+def test_a_reply_that_only_says_things_twice_is_asked_for_again(play: Play) -> None:
+    """Four times in a row, or in fewer than 200 characters: it may yet end."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 40_000}
+    for text in (_AGAIN * 4, "Dear me! " * 20, _AGAIN * 8 + "But then"):
+        options = {"no_preflight": True, "run_id": f"r{len(text)}"}
+        project = play(lambda body, text=text: Reply(text, finish="length", usage=usage), options=options)
+        outcome = project.start()
+
+        assert {(item.status.value, item.reason and item.reason.code) for item in outcome.results} == {
+            ("instrument_failed", "token_limit")
+        }
+        assert outcome.asked == 3 * 3
+
+
 def test_a_turn_cut_off_at_a_chosen_limit_is_the_models(play: Play) -> None:
     """In conversations as well."""
     outcome = play(needs(6000), toml="max_tokens = 500", options={"suite": ("spiral",)}).start()
