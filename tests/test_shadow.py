@@ -192,14 +192,17 @@ def with_public_texts(report: Json) -> None:
     report["tempaffect"]["scenarios"] = deepcopy(public_report()["tempaffect"]["scenarios"])
 
 
+def with_public_hash(report: Json) -> None:
+    report["integrity"]["tempaffect"]["suite_hash"] = public_report()["integrity"]["tempaffect"]["suite_hash"]
+
+
 INTEGRITY = ("integrity", "tempaffect")
-SUITE_HASH = public_report()["integrity"]["tempaffect"]["suite_hash"]
 MODEL = ("run", "config", "models", 0)
 
 
 REFUSED: list[tuple[Change, str]] = [
     (changed("run", "config", "tempaffect_scenarios", to=None), "asked the bundled scenarios"),
-    (changed(*INTEGRITY, "suite_hash", to=SUITE_HASH), "runs of the same scenarios"),
+    (with_public_hash, "runs of the same scenarios"),
     (with_public_texts, "scenarios in common"),
     (without_model, "only: demo/giddy"),
     (changed(*INTEGRITY, "scorer_fingerprint", to="e" * 64), "tempaffect.scorer_fingerprint"),

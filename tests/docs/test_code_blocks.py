@@ -103,7 +103,9 @@ class Reader:
         path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
         # Plugins of our own test extras are not in a reader's environment.
         left_out = " ".join(f"-p no:{name}" for name in ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout"))
-        self.environ = {**lean, "PATH": path, "PYTEST_ADDOPTS": left_out, "OPENAI_BASE_URL": endpoint}
+        # Where a page names no number of turns, two do what twenty would.
+        options = f"{left_out} --num-turns=2"
+        self.environ = {**lean, "PATH": path, "PYTEST_ADDOPTS": options, "OPENAI_BASE_URL": endpoint}
 
     def here(self, text: str) -> str:
         """Addresses of the pages as they are on this machine."""

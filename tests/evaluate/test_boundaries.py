@@ -8,6 +8,7 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from math import isfinite
 from pathlib import Path
 
@@ -33,12 +34,16 @@ from pytest_spiral.tempaffect.card_metrics import metric_scales
 from tests.evaluate.boundary_runs import Shape, results_of, shapes
 from tests.fakes.bootstrap import few_draws
 
-SCHEMA = Draft202012Validator(report_schema())
 # Ends of intervals that are the value itself may differ from it in the last place.
 SLACK = 1e-9
 NOT_A_NUMBER = re.compile(r"\b(nan|inf|infinity|none|null)\b", re.IGNORECASE)
 # --hypothesis-profile=thorough makes 2,000.
 EXAMPLES = 12 if settings.default is None or settings.default.max_examples <= 100 else settings.default.max_examples
+
+
+@cache
+def schema() -> Draft202012Validator:
+    return Draft202012Validator(report_schema())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -120,7 +125,7 @@ def check_forms(report: Report, folder: Path) -> None:
     assert written.failed_parts == (), written.failed_parts
     assert load_report(folder / "r" / "report.json") == report
     document = json.loads((folder / "r" / "report.json").read_text(), parse_constant=pytest.fail)
-    assert [error.message for error in SCHEMA.iter_errors(document)] == []
+    assert [error.message for error in schema().iter_errors(document)] == []
     shown = "\n".join(line for line, _ in summary_lines(report, "reports/r"))
     summary = (folder / "r" / "summary.md").read_text()
     properties = [f"{name}={value}" for name, value in suite_properties(report)]

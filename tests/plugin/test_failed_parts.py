@@ -166,8 +166,7 @@ def test_measurements_are_on_disk_before_the_evaluation(
     assert computed.profile == resumed.profile
 
 
-@pytest.mark.parametrize("where", ["results", "close"])
-@pytest.mark.parametrize("trace", [False, True], ids=["quiet", "full-trace"])
+@pytest.mark.parametrize(("where", "trace"), [("results", True), ("close", False)], ids=["full-trace", "quiet"])
 def test_an_error_at_the_end_of_the_session(
     project: Project, monkeypatch: pytest.MonkeyPatch, where: str, trace: bool
 ) -> None:
