@@ -22,9 +22,9 @@ from pytest_spiral.spiral.suspicion import without_suspicions
 from pytest_spiral.status import Reason, ReasonCode
 
 T = TypeVar("T")
-# Every session of a run may add one sample to those that could not be read; this bounds their number.
 # Of a reply that cannot be read: more would only be paid for again.
 _SHOWN_CHARS = 20_000
+# Every session of a run may add one sample to those that could not be read; this bounds their number.
 _MAX_SAMPLES = 20
 _EMPTY_REPLY = "(nothing)"
 

@@ -165,6 +165,17 @@ def test_an_unreadable_verdict_is_asked_for_once_more(cast: Callable[..., Cast])
     assert [j.status for j in conversation.judgements] == [Status.MEASURED]
 
 
+def test_of_a_long_unreadable_verdict_only_the_beginning_is_sent_back(cast: Callable[..., Cast]) -> None:
+    """All of it would be paid for again, as a prompt: 3 MB are about a million tokens."""
+    scene, verdict = cast(turns=1), "a = " * 750_000
+    scene.judges[0].answer = lambda request, n: verdict if len(request.messages) == 2 else say(request)
+    conversation = scene.hold()
+
+    sent_back = {request.messages[2].content for request in scene.judges[0].asked if len(request.messages) > 2}
+    assert sent_back == {verdict[:20_000]}
+    assert [part.status for part in parts_of(conversation)] == [Status.MEASURED] * 2
+
+
 def test_a_verdict_that_stays_unreadable_is_no_zero(cast: Callable[..., Cast]) -> None:
     """One re-ask, then that chunk has no judgement; all others stand. A resumed run asks for it anew, and only it."""
     scene = cast()
