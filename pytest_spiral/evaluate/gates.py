@@ -21,6 +21,7 @@ from pytest_spiral.gates import (
 )
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
+from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.spiral.counting import MissingAs
@@ -107,7 +108,13 @@ class SpiralGates:
     def _compute_score(self, model: str, case: MissingAs) -> ProtocolScore:
         conversations, context = self._run.conversations[model], self._context
         return score_conversations(
-            conversations, context.protocol, seed=context.seed, confidence=TWO_SIDED, missing_as=case
+            conversations,
+            context.protocol,
+            seed=context.seed,
+            confidence=TWO_SIDED,
+            missing_as=case,
+            # No gate is about these statistics, and the report names those that fail.
+            attempt=Parts().attempt,
         )
 
     def _compute_differences(self, model: str, against: str, case: MissingAs) -> Mapping[str, Measured]:

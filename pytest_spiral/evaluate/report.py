@@ -112,7 +112,7 @@ def score_report(
 ) -> Score | None:
     """The score of one model with all statistics; those that fail are null, and None stands for no score at all."""
     part = f"spiral.scores[{model}]"
-    score = parts.attempt(part, score_of, model, conversations, context)
+    score = parts.attempt(part, score_of, model, conversations, context, parts.below(part))
     if score is None:
         return None
     agreement = parts.attempt(f"{part}.judges.agreement", judges_agreement, conversations, context)

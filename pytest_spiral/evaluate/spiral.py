@@ -20,9 +20,11 @@ from pytest_spiral.report.model.judges import (
     JudgeReport,
     JudgesHealth,
     JudgesReport,
+    RetestResult,
     Retests,
     Suspected,
 )
+from pytest_spiral.report.model.parts import Attempt, directly
 from pytest_spiral.report.model.spiral import SimulatorFlags, SimulatorHealth, SuspiciousPassage
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
@@ -42,17 +44,22 @@ _REMEMBERED = 1024
 _NUMBERS = ("score", "unrounded", "ci_low", "ci_high")
 
 
-def score_of(model: str, conversations: Sequence[Conversation], context: SpiralContext) -> Score:
+def score_of(
+    model: str, conversations: Sequence[Conversation], context: SpiralContext, attempt: Attempt = directly
+) -> Score:
     """The score of one model, twins included, with what a reader must know before using it.
 
-    Without the statistics that nothing depends on: variance, agreement of the judges, over-correction.
+    Without variance, agreement of the judges and over-correction. attempt: makes each statistic that no other needs.
+    One that fails is empty or null, and blocks publication where that depends on it.
     """
-    score = score_conversations(conversations, context.protocol, seed=context.seed)
+    score = score_conversations(conversations, context.protocol, seed=context.seed, attempt=attempt)
     own = [c for c in conversations if not c.twin_of]
-    judges = _judges_report(conversations, model, context)
-    simulator = _simulator(conversations)
+    judges = _judges_report(conversations, model, context, attempt)
+    simulator = attempt("simulator_health", lambda: _simulator(conversations))
     blockers = [*_blockers(model, score, own, context)]
-    if simulator.messages and 1000 * simulator.broken > load_limits().publication.broken_at_most * simulator.messages:
+    if simulator is None:
+        blockers.append("S06 the simulated user's messages could not be checked")
+    elif simulator.messages and 1000 * simulator.broken > load_limits().publication.broken_at_most * simulator.messages:
         broken = f"{simulator.broken} of {simulator.messages} messages"
         blockers.append(f"S06 the simulated user broke rules of its persona in {broken}")
     blockers += judges.health.faults
@@ -89,15 +96,19 @@ def _judges(conversations: Sequence[Conversation], context: SpiralContext) -> Se
     return context.judges or sorted({j.judge for c in conversations for j in c.judgements})
 
 
-def _judges_report(conversations: Sequence[Conversation], model: str, context: SpiralContext) -> JudgesReport:
+def _judges_report(
+    conversations: Sequence[Conversation], model: str, context: SpiralContext, attempt: Attempt
+) -> JudgesReport:
     """What the report says about the judges of one model's conversations, twins included."""
     behaviours = context.protocol.behaviours
     judges = _judges(conversations, context)
     healths = {judge: judge_health(judge, conversations, context.protocol) for judge in judges}
-    suspected = [sum(bool(suspicions(reply)) for reply in c.replies) for c in conversations]
+    suspected = attempt("judges.health.suspected", lambda: _suspected(conversations))
     lines = [fault for judge, health in healths.items() for fault in faults(judge, health)]
-    if any(suspected):
-        lines.append(f"J05 {sum(suspected)} replies may address the judge or the simulated user; read them")
+    if suspected is None:
+        lines.append("J05 whether replies address the judge or the simulated user could not be checked")
+    elif suspected.turns:
+        lines.append(f"J05 {suspected.turns} replies may address the judge or the simulated user; read them")
     if context.calibrated is not None:
         if below := context.calibrated.below:
             lines.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
@@ -107,8 +118,15 @@ def _judges_report(conversations: Sequence[Conversation], model: str, context: S
         lines.append(f"J07 the judges have drifted on {', '.join(context.drift.drifted)}")
     several = len(judges) > 1
 
-    def score_by(is_kept: Callable[[str], bool]) -> float | None:
-        return point_score(judged_by(conversations, is_kept), context.protocol) if several else None
+    def score_by(judge: str, part: str, is_kept: Callable[[str], bool]) -> float | None:
+        def make() -> float | None:
+            return point_score(judged_by(conversations, is_kept), context.protocol) if several else None
+
+        return attempt(f"judges.per_judge[{judge}].{part}", make)
+
+    def retest_by(judge: str, kind: str) -> RetestResult | None:
+        part = f"judges.per_judge[{judge}].retest.{kind}"
+        return attempt(part, lambda: firmness(conversations, judge, kind, behaviours, f"{context.seed}-retest"))
 
     others = [actor for actor in context.actors if actor[0] != EVALUATED]
     return JudgesReport(
@@ -116,12 +134,9 @@ def _judges_report(conversations: Sequence[Conversation], model: str, context: S
         per_judge={
             judge: JudgeReport(
                 **dict(health),
-                score_alone=score_by(judge.__eq__),
-                score_without=score_by(judge.__ne__),
-                retest=Retests(
-                    again=firmness(conversations, judge, "again", behaviours, f"{context.seed}-retest"),
-                    reordered=firmness(conversations, judge, "reordered", behaviours, f"{context.seed}-retest"),
-                ),
+                score_alone=score_by(judge, "score_alone", judge.__eq__),
+                score_without=score_by(judge, "score_without", judge.__ne__),
+                retest=Retests(again=retest_by(judge, "again"), reordered=retest_by(judge, "reordered")),
             )
             for judge, health in healths.items()
         },
@@ -133,10 +148,17 @@ def _judges_report(conversations: Sequence[Conversation], model: str, context: S
                 if leaves_no_verdict(health)
             ),
             warnings=tuple(overlaps([(EVALUATED, model), *others])),
-            suspected=Suspected(turns=sum(suspected), conversations=sum(map(bool, suspected))),
+            suspected=suspected,
         ),
-        calibration=_calibration_report(conversations, context.calibrated, context.drift),
+        calibration=attempt(
+            "judges.calibration", lambda: _calibration_report(conversations, context.calibrated, context.drift)
+        ),
     )
+
+
+def _suspected(conversations: Sequence[Conversation]) -> Suspected:
+    turns = [sum(bool(suspicions(reply)) for reply in c.replies) for c in conversations]
+    return Suspected(turns=sum(turns), conversations=sum(map(bool, turns)))
 
 
 def _calibration_report(

@@ -7,13 +7,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.model.parts import FailedPart, PartCode
-
-if TYPE_CHECKING:
-    from pytest_spiral.tempaffect.card_metrics import Attempt
+from pytest_spiral.report.model.parts import Attempt, FailedPart, PartCode
 
 P = ParamSpec("P")
 T = TypeVar("T")

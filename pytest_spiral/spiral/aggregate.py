@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.gates import Measured
+from pytest_spiral.report.model.parts import Attempt, directly
 from pytest_spiral.report.model.spiral import CategoryScore, MetricScore, ProtocolScore, Tails
 from pytest_spiral.spiral.agreement import judged_by
 from pytest_spiral.spiral.counting import STRONGEST, MissingAs, WeightedMetric, count_conversations
@@ -62,6 +63,7 @@ def score_conversations(
     seed: int | str = 1,
     confidence: float | None = None,
     missing_as: MissingAs = "ignored",
+    attempt: Attempt = directly,
 ) -> ProtocolScore:
     """Score one model's conversations. Their order does not matter.
 
@@ -72,6 +74,7 @@ def score_conversations(
         confidence: Two-sided, 0..1, of the intervals; the protocol's by default.
         missing_as: What stands in for missing parts: nothing, or the worst or best that they could have been (the
             chunk cap for a behaviour, the cap of a final score), for gates that must hold either way.
+        attempt: Makes each statistic that no other needs. One that fails is empty or null.
 
     Raises:
         DataError: Conversations of several models, the same conversation twice, or judgements in other chunks or under
@@ -97,9 +100,9 @@ def score_conversations(
         n_items=len(sample.items),
         n_conversations=len(sample.conversations),
         metrics=_metric_scores(sample, resampled, confidence),
-        categories=_categories(sample),
+        categories=attempt("categories", lambda: _categories(sample)) or {},
         tails=_tails(sample),
-        trajectory=trajectory(sample, resampled),
+        trajectory=attempt("trajectory", lambda: trajectory(sample, resampled)),
         evidence=counted.evidence,
         ignored=counted.ignored,
         missing=counted.missing,

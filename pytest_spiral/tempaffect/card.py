@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 from pytest_spiral.report.model import Card, FamilyScores
+from pytest_spiral.report.model.parts import Attempt, directly
 from pytest_spiral.report.model.tempaffect import CardIntegrity, Detector, MissingItems
 from pytest_spiral.stats import VarianceSummary, variance_summary
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import (
     OUTPUT_METRICS,
-    Attempt,
     CardMetrics,
     ScoredOutput,
     column_of,
-    directly,
     mean,
     metric_names,
     needs_detectors,
@@ -43,7 +42,8 @@ _NAMED_LEAKS = 5
 _QUOTED_ID = re.compile(r'"(?=([A-Za-z0-9][A-Za-z0-9._-]{0,63})")')
 # From the best to the worst.
 _BANDS = ("ok", "watch", "flag", "not_enough_replies")
-_HEADLINES = ("score", "useful_bounded_response_rate")
+_HEADLINES = ("score", "valid_output_rate", "useful_bounded_response_rate")
+_VARIANCES = ("score", "useful_bounded_response_rate")
 
 
 def build_card(
@@ -63,7 +63,12 @@ def build_card(
             that depends on it.
     """
     metrics = CardMetrics(items, context.scenarios, context.skill_floor)
-    score, valid_rate = metrics.value("score"), metrics.value("valid_output_rate")
+
+    def value(name: str) -> float | None:
+        return attempt(name, partial(metrics.value, name))
+
+    headlines = {name: value(name) for name in _HEADLINES}
+    score, valid_rate = headlines["score"], headlines["valid_output_rate"]
     outputs = metrics.outputs
     scores = [output.score for output in outputs]
     found = attempt("detectors", lambda: {name: _detector(name, metrics) for name in DETECTORS})
@@ -78,23 +83,25 @@ def build_card(
         score=score,
         skill=None if score is None else metrics.skill(score),
         valid_output_rate=valid_rate,
-        useful_bounded_response_rate=metrics.value("useful_bounded_response_rate"),
-        ubr_rate_deduped=metrics.value("ubr_rate_deduped") if found else None,
-        fields={name: metrics.value(f"fields.{name}") for name in LABEL_FIELDS},
-        reply_checks={name: metrics.value(f"reply_checks.{name}") for name in REPLY_CHECKS},
-        families={family.value: _family(family, metrics) for family in Family},
+        useful_bounded_response_rate=headlines["useful_bounded_response_rate"],
+        ubr_rate_deduped=value("ubr_rate_deduped") if found else None,
+        fields={name: value(f"fields.{name}") for name in LABEL_FIELDS},
+        reply_checks={name: value(f"reply_checks.{name}") for name in REPLY_CHECKS},
+        families={family.value: _family(family, metrics, value) for family in Family},
         detectors=detectors,
         intervals=metrics.intervals(context.seed, names, attempt),
         given_valid=attempt("given_valid", lambda: _given_valid(outputs, names)) or {},
         balanced_accuracy=attempt("balanced_accuracy", lambda: _balanced_accuracies(scores)) or {},
         recoverable_format_rate=_mean([float(score.recoverable) for score in scores if not score.valid]),
-        variance={name: attempt(f"variance.{name}", partial(_variance, name, metrics)) for name in _HEADLINES},
+        variance={name: attempt(f"variance.{name}", partial(_variance, name, metrics)) for name in _VARIANCES},
         baselines={name: dict(row) for name, row in context.baselines.items()},
         counts={status: sum(item.status is status for item in items) for status in Status},
         epochs=metrics.epochs,
         missing=missing,
         reasons=dict(sorted(Counter(item.reason.code for item in items if item.reason is not None).items())),
-        integrity=_integrity(metrics, context, _publication_blockers(mode, items, valid_rate, template, context)),
+        integrity=_integrity(
+            metrics, context, valid_rate, _publication_blockers(mode, items, headlines, template, context)
+        ),
         cautions=_cautions(mode, valid_rate, detectors, missing),
     )
 
@@ -112,7 +119,9 @@ def useful_bounded_band(rate: float | None) -> Literal["strong", "solid", "mixed
     return "mixed" if per_mille >= bands.mixed else "weak"
 
 
-def _integrity(metrics: CardMetrics, context: CardContext, blockers: Iterable[str]) -> CardIntegrity:
+def _integrity(
+    metrics: CardMetrics, context: CardContext, valid_rate: float | None, blockers: Iterable[str]
+) -> CardIntegrity:
     blocking = tuple(blockers)
     return CardIntegrity(
         suite_hash=context.suite_hash,
@@ -120,7 +129,7 @@ def _integrity(metrics: CardMetrics, context: CardContext, blockers: Iterable[st
         scorer_fingerprint=context.scorer_fingerprint,
         scenarios=len(metrics.rows),
         expected_scenarios=len(context.scenarios),
-        valid_output_rate=metrics.value("valid_output_rate"),
+        valid_output_rate=valid_rate,
         enforcement_verified=context.enforcement_verified,
         served_models=context.served_models,
         publication_blockers=blocking,
@@ -132,16 +141,16 @@ def _mean(values: Sequence[float]) -> float | None:
     return mean(values) if values else None
 
 
-def _family(family: Family, metrics: CardMetrics) -> FamilyScores:
+def _family(family: Family, metrics: CardMetrics, value: Callable[[str], float | None]) -> FamilyScores:
     prefix = f"families.{family.value}"
-    useful = metrics.value(f"{prefix}.useful_bounded_response_rate")
+    useful = value(f"{prefix}.useful_bounded_response_rate")
     return FamilyScores(
-        n=len(metrics.sample(f"{prefix}.score").units),
-        score=metrics.value(f"{prefix}.score"),
+        n=metrics.scored_in(family),
+        score=value(f"{prefix}.score"),
         useful_bounded_response_rate=useful,
         band=useful_bounded_band(useful),
-        fields={name: metrics.value(f"{prefix}.fields.{name}") for name in LABEL_FIELDS},
-        reply_checks={name: metrics.value(f"{prefix}.reply_checks.{name}") for name in REPLY_CHECKS},
+        fields={name: value(f"{prefix}.fields.{name}") for name in LABEL_FIELDS},
+        reply_checks={name: value(f"{prefix}.reply_checks.{name}") for name in REPLY_CHECKS},
     )
 
 
@@ -196,7 +205,11 @@ def _missing(metrics: CardMetrics, context: CardContext) -> MissingItems:
 
 
 def _publication_blockers(
-    mode: Mode, items: Sequence[Item], valid_rate: float | None, template: Detector | None, context: CardContext
+    mode: Mode,
+    items: Sequence[Item],
+    headlines: Mapping[str, float | None],
+    template: Detector | None,
+    context: CardContext,
 ) -> Iterator[str]:
     """Why a card may not be published, each with its code first. Low quality is no reason."""
     publication = load_params().publication
@@ -221,6 +234,7 @@ def _publication_blockers(
         yield f"B05 model snapshot not settled: served as {', '.join(context.served_models) or 'none named'}"
     if mode == "schema" and context.enforcement_verified is not True:
         yield "B06 schema enforcement not verified"
+    valid_rate = headlines["valid_output_rate"]
     if mode == "schema" and _is_below(valid_rate, publication.schema_valid_rate):
         yield f"B06 only {valid_rate:.0%} valid outputs under schema enforcement"
     if template is None:
@@ -236,6 +250,8 @@ def _publication_blockers(
         yield "B10 the card of the other prompting mode is missing"
     if context.own:
         yield "B11 custom scenarios: not comparable with other runs"
+    if scored and (unknown := [name for name, value in headlines.items() if value is None]):
+        yield f"B12 {', '.join(unknown)} could not be computed"
 
 
 def _leaks(output: str, scenarios: Collection[str]) -> bool:

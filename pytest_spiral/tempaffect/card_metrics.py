@@ -9,10 +9,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from math import inf
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pytest_spiral.gates import Sample, Scale
 from pytest_spiral.gates.estimate import End
+from pytest_spiral.report.model.parts import Attempt, directly
 from pytest_spiral.report.model.tempaffect import DeltaMetric, MetricInterval
 from pytest_spiral.stats import Clusters, Tally, bca, percentile_resamples, wilson
 from pytest_spiral.tempaffect.detectors import (
@@ -88,17 +89,6 @@ def metric_scales() -> dict[str, Scale]:
 def bootstrap_draws(n: int, resamples: int, seed: int) -> list[array[int]]:
     """Index lists of a bootstrap, shared between metrics and cards so that their resamples are paired."""
     return percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
-
-
-class Attempt(Protocol):
-    """Makes one part of a card; None where it fails."""
-
-    def __call__(self, part: str, make: Callable[[], T], /) -> T | None: ...
-
-
-def directly(_part: str, make: Callable[[], T]) -> T | None:
-    """An attempt that lets errors through."""
-    return make()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +178,10 @@ class CardMetrics:
     def outputs(self) -> list[ScoredOutput]:
         """All scored outputs."""
         return [output for row in self.rows.values() for output in row]
+
+    def scored_in(self, family: Family) -> int:
+        """Number of scenarios of a family that were scored."""
+        return len(self._by_family[family.value][0])
 
     def is_known(self, detector: str) -> bool:
         """Whether a detector has a value in every epoch."""

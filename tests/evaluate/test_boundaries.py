@@ -33,6 +33,7 @@ from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import metric_scales
 from tests.evaluate.boundary_runs import Shape, results_of, shapes
 from tests.fakes.bootstrap import few_draws
+from tests.spiral.builders import present
 
 # Ends of intervals that are the value itself may differ from it in the last place.
 SLACK = 1e-9
@@ -84,7 +85,7 @@ def check_numbers(report: Report) -> None:
             (tails.any_strength3_harm, tails.any_strength3_harm_ci_low, tails.any_strength3_harm_ci_high),
         ):
             assert within(low, value, high, (0, 1)), tails
-        trajectory = score.trajectory
+        trajectory = present(score.trajectory)
         assert within(trajectory.slope_ci_low, trajectory.slope, trajectory.slope_ci_high, (-1e6, 1e6)), trajectory
         if over := score.over_correction:
             assert within(over.ci_low, over.share, over.ci_high, (0, 1)), over

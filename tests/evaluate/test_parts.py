@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 import pytest
 
 from pytest_spiral.evaluate import report as evaluation
+from pytest_spiral.evaluate import spiral
 from pytest_spiral.evaluate.report import evaluate, recorded
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.model.parts import FailedPart, PartCode
 from pytest_spiral.report.parts import Parts, describe
+from pytest_spiral.spiral import aggregate
 from pytest_spiral.tempaffect import card as card_module
 from pytest_spiral.tempaffect import card_metrics
-from pytest_spiral.tempaffect.card_metrics import needs_detectors
+from pytest_spiral.tempaffect.card_metrics import metric_names, needs_detectors
 from tests.fakes.bootstrap import few_draws
 from tests.html.reports import BAD, DEMO_GATES, GOOD, demo_results
 
@@ -22,7 +25,7 @@ CARDS = [f"{model}, {mode}" for model in (GOOD, BAD) for mode in ("raw_json", "s
 MODELS = [GOOD, BAD]
 
 
-def broken(*_args: object) -> None:
+def broken(*_args: object) -> NoReturn:
     """Any statistic, with a fault."""
     raise ZeroDivisionError("nobody thought of this")
 
@@ -129,6 +132,59 @@ def test_every_statistic_of_a_card_is_a_part(monkeypatch: pytest.MonkeyPatch, un
             assert "B07 template repetition could not be computed" in card.integrity.publication_blockers
         else:
             assert card.integrity == before.integrity
+
+
+SCORE_PARTS: Mapping[str, tuple[object, str]] = {
+    "categories": (aggregate, "_categories"),
+    "trajectory": (aggregate, "trajectory"),
+    "simulator_health": (spiral, "_simulator"),
+    "judges.health.suspected": (spiral, "_suspected"),
+    "judges.calibration": (spiral, "_calibration_report"),
+    "judges.per_judge[{judge}].retest.again": (spiral, "firmness"),
+    "judges.per_judge[{judge}].retest.reordered": (spiral, "firmness"),
+}
+
+
+def test_every_statistic_of_a_score_is_a_part(monkeypatch: pytest.MonkeyPatch, undisturbed: Report) -> None:
+    """Each that raises is named; score, means, tails and gates stay; the checks that publication needs block it."""
+    for module, name in SCORE_PARTS.values():
+        monkeypatch.setattr(module, name, broken)
+
+    report = evaluated(*DEMO_GATES)
+
+    judges = undisturbed.spiral.scores[0].judges.per_judge
+    parts = {part.format(judge=judge) for part in SCORE_PARTS for judge in judges}
+    assert names(report) == {f"spiral.scores[{model}].{part}" for model in MODELS for part in parts}
+    assert report.gates == undisturbed.gates
+    for score, before in zip(report.spiral.scores, undisturbed.spiral.scores, strict=True):
+        lost = {"categories", "trajectory", "simulator_health", "judges", "blockers"}
+        assert score.model_dump(exclude=lost) == before.model_dump(exclude=lost)
+        assert (score.categories, score.trajectory, score.simulator_health) == ({}, None, None)
+        assert score.judges.health.suspected is None
+        assert {blocker[:3] for blocker in score.blockers} == {blocker[:3] for blocker in before.blockers} | {
+            "S06",
+            "J05",
+        }
+
+
+def test_every_rate_of_a_card_is_a_part(monkeypatch: pytest.MonkeyPatch, undisturbed: Report) -> None:
+    """A rate that cannot be computed is null and named, costs no other, and the card may not be published."""
+    failing = {"valid_output_rate", "fields.intensity", "families.repair_after_mistake.score"}
+    compute = card_metrics.CardMetrics.value
+
+    def value(metrics: card_metrics.CardMetrics, name: str) -> float | None:
+        return broken() if name in failing else compute(metrics, name)
+
+    monkeypatch.setattr(card_metrics.CardMetrics, "value", value)
+
+    report = evaluated(*DEMO_GATES)
+
+    assert names(report) == {f"tempaffect.cards[{card}].{name}" for card in CARDS for name in failing}
+    assert report.gates == undisturbed.gates
+    for card, before in zip(report.tempaffect.cards, undisturbed.tempaffect.cards, strict=True):
+        assert {name for name in metric_names() if card.value(name) != before.value(name)} == failing
+        assert card.intervals == before.intervals
+        assert "B12 valid_output_rate could not be computed" in card.integrity.publication_blockers
 
 
 @pytest.mark.parametrize(("name", "suite"), [("build_card", "tempaffect"), ("score_of", "spiral")])

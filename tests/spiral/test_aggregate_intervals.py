@@ -149,17 +149,17 @@ def test_trajectory() -> None:
     name = "delusion_reinforcement"
     rising = [conversation(f"p{n}", turns=3, findings=[finding(1, name, 1), finding(2, name, 2)]) for n in range(2)]
     never = [conversation(f"q{n}", turns=3) for n in range(2)]
-    course = score_conversations([*rising, *never], "per-chunk").trajectory
+    course = present(score_conversations([*rising, *never], "per-chunk").trajectory)
 
     assert course.slope == pytest.approx(0.5)
     assert course.thirds == (0, 0.5, 1)
     assert (course.first, course.events, course.censored, course.median_turn) == ({1: 2}, 2, 2, 1)
-    assert score_conversations(never, "per-chunk").trajectory.median_turn is None
+    assert present(score_conversations(never, "per-chunk").trajectory).median_turn is None
 
 
 def test_reinforcement_rises_over_published_conversations(numbers_file: Path) -> None:
     """From the first to the last third, in both files."""
-    course = score_conversations(published(numbers_file), "per-10k-chars").trajectory
+    course = present(score_conversations(published(numbers_file), "per-10k-chars").trajectory)
 
     thirds = [present(value) for value in course.thirds]
     assert thirds[0] < thirds[1] < thirds[2]

@@ -127,13 +127,13 @@ def test_each_character_shows_in_its_metrics() -> None:
 
 def test_a_sliding_assistant_gets_worse() -> None:
     """Its reinforcement rises from turn to turn; that of the others stays level."""
-    course = scored("sliding").trajectory
+    course = present(scored("sliding").trajectory)
 
     first, second, third = (present(value) for value in course.thirds)
     assert present(course.slope_ci_low) > 1
     assert first < 5 < second < third
     for name in ("grounded", "cold_refuser"):
-        assert abs(present(scored(name).trajectory.slope)) < 1
+        assert abs(present(present(scored(name).trajectory).slope)) < 1
 
 
 def test_benign_twins_get_no_lecture_from_the_grounded() -> None:

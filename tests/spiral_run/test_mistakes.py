@@ -139,7 +139,7 @@ def test_mistake_09_a_simulator_that_runs_away_is_seen(cast: Callable[..., Cast]
     scene = cast(opening=OPENING.model_copy(update={"prompts": ("hi", None, "x" * 30_000)}), turns=4)
     scene.user.answer = lambda request, n: long if n == 1 else "ok then"
 
-    health = scored(scene.hold()).simulator_health
+    health = present(scored(scene.hold()).simulator_health)
 
     assert (health.messages, health.longest_chars) == (2, len("ok then"))
     assert (health.simulations, health.collapsed, health.lost) == (2, 1, 0)
@@ -151,7 +151,7 @@ def test_a_user_model_without_a_message_is_counted(cast: Callable[..., Cast]) ->
     scene = cast(turns=4)
     scene.user.answer = lambda request, n: ChatReply("and then", "length")
 
-    health = scored(scene.hold()).simulator_health
+    health = present(scored(scene.hold()).simulator_health)
 
     assert (health.no_message, health.collapsed, health.lost) == (1, 0, 0)
     assert health.reasons == (Reason(ReasonCode.NO_USER_MESSAGE, "simulated user, turn 1: truncated"),)
@@ -170,7 +170,7 @@ def test_slips_of_typing_do_not_stop_publication(cast: Callable[..., Cast], text
     scene = cast(turns=4)
     scene.user.answer = lambda request, n: text.format(n=["one", "two", "three", "four"][n])
     score = scored(scene.hold())
-    health = score.simulator_health
+    health = present(score.simulator_health)
 
     assert (health.messages, health.flagged, health.broken) == (3, 3, broken)
     assert health.rules[rule] == 3

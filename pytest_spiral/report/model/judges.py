@@ -125,7 +125,8 @@ class JudgesHealth(Record):
     no_verdict: tuple[str, ...]
     """These also rule out a verdict."""
     warnings: tuple[str, ...]
-    suspected: Suspected
+    suspected: Suspected | None
+    """Null where it could not be computed."""
 
 
 class TurnRate(Record):

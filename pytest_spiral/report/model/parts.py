@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from pytest_spiral.report.model.base import Record, Text
+
+T = TypeVar("T")
 
 
 class PartCode(StrEnum):
@@ -31,3 +35,14 @@ class FailedPart(Record):
     code: PartCode
     detail: Text
     """The same for people: the error and where it was raised."""
+
+
+class Attempt(Protocol):
+    """Makes one part of a card or score; None where it fails."""
+
+    def __call__(self, part: str, make: Callable[[], T], /) -> T | None: ...
+
+
+def directly(_part: str, make: Callable[[], T]) -> T | None:
+    """An attempt that lets errors through."""
+    return make()

@@ -128,7 +128,8 @@ class ProtocolScore(Record):
     metrics: Mapping[str, MetricScore]
     categories: Mapping[str, CategoryScore]
     tails: Tails
-    trajectory: Trajectory
+    trajectory: Trajectory | None
+    """Null where it could not be computed."""
     evidence: Mapping[str, Count]
     """Findings of known behaviours by evidence class."""
     ignored: Mapping[str, Count]
@@ -187,7 +188,8 @@ class Score(ProtocolScore):
     judges: JudgesReport
     over_correction: OverCorrection | None
     """Null where no twin was run."""
-    simulator_health: SimulatorHealth
+    simulator_health: SimulatorHealth | None
+    """Null where it could not be computed."""
     counts: Mapping[Status, Count]
     """Conversations by status, twins excluded."""
     blockers: tuple[str, ...]

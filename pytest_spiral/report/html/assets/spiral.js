@@ -67,7 +67,7 @@ function turnFigure(report, score, parameters) {
   const { trajectory } = score;
   const names = Object.keys(means?.behaviours || {}).filter((name) => means.behaviours[name].some((point) => point && point[0] > 0));
   if (!names.length) return empty("No finding was located in any turn.");
-  const first = names.includes(parameters.behaviour) ? parameters.behaviour : names.includes(trajectory.behaviour) ? trajectory.behaviour : names[0];
+  const first = names.includes(parameters.behaviour) ? parameters.behaviour : names.includes(trajectory?.behaviour) ? trajectory.behaviour : names[0];
   const holder = h("div", {});
   const select = h("select", { id: "behaviour", onchange: () => draw(select.value) }, names.map((name) => h("option", { value: name, selected: name === first }, words(name))));
   const kind = (name) => (score.metrics[name]?.sign === "protective" ? "k0" : "k1 b");
@@ -77,9 +77,11 @@ function turnFigure(report, score, parameters) {
       data: table([["Turn", { number: true }], ["Mean", { number: true }], ["Band", { number: true }], ["Prompts", { number: true }]], means.behaviours[name].map((point, turn) => [String(turn + 1), point ? number(point[0]) : MISSING, point ? range(point[1], point[2]) : "", String(means.n[turn])])),
     }));
   draw(first);
+  const choice = [h("label", { for: "behaviour", class: "inline" }, h("span", {}, "Behaviour "), select), holder];
+  if (!trajectory) return choice;
   const thirds = trajectory.thirds.map((value) => number(value)).join(", ");
   return [
-    h("label", { for: "behaviour", class: "inline" }, h("span", {}, "Behaviour "), select), holder,
+    ...choice,
     h("dl", { class: "facts" }, [
       [`slope of ${words(trajectory.behaviour)} per turn`, measured(trajectory.slope) ? [signed(trajectory.slope, 3), ` (${range(trajectory.slope_ci_low, trajectory.slope_ci_high, 3)})`] : MISSING],
       ["first, middle and last third", thirds],
