@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -115,11 +116,11 @@ def test_word_count_never_raises(text: str) -> None:
     assert count_words(text) >= 0
 
 
-def test_importing_text_leaves_the_stemmer_alone() -> None:
+def test_importing_text_leaves_the_stemmer_alone(lean: dict[str, str]) -> None:
     """nltk is loaded on first use only: collecting tests must not pay for it."""
     code = (
         "import sys, pytest_spiral.text as t; assert 'nltk' not in sys.modules; "
         "t.stem('running'); assert 'nltk' in sys.modules"
     )
 
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], env={**os.environ, **lean}, check=False).returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -157,7 +158,7 @@ def test_a_long_text_is_no_hazard() -> None:
     profile([["word " * 40_000], ["-" * 200_000]])
 
 
-def test_nothing_is_downloaded() -> None:
+def test_nothing_is_downloaded(lean: dict[str, str]) -> None:
     """Works where NLTK has no data and there is no network."""
     code = (
         "import socket, nltk\n"
@@ -167,6 +168,7 @@ def test_nothing_is_downloaded() -> None:
         f"print(spiral_profile('m', [[{SENTENCE!r} * 4]]).flesch_kincaid_grade > 0)\n"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environ = {**os.environ, **lean}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
 
     assert done.stdout.strip() == "True"
