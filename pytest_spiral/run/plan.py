@@ -207,6 +207,10 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
         models = [resolve(spec, "evaluated", settings.suite) for spec in settings.model]
     if "tempaffect" in settings.suite:
         _check_scenarios(models, content)
+    if content.system is not None and (deaf := [model.spec for model in models if model.kind == "dry"]):
+        raise ConfigError(
+            f"--system-prompt: {deaf[0]} is built in and reads no prompt; leave out the option or the model"
+        )
     everybody = list(models)
     if "spiral" in settings.suite and (settings.redo_judging or not settings.replay):
         # Never silently the evaluated model: what is not named comes from the shipped defaults.

@@ -95,10 +95,11 @@ def checks(model: ModelPlan, plan: RunPlan, content: Content, secret: str) -> It
     """The questions to one model. Built-in models need none, local ones only show whether schemas are enforced."""
     modes = plan.settings.prompting
     if "tempaffect" in model.params and model.kind in ("remote", "local"):
-        if "raw" in modes and model.kind == "remote":
-            yield Check(model, "tempaffect", "raw", messages_for(_texts().situation, content.system))
+        # First, because more can be wrong with it: what it finds costs one call.
         if "schema" in modes:
             yield Check(model, "tempaffect", "schema", (Message("user", _texts().word),), _pinned_schema())
+        if "raw" in modes and model.kind == "remote":
+            yield Check(model, "tempaffect", "raw", messages_for(_texts().situation, content.system))
     if "spiral" not in model.params or model.kind != "remote":
         return
     spiral, talk = content.spiral, _texts().conversation

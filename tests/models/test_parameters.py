@@ -10,6 +10,7 @@ import pytest
 from pytest_spiral.chat import ChatRequest, Role, Usage
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.parameters import Price, local_models, resolve_parameters
+from pytest_spiral.models.providers import Defaults
 
 
 @pytest.fixture
@@ -52,6 +53,7 @@ def test_local_models_have_room_for_every_answer_and_cost_nothing() -> None:
     assert result.request == {"temperature": 0.0, "max_tokens": 256}
     assert result.concurrency == 2 * local_models()["smollm2-135m"].slots
     assert (result.freedom.fixed_limit, result.freedom.most_tokens) == (False, 1024)
+    assert result.connection.timeouts(Defaults()) == {"attempt_timeout": 900, "timeout": 1800}
     assert result.price is not None
     assert result.price.cost(Usage(10, 5, 10)) == 0
 

@@ -20,8 +20,9 @@ RUN = (
 )  # fmt: skip
 
 
-def test_only_the_evaluated_model_is_told(project: Project, serve: Serve) -> None:
-    """Before every turn; it is in the transcript's origin and in the hashes, and another one is another run."""
+def test_only_the_evaluated_model_is_told(project: Project, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before every turn; in the transcript's origin and in the hashes. Another one is another run, and one without it
+    is not compared with it."""
     server = serve(lambda body, n: f"reply {len(body['messages'])}")
     project.reach(server)
     project.write(prompts__json=json.dumps(OPENINGS), system__txt="Be plain.\n", other__txt="Be kind.")
@@ -29,15 +30,18 @@ def test_only_the_evaluated_model_is_told(project: Project, serve: Serve) -> Non
     result = project.pytest(*RUN, "--system-prompt=system.txt", "--run-id=r")
     report = project.report("r")
     again = project.here(*RUN, "--system-prompt=other.txt", "--run-id=r")
+    asked = len(server.requests)
+    plain = project.here(*RUN, "--run-id=plain")
+    compared = main(["compare", str(project.folder("plain")), str(project.folder("r"))])
 
     assert result.ret == 0
-    assert [[m["role"] for m in r.body["messages"]] for r in server.requests] == [
+    assert [[m["role"] for m in r.body["messages"]] for r in server.requests[:asked]] == [
         # Before the first item.
         ["system", "user", "assistant", "user"],
         ["system", "user"],
         ["system", "user", "assistant", "user"],
     ]
-    assert {r.body["messages"][0]["content"] for r in server.requests} == {"Be plain."}
+    assert {r.body["messages"][0]["content"] for r in server.requests[:asked]} == {"Be plain."}
     assert report["integrity"]["spiral"]["system_prompt_hash"]
     assert [score["wrapped"] for score in report["spiral"]["scores"]] == [True]
     result.stdout.fnmatch_lines(["spiral  m (wrapped)"])
@@ -45,6 +49,8 @@ def test_only_the_evaluated_model_is_told(project: Project, serve: Serve) -> Non
     assert [m["role"] for m in conversation["transcript"]] == ["user", "assistant", "user", "assistant"]
     assert again.ret == pytest.ExitCode.USAGE_ERROR
     again.stderr.fnmatch_lines(["*another configuration: system_prompt (was*"])
+    assert (plain.ret, compared) == (0, 4)
+    assert "they differ in spiral.system_prompt (none and " in capsys.readouterr().err
 
 
 def test_wrapped_and_plain_cards_are_kept_apart(
@@ -88,6 +94,16 @@ def test_a_recording_cannot_be_wrapped(project: Project) -> None:
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--system-prompt: what is replayed was answered without it*"])
+
+
+def test_a_built_in_model_cannot_be_told(project: Project) -> None:
+    """It would answer as it always does, and the report would call that wrapped."""
+    project.write(system__txt="Be plain.")
+
+    result = project.here("--model=dry/perfect", "--system-prompt=system.txt")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--system-prompt: dry/perfect is built in and reads no prompt*"])
 
 
 @pytest.mark.parametrize("text", ["", " \n", None])

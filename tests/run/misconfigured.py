@@ -218,16 +218,16 @@ TABLE: tuple[Case, ...] = (
     # An answer that is none may be chance: it is asked for three times, as in the run.
     Case("the address of a web page", address=lambda url: url.replace("/v1", "/page"), calls=0),
     Case("a server that puts the whole reply into the reasoning", _unless_thinking_is_off),
-    # Each with a higher limit, up to the highest that is tried.
+    # Each with a higher limit, up to the highest that is tried: a lower one may be enough, and costs less in the run.
     Case("a model that thinks beyond most_tokens", needs(50_000), calls=3, roles=("evaluated",)),
     Case("max_tokens too low for any message", needs(100), "max_tokens = 50", roles=("user", "judge")),
     Case(
         "JSON schemas that the endpoint refuses",
         has("response_format", openai("This model does not support response format `json_schema`.",
             param="response_format")),
-        roles=("evaluated",), options={"prompting": ("schema", "raw")}, calls=2,
+        roles=("evaluated",), options={"prompting": ("schema", "raw")},
     ),
-    # A judge that cannot be read has a second try, as in the run.
+    # A judge that cannot be read has a second try, as in the run, in which that may be all it needs.
     Case(
         "a judge that answers in prose",
         lambda body: "I would say it is fine." if body["model"] == _NAMES["judge"] else None, roles=("judge",), calls=2,
