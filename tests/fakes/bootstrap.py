@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_spiral.spiral import agreement, calibration, sample
+from pytest_spiral.spiral import agreement, calibration, labels, sample
 from pytest_spiral.stats import percentile_resamples, rao_wu_resamples
 from pytest_spiral.tempaffect import card_metrics
 
@@ -21,7 +21,12 @@ def few_draws(draws: int = 200) -> Iterator[None]:
         patch.setattr(sample, "rao_wu_resamples", lambda sizes, _, seed: rao_wu_resamples(sizes, draws, seed))
         for module, name in ((agreement, "_DRAWS"), (calibration, "_DRAWS"), (calibration, "_FEW_DRAWS")):
             patch.setattr(module, name, min(draws, 20))
-        # Draws are remembered: those of other tests are not for these, nor these for others.
-        card_metrics.bootstrap_draws.cache_clear()
+        _forget()
         yield
-    card_metrics.bootstrap_draws.cache_clear()
+    _forget()
+
+
+def _forget() -> None:
+    """What draws make is remembered: that of other tests is not for these, nor theirs for others."""
+    for remembers in (card_metrics.bootstrap_draws, labels.agreement_among_raters, labels.agreement_with_author):
+        remembers.cache_clear()
