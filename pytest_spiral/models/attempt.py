@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from pytest_spiral.models.completion import ErrorBody
 from pytest_spiral.models.endpoint import Endpoint, shown_url
-from pytest_spiral.models.refusals import STRUCTURED
+from pytest_spiral.models.refusals import refuses_schemas
 from pytest_spiral.status import ReasonCode
 
 # Longer than three lost SYN packets take to be sent again (1 + 2 + 4 s).
@@ -102,7 +102,7 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
         return AttemptError(code, says, status=status, again=True, retry_after=wait)
     if rule is not None and rule.remedy:
         remedy = rule.remedy
-    elif status in (400, 422) and any(mark in text for mark in STRUCTURED):
+    elif status in (400, 422) and refuses_schemas(text):
         remedy = _SCHEMA_REMEDY
     elif "context_length" in error.code or "context_size" in error.code:
         remedy = "the messages are longer than the model's context; use a model with a longer one"

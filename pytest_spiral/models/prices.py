@@ -13,17 +13,6 @@ from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.resources import data_root, read_toml
 
-# Presets by the names that genai-prices has for them.
-_GENAI: Mapping[str, str] = {
-    "gemini": "google",
-    "azure-classic": "azure",
-    "azure-v1": "azure",
-    "bedrock": "aws",
-    **{
-        name: name
-        for name in ("openai", "anthropic", "openrouter", "mistral", "deepseek", "groq", "together", "fireworks")
-    },
-}
 # Tokens of a prompt up to which a price must hold: no request of ours is longer.
 _LONGEST_PROMPT = 100_000
 
@@ -41,17 +30,25 @@ class _Entry(BaseModel):
         return named and (self.provider is None or provider in self.provider)
 
 
+class _Genai(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stored_on_request: tuple[str, ...]
+    provider: Mapping[str, str]
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     price: tuple[_Entry, ...]
+    genai_prices: _Genai
 
 
 @cache
-def _shipped() -> tuple[_Entry, ...]:
+def _shipped() -> _File:
     path = data_root() / "prices.toml"
     try:
-        return _File.model_validate(read_toml(path)).price
+        return _File.model_validate(read_toml(path))
     except ValidationError as error:
         raise DataError(f"{path}: {first_fault(error)}") from None
 
@@ -62,7 +59,7 @@ def list_price(model_id: str, provider: str) -> Price | None:
     Args:
         provider: Name of the preset, "" for none: then only models that cost the same everywhere have a price.
     """
-    shipped = next((entry.price for entry in _shipped() if entry.fits(model_id, provider)), None)
+    shipped = next((entry.price for entry in _shipped().price if entry.fits(model_id, provider)), None)
     found = shipped or _from_genai_prices(model_id, provider)
     return found and found.model_copy(update={"unchecked": True})
 
@@ -72,8 +69,9 @@ def _from_genai_prices(model_id: str, provider: str) -> Price | None:
         from genai_prices import __version__, data_snapshot, types
     except ImportError:
         return None
+    rules = _shipped().genai_prices
     try:
-        _, model = data_snapshot.get_snapshot().find_provider_model(model_id, None, _GENAI[provider], None)
+        _, model = data_snapshot.get_snapshot().find_provider_model(model_id, None, rules.provider[provider], None)
     except LookupError:
         return None
     if isinstance(model.prices, list) and any(
@@ -92,8 +90,7 @@ def _from_genai_prices(model_id: str, provider: str) -> Price | None:
     read, written, cached, stored = numbers
     if read is None or written is None:
         return None
-    # Some providers store each prompt unasked, and take more for that; those of Claude only what a request marks.
-    if "claude" in model_id:
+    if any(fnmatchcase(model_id, pattern) for pattern in rules.stored_on_request):
         stored = None
     return Price(
         input=max(read, stored or 0.0),

@@ -6,22 +6,25 @@ Providers name the parameter in a field, or only in a sentence. What is not unde
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from pytest_spiral.chat import TOKEN_LIMITS, ChatRequest, token_limit
 from pytest_spiral.errors import Refusal
 from pytest_spiral.models.completion import ErrorBody
+from pytest_spiral.resources import data_root, read_toml
 
-# What error codes and messages say when strict JSON schemas are not supported, and when there is no such model.
-STRUCTURED = ("response_format", "response format", "json_schema", "structured output", "guided_json")
-_NO_MODEL = re.compile(
-    r"model_not_found|deploymentnotfound|unknown_model|invalid_model|no such model|not a valid model|"
-    r"model\b.{0,120}\b(?:not found|not exist|no longer|deprecated|unknown|invalid|not available|not supported)|"
-    r"(?:invalid|unknown|not find|no allowed|access to).{0,20}\bmodel\b",
-    re.DOTALL,
-)
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 # A limit below this is no limit on a reply but some other number in the sentence.
 _LEAST_TOKENS = 64
+
+
+@cache
+def _wordings() -> dict[str, list[str]]:
+    return read_toml(data_root() / "refusals.toml")
+
+
+def refuses_schemas(text: str) -> bool:
+    """Whether an error's codes and message, in lower case, say that strict JSON schemas are not supported."""
+    return any(mark in text for mark in _wordings()["schemas"])
 
 
 def read_refusal(status: int | None, error: ErrorBody, request: ChatRequest) -> Refusal | None:
@@ -30,19 +33,20 @@ def read_refusal(status: int | None, error: ErrorBody, request: ChatRequest) -> 
         return None
     text = f"{error.code} {error.message}".lower()
     named = _named(text, error.param, request)
-    if request.schema is not None and (named == "response_format" or any(mark in text for mark in STRUCTURED)):
+    if request.schema is not None and (named == "response_format" or refuses_schemas(text)):
         return Refusal("response_format")
     if named in TOKEN_LIMITS:
         return _limit(text, named, request)
     if named == "reasoning_effort":
-        others = [effort for effort in _EFFORTS if effort != request.params[named]]
+        others = [effort for effort in _wordings()["efforts"] if effort != request.params[named]]
         return Refusal(named, allowed=tuple(e for e in others if re.search(rf"['\"`]{e}['\"`]", text)))
     if named is not None:
         return Refusal(named)
     # The messages are short: what does not fit is the reply.
-    if "context length" in text and (limit := token_limit(request.params)):
+    if any(mark in text for mark in _wordings()["context"]) and (limit := token_limit(request.params)):
         return _limit(text, limit.name, request)
-    return Refusal("model") if status in (404, 405) or _NO_MODEL.search(text) else None
+    unknown = status in (404, 405) or any(re.search(says, text, re.DOTALL) for says in _wordings()["model"])
+    return Refusal("model") if unknown else None
 
 
 def _named(text: str, param: str, request: ChatRequest) -> str | None:
