@@ -1,20 +1,30 @@
-"""Replies that say one passage again and again. `models/local_child.py` runs this file by its path: no imports here."""
+"""Replies that say one passage again and again. `models/local_child.py` runs this file by its path."""
 
-_TIMES, _CHARS = 5, 200
-# Of the passage. What repeats at a greater distance is not looked for.
-_LONGEST = 1000
+import re
+
+# Characters at the end of a text that are looked at: longer passages are not found.
+_LAST = 5000
+_NUMBER = re.compile(r"\d+")
 
 
 def repeats_itself(text: str) -> bool:
-    """Whether a text ends in one passage, to the letter, at least 5 times in a row and over at least 200 characters.
+    """Whether a text ends in one passage at least 5 times in a row and over at least 200 characters, to the letter.
 
-    A model that has come to this goes on with it: what it says next depends most on what it has said last.
+    Where only the numbers in it change, it must be 20 times and 400 characters: tables and lists may look like that. A
+    model that has come to this goes on with it: what it says next depends most on what it has said last.
 
     >>> repeats_itself("I see. " + "I am not sure what to do. " * 8), repeats_itself("I am not sure what to do. " * 4)
     (True, False)
+    >>> repeats_itself("".join(f"There are {number} of them. " for number in range(30)))
+    True
     """
-    for period in range(1, min(_LONGEST, len(text) // _TIMES) + 1):
-        size = max(_TIMES * period, _CHARS)
+    last = text[-_LAST:]
+    return _ends_in_one_passage(last, 5, 200) or _ends_in_one_passage(_NUMBER.sub("0", last), 20, 400)
+
+
+def _ends_in_one_passage(text: str, times: int, least: int) -> bool:
+    for period in range(1, len(text) // times + 1):
+        size = max(times * period, least)
         if size <= len(text) and text[-1] == text[-1 - period] and text[-size:-period] == text[period - size :]:
             return True
     return False

@@ -50,7 +50,7 @@ def test_local_models_have_room_for_every_answer_and_cost_nothing() -> None:
     request that waits for it."""
     result = resolve_parameters("local/smollm2-135m", "evaluated", suite="tempaffect")
 
-    assert result.request == {"temperature": 0.0, "max_tokens": 256}
+    assert result.request == {"temperature": 0.0, "max_tokens": 1024}
     assert result.concurrency == 2 * local_models()["smollm2-135m"].slots
     assert (result.freedom.fixed_limit, result.freedom.most_tokens) == (False, 1024)
     assert result.connection.timeouts(Defaults()) == {"attempt_timeout": 900, "timeout": 1800}

@@ -205,9 +205,10 @@ def test_a_reply_that_repeats_itself_is_the_models(play: Play, suite: str) -> No
 
 
 def test_a_reply_that_only_says_things_twice_is_asked_for_again(play: Play) -> None:
-    """Four times in a row, or in fewer than 200 characters: it may yet end."""
+    """Four times in a row, in fewer than 200 characters, or with other numbers 19 times: it may yet end."""
     usage = {"prompt_tokens": 10, "completion_tokens": 40_000}
-    for text in (_AGAIN * 4, "Dear me! " * 20, _AGAIN * 8 + "But then"):
+    numbered = "".join(f"There are {number} of them on the table. " for number in range(19))
+    for text in (_AGAIN * 4, "Dear me! " * 20, _AGAIN * 8 + "But then", numbered):
         options = {"no_preflight": True, "run_id": f"r{len(text)}"}
         project = play(lambda body, text=text: Reply(text, finish="length", usage=usage), options=options)
         outcome = project.start()
