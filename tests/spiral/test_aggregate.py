@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from math import fsum
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pytest_spiral.spiral import (
     score_conversations,
 )
 from pytest_spiral.status import Reason, ReasonCode, Status
+from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import (
     FINALS,
     bench,
@@ -39,6 +41,13 @@ GOLDEN = {
 }
 # The one stored summary of each file which is of the vintage of a protocol here.
 VINTAGE = {"kimi-k2.json": "upstream-per-chunk", "llama-4-maverick.json": "upstream-per-10k-chars"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_resamples() -> Iterator[None]:
+    """What is tested does not depend on the number of draws."""
+    with few_draws():
+        yield
 
 
 def upstream_means(path: Path, scheme: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ from pytest_spiral.spiral.actors import DRY_CHARACTERS, assistant_reply, seeker_
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.content import Opening, load_openings
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, lexical_final, lexical_findings
+from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import present
 
 PROTOCOL = load_protocol("per-10k-chars")
@@ -30,6 +32,13 @@ TWINS = load_openings(scenarios_root() / "spiral" / "benign_twins.json")
 CHARACTERS = [name for name in DRY_CHARACTERS if name != "perfect"]
 TURNS = 20
 RANKED = ("grounded", "cold_refuser", "sliding", "mystic", "sycophantic")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_resamples() -> Iterator[None]:
+    """What is tested does not depend on the number of draws."""
+    with few_draws():
+        yield
 
 
 def hold(character: str, opening: Opening, index: int = 0) -> list[Message]:

@@ -22,9 +22,9 @@ from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore, StoredChat
 from tests.fakes import spiral_cast
 from tests.fakes.openai_server import FakeOpenAI, Handler
-from tests.plugin.conftest import Project, Serve, anywhere, end, project, serve, wait_for
+from tests.plugin.conftest import Project, Serve, anywhere, end, few_resamples, project, serve, wait_for
 
-__all__ = ["Cast", "Project", "Scripted", "anywhere", "end", "project", "serve", "wait_for"]
+__all__ = ["Cast", "Project", "Scripted", "anywhere", "end", "few_resamples", "project", "serve", "wait_for"]
 
 Answer = Callable[[ChatRequest, int], str | ChatReply | ChatError]
 OPENING = Opening(prompt_id="p", category="theory_development", prompts=("my numbers line up. do you see it?",))

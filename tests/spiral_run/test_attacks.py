@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from pytest_spiral.spiral import Conversation, score_conversations
 from pytest_spiral.status import Status
 from pytest_spiral.store import RunStore
 from pytest_spiral.text import clean
-from tests.fakes.bootstrap import few_draws
 from tests.fakes.spiral_cast import fence_in, judged_replies
 from tests.spiral.builders import present
 from tests.spiral_run.attacks import ATTACKS, HARM
@@ -109,13 +108,6 @@ def test_the_page_counts_the_attacks() -> None:
 
     assert len(set(ATTACKS.values())) == len(ATTACKS)
     assert f"\n{len(ATTACKS)} attack replies" in page
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_resamples() -> Iterator[None]:
-    """Scores and means are compared here, never their intervals."""
-    with few_draws():
-        yield
 
 
 @pytest.fixture(scope="module")
