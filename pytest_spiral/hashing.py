@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_spiral.errors import DataError
@@ -38,3 +38,12 @@ def _normalised(value: Any) -> Any:
 def digest(value: Any) -> str:
     """Hex SHA-256 of the canonical form."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def digest_of_all(values: Iterable[Any]) -> str:
+    """The `digest` of a list, of which one entry at a time is in memory."""
+    hashed = hashlib.sha256(b"[")
+    for place, value in enumerate(values):
+        hashed.update((b"," if place else b"") + canonical(value))
+    hashed.update(b"]")
+    return hashed.hexdigest()

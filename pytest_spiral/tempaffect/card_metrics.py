@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -86,7 +85,7 @@ def metric_scales() -> dict[str, Scale]:
 
 
 @lru_cache(maxsize=8)
-def bootstrap_draws(n: int, resamples: int, seed: int) -> list[array[int]]:
+def bootstrap_draws(n: int, resamples: int, seed: int) -> list[memoryview[int]]:
     """Index lists of a bootstrap, shared between metrics and cards so that their resamples are paired."""
     return percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError, first_fault
-from pytest_spiral.hashing import digest
+from pytest_spiral.hashing import digest, digest_of_all
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.scenario import Scenario
@@ -22,6 +23,7 @@ CANARY = "tempaffect-canary-7c1e0a52-93d4-4b8f-a6d1-5e2f8c40b917"
 
 # What can change a score. The authoring rules in lint.toml cannot.
 _PARAMS = ("params.toml", "scoring.toml")
+_SCENARIOS = TypeAdapter(list[Scenario], config=ConfigDict(defer_build=True))
 # Fields whose order carries no meaning: sorted before hashing, so that an editor's reordering is no new suite.
 _SETS = {"any", "action_targets", "action_forms", "prohibited_acts", "traits", "detected_emotion"}
 
@@ -77,6 +79,12 @@ def read_scenarios(path: Path) -> list[Scenario]:
     Raises:
         DataError: Names file, index and key of the first fault.
     """
+    with suppress(ValidationError):
+        # Without an object of its own for every value of the file: of a large one they take most of the memory.
+        scenarios = _SCENARIOS.validate_json(read_text(path))
+        if scenarios and len({scenario.id for scenario in scenarios}) == len(scenarios):
+            return scenarios
+    # One object, or a fault, which is named.
     raw = read_json(path)
     entries = raw if isinstance(raw, list) else [raw]
     if not entries:
@@ -106,7 +114,7 @@ def _suite(scenarios: Sequence[Scenario]) -> Suite:
     if not ordered:
         raise DataError("no scenario found; a suite needs at least one scenario file with one scenario")
     components = {
-        "scenarios": digest([_sorted_sets(scenario.model_dump(mode="json", by_alias=True)) for scenario in ordered]),
+        "scenarios": digest_of_all(_sorted_sets(one.model_dump(mode="json", by_alias=True)) for one in ordered),
         "lexicons": digest(_lexicons()),
         "params": digest([read_toml(data_root() / "tempaffect" / name) for name in _PARAMS]),
         "output_schema": digest(output_schema()),
