@@ -22,7 +22,7 @@ from pytest_spiral.spiral.suspicion import without_suspicions
 from pytest_spiral.status import Reason, ReasonCode
 
 T = TypeVar("T")
-# Of a reply that cannot be read: more would only be paid for again.
+# Of a reply that cannot be read: more would only be paid for again, and fill memory and report.
 _SHOWN_CHARS = 20_000
 # Every session of a run may add one sample to those that could not be read; this bounds their number.
 _MAX_SAMPLES = 20
@@ -144,7 +144,7 @@ class ModelJudge:
         Stored replies that could not be read do not count against this session: a resumed run tries a new sample.
 
         Returns:
-            The parsed reply or why there is none, and the text of the last reply.
+            The parsed reply or why there is none, and the last reply, of an unreadable one the beginning.
         """
         for sample in range(first_sample, first_sample + _MAX_SAMPLES):
             request = self.participant.request(messages, unit, sample, schema)
@@ -167,6 +167,8 @@ class ModelJudge:
                     continue
                 return Rejected(error.reason()), ""
             parsed = parse(repaired)
-            if not isinstance(parsed, Rejected) or not (reply.stored and repaired.stored):
+            if not isinstance(parsed, Rejected):
                 return parsed, repaired.text
+            if not (reply.stored and repaired.stored):
+                return parsed, repaired.text[:_SHOWN_CHARS]
         return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {_MAX_SAMPLES} samples")), ""

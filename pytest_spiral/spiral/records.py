@@ -86,7 +86,7 @@ class ChunkJudgement:
         stated: Sums of strengths as an imported record states them, by upstream key, with or without quotes; None for
             judgements of our own.
         unquoted: Behaviours for which an imported record claims more points than its quotes carry.
-        raw_text: The judge's reply.
+        raw_text: The judge's reply; of one that could not be read, the first 20,000 characters.
     """
 
     __pydantic_config__ = _STRICT

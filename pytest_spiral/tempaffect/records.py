@@ -183,7 +183,7 @@ class Item:
     reason: Reason | None
     """Why the output is invalid, the call failed or nothing was sent; null for a valid output."""
     output: str | None
-    """The raw output; null where there is none."""
+    """The raw output, or its beginning where it is longer than any answer; null where there is none."""
     points: Mapping[str, Count]
     """Points earned by field and check, 0 where missed; empty without a valid answer."""
     score: float | None

@@ -9,6 +9,7 @@ from pytest_spiral.chat import ChatModel, ChatRequest, whose_limit
 from pytest_spiral.errors import ChatError
 from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.contract import output_schema
+from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import score_output
@@ -97,10 +98,13 @@ def recorded_item(unit: ScenarioUnit, scenario: Scenario, output: Output) -> Ite
     if output.text is None:
         return _item(unit, scenario, Status.INSTRUMENT_FAILED, output.reason)
     item = scored_item(unit, scenario, output.text)
+    if output.reason is None:
+        return item
     # How generation ended is not on record; the reason tells it where the text alone does not.
-    if output.reason is not None and (item.reason is None or item.reason.code is not output.reason.code):
+    if item.reason is None or item.reason.code is not output.reason.code:
         return scored_item(unit, scenario, output.text, output.finish)
-    return item
+    # Of a long output the record holds the beginning alone.
+    return replace(item, reason=output.reason)
 
 
 def scored_item(unit: ScenarioUnit, scenario: Scenario, text: str, finish: str = "stop") -> Item:
@@ -126,7 +130,7 @@ def _item(
         epoch=unit.epoch,
         status=status,
         reason=reason,
-        output=None if output is None else whole_characters(output),
+        output=None if output is None else whole_characters(output[: 2 * load_params().contract.max_output_chars]),
         points=score.points if score else {},
         score=score.score if score else None,
         useful_bounded=score.useful_bounded if score else None,
