@@ -71,13 +71,27 @@ def test_an_item_that_kills_every_worker_is_given_up(project: Project) -> None:
     assert result.ret == 0
 
 
+# The other worker waits until the controller has been told of the failure, and then takes its time.
+SLOW = """
+import os, time
+from pathlib import Path
+TOLD = Path({told!r})
+def pytest_runtest_logreport(report):
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        TOLD.touch()
+def pytest_runtest_teardown(item):
+    until = time.monotonic() + 60
+    while "pi-01" not in item.name and not TOLD.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep("pi-01" not in item.name and 0.3)
+"""
+
+
 def test_the_first_failure_stops_all_workers(project: Project, serve: Serve) -> None:
     """With -x the other worker begins nothing that it has not begun, and nothing of it is lost from the report."""
     model = ScriptedModel(replies={"pi-01": "no JSON"})
     project.reach(serve(model))
-    project.write(
-        slow__py="import time\ndef pytest_runtest_teardown(item): time.sleep('pi-01' not in item.name and .3)\n"
-    )
+    project.write(slow__py=SLOW.format(told=str(project.path / "told")))
 
     result = project.process(*PRESSURED, "-n", "2", "-p", "slow", "--strict-items", "-x", "--concurrency=2")
 
