@@ -71,16 +71,18 @@ def main() -> int:
     options = parser.parse_args()
     one = run(options.model, options.scenarios, None)
     other = run(options.model, options.scenarios, options.seed)
-    differing = [key for key in one.keys() | other.keys() if _compared(one.get(key)) != _compared(other.get(key))]
+    both = one.keys() & other.keys()
+    differing = [key for key in both if _compared(one[key]) != _compared(other[key])]
     for key in differing:
-        print(f"{key}: {_compared(one.get(key))!r} and {_compared(other.get(key))!r}")
-    print(f"{len(differing)} of {len(one)} replies differ")
-    return bool(differing)
+        print(f"{key}: {_compared(one[key])!r} and {_compared(other[key])!r}")
+    alone = len(one.keys() ^ other.keys())
+    print(f"{len(differing)} of {len(both)} replies differ; {alone} were given in one run only")
+    return bool(differing or alone)
 
 
-def _compared(reply: ChatReply | None) -> object:
+def _compared(reply: ChatReply) -> object:
     """What must be the same: all but how long it took."""
-    return reply and (reply.text, reply.finish, reply.reasoning, reply.usage)
+    return reply.text, reply.finish, reply.reasoning, reply.usage
 
 
 if __name__ == "__main__":
