@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -92,6 +93,8 @@ def take_message(report: pytest.TestReport) -> UnitMessage | None:
     return None if text is None else UnitMessage.model_validate_json(text)
 
 
+MOST_UNDER_WAY = 2_000
+"""Units; each takes about 8 KiB from its start to its end, and no endpoint answers more requests at once."""
 MESSAGE = pytest.StashKey[UnitMessage]()
 TIMES = pytest.StashKey[tuple[float, float]]()
 Choose = Callable[[Sequence[pytest.Item]], Sequence[pytest.Item]]
@@ -115,6 +118,8 @@ class Execution:
         self._open_runner = open_runner
         self._choose = choose
         self._started = False
+        # Units that were not started yet.
+        self._waiting: OrderedDict[Unit, None] = OrderedDict()
         self._tick = tick
         self._runner: Runner | None = None
 
@@ -141,7 +146,10 @@ class Execution:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Start the units of all items this process is sure to run, before the first one is waited for."""
+        """Start the units of all items this process is sure to run, before the first one is waited for.
+
+        Of very many, the others follow as some end.
+        """
         if self._choose is None:
             items: Sequence[pytest.Item] = [item, nextitem] if nextitem else [item]
         else:
@@ -150,10 +158,14 @@ class Execution:
         units = runnable_units(items)
         # The longest first: a conversation takes as long as all its turns. A scenario is compiled for all its units.
         units.sort(key=lambda unit: unit.scenario_id if isinstance(unit, ScenarioUnit) else "")
+        self._waiting.update(dict.fromkeys(units))
+        self._start()
+
+    def _start(self) -> None:
         # Each item meets the error again, and reports it as its own.
         with suppress(StoreError):
-            for unit in units:
-                self.runner.submit(unit)
+            while self._waiting and self.runner.under_way() < MOST_UNDER_WAY:
+                self.runner.submit(self._waiting.popitem(last=False)[0])
 
     def scenario_result(self, item: pytest.Item, unit: ScenarioUnit) -> ScenarioResult:
         """Wait for a TempAffect unit. Raises `InstrumentFailure` if nothing was measured."""
@@ -180,8 +192,10 @@ class Execution:
         return ConversationResult(result, refused)
 
     def _wait(self, item: pytest.Item, unit: Unit) -> Result:
+        # Waiting starts it; started later, it would go through its replies again.
+        self._waiting.pop(unit, None)
         try:
-            result = self.runner.wait(unit, self._tick)
+            result = self.runner.wait(unit, self._while_waiting)
         except StoreError as error:
             item.stash[MESSAGE] = UnitMessage(failure=str(error))
             raise InstrumentFailure(str(error)) from None
@@ -191,6 +205,11 @@ class Execution:
             raise
         item.stash[TIMES] = self.runner.times(unit)
         return result
+
+    def _while_waiting(self) -> None:
+        self._start()
+        if self._tick is not None:
+            self._tick()
 
     def _deliver(self, item: pytest.Item, result: Result, message: UnitMessage) -> None:
         item.user_properties += item_properties(result)

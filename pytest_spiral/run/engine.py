@@ -31,12 +31,13 @@ class Engine:
             self._thread.start()
         self._futures: dict[Hashable, concurrent.futures.Future[Any]] = {}
         self._times: dict[Hashable, tuple[float, float]] = {}
-        self.ended = 0
+        self.submitted = self.ended = 0
 
     def submit(self, key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start the unit `key`; a unit that is already known is not started again."""
         known = self._futures.get(key)
         if known is None:
+            self.submitted += 1
             known = self._futures[key] = self.start(self._timed(key, make()))
         return known
 

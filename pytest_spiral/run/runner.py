@@ -128,6 +128,10 @@ class Runner:
         """Number of units that have ended."""
         return self.engine.ended
 
+    def under_way(self) -> int:
+        """Number of units that have been submitted and have not ended."""
+        return self.engine.submitted - self.engine.ended
+
     def stop(self) -> None:
         """Cancel what is left and release connections: nothing is sent after this. Harmless when called twice."""
         if self._engine is not None:
