@@ -94,7 +94,7 @@ def take_message(report: pytest.TestReport) -> UnitMessage | None:
 
 
 MOST_UNDER_WAY = 2_000
-"""Units; each takes about 8 KiB from its start to its end, and no endpoint answers more requests at once."""
+"""Units; each takes memory from its start to its end, and no endpoint answers more requests at once."""
 MESSAGE = pytest.StashKey[UnitMessage]()
 TIMES = pytest.StashKey[tuple[float, float]]()
 Choose = Callable[[Sequence[pytest.Item]], Sequence[pytest.Item]]
