@@ -88,7 +88,8 @@ class OpenAICompatible:
         self._connect = connect or _http_client
         self._split = split
         self._client: Client | None = None
-        self._calls: set[Call] = set()
+        # Closing ends them in this order, the one in which they began.
+        self._calls: dict[Call, None] = {}
         self._closed = False
 
     def __repr__(self) -> str:
@@ -99,7 +100,7 @@ class OpenAICompatible:
         call = Call(self.endpoint, self._circuit, self._rng)
         try:
             async with asyncio.timeout(None) as call.timeout:
-                self._calls.add(call)
+                self._calls[call] = None
                 while True:
                     try:
                         return await self._attempt(request, call)
@@ -122,7 +123,7 @@ class OpenAICompatible:
                 call.last = AttemptError(ReasonCode.CLOSED, "the client was closed during the call")
             failed = call.failed() if self._closed else call.out_of_time()
         finally:
-            self._calls.discard(call)
+            self._calls.pop(call, None)
         if call.last is not None and call.last.said is not None:
             failed.refusal = read_refusal(call.last.status, call.last.said, request)
         # Raised out here, so that the caught exception is not chained to it.

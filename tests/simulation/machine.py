@@ -88,6 +88,12 @@ def installed() -> Iterator[None]:
     def now() -> float:
         return _WORLD[-1].clock.now
 
+    every_task = asyncio.all_tasks
+
+    def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> list[asyncio.Task[Any]]:
+        # In a set their order would be another one in every real process.
+        return sorted(every_task(loop), key=lambda task: int(task.get_name().rpartition("-")[2]))
+
     real_score, scores = vars(unit)["score_output"], dict[tuple[str, str, str], Any]()
 
     def score(scenario: Any, text: str, finish: str = "stop") -> Any:
@@ -99,6 +105,7 @@ def installed() -> Iterator[None]:
     known = preflight(fault_runs._few_scenarios(1))
     versions = vars(run_results)["versions"]()
     patches: list[tuple[Any, str, Any]] = [
+        (asyncio, "all_tasks", all_tasks),
         (asyncio, "run", lambda work: _WORLD[-1].run(work)),
         (sqlite3, "connect", connect),
         (time, "time", lambda: _WORLD[-1].clock.wall()),
