@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
+from math import fsum, isclose
 from statistics import stdev
 from typing import Generic, TypeVar
 
@@ -100,6 +100,9 @@ class Resampled(Generic[T]):
         if low < high:
             # Of a few unequal items, nearly all draws may lie on one side of the value.
             low, high = min(low, value), max(high, value)
+        elif not isclose(low, value, abs_tol=1e-9):
+            # The statistic is defined for one item alone and not for the others: its draws say nothing about the value.
+            return Estimate(value, None, None, None, len(draws))
         return Estimate(value, low, high, stdev(draws) if len(draws) > 1 else None, len(draws))
 
 

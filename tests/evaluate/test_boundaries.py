@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from jsonschema import Draft202012Validator
 
 from pytest_spiral.errors import ConfigError
@@ -148,7 +148,16 @@ def check_forms(report: Report, folder: Path) -> None:
                     assert not re.search(r",(nan|-?inf)\b", file.read_text())
 
 
+# Of two prompts one has a final score: each draw takes one of them, and those that have a score have the same one.
+ONE_FINAL = Shape(
+    models=1, modes=("raw",), epochs=1, scenarios=(0, 0, 0), items=["perfect"], prompts=(1, 1), repeats=2, turns=1,
+    judges=1, held=["held"], judged=["mixed", "failed"], finals=[0.0, 0.0, None], twins=False, retests=False,
+    protocol="per-chunk", gates=[], policy="bound", baseline=False, complete=False,
+)  # fmt: skip
+
+
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@example(shape=ONE_FINAL)
 @given(shape=shapes)
 def test_every_run_has_a_whole_report(shape: Shape) -> None:
     """Nothing that could be measured or missed makes a part of the report fail, or says what was not measured."""
