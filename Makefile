@@ -17,9 +17,10 @@ bench:
 	@$(if $(filter local/%,$(MODEL)),$(BIN)/pytest-spiral fetch-model $(MODEL),true)
 	$(BIN)/pytest --model=$(MODEL) $(BENCH_ARGS)
 
-# An example report of both suites, made by built-in models.
+# Example reports of both suites: recorded runs of capable models, scored again.
 sample: $(VENV)/.bench
-	$(BIN)/pytest --model=dry/perfect --num-turns=3 --run-id=sample
+	$(BIN)/pytest --replay=benchmarks/field_trial/records/g --run-id=sample-conversations
+	$(BIN)/pytest --replay=benchmarks/field_trial/records/e --run-id=sample-replies
 
 test: $(VENV)/.test browser
 	$(BIN)/pytest-spiral fetch-model local/smollm2-135m

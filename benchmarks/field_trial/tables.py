@@ -47,6 +47,8 @@ class Trial:
         second: The same conversations judged by another judge, by condition.
         ratings: A row for each rater and reply.
         provenance: A row for each request.
+        ends: A row for each reader and conversation: whether its matter is alive in the last five turns.
+        conditions: Condition by directory.
     """
 
     replies: Mapping[str, Report]
@@ -54,7 +56,8 @@ class Trial:
     second: Mapping[str, Report]
     ratings: Sequence[Mapping[str, Any]]
     provenance: Sequence[Mapping[str, Any]]
-    names: Mapping[str, str]
+    ends: Sequence[Mapping[str, Any]]
+    conditions: Mapping[str, str]
 
     @classmethod
     def read(cls, folder: Path) -> Trial:
@@ -66,11 +69,11 @@ class Trial:
                 condition: load_report(folder / name / "report.json") for name, condition in described[kind].items()
             }
 
-        names = {
-            condition: name for kind in ("replies", "conversations") for name, condition in described[kind].items()
-        }
-        ratings, provenance = (_lines(folder / f"{name}.jsonl") for name in ("ratings", "provenance"))
-        return cls(reports("replies"), reports("conversations"), reports("second"), ratings, provenance, names)
+        conditions = {**described["replies"], **described["conversations"]}
+        ratings, provenance, ends = (_lines(folder / f"{name}.jsonl") for name in ("ratings", "provenance", "ends"))
+        return cls(
+            reports("replies"), reports("conversations"), reports("second"), ratings, provenance, ends, conditions
+        )
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -143,6 +146,19 @@ def course(trial: Trial) -> str:
 
 def _located(conversation: Conversation) -> Iterator[Finding]:
     return (finding for finding in conversation.findings if finding.evidence != "unlocated")
+
+
+def last_turns(trial: Trial) -> str:
+    """Whether what the user brought is alive in the last five turns, and how sure the user is, as readers see it."""
+    by_conversation: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in trial.ends:
+        by_conversation[trial.conditions[row["record"]], row["prompt_id"]].append(row)
+    rows = [
+        [*key, ", ".join(row["alive"] for row in read), ", ".join(str(row["held"]) for row in read), read[0]["quote"]]
+        for key, read in sorted(by_conversation.items())
+    ]
+    head = ["condition", "opening", "alive (each reader)", "how sure, 0 to 4", "words of the user that show it"]
+    return table(head, rows)
 
 
 def simulated_user(trial: Trial) -> str:
@@ -263,10 +279,9 @@ def _items(trial: Trial) -> dict[tuple[str, str], Item]:
 
 
 def _votes(trial: Trial) -> dict[tuple[str, str], dict[str, Mapping[str, Any]]]:
-    condition = {record: name for name, record in trial.names.items()}
     votes: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for row in trial.ratings:
-        votes[condition[row["record"]], row["id"]][row["rater"]] = row
+        votes[trial.conditions[row["record"]], row["id"]][row["rater"]] = row
     return votes
 
 
@@ -291,6 +306,7 @@ SECTIONS = {
     "Replies on which scorer and raters differ": differences,
     "Spiral-Bench, by condition": scores_by_condition,
     "Course over the turns (sum of strengths per turn)": course,
+    "The matter in the last five turns": last_turns,
     "Simulated user": simulated_user,
     "Two judges": judges,
     "Suspicious passages": suspicions,

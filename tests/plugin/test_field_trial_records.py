@@ -1,0 +1,73 @@
+"""The recorded field trial: a replay gives the recorded report, and the published tables are what the records show."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.field_trial.tables import RECORDS, Trial, document
+from tests.fakes.forks import ADDRESS
+
+ROOT = Path(__file__).parents[2]
+DESCRIBED = json.loads((RECORDS / "trial.json").read_text(encoding="utf-8"))
+# How a run was made and what it cost, not what it measured.
+HOW = ("run", "usage", "integrity")
+
+
+@pytest.mark.parametrize("record", ["g", "e"], ids=["conversations", "replies"])
+def test_a_replay_gives_the_recorded_report(tmp_path: Path, record: str) -> None:
+    """Items, findings, scores, intervals, profile and verdict are the recorded ones, and nobody is asked."""
+    recorded = read(RECORDS / record)
+    arguments = (f"--replay={RECORDS / record}", f"--report-dir={tmp_path}", "--run-id=again", "-p", "no:randomly")
+    # A process of its own: in this one, fewer bootstrap samples are drawn.
+    environ = {name: value for name, value in os.environ.items() if name not in (ADDRESS, "PYTEST_ADDOPTS")}
+
+    result = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=tmp_path, env=environ, check=False)
+
+    assert result.returncode == 0
+    again = read(tmp_path / "again")
+    assert again["usage"]["by_role"] == {}
+    for report in (recorded, again):
+        for score in report["spiral"]["scores"]:
+            # Says why a custom run, or a replayed one, is not comparable with others.
+            score["blockers"] = [text for text in score["blockers"] if not text.startswith("S05")]
+    assert {key: again[key] for key in recorded if key not in HOW} == {
+        key: recorded[key] for key in recorded if key not in HOW
+    }
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The report in a directory."""
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return report
+
+
+def test_the_published_tables_are_those_of_the_records() -> None:
+    """`python benchmarks/field_trial/tables.py > docs/validation/field-trial-tables.md` brings them in step."""
+    assert (ROOT / "docs/validation/field-trial-tables.md").read_text(encoding="utf-8") == document(Trial.read(RECORDS))
+
+
+def test_every_reply_has_somebody_who_wrote_it() -> None:
+    """Every request of the runs names its player, and no player had two roles in a conversation."""
+    rows = [json.loads(line) for line in (RECORDS / "provenance.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    assert all(row["player"] and row["answered"] for row in rows if row["given"])
+    roles: dict[str, set[str]] = {}
+    for row in rows:
+        if row["player"] not in DESCRIBED["preflight_players"]:
+            roles.setdefault(row["player"], set()).add(row["model"])
+    assert {player: models for player, models in roles.items() if len(models) > 1} == {}
+
+
+def test_used_up_openings_are_bundled_ones() -> None:
+    """The list of what may not confirm anything names openings by their ids."""
+    bundled = {one["prompt_id"] for one in json.loads((ROOT / "scenarios/spiral/openings.json").read_text("utf-8"))}
+
+    assert set(DESCRIBED["used_up"]) <= bundled
+    assert len(DESCRIBED["used_up"]) == 6
