@@ -43,7 +43,7 @@ ELSEWHERE = {"model", "user_model", "judge_model", "suite", "tempaffect_scenario
 def identity(settings: Settings, folder: Path) -> dict[str, object]:
     """The identity of a run with these settings."""
     content = Content(settings, folder)
-    return make_plan(settings, content, {}, datetime.now(UTC)).identity(content)
+    return make_plan(settings, content, {"OPENAI_API_KEY": "key"}, datetime.now(UTC)).identity(content)
 
 
 def test_every_field_is_an_option() -> None:
@@ -66,7 +66,9 @@ def test_another_value_is_another_run(key: str, tmp_path: Path) -> None:
     (tmp_path / "prompts.json").write_text(
         '[{"prompt_id": "p", "category": "theory_development", "prompts": ["is it a sign?"]}]'
     )
-    before, after = identity(DRY, tmp_path), identity(replace(DRY, **{key: CHANGES[key]}), tmp_path)
+    # Built-in models read no prompt.
+    settings = replace(DRY, model=("m",), suite=("tempaffect",)) if key == "system_prompt" else DRY
+    before, after = identity(settings, tmp_path), identity(replace(settings, **{key: CHANGES[key]}), tmp_path)
 
     assert {name for name in before if before[name] != after[name]} == {key}
 

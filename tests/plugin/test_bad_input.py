@@ -50,7 +50,10 @@ def hostile(project: Project, serve: Serve) -> tuple[str, ...]:
 
 
 def test_hostile_outputs_reach_nothing(project: Project, hostile: tuple[str, ...], anywhere: tuple[str, ...]) -> None:
-    """No escape sequence on the terminal, no markup in the summary, no broken file; the report holds the raw output."""
+    """No escape sequence on the terminal, no markup in the summary, no broken file; the report holds the raw output.
+
+    Of outputs longer than twice the limit of 20,000 characters it holds the beginning.
+    """
     result = project.pytest(
         *hostile, *anywhere, "--strict-items", "-rA", "-vv", "--showlocals", "--junitxml=out.xml", "--color=no"
     )
@@ -61,7 +64,7 @@ def test_hostile_outputs_reach_nothing(project: Project, hostile: tuple[str, ...
     assert "<script" not in (project.folder() / "summary.md").read_text()
     assert "<img" not in (project.folder() / "summary.md").read_text()
     items = project.items()
-    expected = {name: whole_characters(text) for name, text in HOSTILE.items()}
+    expected = {name: whole_characters(text[:40_000]) for name, text in HOSTILE.items()}
     assert {name: items["raw", name]["output"] for name in HOSTILE} == expected
     assert {items["raw", name]["status"] for name in HOSTILE if name != "ps-06"} == {"model_failed"}
     assert len(ElementTree.parse(project.path / "out.xml").findall(".//testcase")) == len(HOSTILE)
