@@ -145,7 +145,7 @@ def run_results(
         contexts={key: _card_context(plan, content, measured, traffic, floors, key) for key in keys},
         items={key: [item for unit, item in measured.items.items() if (unit.model, unit.mode) == key] for key in keys},
         spiral=_spiral_context(plan, content, measured) if spiral else None,
-        spiral_integrity=SpiralIntegrity.model_validate(content.spiral.hashes()) if spiral else None,
+        spiral_integrity=_spiral_integrity(plan, content) if spiral else None,
         conversations=_conversations(plan, content, measured),
     )
 
@@ -215,6 +215,18 @@ def _conversations(plan: RunPlan, content: Content, measured: Measurements) -> d
             conversation = Conversation(*names, Status.NOT_RUN, Reason(ReasonCode.NOT_STARTED), twin_of=twin_of)
         conversations[unit.model].append(conversation)
     return conversations
+
+
+def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
+    """Hashes of what the conversations were made and judged with; those of a recording are the recorded ones."""
+    integrity = SpiralIntegrity.model_validate(content.spiral.hashes())
+    recording = content.recording
+    recorded = recording.report.integrity.spiral if recording is not None and recording.report is not None else None
+    if recorded is None:
+        return integrity
+    made = ["prompts_hash", "twins_hash", "persona_hash", "system_prompt_hash"]
+    judged = [] if plan.settings.redo_judging else ["rubric_hash"]
+    return integrity.model_copy(update={name: getattr(recorded, name) for name in made + judged})
 
 
 def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> SpiralContext:

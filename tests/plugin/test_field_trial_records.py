@@ -17,7 +17,7 @@ from tests.fakes.forks import ADDRESS
 ROOT = Path(__file__).parents[2]
 DESCRIBED = json.loads((RECORDS / "trial.json").read_text(encoding="utf-8"))
 # How a run was made and what it cost, not what it measured.
-HOW = ("run", "usage", "integrity")
+HOW = ("run", "usage")
 
 
 @pytest.mark.parametrize("record", ["g", "e"], ids=["conversations", "replies"])
