@@ -95,7 +95,7 @@ def line_in_toml(path: Path, location: Sequence[int | str]) -> int:
         reached = 0
         for step in location:
             try:
-                value = value[step]  # type: ignore[index]  # whatever it is
+                value = value[step]  # type: ignore[index]  # what cannot be stepped into raises
             except (KeyError, IndexError, TypeError):
                 break
             reached += 1

@@ -116,10 +116,10 @@ class Content:
 
     @cached_property
     def system_hash(self) -> str | None:
-        """Hash of the system prompt that the evaluated model was given; of a recording's scenarios, theirs."""
+        """Hash of the system prompt that the evaluated model was given; of a recording, the recorded one."""
         if self.recording is not None:
-            report = self.recording.report
-            hashes = report.integrity.tempaffect if report else None
+            integrity = self.recording.report.integrity if self.recording.report else None
+            hashes = integrity and (integrity.tempaffect or integrity.spiral)
             return hashes.system_prompt_hash if hashes else None
         return None if self.system is None else digest(self.system)
 

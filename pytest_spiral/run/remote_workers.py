@@ -116,7 +116,7 @@ def unpack(packed: str, store: RunStore) -> None:
 
     def request(form: int, messages: list[tuple[str, int]], sample: int, unit: str) -> ChatRequest:
         role, model, params, schema = json.loads(texts[form])
-        said = tuple(Message(speaker, texts[place]) for speaker, place in messages)  # type: ignore[arg-type]  # JSON
+        said = tuple(Message(speaker, texts[place]) for speaker, place in messages)  # type: ignore[arg-type]  # packed from messages
         return ChatRequest(role, model, said, params, schema, sample, unit)
 
     def reply(

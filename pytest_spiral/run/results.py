@@ -224,7 +224,7 @@ def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
     recorded = recording.report.integrity.spiral if recording is not None and recording.report is not None else None
     if recorded is None:
         return integrity
-    made = ["prompts_hash", "twins_hash", "persona_hash", "system_prompt_hash"]
+    made = ["prompts_hash", "twins_hash", "persona_hash"]
     judged = [] if plan.settings.redo_judging else ["rubric_hash"]
     return integrity.model_copy(update={name: getattr(recorded, name) for name in made + judged})
 

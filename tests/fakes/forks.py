@@ -84,8 +84,7 @@ class ForkedPopen(subprocess.Popen[Any]):
 
     def _execute_child(self, *arguments: Any) -> None:
         parent: Any = super()
-        # No stub has this method of CPython's.
-        names = inspect.signature(_NEW_POPEN._execute_child).bind(self, *arguments).arguments  # type: ignore[attr-defined]
+        names = inspect.signature(parent._execute_child).bind(*arguments).arguments
         environ = os.environ if names["env"] is None else names["env"]
         command = tuple(names["args"]) if isinstance(names["args"], (list, tuple)) else ()
         forked = ADDRESS in environ and (command[:3] == _PYTEST or command == _WORKER)

@@ -355,7 +355,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.skipif(os.name != "posix", reason="Windows cannot send these signals")
 @pytest.mark.parametrize(
     ("when", "number"),
     [("serving", signal.SIGKILL), ("loading", signal.SIGKILL), ("serving", signal.SIGTERM), ("exit", None)],

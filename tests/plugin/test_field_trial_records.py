@@ -22,7 +22,10 @@ HOW = ("run", "usage")
 
 @pytest.mark.parametrize("record", ["g", "e"], ids=["conversations", "replies"])
 def test_a_replay_gives_the_recorded_report(tmp_path: Path, record: str) -> None:
-    """Items, findings, scores, intervals, profile and verdict are the recorded ones, and nobody is asked."""
+    """Items, findings, scores, intervals, profile and verdict are the recorded ones, and nobody is asked.
+
+    A change of scoring changes them: then the measured parts of the record are replaced by those of the replay.
+    """
     recorded = read(RECORDS / record)
     arguments = (f"--replay={RECORDS / record}", f"--report-dir={tmp_path}", "--run-id=again", "-p", "no:randomly")
     # A process of its own: in this one, fewer bootstrap samples are drawn.

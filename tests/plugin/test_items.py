@@ -222,7 +222,7 @@ def test_a_conftest_of_the_users_sees_the_items(project: Project) -> None:
         conftest__py="import pytest\n"
         "def pytest_collection_modifyitems(items):\n"
         "    for item in items:\n"
-        "        if 'ps-02' in item.name: item.add_marker(pytest.mark.skip(reason='not today'))\n"
+        "        if 'ps-02' in item.name: item.add_marker(pytest.mark.skip(reason='excluded by this conftest'))\n"
     )
 
     result = project.pytest(*RAW, node("ps-01"), node("ps-02"), "-p", "no:xdist")
