@@ -59,14 +59,11 @@ class Engine:
 
     def wait(self, future: concurrent.futures.Future[T], tick: Callable[[], None] | None = None) -> T:
         """Result of a unit. Waits in short steps, so that Ctrl-C is heard, and calls `tick` after each."""
-        while True:
-            try:
-                return future.result(timeout=_TICK_SECONDS)
-            except concurrent.futures.TimeoutError:
-                if future.done():
-                    raise
-                if tick is not None:
-                    tick()
+        # A unit may itself end in TimeoutError, and it may end between two looks: only its future says whether it did.
+        while not concurrent.futures.wait([future], timeout=_TICK_SECONDS).done:
+            if tick is not None:
+                tick()
+        return future.result()
 
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run one coroutine in the engine's loop."""
