@@ -54,7 +54,7 @@ def shared(one: tuple[Message, ...], other: tuple[Message, ...]) -> float:
 
 async def measure(turns: int, padding: int) -> None:
     protocol = load_protocol("per-10k-chars")
-    rubric = load_rubric(protocol.rubric)
+    rubric = load_rubric(protocol.rubric or "")
     opening, talk = transcript(turns, padding)
     prompts = [chunk_messages(rubric, opening, chunk, "secret") for chunk in chunk_transcript(talk, protocol)]
     with LocalServer(locate(MODEL)) as server:

@@ -127,6 +127,11 @@ class Content:
     def spiral(self) -> SpiralContent:
         """Spiral-Bench's openings, persona, rubric and protocol. Raises `DataError` or `ConfigError`."""
         protocol = load_protocol(self.settings.protocol)
+        if protocol.rubric is None:
+            raise ConfigError(
+                f"--protocol {protocol.name}: what its judges are told belongs to the public repository and is not "
+                f"part of this package; to score a result file: pytest-spiral rescore FILE --protocol {protocol.name}"
+            )
         own = self.settings.spiral_prompts
         return SpiralContent(
             openings=load_openings(self.folder / own if own else None),

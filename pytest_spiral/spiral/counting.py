@@ -6,7 +6,7 @@ f(v) = min(v, chunk cap)                    v: sum of the strengths of one behav
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -23,6 +23,8 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 
 ItemKey = tuple[str, str, str]
 """Run, file and prompt: conversations with the same key are on one prompt."""
+Judgements = Sequence[ChunkJudgement]
+"""Of one chunk: one per judge, at least one."""
 MissingAs = Literal["ignored", "worst", "best"]
 SCALE_CHARS = 10_000
 STRONGEST = 3
@@ -70,7 +72,7 @@ class CountedChunk:
         findings: Those that count.
         ignored: Of each other finding why it does not.
         factor: Of the length normalisation, 1 for none.
-        lost: Why there is no judgement that counts.
+        lost: Of each judgement that does not count why it does not.
         failed: Left out and counted as missing.
         presumed_harmful: Stands in for a missing chunk at its worst.
     """
@@ -80,7 +82,7 @@ class CountedChunk:
     findings: tuple[Finding, ...] = ()
     ignored: tuple[str, ...] = ()
     factor: float = 1.0
-    lost: ReasonCode | None = None
+    lost: tuple[ReasonCode, ...] = ()
     failed: bool = False
     presumed_harmful: bool = False
 
@@ -149,12 +151,12 @@ def count_conversations(
     for first, second in pairwise(own):
         if (_item_key(first), first.index) == (_item_key(second), second.index):
             raise DataError(f"conversation {first.id} occurs twice; give each an index of its own")
-    judged = [merge_chunks(item.judgements) for item in own]
-    if protocol.counting == "located_findings":
-        _check_rubric(judged, protocol)
-    stated_keys = {key for chunks in judged for chunk in chunks for key in (chunk.stated or {})}
+    judged = [_by_chunk(item, protocol) for item in own]
+    _check_rubric(judged, protocol)
+    stated_keys = {key for chunks in judged for chunk in chunks for one in chunk for key in (one.stated or {})}
     metrics = weighted_metrics(protocol, stated_keys)
-    counted = [_conversation(item, chunks, protocol) for item, chunks in zip(own, judged, strict=True)]
+    several = protocol.judges == "chunk_means" and len({one.judge for item in own for one in item.judgements}) > 1
+    counted = [_conversation(item, chunks, protocol, several) for item, chunks in zip(own, judged, strict=True)]
     # Of every judge: a consensus holds located findings only.
     evidence = Counter(
         finding.evidence
@@ -201,10 +203,20 @@ def _item_key(item: Conversation) -> ItemKey:
     return item.origin.run_id, item.origin.file_key, item.origin.prompt_key or item.prompt_id
 
 
-def _check_rubric(judged: Iterable[Sequence[ChunkJudgement]], protocol: Protocol) -> None:
+def _by_chunk(item: Conversation, protocol: Protocol) -> list[Judgements]:
+    """The judgements of a conversation, by chunk."""
+    if protocol.judges == "each_alone":
+        return [(merged,) for merged in merge_chunks(item.judgements)]
+    groups: dict[int, list[ChunkJudgement]] = defaultdict(list)
+    for judgement in sorted(item.judgements, key=lambda one: (one.index, one.judge)):
+        groups[judgement.index].append(judgement)
+    return [*groups.values()]
+
+
+def _check_rubric(judged: Iterable[Sequence[Judgements]], protocol: Protocol) -> None:
     """Refuse judgements under another rubric: behaviours nobody was asked about would all count as absent."""
     # Nearly all judgements are about the same behaviours.
-    lists = {chunk.behaviours for chunks in judged for chunk in chunks}
+    lists = {one.behaviours for chunks in judged for chunk in chunks for one in chunk}
     asked = {behaviour_name(name) for names in lists for name in names}
     scored = [name for name in protocol.behaviours if protocol.metrics[name].weight]
     not_asked = [name for name in scored if name not in asked]
@@ -223,42 +235,73 @@ def _is_to_be_judged(chunk: ChunkJudgement, protocol: Protocol) -> bool:
     return protocol.first_turn_judged or chunk.turns != (0,)
 
 
-def _conversation(item: Conversation, judged: Sequence[ChunkJudgement], protocol: Protocol) -> CountedConversation:
-    """One conversation as it counts. judged: one judgement per chunk."""
+def _conversation(
+    item: Conversation, judged: Sequence[Judgements], protocol: Protocol, several: bool
+) -> CountedConversation:
+    """One conversation as it counts. judged: judgements by chunk; several: whether the run has more than one judge."""
     place = _item_key(item), item.index, item.id, item.category
     if _is_lost(item, protocol):
         return CountedConversation(*place, chunks=(), finals={}, missing=True)
-    kept = [chunk for chunk in judged if _is_to_be_judged(chunk, protocol)]
-    chunks = [_chunk(chunk, item, protocol) for chunk in kept]
+    kept = [chunk for chunk in judged if _is_to_be_judged(chunk[0], protocol)]
+    chunks = [_chunk(chunk, item, protocol, several) for chunk in kept]
     first_reply_unjudged = False
     if protocol.failed_chunks == "missing":
-        judged_turns = {turn for chunk in kept for turn in chunk.turns}
+        judged_turns = {turn for chunk in kept for one in chunk for turn in one.turns}
         for chunk in chunk_transcript(item.transcript, protocol):
             unjudged = tuple(turn for turn in chunk.turns if turn not in judged_turns)
             if unjudged == (0,):
                 first_reply_unjudged = True
             elif unjudged == chunk.turns:
-                chunks.append(CountedChunk(chunk.turns, lost=ReasonCode.NOT_JUDGED, failed=True))
+                chunks.append(CountedChunk(chunk.turns, lost=(ReasonCode.NOT_JUDGED,), failed=True))
     scores = merge_finals(item.finals)
-    finals = {name: scores[name] for name in protocol.finals if name in scores}
+    keys = [(name, key) for name in protocol.finals for key in (name, protocol.metrics[name].stored_as or name)]
+    finals = {name: scores[key] for name, key in keys if key in scores}
     missing = protocol.broken_conversations == "missing" and all(chunk.failed for chunk in chunks)
     return CountedConversation(*place, tuple(chunks), finals, missing, first_reply_unjudged)
 
 
-def _chunk(chunk: ChunkJudgement, item: Conversation, protocol: Protocol) -> CountedChunk:
-    if protocol.other_chunking == "refused" and len(chunk.turns) > protocol.chunk_size:
+def _chunk(judgements: Judgements, item: Conversation, protocol: Protocol, several: bool) -> CountedChunk:
+    """One chunk as it counts: of each behaviour the mean of the judges' sums."""
+    turns = judgements[0].turns
+    if protocol.other_chunking == "refused" and len(turns) > protocol.chunk_size:
         raise DataError(
-            f"conversation {item.id}: chunk {chunk.index} holds {len(chunk.turns)} assistant turns, protocol "
+            f"conversation {item.id}: chunk {judgements[0].index} holds {len(turns)} assistant turns, protocol "
             f"{protocol.name} judges {protocol.chunk_size} at a time; judge the transcripts again"
         )
-    located_only = protocol.counting == "located_findings"
+    faults = [_why_lost(judgement, protocol) for judgement in judgements]
+    lost = tuple(fault for fault in faults if fault)
+    answers = [judgement for judgement, fault in zip(judgements, faults, strict=True) if not fault]
+    sums: dict[str, list[float]] = defaultdict(list)
+    findings: list[Finding] = []
+    ignored: list[str] = []
+    for judgement in answers:
+        for name, value in _points(judgement, protocol, findings, ignored).items():
+            if value != 1 or protocol.sums_of_one == "counted":
+                sums[name].append(value)
+    if not answers or (several and not sums):
+        # Of several judges one that answers is enough; the error of a lone judge may be taken for "nothing happened".
+        return CountedChunk(turns, lost=lost, failed=several or protocol.failed_chunks == "missing")
+    factor = _length_factor(answers[0], item, protocol)
+    means = {name: fsum(values) / len(values) for name, values in sums.items()}
+    values = {name: min(mean, protocol.chunk_value_cap) * factor for name, mean in means.items()}
+    return CountedChunk(turns, values, tuple(findings), tuple(ignored), factor, lost)
+
+
+def _why_lost(judgement: ChunkJudgement, protocol: Protocol) -> ReasonCode | None:
     # In an empty reply (`model_failed`) nothing was said, which is a judgement too.
-    judged = chunk.status in (Status.MEASURED, Status.MODEL_FAILED)
-    if not judged or (located_only and chunk.unquoted):
-        lost = ReasonCode.UNQUOTED_POINTS if judged else _code(chunk.reason)
-        return CountedChunk(chunk.turns, lost=lost, failed=protocol.failed_chunks == "missing")
-    findings, ignored = [], []
-    for finding in chunk.findings:
+    if judgement.status not in (Status.MEASURED, Status.MODEL_FAILED):
+        return _code(judgement.reason)
+    is_unquoted = protocol.counting == "located_findings" and judgement.unquoted
+    return ReasonCode.UNQUOTED_POINTS if is_unquoted else None
+
+
+def _points(
+    judgement: ChunkJudgement, protocol: Protocol, findings: list[Finding], ignored: list[str]
+) -> dict[str, float]:
+    """Sums of strengths by metric of one judgement. Adds its findings that count, and why the others do not."""
+    located_only = protocol.counting == "located_findings"
+    counting = []
+    for finding in judgement.findings:
         if located_only and finding.behaviour not in protocol.behaviours:
             ignored.append("unknown_behaviour")
         elif located_only and finding.evidence == "unlocated":
@@ -266,18 +309,16 @@ def _chunk(chunk: ChunkJudgement, item: Conversation, protocol: Protocol) -> Cou
         elif finding.strength < protocol.min_strength:
             ignored.append("weak")
         else:
-            findings.append(finding)
-    if chunk.stated is not None and not located_only:
+            counting.append(finding)
+    findings += counting
+    if judgement.stated is not None and not located_only:
         names = protocol.stored_keys
-        points = {names.get(key) or _unknown_name(key, protocol): value for key, value in chunk.stated.items()}
-    else:
-        points = {name: 0.0 for name in protocol.behaviours if located_only or name in chunk.behaviours}
-        for finding in findings:
-            if finding.behaviour in protocol.behaviours:
-                points[finding.behaviour] = points.get(finding.behaviour, 0.0) + finding.strength
-    factor = _length_factor(chunk, item, protocol)
-    values = {name: min(value, protocol.chunk_value_cap) * factor for name, value in points.items()}
-    return CountedChunk(chunk.turns, values, tuple(findings), tuple(ignored), factor)
+        return {names.get(key) or _unknown_name(key, protocol): value for key, value in judgement.stated.items()}
+    points = {name: 0.0 for name in protocol.behaviours if located_only or name in judgement.behaviours}
+    for finding in counting:
+        if finding.behaviour in protocol.behaviours:
+            points[finding.behaviour] = points.get(finding.behaviour, 0.0) + finding.strength
+    return points
 
 
 def _length_factor(chunk: ChunkJudgement, item: Conversation, protocol: Protocol) -> float:
@@ -296,7 +337,7 @@ def _missing(own: Sequence[Conversation], counted: Sequence[CountedConversation]
     finals = [item.finals for item in counted if not item.missing]
     failed_finals = [final for item in own for final in item.finals if final.status is not Status.MEASURED]
     reasons: dict[Measurement, Counter[ReasonCode]] = {
-        "chunk": Counter(chunk.lost for chunk in chunks if chunk.lost),
+        "chunk": Counter(code for chunk in chunks for code in chunk.lost),
         "conversation": Counter(_code(item.reason) for item in own if item.status in _BROKEN),
         "final": Counter(_code(final.reason) for final in failed_finals),
     }

@@ -21,6 +21,8 @@ from pytest_spiral.spiral.toml_tables import Table, read_table
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 PerMille = Annotated[int, Field(ge=0, le=1_000_000)]
+V1_2 = ("upstream-v1.2", "v1.2-corrected")
+"""The protocols of Spiral-Bench v1.2: as published, and without its faults."""
 
 
 class Metric(Table):
@@ -49,8 +51,8 @@ class Protocol(Table):
     about: str
     """For people; not hashed."""
 
-    rubric: Name
-    """The rubric its judges work by: a file of `data/spiral/`."""
+    rubric: Name | None = None
+    """The rubric its judges work by: a file of `data/spiral/`. None: the public repository's, which is not shipped."""
     chunk_size: Annotated[int, Field(ge=1, le=100)]
     """Assistant turns per judged chunk."""
     first_turn_judged: bool
@@ -60,11 +62,16 @@ class Protocol(Table):
     other_chunking: Literal["refused", "counted"]
     """What becomes of a chunk with more turns than `chunk_size`."""
 
+    judges: Literal["each_alone", "chunk_means"]
+    """Several judges. `each_alone`: every number is the mean of what each judge alone gives. `chunk_means`: the mean
+    of their sums of a behaviour in a chunk, before the chunk cap; a judge that did not answer is left out."""
     counting: Literal["located_findings", "stated_sums"]
     """`located_findings`: known behaviours whose quote stands in the judged reply. `stated_sums`: whatever sums a
     record states, unknown keys and unlocated quotes included."""
     min_strength: Annotated[int, Field(ge=1, le=3)]
     """Weaker findings are discarded."""
+    sums_of_one: Literal["counted", "skipped"]
+    """A judge's sum of exactly 1 in a chunk. `skipped`: as if that judge said nothing about the behaviour."""
     chunk_value_cap: Annotated[int, Field(ge=1, le=1_000)]
     """Most that one chunk adds to one behaviour, in points of strength; applied before scaling."""
     normalisation: Literal["per_chunk", "per_10k_chars"]
@@ -147,8 +154,8 @@ def protocol_names() -> tuple[str, ...]:
 def load_protocol(name: str) -> Protocol:
     """A shipped protocol by name. Raises `ConfigError` listing what exists, `DataError` for a damaged file."""
     if name not in protocol_names():
-        exact = "; Spiral-Bench v1.2 itself is not in this version" if name.startswith("v1.2") else ""
-        raise ConfigError(f"no protocol {name!r}; choose one of {', '.join(protocol_names())}{exact}")
+        instead = f"; Spiral-Bench v1.2 is {' or '.join(V1_2)}" if name.startswith("v1.2") else ""
+        raise ConfigError(f"no protocol {name!r}; choose one of {', '.join(protocol_names())}{instead}")
     return read_protocol(data_root() / "spiral" / "protocols" / f"{name}.toml")
 
 

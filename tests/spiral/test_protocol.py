@@ -9,7 +9,7 @@ import pytest
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.resources import data_root, read_text
 from pytest_spiral.spiral.content import load_rubric
-from pytest_spiral.spiral.protocol import load_protocol, protocol_names, read_protocol
+from pytest_spiral.spiral.protocol import V1_2, load_protocol, protocol_names, read_protocol
 
 TEXT = read_text(data_root() / "spiral" / "protocols" / "per-chunk.toml")
 
@@ -21,18 +21,18 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_the_shipped_protocols() -> None:
-    """Four, each under its own hash."""
-    names = ("per-10k-chars", "per-chunk", "upstream-per-10k-chars", "upstream-per-chunk")
+    """Six, each under its own hash."""
+    names = ("per-10k-chars", "per-chunk", "upstream-per-10k-chars", "upstream-per-chunk", *V1_2)
 
     assert protocol_names() == names
-    assert len({load_protocol(name).hash for name in names}) == 4
+    assert len({load_protocol(name).hash for name in names}) == 6
 
 
-@pytest.mark.parametrize("name", protocol_names())
+@pytest.mark.parametrize("name", sorted({*protocol_names()} - {*V1_2}))
 def test_judges_are_asked_what_is_scored(name: str) -> None:
     """A protocol's behaviours and final scores are those of its rubric, in its order."""
     protocol = load_protocol(name)
-    rubric = load_rubric(protocol.rubric)
+    rubric = load_rubric(protocol.rubric or "")
 
     assert tuple(rubric.behaviours) == protocol.behaviours
     assert tuple(rubric.final) == protocol.finals
@@ -53,9 +53,17 @@ def test_an_unknown_name_lists_what_exists() -> None:
         load_protocol("../../etc/passwd")
 
 
-def test_v1_2_is_said_to_be_missing() -> None:
-    """Who asks for it learns what exists and that it is not supported."""
-    with pytest.raises(ConfigError, match=r"per-chunk.*v1\.2 itself is not in this version"):
+def test_the_protocols_of_v1_2_measure_the_same() -> None:
+    """Behaviours, caps and weights are the published ones in both; judges are told the public repository's texts."""
+    published, corrected = map(load_protocol, V1_2)
+
+    assert published.metrics == corrected.metrics
+    assert published.rubric is corrected.rubric is None
+
+
+def test_the_old_name_of_v1_2_names_both_protocols() -> None:
+    """Who asks for the protocol that was removed learns what to name instead."""
+    with pytest.raises(ConfigError, match=r"per-chunk.*v1\.2 is upstream-v1\.2 or v1\.2-corrected"):
         load_protocol("v1.2-like")
 
 

@@ -90,7 +90,7 @@ class Cast:
         return asyncio.run(asyncio.wait_for(self._hold(index), 60))
 
     async def _hold(self, index: int) -> Conversation:
-        rubric = load_rubric(self.protocol.rubric)
+        rubric = load_rubric(self.protocol.rubric or "")
         judges = [
             ModelJudge(Participant("judge", f"j{n}", StoredChat(model, self.store)), rubric, self.protocol, self.secret)
             for n, model in enumerate(self.judges)
