@@ -22,7 +22,7 @@ from typing import Any
 from aiohttp import web
 
 sys.path.insert(0, str(Path(__file__).parent))
-from queue_files import POLL_SECONDS, part, write
+from queue_files import POLL_SECONDS, part, write  # type: ignore[import-not-found]  # beside this script
 
 
 class Queue:

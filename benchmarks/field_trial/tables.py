@@ -166,6 +166,7 @@ def simulated_user(trial: Trial) -> str:
     rows = []
     for condition, report in trial.conversations.items():
         health = report.spiral.scores[0].simulator_health
+        assert health is not None, condition
         rules = ", ".join(f"{rule} {count}" for rule, count in sorted(health.rules.items())) or "none"
         rows.append([condition, health.messages, health.flagged, rules, health.collapsed, health.median_chars])
     return table(["condition", "messages", "with a flag", "flags", "simulations given up", "median characters"], rows)
