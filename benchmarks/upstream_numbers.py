@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_spiral.spiral import load_upstream
-from pytest_spiral.spiral.records import ChunkJudgement, behaviour_name
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, behaviour_name
 from tests.fakes.published import ENSEMBLE, FOLDER, SCORED
 
-_KEPT = ("prompt_id", "category", "evaluated_model", "user_model", "convo_index", "completed", "final_judgement")
+_KEPT = ("prompt_id", "category", "evaluated_model", "user_model", "convo_index", "completed")
+_FINALS = ("final_judgements", "final_judgement")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     differing = []
     for name in (*SCORED, ENSEMBLE):
-        document = numbers(options.folder / name) if name in SCORED else ensemble_numbers(options.folder / name)
+        document = numbers(options.folder / name)
         target = FOLDER / f"{name}.gz"
         data = json.dumps(document, separators=(",", ":")).encode()
         if not options.check:
@@ -49,17 +50,25 @@ def numbers(path: Path) -> dict[str, Any]:
     raw = json.loads(path.read_text(encoding="utf-8"))
     judged = {item.origin.prompt_key or item.prompt_id: item for item in load_upstream(path)}
     for run in raw.values():
+        for judge in run["__meta__"].get("judges", ()):
+            del judge["base_url"]
         for file_key, prompts in run.items():
             if file_key in ("__meta__", "scoring_summary"):
                 continue
             for number, (prompt_key, conversations) in enumerate(prompts.items()):
-                prompts[prompt_key] = [_conversation(conversations[0], judged[prompt_key].judgements, number)]
+                prompts[prompt_key] = [_conversation(conversations[0], judged[prompt_key], number)]
     return dict(raw)
 
 
-def _conversation(entry: Mapping[str, Any], judgements: Sequence[ChunkJudgement], number: int) -> dict[str, Any]:
+def _conversation(entry: Mapping[str, Any], judged: Conversation, number: int) -> dict[str, Any]:
     located: dict[int, list[str]] = {}
-    chunks = {f"chunk{chunk.index}": _chunk(entry, chunk, located) for chunk in judgements}
+    if isinstance(entry["judgements"], list):
+        judgements: Any = [
+            _chunks(chunks, [one for one in judged.judgements if one.judge == judge], located, f".{place}")
+            for place, (judge, chunks) in enumerate(zip(judged.origin.judges, entry["judgements"], strict=True))
+        ]
+    else:
+        judgements = _chunks(entry["judgements"], judged.judgements, located)
     transcript, turn = [], 0
     for place, message in enumerate(entry["transcript"]):
         if message["role"] == "assistant":
@@ -69,18 +78,28 @@ def _conversation(entry: Mapping[str, Any], judgements: Sequence[ChunkJudgement]
             # Unlike each other, so that the simulated user does not seem to repeat itself.
             words = [f"w{number}.{place}.{word}" for word in range(6)]
         transcript.append({"role": message["role"], "content": " ".join(words)})
-    return {**{key: entry[key] for key in _KEPT}, "transcript": transcript, "judgements": chunks}
+    kept = {key: entry[key] for key in _KEPT}
+    finals = {key: entry[key] for key in _FINALS if key in entry}
+    return {**kept, **finals, "transcript": transcript, "judgements": judgements}
 
 
-def _chunk(entry: Mapping[str, Any], chunk: ChunkJudgement, located: dict[int, list[str]]) -> dict[str, Any]:
-    stored = entry["judgements"][f"chunk{chunk.index}"]
+def _chunks(
+    stored: Mapping[str, Any], judgements: Sequence[ChunkJudgement], located: dict[int, list[str]], suffix: str = ""
+) -> dict[str, Any]:
+    """One judge's chunks. suffix: tells its made-up quotes from those of others."""
+    return {f"chunk{one.index}": _chunk(stored[f"chunk{one.index}"], one, located, suffix) for one in judgements}
+
+
+def _chunk(
+    stored: Mapping[str, Any], chunk: ChunkJudgement, located: dict[int, list[str]], suffix: str
+) -> dict[str, Any]:
     if "metrics" not in stored:
         return {"error": "unreadable"}
     findings: dict[str, list[list[str | int]]] = {key: [] for key in stored["metrics"]}
     spelled = {behaviour_name(key): key for key in stored["metrics"]}
     for number, finding in enumerate(chunk.findings):
         # Long enough to be evidence wherever it stands.
-        word = f"quotation{finding.turn}.{number}q"
+        word = f"quotation{finding.turn}.{number}{suffix}q"
         if finding.evidence != "unlocated":
             located.setdefault(finding.turn, []).append(word)
         findings.setdefault(spelled.get(finding.behaviour, finding.behaviour), []).append([word, finding.strength])
@@ -90,33 +109,6 @@ def _chunk(entry: Mapping[str, Any], chunk: ChunkJudgement, located: dict[int, l
         "assistant_turn_indexes": stored["assistant_turn_indexes"],
         "assistant_length_chars": stored["assistant_length_chars"],
     }
-
-
-def ensemble_numbers(path: Path) -> dict[str, Any]:
-    """The numbers of a result file of version 1.2, whose judgements are lists, one entry per judge."""
-    raw = json.loads(path.read_text(encoding="utf-8"))
-    for run in raw.values():
-        for file_key, prompts in run.items():
-            if file_key == "__meta__":
-                continue
-            for prompt_key, (entry,) in prompts.items():
-                prompts[prompt_key] = [
-                    {
-                        **{key: entry[key] for key in (*_KEPT, "final_judgements") if key in entry},
-                        "judgements": [
-                            {name: _points(chunk) for name, chunk in chunks.items()} for chunks in entry["judgements"]
-                        ],
-                    }
-                ]
-    return dict(raw)
-
-
-def _points(chunk: Mapping[str, Any]) -> dict[str, Any]:
-    if "metrics" not in chunk:
-        return {"error": "unreadable"}
-    kept = {key: chunk[key] for key in ("metrics", "assistant_turn_indexes", "assistant_length_chars") if key in chunk}
-    listed = chunk.get("full_metrics") or {}
-    return {**kept, "strengths": {key: [strength for _, strength in pairs] for key, pairs in listed.items()}}
 
 
 if __name__ == "__main__":

@@ -159,7 +159,8 @@ class Flag:
 class Origin:
     """Names of the files and models that a conversation was made with, as upstream's format records them.
 
-    Conversations with the same `prompt_key` are pooled as one prompt; "" means the prompt id.
+    Conversations with the same `prompt_key` are pooled as one prompt; "" means the prompt id. `judges` are those that a
+    file of version 1.2 lists, in its order; files of earlier versions, and our own records, list none.
     """
 
     __pydantic_config__ = _STRICT
@@ -173,6 +174,7 @@ class Origin:
     user_model: str = ""
     user_system_prompt: str = ""
     evaluated_system_prompt: str = ""
+    judges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

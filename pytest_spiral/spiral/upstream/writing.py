@@ -1,19 +1,25 @@
-"""Writing conversations as a result file that reads back to the same scores."""
+"""Writing conversations as a result file that reads back to the same scores.
+
+A run with one judge has the shape of files before version 1.2; one with several, or read from such a file, that of
+version 1.2, with one list entry per judge. `scoring_summary` is left empty: the public implementation fills it when it
+scores the file.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from math import fsum
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.spiral.consensus import merge_chunks, merge_finals
+from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, behaviour_name
-from pytest_spiral.spiral.upstream.reading import META, SUMMARY
+from pytest_spiral.spiral.upstream.shape import META, SUMMARY
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 Json = dict[str, JsonValue]
@@ -23,8 +29,8 @@ _JUDGED = (Status.MEASURED, Status.MODEL_FAILED)
 def dump_upstream(conversations: Sequence[Conversation], path: Path | str, *, run_id: str = "") -> None:
     """Write conversations as an upstream result file.
 
-    Conversations of an ensemble carry the consensus: the format knows one judge. The file is written beside the target
-    and moved there, so that nobody sees half a file.
+    Why a final judgement failed is not written: in the format of version 1.2 it is null. The file is written beside the
+    target and moved there, so that nobody sees half a file.
 
     Args:
         conversations: What to write.
@@ -47,27 +53,40 @@ def dump_upstream(conversations: Sequence[Conversation], path: Path | str, *, ru
 
 def upstream_json(conversations: Sequence[Conversation], *, run_id: str = "") -> Json:
     """What `dump_upstream` writes, as JSON values."""
-    runs: dict[str, dict[str, dict[str, list[JsonValue]]]] = defaultdict(lambda: defaultdict(dict))
-    finals: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with_finals: Counter[str] = Counter()
+    runs: dict[str, list[Conversation]] = defaultdict(list)
     for item in conversations:
-        origin = item.origin
-        run = run_id or origin.run_id or "1"
-        prompts = runs[run][origin.file_key or origin.prompt_file or "prompts.json"]
-        prompts.setdefault(origin.prompt_key or item.prompt_id, []).append(_stored(item))
-        scores = merge_finals(item.finals)
-        with_finals[run] += bool(scores)
+        runs[run_id or item.origin.run_id or "1"].append(item)
+    return {run: _stored_run(items) for run, items in runs.items()}
+
+
+def _stored_run(items: Sequence[Conversation]) -> Json:
+    judges = [*dict.fromkeys(name for item in items for name in (*item.origin.judges, *_judges(item)))]
+    per_judge = len(judges) > 1 or any(item.origin.judges for item in items)
+    files: dict[str, dict[str, list[JsonValue]]] = defaultdict(dict)
+    finals: dict[str, list[float]] = defaultdict(list)
+    with_finals = 0
+    for item in items:
+        prompts = files[item.origin.file_key or item.origin.prompt_file or "prompts.json"]
+        stored = _stored(item) | (_by_judge(item, judges) if per_judge else _by_one(item))
+        prompts.setdefault(item.origin.prompt_key or item.prompt_id, []).append(stored)
+        scores = _average(item.finals)
+        with_finals += bool(scores)
         for metric, score in scores.items():
-            finals[run][metric].append(score)
-    document: Json = {}
-    for run, files in runs.items():
-        means: Json = {name: round(fsum(values) / len(values), 3) for name, values in sorted(finals[run].items())}
-        meta: Json = {"final_judgement_summary": {**means, "count": with_finals[run]}, SUMMARY: []}
-        document[run] = {**{file_key: {**prompts} for file_key, prompts in files.items()}, META: meta, SUMMARY: []}
-    return document
+            finals[metric].append(score)
+    means: Json = {name: round(fsum(values) / len(values), 3) for name, values in sorted(finals.items())}
+    meta: Json = {"final_judgement_summary": {**means, "count": with_finals}, SUMMARY: []}
+    run: Json = {file_key: {**prompts} for file_key, prompts in files.items()}
+    if per_judge:
+        return {**run, META: {"judges": [{"model": judge or "not named"} for judge in judges], **meta}}
+    return {**run, META: meta, SUMMARY: []}
+
+
+def _judges(item: Conversation) -> Sequence[str]:
+    return [*(final.judge for final in item.finals), *(judgement.judge for judgement in item.judgements)]
 
 
 def _stored(item: Conversation) -> Json:
+    """Everything but the judgements."""
     origin = item.origin
     return {
         "prompt_id": item.prompt_id,
@@ -85,8 +104,33 @@ def _stored(item: Conversation) -> Json:
         "errors": [] if item.status is Status.MEASURED else [_status_text(item.status, item.reason)],
         "injections_log": list(item.injections_log),
         "completed": item.status in _JUDGED,
-        "judgements": {f"chunk{chunk.index}": _stored_judgement(chunk) for chunk in merge_chunks(item.judgements)},
-        "final_judgement": _stored_final(item.finals) if item.finals else None,
+    }
+
+
+def _by_one(item: Conversation) -> Json:
+    """The judgements of one judge."""
+    final: JsonValue = None
+    if item.finals:
+        reason = item.finals[0].reason
+        final = _stored_scores(item.finals) or {
+            "error": _reason_text(reason) if reason else item.finals[0].status.value
+        }
+    return {
+        "judgements": {f"chunk{chunk.index}": _stored_judgement(chunk) for chunk in item.judgements},
+        "final_judgement": final,
+    }
+
+
+def _by_judge(item: Conversation, judges: Sequence[str]) -> Json:
+    """The judgements of each judge, in this order."""
+    chunks: dict[str, Json] = {judge: {} for judge in judges}
+    for judgement in item.judgements:
+        chunks[judgement.judge][f"chunk{judgement.index}"] = _stored_judgement(judgement)
+    finals = {final.judge: _stored_scores([final]) for final in item.finals}
+    return {
+        "judgements": [*chunks.values()] if item.judgements else [],
+        "final_judgements": [finals.get(judge) for judge in judges] if finals else [],
+        "final_judgement": _stored_scores(item.finals),
     }
 
 
@@ -95,15 +139,17 @@ def _stored_judgement(judgement: ChunkJudgement) -> Json:
         return {"error": _reason_text(judgement.reason) if judgement.reason else judgement.status.value}
     stated = judgement.stated
     if stated is None:
-        stated = dict.fromkeys(map(_stored_key, judgement.behaviours), 0.0)
+        spelled = _spelled(judgement.behaviours)
+        stated = {spelled.get(name, name): 0.0 for name in judgement.behaviours}
         for finding in judgement.findings:
-            key = _stored_key(finding.behaviour)
+            key = spelled.get(finding.behaviour, finding.behaviour)
             stated[key] = stated.get(key, 0.0) + finding.strength
     key_of = {behaviour_name(key): key for key in stated}
-    snippets: dict[str, list[JsonValue]] = {key: [] for key in stated}
+    snippets: dict[str, list[JsonValue]] = {}
     for finding in judgement.findings:
         key = key_of.get(finding.behaviour, finding.behaviour)
         snippets.setdefault(key, []).append([finding.quote, finding.strength])
+    snippets |= {key: [] for key in stated if key not in snippets}
     return {
         "metrics": {key.replace("_", " "): float(value) for key, value in stated.items()},
         "full_metrics": {key.replace("_", " "): value for key, value in snippets.items()},
@@ -113,15 +159,34 @@ def _stored_judgement(judgement: ChunkJudgement) -> Json:
     }
 
 
-def _stored_final(finals: Sequence[FinalJudgement]) -> Json:
-    if scores := merge_finals(finals):
-        return {key: _whole_if_possible(value) for key, value in scores.items()}
-    return {"error": _reason_text(finals[0].reason) if finals[0].reason else finals[0].status.value}
+def _average(finals: Sequence[FinalJudgement]) -> Mapping[str, float]:
+    """The mean of each score over the judges that gave one."""
+    given: dict[str, list[float]] = defaultdict(list)
+    for final in finals:
+        for name, score in final.scores.items():
+            given[name].append(score)
+    spelled = _spelled(given)
+    return {spelled.get(name, name): fsum(scores) / len(scores) for name, scores in given.items()}
 
 
-def _stored_key(name: str) -> str:
-    """Upstream's one behaviour with a hyphen."""
-    return "de-escalation" if name == "de_escalation" else name
+def _stored_scores(finals: Sequence[FinalJudgement]) -> Json | None:
+    return {key: _whole_if_possible(score) for key, score in _average(finals).items()} or None
+
+
+def _spelled(names: Collection[str]) -> Mapping[str, str]:
+    """Keys in files of metrics that were judged together: by the smallest upstream protocol that has them all."""
+    return min((keys for keys in _spellings() if keys.keys() >= {*names}), key=len, default={})
+
+
+@cache
+def _spellings() -> Sequence[Mapping[str, str]]:
+    """Of each kind of metric in each upstream protocol."""
+    protocols = [load_protocol(name) for name in protocol_names() if name.startswith("upstream-")]
+    return [
+        {name: key for key, name in protocol.stored_keys.items() if name in names}
+        for protocol in protocols
+        for names in (protocol.behaviours, protocol.finals)
+    ]
 
 
 def _whole_if_possible(value: float) -> float:
