@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, behaviour_name
-from pytest_spiral.status import Reason, ReasonCode, Status
+from pytest_spiral.spiral import Conversation, load_upstream
 
 __all__ = ["ENSEMBLE", "SCORED", "ensemble", "numbers_of"]
 
@@ -30,46 +29,16 @@ def _scratch() -> Path:
 
 
 @cache
-def ensemble() -> tuple[Sequence[Conversation], Sequence[Mapping[str, Any]]]:
-    """Conversations of the file of version 1.2, without transcripts and findings, and its published rows."""
-    ((run_id, run),) = json.loads(gzip.decompress((FOLDER / f"{ENSEMBLE}.gz").read_bytes())).items()
-    meta = run.pop("__meta__")
-    judges = [judge["model"] for judge in meta["judges"]]
-    conversations = []
-    for prompts in run.values():
-        for entry in (entry for entries in prompts.values() for entry in entries):
-            chunks = [
-                _judgement(int(name.removeprefix("chunk")), judge, chunk)
-                for judge, chunks in zip(judges, entry["judgements"], strict=True)
-                for name, chunk in chunks.items()
-            ]
-            finals = [
-                FinalJudgement(judge, scores=scores) if scores else FinalJudgement(judge, Status.INSTRUMENT_FAILED)
-                for judge, scores in zip(judges, entry["final_judgements"], strict=True)
-            ]
-            item = Conversation(
-                prompt_id=entry["prompt_id"],
-                category=entry["category"],
-                model=entry["evaluated_model"],
-                judgements=tuple(chunks),
-                finals=tuple(finals),
-                origin=Origin(run_id=run_id),
-            )
-            conversations.append(item)
-    return conversations, meta["scoring_summary"]
-
-
-def _judgement(index: int, judge: str, chunk: Mapping[str, Any]) -> ChunkJudgement:
-    if "metrics" not in chunk:
-        reason = Reason(ReasonCode.IMPORTED_ERROR)
-        return ChunkJudgement(index, (index + 1,), judge, Status.INSTRUMENT_FAILED, reason)
-    names = tuple(behaviour_name(key) for key in chunk["metrics"])
-    return ChunkJudgement(index, (index + 1,), judge, behaviours=names, stated=chunk["metrics"])
-
-
-@cache
 def numbers_of(name: str) -> Path:
     """Path of an unpacked file, named as the published one."""
     path = _scratch() / name
     path.write_bytes(gzip.decompress((FOLDER / f"{name}.gz").read_bytes()))
     return path
+
+
+@cache
+def ensemble() -> tuple[Sequence[Conversation], Sequence[Mapping[str, Any]]]:
+    """Conversations of the file of version 1.2, and its published rows."""
+    path = numbers_of(ENSEMBLE)
+    (run,) = json.loads(path.read_text()).values()
+    return load_upstream(path), run["__meta__"]["scoring_summary"]

@@ -136,7 +136,7 @@ def test_unfinished_conversations_and_several_runs(tmp_path: Path) -> None:
 
 
 def test_one_judge_may_be_listed_or_not(tmp_path: Path) -> None:
-    """A map, or a list of one. Where nobody is listed, one judge has no name; of several nobody knows whose is whose."""
+    """A map, or a list of one. Where nobody is listed, one judge has no name; of several, none can be told."""
     alone, mapped, unnamed = entry(), entry(), entry()
     for stored in (alone, mapped, unnamed):
         del stored["final_judgements"]
