@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
 DEFAULT_PROTOCOL = "per-10k-chars"
+PUBLIC_PROTOCOL = "upstream-v1.2"
+"""The default where the content is that of the public repository."""
 SuiteName = Literal["tempaffect", "spiral"]
 Kind = Literal["text", "int", "float", "many", "flag"]
 Affects = Literal["measurement", "evaluation", "session"]
@@ -171,9 +173,10 @@ class Settings:
         1, "measurement", "Number of conversations for each opening prompt", suite="spiral", check=_count
     )
     protocol: str = option(
-        DEFAULT_PROTOCOL,
+        "",
         "measurement",
-        "Protocol for judging and scoring conversations",
+        f"Protocol for judging and scoring conversations (default: {DEFAULT_PROTOCOL}, or {PUBLIC_PROTOCOL} with"
+        " --spiral-upstream)",
         suite="spiral",
         metavar="NAME",
     )
@@ -190,6 +193,13 @@ class Settings:
         "Prompt file in the public Spiral-Bench format to use instead of the bundled openings",
         suite="spiral",
         metavar="FILE",
+    )
+    spiral_upstream: str | None = option(
+        None,
+        "measurement",
+        "Clone of the public Spiral-Bench repository whose prompts, persona and rubric to use, as its v1.2 does",
+        suite="spiral",
+        metavar="DIR",
     )
     system_prompt: str | None = option(
         None,
@@ -311,6 +321,13 @@ class Settings:
             if each.kind == "many":
                 # What is named twice counts once.
                 object.__setattr__(self, each.key, tuple(dict.fromkeys(value)))
+        if not self.protocol:
+            object.__setattr__(self, "protocol", PUBLIC_PROTOCOL if self.spiral_upstream else DEFAULT_PROTOCOL)
+        if self.spiral_upstream:
+            for key in ("spiral_prompts", "system_prompt", "benign_twins", "calibrate"):
+                if getattr(self, key):
+                    flag = "--" + key.replace("_", "-")
+                    raise ConfigError(f"{flag}: no part of the public benchmark; leave it or --spiral-upstream out")
         if self.redo_judging and not self.replay:
             raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
         if self.system_prompt and self.replay:

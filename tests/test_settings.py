@@ -30,6 +30,7 @@ CHANGES: dict[str, Any] = {
     "protocol": "per-chunk",
     "tempaffect_scenarios": "scenarios.json",
     "spiral_prompts": "prompts.json",
+    "spiral_upstream": "clone",
     "system_prompt": "system.md",
     "seed": 2,
     "replay": "report.json",
@@ -37,7 +38,10 @@ CHANGES: dict[str, Any] = {
     "benign_twins": True,
 }
 # Resolving these needs models or recordings, which tests of whole runs have.
-ELSEWHERE = {"model", "user_model", "judge_model", "suite", "tempaffect_scenarios", "replay", "redo_judging"}
+ELSEWHERE = {
+    *("model", "user_model", "judge_model", "suite", "tempaffect_scenarios", "spiral_upstream"),
+    *("replay", "redo_judging"),
+}
 
 
 def identity(settings: Settings, folder: Path) -> dict[str, object]:

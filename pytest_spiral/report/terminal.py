@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, wrapped
@@ -73,6 +74,8 @@ def _judge_again(report: Report, run_dir: str) -> Iterator[Line]:
     judges = [f"--judge-model={model.spec}" for model in report.run.config.models if model.role == "judge"]
     # To be pasted, so not wrapped.
     protocol = f"--protocol={report.integrity.spiral.protocol}" if report.integrity.spiral else ""
+    if clone := report.run.config.spiral_upstream:
+        protocol += f" --spiral-upstream={plain(quote(clone))}"
     yield f"  pytest --replay={plain(run_dir)} --redo-judging {protocol} {plain(' '.join(judges))}", "plain"
 
 

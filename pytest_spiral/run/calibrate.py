@@ -77,13 +77,13 @@ def calibrate(
             await chats.aclose()
 
     judged = asyncio.run(work())
-    together = calibration_result(labelled, judged, names, spiral.rubric.hash, behaviours)
+    together = calibration_result(labelled, judged, names, spiral.setting.rubric_hash, behaviours)
     alone = {
         name: calibration_result(
             labelled,
             {turn: [judgement for judgement in all_of if judgement.judge == name] for turn, all_of in judged.items()},
             [name],
-            spiral.rubric.hash,
+            spiral.setting.rubric_hash,
             behaviours,
         )
         for name in names

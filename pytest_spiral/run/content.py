@@ -12,11 +12,10 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import read_text
 from pytest_spiral.settings import Settings
+from pytest_spiral.spiral.clone import check_version, read_clone
 from pytest_spiral.spiral.content import (
     OPENINGS_FILE,
     Opening,
-    Persona,
-    Rubric,
     load_openings,
     load_persona,
     load_rubric,
@@ -25,7 +24,9 @@ from pytest_spiral.spiral.content import (
 )
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.evidence import load_quote_limits
-from pytest_spiral.spiral.protocol import Protocol, load_protocol
+from pytest_spiral.spiral.protocol import V1_2, Protocol, load_protocol
+from pytest_spiral.spiral.public_judge import public_setting
+from pytest_spiral.spiral.setting import Setting, own_setting
 from pytest_spiral.spiral.simulator import load_limits
 from pytest_spiral.spiral.suspicion import load_signs
 from pytest_spiral.tempaffect.suite import Suite, load_suite
@@ -38,15 +39,14 @@ if TYPE_CHECKING:
 class SpiralContent:
     """What Spiral-Bench asks.
 
-    own: the openings are the user's. prompt_file: the name of their file. twins: harmless twins of openings, where
-    conversations are held on them as well.
+    foreign: why the openings are not the bundled ones, None where they are. prompt_file: the name of their file. twins:
+    harmless twins of openings, where conversations are held on them as well.
     """
 
     openings: tuple[Opening, ...]
-    own: bool
+    foreign: str | None
     prompt_file: str
-    persona: Persona
-    rubric: Rubric
+    setting: Setting
     protocol: Protocol
     system_hash: str | None
     twins: tuple[Opening, ...] = ()
@@ -74,8 +74,8 @@ class SpiralContent:
             "protocol_hash": self.protocol.hash,
             "prompts_hash": openings_hash(self.openings),
             **({"twins_hash": openings_hash(self.twins)} if self.twins else {}),
-            "persona_hash": self.persona.hash,
-            "rubric_hash": self.rubric.hash,
+            "persona_hash": self.setting.persona_hash,
+            "rubric_hash": self.setting.rubric_hash,
             "instruments_hash": digest(instruments),
             "system_prompt_hash": self.system_hash,
         }
@@ -127,21 +127,37 @@ class Content:
     def spiral(self) -> SpiralContent:
         """Spiral-Bench's openings, persona, rubric and protocol. Raises `DataError` or `ConfigError`."""
         protocol = load_protocol(self.settings.protocol)
+        if self.settings.spiral_upstream:
+            return self._public(self.folder / self.settings.spiral_upstream, protocol)
         if protocol.rubric is None:
             raise ConfigError(
                 f"--protocol {protocol.name}: what its judges are told belongs to the public repository and is not "
-                f"part of this package; to score a result file: pytest-spiral rescore FILE --protocol {protocol.name}"
+                "part of this package; name a clone of it with --spiral-upstream DIR, or score a result file: "
+                f"pytest-spiral rescore FILE --protocol {protocol.name}"
             )
         own = self.settings.spiral_prompts
         return SpiralContent(
             openings=load_openings(self.folder / own if own else None),
-            own=own is not None,
+            foreign="custom prompts: not comparable with other runs" if own else None,
             prompt_file=Path(own).name if own else OPENINGS_FILE,
-            persona=load_persona(),
-            rubric=load_rubric(protocol.rubric),
+            setting=own_setting(load_persona(), load_rubric(protocol.rubric)),
             protocol=protocol,
             system_hash=self.system_hash,
             twins=load_twins() if self.settings.benign_twins and not own else (),
+        )
+
+    def _public(self, folder: Path, protocol: Protocol) -> SpiralContent:
+        if protocol.name not in V1_2:
+            raise ConfigError(f"--protocol {protocol.name}: with --spiral-upstream, choose one of {', '.join(V1_2)}")
+        clone = read_clone(folder)
+        check_version(clone, protocol, folder)
+        return SpiralContent(
+            openings=clone.openings,
+            foreign="content of a clone of the public repository: comparable with runs on the same files only",
+            prompt_file=clone.prompt_file,
+            setting=public_setting(clone),
+            protocol=protocol,
+            system_hash=None,
         )
 
     def prompt_of(self, unit: ConversationUnit) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.conversation import ConversationSetup
-from pytest_spiral.spiral.judges import Judge, ModelJudge
+from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.lexical import LexicalJudge
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.store import RunStore, StoredChat
@@ -145,7 +145,10 @@ class Chats:
         if key not in self._chats:
             chat = StoredChat(self._connector.connect(model, suite), self._store)
             freedom = model.freedom.get(suite)
-            self._chats[key] = chat if freedom is None or freedom.fixed_limit else RaisingLimit(chat, freedom)
+            # The public implementation keeps a reply that was cut off.
+            keeps = suite == "spiral" and self._plan.settings.spiral_upstream
+            fixed = freedom is None or freedom.fixed_limit or keeps
+            self._chats[key] = chat if freedom is None or fixed else RaisingLimit(chat, freedom)
         return self._chats[key]
 
     def setup(self, spec: str) -> ConversationSetup:
@@ -158,7 +161,7 @@ class Chats:
                 evaluated=self._participant(self._plan.model(spec)),
                 user=self._participant(self._plan.user),
                 judges=self.judges(),
-                persona=spiral.persona,
+                setting=spiral.setting,
                 protocol=spiral.protocol,
                 seed=settings.seed,
                 turns=settings.num_turns,
@@ -174,7 +177,7 @@ class Chats:
         return tuple(
             LexicalJudge(model.spec, spiral.protocol)
             if model.kind == "dry"
-            else ModelJudge(self._participant(model), spiral.rubric, spiral.protocol, secret)
+            else spiral.setting.judge(self._participant(model), spiral.protocol, secret)
             for model in self._plan.judges
         )
 

@@ -181,6 +181,7 @@ class RunPlan(BaseModel):
                 "judge_model": [judge.identity() for judge in self.judges],
                 "protocol": hashes["protocol_hash"],
                 "spiral_prompts": hashes["prompts_hash"],
+                "spiral_upstream": dict(content.spiral.setting.files),
                 "benign_twins": hashes.get("twins_hash"),
             }
         options = {
@@ -221,6 +222,10 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
             everybody.append(resolve(settings.user_model or default, "user", ("spiral",)))
         named = settings.judge_model or (defaults["stand_in_judge"] if offline else _default("judge", environ),)
         everybody += [resolve(spec, "judge", ("spiral",)) for spec in named]
+        if settings.spiral_upstream and (deaf := [spec for spec in named if spec.startswith(DRY_PREFIX)]):
+            raise ConfigError(
+                f"--judge-model {deaf[0]}: is built in and reads no rubric; with --spiral-upstream name another judge"
+            )
     started_at = started_at.astimezone(UTC)
     if run_id is None and not models:
         run_id = f"calibration-{started_at:%Y%m%d-%H%M%S}"

@@ -29,8 +29,7 @@ from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.remedies import unusable, unusable_reply
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
-from pytest_spiral.spiral.judges import ModelJudge
-from pytest_spiral.spiral.prompting import Participant, UserPrompt, chunk_messages, chunk_schema
+from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.store import PREFLIGHT, RunStore, StoredChat
 from pytest_spiral.strict_json import StrictJson
@@ -107,14 +106,13 @@ def checks(model: ModelPlan, plan: RunPlan, content: Content, secret: str) -> It
         system = [Message("system", content.system)] if content.system else []
         yield Check(model, "spiral", "conversation", (*system, *talk[:-1]))
     elif model.role == "user":
-        prompt = UserPrompt(spiral.persona.system_prompt(""))
+        prompt = spiral.setting.user_prompt(spiral.setting.system_prompt(""))
         for message in talk:
             prompt.add(message)
         yield Check(model, "spiral", "message", prompt.messages(None))
     else:
-        messages = chunk_messages(spiral.rubric, talk[0].content, _chunk(content), secret)
-        schema = chunk_schema(tuple(spiral.protocol.behaviours), longest=model.longest_string)
-        yield Check(model, "spiral", "judgement", messages, schema)
+        about = (spiral.protocol, talk[0].content, _chunk(content), secret)
+        yield Check(model, "spiral", "judgement", *spiral.setting.question(*about, model.longest_string))
 
 
 def _chunk(content: Content) -> Chunk:
@@ -365,7 +363,7 @@ class _Examination:
         longest, takes_schemas = self.model.longest_string, request.schema is not None
         params = json.loads(json.dumps(dict(request.params)))
         who = Participant("judge", request.model, self.chat, params, longest, takes_schemas)
-        judge = ModelJudge(who, spiral.rubric, spiral.protocol, self.store.secret())
+        judge = spiral.setting.judge(who, spiral.protocol, self.store.secret())
         judged = await judge.chunk(answer.check.unit, _texts().conversation[0].content, _chunk(self.content))
         if judged.status is Status.MEASURED:
             return None

@@ -219,13 +219,13 @@ def _conversations(plan: RunPlan, content: Content, measured: Measurements) -> d
 
 def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
     """Hashes of what the conversations were made and judged with; those of a recording are the recorded ones."""
-    integrity = SpiralIntegrity.model_validate(content.spiral.hashes())
+    integrity = SpiralIntegrity.model_validate({**content.spiral.hashes(), "files": content.spiral.setting.files})
     recording = content.recording
     recorded = recording.report.integrity.spiral if recording is not None and recording.report is not None else None
     if recorded is None:
         return integrity
     made = ["prompts_hash", "twins_hash", "persona_hash"]
-    judged = [] if plan.settings.redo_judging else ["rubric_hash"]
+    judged = [] if plan.settings.redo_judging else ["rubric_hash", "files"]
     return integrity.model_copy(update={name: getattr(recorded, name) for name in made + judged})
 
 
@@ -233,7 +233,7 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
     actors = [(_ACTORS[model.role], model) for model in plan.everybody]
     calibrated = measured.calibrated
     # Why the conversations cannot be compared with those of the bundled suite.
-    foreign = "custom prompts: not comparable with other runs" if content.spiral.own else None
+    foreign = content.spiral.foreign
     if content.recording is not None:
         foreign = "replayed: prompts, simulated user and, unless judged again, judges are those of the recording"
     return SpiralContext(

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from pytest_spiral.chat import Message, whose_limit
 from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.chunks import chunk_transcript
-from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Opening, Persona
+from pytest_spiral.spiral.content import Opening
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.judging import FINISH_CODES, MAX_REPLY_CHARS
-from pytest_spiral.spiral.prompting import Participant, UserPrompt
+from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
+from pytest_spiral.spiral.setting import Setting
 from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits
 from pytest_spiral.status import Reason, ReasonCode, Status
 
@@ -59,7 +60,7 @@ class ConversationSetup:
     evaluated: Participant
     user: Participant
     judges: Sequence[Judge]
-    persona: Persona
+    setting: Setting
     protocol: Protocol
     seed: int | str
     turns: int
@@ -74,10 +75,11 @@ async def converse(unit: ConversationUnit, opening: Opening, setup: Conversation
     A call that fails for good leaves an `instrument_failed` conversation with its transcript so far; a resumed run
     continues at that call. The simulated user is not asked for a message that nobody would answer. When it stops
     playing its role, the conversation starts again, as often in all as `simulator.toml` allows; after that it is
-    `instrument_failed`. A resumed run takes the same course.
+    `instrument_failed`. A resumed run takes the same course. In an exact setting a conversation goes on to its end, is
+    judged, and is `instrument_failed` then.
     """
     given_up: list[Reason] = []
-    for number in range(load_limits().resimulation.simulations):
+    for number in range(1 if setup.setting.exact else load_limits().resimulation.simulations):
         simulation = _Simulation(unit, opening, setup, number)
         try:
             conversation = replace(await simulation.run(), given_up=tuple(given_up))
@@ -108,19 +110,20 @@ class _Simulation:
         self._setup = setup
         self._number = number
         self._name = f"{unit.prompt_id}-{unit.index}"
-        self._system_prompt = setup.persona.system_prompt(opening.category)
+        self._exact = setup.setting.exact
+        self._system_prompt = setup.setting.system_prompt(opening.category)
         self._transcript: list[Message] = []
         self._injections_log: list[str] = []
-        self._user_prompt = UserPrompt(self._system_prompt)
-        self._monitor = SimulatorMonitor("shipped")
+        self._user_prompt = setup.setting.user_prompt(self._system_prompt)
+        self._monitor = SimulatorMonitor("imported" if self._exact else "shipped")
         self._judging: list[asyncio.Task[ChunkJudgement]] = []
         self._retesting: list[asyncio.Task[Sequence[Retest]]] = []
         self._chunks_judged = 0
         # Scripted user messages after the opening, None for those to generate. None follows the last reply.
-        missing = setup.turns - len(opening.prompts)
-        self._script = [*opening.prompts[1 : setup.turns], *[None] * missing][: max(0, setup.turns - 1)]
+        answered = setup.turns - (not self._exact)
+        self._script = [*opening.prompts[1:], *[None] * answered][:answered]
         generated = [text is None for text in self._script]
-        injections = setup.persona.injections
+        injections = setup.setting.injections
         self._injections = injection_schedule(setup.seed, unit.prompt_id, unit.index, generated, injections)
         self._add(Message("user", opening.first))
 
@@ -139,13 +142,15 @@ class _Simulation:
                 await self._hold(background)
             except _Stopped as stopped:
                 status, reason = stopped.status, stopped.reason
-                if self.collapse is not None:
+                if self.collapse is not None and not self._exact:
                     # It is chance which judgements came in before a collapse: none are kept.
                     for task in (*self._judging, *self._retesting):
                         task.cancel()
                     self._judging, self._retesting = [], []
         if status is Status.MEASURED:
             finals = await asyncio.gather(*(judge.final(self._name, self._transcript) for judge in self._setup.judges))
+            if self.collapse is not None:
+                status, reason = Status.INSTRUMENT_FAILED, self.collapse
         opening, setup = self._opening, self._setup
         conversation = Conversation(
             prompt_id=opening.prompt_id,
@@ -160,11 +165,12 @@ class _Simulation:
             injections_log=tuple(self._injections_log),
             origin=Origin(
                 prompt_file=setup.prompt_file,
-                instruction_file=PERSONA_FILE,
-                injection_file=INJECTIONS_FILE,
+                instruction_file=setup.setting.persona_file(opening.category),
+                injection_file=setup.setting.injection_file,
                 user_model=setup.user.model,
                 user_system_prompt=self._system_prompt,
                 evaluated_system_prompt=setup.system or "",
+                judges=tuple(judge.name for judge in setup.judges) if self._exact else (),
             ),
         )
         judgements = [task.result() for task in self._judging]
@@ -175,11 +181,11 @@ class _Simulation:
         for turn in range(self._setup.turns):
             self._add(Message("assistant", await self._assistant_turn(turn)))
             self._start_judging(background, is_last=turn == last)
-            if turn < last:
+            if turn < len(self._script):
                 scripted, injection = self._script[turn], self._injections[turn]
                 text = scripted or await self._user_turn(turn, injection)
                 self._add(Message("user", text), injection or "", generated=not scripted)
-                if self.collapse is not None:
+                if self.collapse is not None and not self._exact:
                     raise _Stopped(Status.INSTRUMENT_FAILED, self.collapse)
 
     def _add(self, message: Message, injection: str = "", *, generated: bool = False) -> None:
@@ -198,7 +204,7 @@ class _Simulation:
             reply = await model.reply(model.request([*system, *self._transcript], self._name, self._unit.index))
         except ChatError as error:
             raise _Stopped(error.unit_status, error.reason(f"evaluated model, {where}")) from None
-        if reply.finish == "length":
+        if reply.finish == "length" and not self._exact:
             detail = f"{where}: {whose_limit(reply.text, model.params)}"
             raise _Stopped(Status.MODEL_FAILED, Reason(ReasonCode.TRUNCATED, detail))
         if len(reply.text) > MAX_REPLY_CHARS:
@@ -221,7 +227,10 @@ class _Simulation:
                 reply = await model.reply(request)
             except ChatError as error:
                 raise _Stopped(error.unit_status, error.reason(where)) from None
-            if reply.finish == "stop" and reply.text.strip() and len(reply.text) <= MAX_REPLY_CHARS:
+            usable = reply.text.strip() and len(reply.text) <= MAX_REPLY_CHARS
+            if usable and self._exact:
+                return reply.text
+            if usable and reply.finish == "stop":
                 return reply.text.strip()
             tries += not reply.stored
             if tries >= _TRIES_PER_SESSION:
@@ -284,6 +293,9 @@ async def rejudge(
         asyncio.gather(*(judge.final(name, conversation.transcript) for judge in judges)),
         asyncio.gather(*(judge.retest(name, opening, chunk) for chunk in retested for judge in judges)),
     )
+    if conversation.origin.judges:
+        named = replace(conversation.origin, judges=tuple(judge.name for judge in judges))
+        conversation = replace(conversation, origin=named)
     return _judged(conversation, judgements, finals, retests)
 
 

@@ -19,6 +19,7 @@ from pytest_spiral.spiral.judges import ModelJudge
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.spiral.setting import own_setting
 from pytest_spiral.store import RunStore, StoredChat
 from tests.fakes import spiral_cast
 from tests.fakes.openai_server import FakeOpenAI, Handler
@@ -99,7 +100,7 @@ class Cast:
             evaluated=Participant("evaluated", "m", StoredChat(self.evaluated, self.store)),
             user=Participant("user", "u", StoredChat(self.user, self.store)),
             judges=judges,
-            persona=load_persona(),
+            setting=own_setting(load_persona(), rubric),
             protocol=self.protocol,
             seed=self.seed,
             turns=self.turns,

@@ -58,6 +58,8 @@ class RunConfig(OpenRecord):
     """Replies of the evaluated model per conversation."""
     shard: str | None = None
     """`K/N` for part of a run, null for a whole one."""
+    spiral_upstream: str | None = None
+    """Directory of a clone of the public repository, null where its content was not used."""
     tempaffect_scenarios: str | None = None
     """File of custom scenarios, null for the bundled ones."""
 
@@ -127,6 +129,8 @@ class SpiralIntegrity(Record):
     system_prompt_hash: Hash | None
     twins_hash: Hash | None = None
     instruments_hash: Hash | None = None
+    files: Mapping[str, Hash] = {}
+    """SHA-256 by name of the files of a clone of the public repository that the run used."""
 
 
 class Integrity(Record):

@@ -1,0 +1,83 @@
+"""How the simulated user and the judges of a run are asked: the seam between our own content and other people's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from pytest_spiral.chat import Message
+from pytest_spiral.spiral.chunks import Chunk
+from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Persona, Rubric
+from pytest_spiral.spiral.judges import Judge, ModelJudge
+from pytest_spiral.spiral.prompting import Participant, UserPrompt, chunk_messages, chunk_schema
+from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
+
+Question = tuple[tuple[Message, ...], Mapping[str, JsonValue] | None]
+"""Messages, and the JSON schema of the answer where one is asked for."""
+
+
+class SeekerPrompt(Protocol):
+    """What the simulated user sees of one conversation."""
+
+    def add(self, message: Message) -> None:
+        """Add the conversation's next message."""
+
+    def messages(self, injection: str | None) -> tuple[Message, ...]:
+        """The messages to answer. injection: the note of this turn, None for none."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a run asks its simulated user and its judges.
+
+    Attributes:
+        injections: Notes of which the simulated user gets one in some turns.
+        injection_file: Name of their file.
+        persona_file: Name of the file with what the simulated user is told, by category.
+        system_prompt: The simulated user's system prompt, by category.
+        user_prompt: From that system prompt, what the simulated user sees of a new conversation.
+        judge: Makes a judge, with a secret that no model can know.
+        question: What a judge is asked about a chunk after an opening, with that secret and, where a model would not
+            stop by itself, the most characters of a string.
+        persona_hash: Of everything that the simulated user is told.
+        rubric_hash: Of everything that judges are told.
+        files: SHA-256 of the user's files that all this comes from, by name.
+        exact: Whether conversations are held as the public implementation holds them: the simulated user answers the
+            last reply as well, what models say is kept as it is, and a simulated user that stops playing its role does
+            not end the conversation.
+    """
+
+    injections: Sequence[str]
+    injection_file: str
+    persona_file: Callable[[str], str]
+    system_prompt: Callable[[str], str]
+    user_prompt: Callable[[str], SeekerPrompt]
+    judge: Callable[[Participant, ScoringProtocol, str], Judge]
+    question: Callable[[ScoringProtocol, str, Chunk, str, int | None], Question]
+    persona_hash: str
+    rubric_hash: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = False
+
+
+def own_setting(persona: Persona, rubric: Rubric) -> Setting:
+    """The package's own way, with its protection against text that addresses a judge or the simulated user."""
+
+    def question(protocol: ScoringProtocol, opening: str, chunk: Chunk, secret: str, longest: int | None) -> Question:
+        schema = chunk_schema(tuple(protocol.behaviours), longest=longest)
+        return chunk_messages(rubric, opening, chunk, secret), schema
+
+    return Setting(
+        injections=persona.injections,
+        injection_file=INJECTIONS_FILE,
+        persona_file=lambda _: PERSONA_FILE,
+        system_prompt=persona.system_prompt,
+        user_prompt=UserPrompt,
+        judge=lambda participant, protocol, secret: ModelJudge(participant, rubric, protocol, secret),
+        question=question,
+        persona_hash=persona.hash,
+        rubric_hash=rubric.hash,
+    )
