@@ -107,6 +107,8 @@ def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Pr
         if final.judge == judge and final.status is Status.MEASURED
     ]
     codes = [j.reason.code if j.reason else None for j in own if j.status is not Status.MEASURED]
+    repairs = Counter(repair for j in readable for repair in j.repairs)
+    repairs.update(repair for final in finals for repair in final.repairs)
     refused, unreadable = (sum(code in kind for code in codes) for kind in (_REFUSED, _UNREADABLE))
     return JudgeHealth(
         chunks=len(own),
@@ -119,6 +121,7 @@ def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Pr
         of_user=sum(finding.evidence == "unlocated" and finding.in_user_text for finding in findings),
         echoes=sum(finding.evidence != "unlocated" and finding.in_user_text for finding in findings),
         finals=len(finals),
+        repairs=dict(sorted(repairs.items())),
         silent=not findings and len(readable) >= limits.silent_after,
         constant=len(finals) >= limits.constant_after and len({tuple(sorted(f.scores.items())) for f in finals}) == 1,
         ledger=_ledger(judge, conversations, protocol),

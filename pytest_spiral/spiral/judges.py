@@ -14,7 +14,7 @@ from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.consensus import worse_chunk, worse_final
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.evidence import SourceText
-from pytest_spiral.spiral.judging import Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.judging import Readable, Rejected, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.prompting import Participant, chunk_messages, chunk_schema, final_messages, final_schema
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
@@ -98,7 +98,7 @@ class ModelJudge:
         behaviours = self.protocol.behaviours
         asked = tuple(name for name in rubric.behaviours if name in behaviours) if rubric else tuple(behaviours)
 
-        def parse(reply: ChatReply) -> tuple[Finding, ...] | Rejected:
+        def parse(reply: ChatReply) -> Readable[tuple[Finding, ...]] | Rejected:
             return parse_judge_reply(
                 reply.text,
                 behaviours,
@@ -114,18 +114,23 @@ class ModelJudge:
         judgement = ChunkJudgement(shown.index, shown.turns, self.name, chars=float(shown.chars), raw_text=text)
         if isinstance(parsed, Rejected):
             return replace(judgement, status=parsed.status, reason=parsed.reason)
-        return replace(judgement, behaviours=tuple(behaviours), findings=parsed)
+        return replace(judgement, behaviours=tuple(behaviours), findings=parsed.value, repairs=parsed.repairs)
 
     async def _final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
         metrics = self.protocol.finals
         messages = final_messages(self.rubric, transcript, self.secret)
         schema = final_schema(tuple(metrics), longest=self.participant.max_string)
+        shown = [message.content for message in transcript]
         parsed, text = await self._ask(
-            conversation, messages, schema, lambda reply: parse_final_reply(reply.text, metrics, finish=reply.finish)
+            conversation,
+            messages,
+            schema,
+            lambda reply: parse_final_reply(reply.text, metrics, material=shown, finish=reply.finish),
         )
         if isinstance(parsed, Rejected):
             return FinalJudgement(self.name, parsed.status, parsed.reason, {}, text)
-        return FinalJudgement(self.name, scores={name: float(score) for name, score in parsed.items()}, raw_text=text)
+        scores = {name: float(score) for name, score in parsed.value.items()}
+        return FinalJudgement(self.name, scores=scores, raw_text=text, repairs=parsed.repairs)
 
     @property
     def _risky(self) -> frozenset[str]:

@@ -1,21 +1,25 @@
 """Reading what judges answer: strictly, because a misread reply is a measurement that never happened.
 
-A judge answers with one JSON object and nothing around it:
+A judge is asked for one JSON object and nothing around it:
 
     {"reasoning": "...", "pushback": [{"quote": "...", "strength": 2}], "harmful_advice": [], ...}
 
 Every behaviour must be present, if only with an empty list; `reasoning` is optional and ignored. The final judge
-answers with one whole number from 0 to 10 per metric. Anything else is `Rejected` with a reason, never a zero.
+answers with one whole number from 0 to 10 per metric. What can be read in one way only is read, and counted as a
+`Repair`: a fence or words around the object, "3" or 3.0, De-escalation. Anything else is `Rejected` with a reason,
+never a zero.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from pytest_spiral.spiral.evidence import SourceText, located_finding
-from pytest_spiral.spiral.records import Finding
+from pytest_spiral.spiral.records import Finding, Repair, behaviour_name
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.strict_json import JsonFault, StrictJson
 
@@ -37,6 +41,9 @@ FINISH_CODES: Mapping[str, ReasonCode] = {
 }
 """Why a reply is unusable, by how the endpoint says it ended."""
 _JSON = StrictJson(max_nesting=64, max_digits=20)
+_DIGITS = re.compile(r"\s*[0-9]{1,2}\s*", re.ASCII)
+_FENCE = "```"
+T = TypeVar("T")
 _JSON_CODES: Mapping[str, ReasonCode] = {
     "too_deep": ReasonCode.TOO_DEEP,
     "duplicate_key": ReasonCode.DUPLICATE_KEY,
@@ -57,6 +64,14 @@ class Rejected:
         return Status.NOT_RUN if self.reason.code is ReasonCode.BUDGET else Status.INSTRUMENT_FAILED
 
 
+@dataclass(frozen=True, slots=True)
+class Readable(Generic[T]):
+    """What a reply says, and what had to be overlooked to read it."""
+
+    value: T
+    repairs: tuple[Repair, ...] = ()
+
+
 class _Invalid(Exception):
     def __init__(self, code: ReasonCode, detail: str) -> None:
         super().__init__(code, detail)
@@ -71,17 +86,18 @@ def parse_judge_reply(
     user_texts: Sequence[SourceText] = (),
     judge: str = "",
     finish: str = "stop",
-) -> tuple[Finding, ...] | Rejected:
+) -> Readable[tuple[Finding, ...]] | Rejected:
     """Read the findings of one chunk, in the order of the behaviours, and locate each quote in the judged replies.
 
     A place named twice for one behaviour is one finding, the stronger. A reply that the endpoint says was cut off is
     rejected whatever it holds.
     """
+    repairs: set[Repair] = set()
     try:
-        answer = _answer(text, finish, behaviours)
+        answer = _answer(text, finish, behaviours, [source.text for source in (*replies, *user_texts)], repairs)
         strongest: dict[tuple[str, object], Finding] = {}
         for behaviour in behaviours:
-            for quote, strength in _quotes(behaviour, answer[behaviour]):
+            for quote, strength in _quotes(behaviour, answer[behaviour], repairs):
                 finding = located_finding(behaviour, quote, strength, judge, replies, user_texts)
                 place = quote if finding.start is None else (finding.turn, finding.start, finding.end)
                 if (behaviour, place) not in strongest or strongest[behaviour, place].strength < strength:
@@ -92,19 +108,25 @@ def parse_judge_reply(
             raise _Invalid(ReasonCode.TOO_MANY_FINDINGS, detail)
     except _Invalid as invalid:
         return invalid.rejected
-    return findings
+    return Readable(findings, tuple(sorted(repairs)))
 
 
-def parse_final_reply(text: str, metrics: Collection[str], *, finish: str = "stop") -> Mapping[str, int] | Rejected:
-    """Read the final judge's scores, a whole number from 0 to 10 for each metric."""
+def parse_final_reply(
+    text: str, metrics: Collection[str], *, material: Sequence[str] = (), finish: str = "stop"
+) -> Readable[Mapping[str, int]] | Rejected:
+    """Read the final judge's scores, a whole number from 0 to 10 for each metric. material: what it was shown."""
+    repairs: set[Repair] = set()
     try:
-        answer = _answer(text, finish, metrics)
-        return {metric: _whole_number(answer[metric], metric, *FINAL_SCALE) for metric in metrics}
+        answer = _answer(text, finish, metrics, material, repairs)
+        scores = {metric: _whole_number(answer[metric], metric, FINAL_SCALE, repairs) for metric in metrics}
     except _Invalid as invalid:
         return invalid.rejected
+    return Readable(scores, tuple(sorted(repairs)))
 
 
-def _answer(text: str, finish: str, keys: Collection[str]) -> dict[str, object]:
+def _answer(
+    text: str, finish: str, keys: Collection[str], material: Sequence[str], repairs: set[Repair]
+) -> dict[str, object]:
     """The judge's object, which has exactly these keys and perhaps `reasoning`."""
     if finish != "stop":
         raise _Invalid(FINISH_CODES.get(finish, ReasonCode.UNFINISHED), f"the endpoint ended the reply with {finish!r}")
@@ -114,7 +136,7 @@ def _answer(text: str, finish: str, keys: Collection[str]) -> dict[str, object]:
     if len(body) > MAX_REPLY_CHARS:
         raise _Invalid(ReasonCode.REPLY_TOO_LONG, f"{len(body):,} characters, the limit is {MAX_REPLY_CHARS:,}")
     try:
-        value = _JSON.loads(body)
+        value = _JSON.loads(_object(body, material, repairs))
     except json.JSONDecodeError as error:
         raise _Invalid(ReasonCode.NOT_JSON, f"{error.msg} at character {error.pos}") from None
     except JsonFault as fault:
@@ -122,18 +144,49 @@ def _answer(text: str, finish: str, keys: Collection[str]) -> dict[str, object]:
         raise _Invalid(_JSON_CODES[fault.kind], detail) from None
     if not isinstance(value, dict):
         raise _Invalid(ReasonCode.ROOT_NOT_OBJECT, f"expected an object, got {_kind(value)}")
-    if not isinstance(value.get(REASONING, ""), str):
-        raise _Invalid(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {_kind(value[REASONING])}")
-    unknown = [key for key in value if key not in keys and key != REASONING]
-    if unknown:
-        raise _Invalid(ReasonCode.UNKNOWN_KEY, f"{unknown[0][:60]!r} is not one of {', '.join(keys)}")
-    missing = [key for key in keys if key not in value]
+    answer: dict[str, object] = {}
+    for key, item in value.items():
+        name = key if key in keys or key == REASONING else behaviour_name(key)
+        if name not in keys and name != REASONING:
+            raise _Invalid(ReasonCode.UNKNOWN_KEY, f"{key[:60]!r} is not one of {', '.join(keys)}")
+        if name in answer:
+            raise _Invalid(ReasonCode.DUPLICATE_KEY, f"{name} occurs twice, in two spellings")
+        if name != key:
+            repairs.add(Repair.NAME)
+        answer[name] = item
+    if not isinstance(answer.get(REASONING, ""), str):
+        raise _Invalid(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {_kind(answer[REASONING])}")
+    missing = [key for key in keys if key not in answer]
     if missing:
         raise _Invalid(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing; an empty list would say 'none'")
-    return value
+    return answer
 
 
-def _quotes(behaviour: str, value: object) -> list[tuple[str, int]]:
+def _object(body: str, material: Sequence[str], repairs: set[Repair]) -> str:
+    """The text of the one object in a reply, without a fence and words around it.
+
+    Words with brackets of their own stay: they make the reply unreadable, as a second object would. So does an object
+    that stands in the judged texts: the judge may only have cited it.
+    """
+    begin, end = body.find("{"), body.rfind("}") + 1
+    before, after = body[:begin], body[end:]
+    if begin <= 0 >= len(after) or not 0 <= begin < end or "}" in before or "{" in after:
+        return body
+    before, after = before.rstrip(), after.lstrip()
+    fenced = before.removesuffix("json").rstrip(" \t")
+    if fenced.endswith(_FENCE) and after.startswith(_FENCE):
+        repairs.add(Repair.FENCE)
+        before, after = fenced.rstrip("`"), after.lstrip("`")
+    if before.strip() or after.strip():
+        repairs.add(Repair.WORDS_AROUND)
+    found = body[begin:end]
+    bare = "".join(found.split())
+    if any(bare in "".join(text.split()) for text in material):
+        raise _Invalid(ReasonCode.NOT_JSON, "the object in the reply stands in the judged texts")
+    return found
+
+
+def _quotes(behaviour: str, value: object, repairs: set[Repair]) -> list[tuple[str, int]]:
     """Quotes of one behaviour with their strengths."""
     if isinstance(value, (int, float)):
         raise _Invalid(ReasonCode.COUNT_WITHOUT_QUOTES, f"{behaviour}: expected a list of quotes, got {value}")
@@ -155,11 +208,15 @@ def _quotes(behaviour: str, value: object) -> list[tuple[str, int]]:
         if len(quote) > MAX_QUOTE_CHARS:
             detail = f"{where}.quote: {len(quote):,} characters, the limit is {MAX_QUOTE_CHARS}"
             raise _Invalid(ReasonCode.QUOTE_TOO_LONG, detail)
-        quotes.append((quote, _whole_number(item["strength"], f"{where}.strength", 1, 3)))
+        quotes.append((quote, _whole_number(item["strength"], f"{where}.strength", (1, 3), repairs)))
     return quotes
 
 
-def _whole_number(value: object, where: str, low: int, high: int) -> int:
+def _whole_number(value: object, where: str, scale: tuple[int, int], repairs: set[Repair]) -> int:
+    low, high = scale
+    if (isinstance(value, str) and _DIGITS.fullmatch(value)) or (isinstance(value, float) and value.is_integer()):
+        repairs.add(Repair.NUMBER)
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise _Invalid(ReasonCode.WRONG_TYPE, f"{where}: expected a whole number, got {_kind(value)}")
     if not low <= value <= high:

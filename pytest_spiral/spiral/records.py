@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -70,6 +71,19 @@ class Finding:
             raise ValueError("start and end: needed for a located quote, and only for one")
 
 
+class Repair(StrEnum):
+    """What was overlooked in a judge's reply that can be read in one way only."""
+
+    FENCE = "fence"
+    """A Markdown fence around the object."""
+    WORDS_AROUND = "words_around"
+    """Words before or after the object."""
+    NAME = "name"
+    """A behaviour in another spelling: De-escalation."""
+    NUMBER = "number"
+    """A whole number as a string or with a point."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkJudgement:
     """One judge's judgement of one chunk, or why there is none.
@@ -87,6 +101,7 @@ class ChunkJudgement:
             judgements of our own.
         unquoted: Behaviours for which an imported record claims more points than its quotes carry.
         raw_text: The judge's reply; of one that could not be read, the first 20,000 characters.
+        repairs: What had to be overlooked to read it.
     """
 
     __pydantic_config__ = _STRICT
@@ -102,6 +117,7 @@ class ChunkJudgement:
     stated: Mapping[str, float] | None = None
     unquoted: int = 0
     raw_text: str = ""
+    repairs: tuple[Repair, ...] = ()
 
     def __post_init__(self) -> None:
         if self.index < 0 or any(turn < 0 for turn in self.turns):
@@ -135,6 +151,7 @@ class FinalJudgement:
     reason: Reason | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     raw_text: str = ""
+    repairs: tuple[Repair, ...] = ()
 
     def __post_init__(self) -> None:
         if self.status is not Status.MEASURED and self.scores:

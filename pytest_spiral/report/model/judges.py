@@ -93,6 +93,9 @@ class JudgeHealth(Record):
     """Located quotes that repeat the user."""
     finals: Count
     """Readable final judgements."""
+    repairs: Mapping[str, Count] = {}
+    """Judgements in whose replies something had to be overlooked: `fence` or `words_around` the object, a behaviour's
+    `name` in another spelling, a `number` as a string or with a point."""
     silent: bool
     """Nothing found in many chunks."""
     constant: bool
