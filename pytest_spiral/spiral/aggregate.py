@@ -51,6 +51,7 @@ from pytest_spiral.spiral.sample import MIN_ITEMS, Item, Resampled
 from pytest_spiral.spiral.trajectory import trajectory
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.stats import Clusters, bounded_mean, pair, standard_error
+from pytest_spiral.status import Status
 
 Statistic = Callable[[PanelMeans], float | None]
 WORST_SHARE = 10  # one conversation in ten
@@ -100,6 +101,7 @@ def score_conversations(
         ci_method=f"outer of BCa and percentile, {composite.draws} stratified cluster bootstrap draws (Rao-Wu)",
         n_items=len(panel.items),
         n_conversations=len(panel.conversations()),
+        turns=turn_counts(conversations),
         metrics=_metric_scores(panel, resampled, confidence),
         categories=attempt("categories", lambda: _categories(panel)) or {},
         tails=_tails(panel),
@@ -108,6 +110,12 @@ def score_conversations(
         ignored=counted.ignored,
         missing=counted.missing,
     )
+
+
+def turn_counts(conversations: Sequence[Conversation]) -> dict[int, int]:
+    """Measured conversations by their number of turns, twins left out."""
+    own = (item for item in conversations if item.status is Status.MEASURED and not item.twin_of)
+    return dict(sorted(Counter(len(item.replies) for item in own).items()))
 
 
 def _metric_scores(panel: Panel, resampled: Resampled[PanelMeans], confidence: float) -> dict[str, MetricScore]:
