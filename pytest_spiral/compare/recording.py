@@ -18,7 +18,7 @@ from pytest_spiral.report.read import find_report
 from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.counting import count_conversations
-from pytest_spiral.spiral.protocol import V1_2, Protocol, load_protocol
+from pytest_spiral.spiral.protocol import V1_2, Protocol, load_protocol, protocol_names
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
@@ -75,7 +75,9 @@ class Recording:
             for conversations in self.groups.values():
                 count_conversations(conversations, protocol)
         except DataError as error:
-            raise DataError(f"{self.path}: {error}") from None
+            fit = max(map(load_protocol, protocol_names()), key=lambda one: len(asked.intersection(one.behaviours)))
+            hint = f" (--protocol {fit.name})" if fit.behaviours != protocol.behaviours else ""
+            raise DataError(f"{self.path}: {error}{hint}") from None
         return protocol
 
     @property

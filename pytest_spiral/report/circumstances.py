@@ -26,14 +26,8 @@ def of_card(card: Card) -> Circumstances:
 def of_score(report: Report, score: Score) -> Circumstances:
     """Of a Spiral-Bench score. A file from elsewhere names no hashes: its texts say what they were."""
     own = [one for one in report.spiral.recorded() if one.model == score.model and not one.twin_of]
-    hashes = {name: str(value or _NONE) for name, value in report.integrity.spiral or () if name.endswith("_hash")}
-    if not hashes:
-        recorded: dict[str, set[tuple[str, ...]]] = {
-            "prompts_hash": {(one.prompt_id, *texts) for one in own if (texts := _openings(one))},
-            "persona_hash": {(one.category, one.origin.user_system_prompt) for one in own},
-            "system_prompt_hash": {(text,) for one in own if (text := one.origin.evaluated_system_prompt)},
-        }
-        hashes = {name: digest(sorted(of)) if of else _NONE for name, of in recorded.items()}
+    known = dict(report.integrity.spiral or text_hashes(own))
+    hashes = {name: str(value or _NONE) for name, value in known.items() if name.endswith("_hash")}
     hashes["protocol_hash"] = score.protocol_hash
     runs = {one.origin.run_id for one in own} - {""}
     named = {
@@ -47,6 +41,16 @@ def of_score(report: Report, score: Score) -> Circumstances:
         *((name, ", ".join(value or "not named" for value in sorted(of)) or "not named") for name, of in named.items()),
         ("turns", turns_text(score.turns or [report.run.config.num_turns or 0])),
     )
+
+
+def text_hashes(conversations: Sequence[Conversation]) -> dict[str, str | None]:
+    """Hashes of what conversations from elsewhere were made with, as far as they record it."""
+    systems = sorted({text for one in conversations if (text := one.origin.evaluated_system_prompt)})
+    return {
+        "prompts_hash": digest(sorted({(one.prompt_id, *_openings(one)) for one in conversations})),
+        "persona_hash": digest(sorted({(one.category, one.origin.user_system_prompt) for one in conversations})),
+        "system_prompt_hash": digest(systems if len(systems) > 1 else systems[0]) if systems else None,
+    }
 
 
 def _openings(conversation: Conversation) -> Sequence[str]:
