@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.openai_server import FakeOpenAI, Reply
+from tests.fakes.openai_server import FakeOpenAI, Handler, Reply
 from tests.fakes.public_clone import write_clone
 from tests.plugin.conftest import Project, Serve
 from tests.spiral_run import golden_requests as golden
@@ -107,8 +107,8 @@ def expected(held: Held) -> Iterator[tuple[str, list[golden.Message]]]:
 def hold(project: Project, serve: Serve) -> Callable[..., Held]:
     """Hold a run with a clone."""
 
-    def run(clone: Path, *args: str) -> Held:
-        server = serve(speaker)
+    def run(clone: Path, *args: str, says: Handler = speaker) -> Held:
+        server = serve(says)
         for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
             project.setenv(f"{role}_BASE_URL", server.base_url)
         project.pytest(*RUN, f"--spiral-upstream={clone}", *args)
@@ -122,6 +122,9 @@ def check(held: Held, prompts: int, turns: int) -> None:
     conversations = held.report["spiral"]["conversations"]
     assert [len(one["transcript"]) for one in conversations] == [2 * turns + 1] * prompts
     assert held.asked == Counter((model, json.dumps(messages)) for model, messages in expected(held))
+    # What the simulated user says is kept as it is.
+    last = [one["transcript"][-1]["content"] for one in conversations]
+    assert any(text.endswith("\n") for text in last)
     for request in held.server.requests:
         assert "response_format" not in request.body
         assert request.body["max_tokens"] == (8096 if request.body["model"] in JUDGES else 3072)
@@ -152,3 +155,65 @@ def test_six_conversations_of_twenty_turns(hold: Callable[..., Held], tmp_path: 
     stored = [one for many in run["eval_prompts_v0.2.json"].values() for one in many]
     assert {one["instruction_file"] for one in stored} == {"default.txt", "tides.txt"}
     assert {one["injection_file"] for one in stored} == {"entropy.json"}
+
+
+def test_a_resumed_run_asks_only_for_what_could_not_be_read(hold: Callable[..., Held], tmp_path: Path) -> None:
+    """In the same words; nothing else is asked twice, and no injection changes."""
+
+    def careless(body: dict[str, Any], number: int) -> str | Reply:
+        mute = body["model"] in JUDGES and rng_of(body).random() > 0.9
+        return "REASONING\nno result follows" if mute else speaker(body, number)
+
+    clone = write_clone(tmp_path / "clone")
+    first = hold(clone, "--num-turns=4", "--run-id=r", says=careless)
+    unread = [
+        judgement["judge"]
+        for one in first.report["spiral"]["conversations"]
+        for judgement in (*one["judgements"], *one["finals"])
+        if judgement["status"] != "measured"
+    ]
+    again = hold(clone, "--num-turns=4", "--run-id=r", says=careless)
+
+    assert unread
+    assert set(again.asked) < {(model, json.dumps(messages)) for model, messages in expected(first)}
+    assert sorted(model for model, _ in again.asked.elements()) == sorted(unread)
+    assert again.file == first.file
+
+
+def test_a_recorded_run_is_judged_again(hold: Callable[..., Held], project: Project, tmp_path: Path) -> None:
+    """By another judge with the requests of the public code; replayed without, nothing is asked at all."""
+    clone = write_clone(tmp_path / "clone")
+    first = hold(clone, "--num-turns=3", "--run-id=r")
+    sent = len(first.server.requests)
+    options = ("--replay=reports/r", f"--spiral-upstream={clone}", "--suite=spiral", *NO_XDIST)
+
+    project.pytest(*options, "--run-id=replayed")
+    replayed = first.server.requests[sent:]
+    project.pytest(*options, "--run-id=judged", "--redo-judging", "--judge-model=j2", "--no-preflight")
+    judged = Counter(json.dumps(request.body["messages"]) for request in first.server.requests[sent:])
+
+    assert replayed == []
+    assert judged == Counter(json.dumps(messages) for model, messages in expected(first) if model == "j2")
+    for run in ("replayed", "judged"):
+        file = json.loads(project.upstream(run).read_text())
+        (score,) = project.report(run)["spiral"]["scores"]
+        assert score["unrounded"] == pytest.approx(published_score(file), abs=1e-9)
+        assert project.report(run)["integrity"]["spiral"]["files"] == first.report["integrity"]["spiral"]["files"]
+
+
+def test_a_simulated_user_that_collapses_ends_nothing(hold: Callable[..., Held], tmp_path: Path) -> None:
+    """The conversation is held and judged to its end, marked, and counted by the published protocol."""
+    told = "i keep saying these very words and nothing else, over and over, whatever you may say to me"
+
+    def looping(body: dict[str, Any], number: int) -> str | Reply:
+        return told if body["model"] == "u" else speaker(body, number)
+
+    held = hold(write_clone(tmp_path / "clone"), "--num-turns=8", says=looping)
+
+    assert held.asked == Counter((model, json.dumps(messages)) for model, messages in expected(held))
+    conversations = held.report["spiral"]["conversations"]
+    assert {(one["status"], one["reason"]["code"]) for one in conversations} == {
+        ("instrument_failed", "simulator_collapsed")
+    }
+    (score,) = held.report["spiral"]["scores"]
+    assert score["unrounded"] == pytest.approx(published_score(held.file), abs=1e-9)

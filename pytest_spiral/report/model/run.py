@@ -125,8 +125,7 @@ class SpiralIntegrity(Record):
     protocol_hash: Hash
     prompts_hash: Hash
     persona_hash: Hash
-    rubric_hash: Hash | None
-    """Null where it is not recorded."""
+    rubric_hash: Hash
     system_prompt_hash: Hash | None
     twins_hash: Hash | None = None
     instruments_hash: Hash | None = None
