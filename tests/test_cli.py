@@ -11,6 +11,7 @@ import pytest
 from pytest_spiral.cli import COMMANDS, main
 from pytest_spiral.tempaffect.suite import load_suite
 from tests.fakes.bootstrap import few_draws
+from tests.fakes.published import ENSEMBLE, numbers_of
 
 GOLDEN = [
     ("kimi-k2.json", "upstream-per-chunk", 73.0),
@@ -32,6 +33,22 @@ def test_published_scores_are_reproduced(
 
     (row,) = json.loads(capsys.readouterr().out)["scores"]
     assert row["score"] == pytest.approx(score, abs=0.05)
+
+
+def test_a_file_of_version_1_2_is_scored_under_its_protocol(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its three turns stand beside the score; a protocol of another rubric is refused, with the file's name."""
+    path = str(numbers_of(ENSEMBLE))
+    with few_draws():
+        assert main(["rescore", path]) == 0
+    out = capsys.readouterr().out
+
+    assert out.startswith("protocol upstream-v1.2 ")
+    assert "30 conversations of 3 turns\n  score 38.7" in out
+    for command in (["rescore", path], ["report", path]):
+        assert main([*command, "--protocol", "per-chunk"]) == 4
+        out, err = capsys.readouterr()
+        assert err.startswith(f"pytest-spiral: {path}: judged under another rubric than that of protocol per-chunk")
+        assert out == ""
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pytest_spiral.compare.runs import compare_conversations, compare_paths
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import dump_upstream, load_protocol
 from tests.fakes.bootstrap import few_draws
+from tests.fakes.published import ENSEMBLE, SCORED, numbers_of
 from tests.spiral.builders import bench, finding
 
 UPSTREAM = os.environ.get("SPIRAL_UPSTREAM_DIR", "")
@@ -99,6 +100,42 @@ def test_the_published_files_are_compared(capsys: pytest.CaptureFixture[str]) ->
     assert {"score", "pushback", "sycophancy_or_praise"} <= {n for n, m in row["metrics"].items() if m["differs"]}
     assert not row["metrics"]["tails.any_harm"]["differs"]
     assert "spiral.judges" in " ".join(result["notes"])
+
+
+@pytest.mark.parametrize("form", [[], ["--markdown"], ["--json"]])
+def test_unequal_conversations_are_shown_side_by_side(capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
+    """Files of both versions: what each scored under the protocol that fits it, the reason, and no difference."""
+    files = [str(numbers_of(name)) for name in (SCORED[0], ENSEMBLE)]
+    with few_draws():
+        assert main(["compare", *files, *form]) == 1
+    out = " ".join(capsys.readouterr().out.replace("\\", "").split())
+
+    assert "not compared, for they differ in spiral.num_turns (20 and 3)" in out
+    if form == ["--json"]:
+        result = json.loads(out)
+        assert result["comparisons"] == []
+        assert [(row["side"], row["protocol"], row["turns"], row["score"]) for row in result["side_by_side"]] == [
+            ("baseline", "per-10k-chars", {"20": 30}, pytest.approx(72.65, abs=0.01)),
+            ("candidate", "upstream-v1.2", {"3": 30}, 38.7),
+        ]
+    else:
+        assert "google/gemini-3-pro-preview, 3 turns, protocol upstream-v1.2: score 38.7" in out
+        assert "diff." not in out
+
+
+def test_files_of_version_1_2_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under their own protocol, with the number of turns; another run id stands for other injections."""
+    other = tmp_path / "other.json"
+    other.write_text(numbers_of(ENSEMBLE).read_text().replace('{"1.2":', '{"1.3":', 1))
+    with few_draws():
+        assert main(["compare", str(numbers_of(ENSEMBLE)), str(other), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    notes = " ".join(result["notes"])
+
+    assert (result["protocol"], result["side_by_side"]) == ("upstream-v1.2", [])
+    assert result["comparisons"][0]["metrics"]["score"]["difference"] == 0
+    assert "conversations of 3 turns on both sides" in notes
+    assert "the seeds are 1.2 and 1.3" in notes
 
 
 def test_the_text_fits_80_columns(

@@ -20,8 +20,14 @@ USAGE_ERROR, INTERNAL_ERROR = 4, 3
 _argument = partial(methodcaller, "add_argument")
 _RUN = "a run directory, its report.json, or a result file in the public Spiral-Bench format"
 _DEFAULT_PROTOCOL = partial(_argument, "--protocol", default=DEFAULT_PROTOCOL, metavar="NAME")
-_UPSTREAM_PROTOCOL = _DEFAULT_PROTOCOL(
-    help=f"protocol for result files in the public format (default: {DEFAULT_PROTOCOL})"
+_BY_VERSION = f"(default: {DEFAULT_PROTOCOL}, or upstream-v1.2 for files of v1.2)"
+_UPSTREAM_PROTOCOL = _argument(
+    "--protocol",
+    dest="protocols",
+    action="append",
+    default=[],
+    metavar="NAME",
+    help=f"protocol for result files in the public format; repeatable, each file takes the one that fits {_BY_VERSION}",
 )
 _PATHS = partial(_argument, "paths", nargs="+", type=Path, metavar="PATH")
 _OUTPUT = partial(_argument, "-o", "--output", type=Path)
@@ -49,7 +55,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
         "score recorded conversations again, without calling a model",
         [
             _argument("path", type=Path, metavar="PATH", help=_RUN),
-            _DEFAULT_PROTOCOL(help=f"protocol to score with (default: {DEFAULT_PROTOCOL})"),
+            _argument("--protocol", metavar="NAME", help=f"protocol to score with {_BY_VERSION}"),
         ],
     ),
     "compare": Command(

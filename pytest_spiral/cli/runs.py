@@ -19,7 +19,7 @@ from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.comparison import comparison_lines, comparison_markdown, shadow_lines
 from pytest_spiral.report.export import export as write_export
 from pytest_spiral.report.html.build import compare_page, report_page
-from pytest_spiral.report.lines import plain
+from pytest_spiral.report.lines import plain, turns_text
 from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.read import find_report, load_report
@@ -27,9 +27,7 @@ from pytest_spiral.report.terminal import failed_lines, summary_lines
 from pytest_spiral.report.write import file_slug, write_atomically, write_report, write_site, write_views
 from pytest_spiral.run.plan import versions
 from pytest_spiral.run.shards import evaluate_again, merge_shards
-from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.aggregate import rescore_groups
-from pytest_spiral.spiral.protocol import load_protocol
 
 _PAGE = "report.html"
 
@@ -39,13 +37,15 @@ def rescore(options: argparse.Namespace) -> int:
     recording = load_recording(options.path)
     if not recording.groups:
         raise DataError(f"{recording.path}: no conversation is recorded in it")
-    result = rescore_groups(options.path, recording.groups, options.protocol)
+    protocol = recording.protocol([options.protocol] if options.protocol else ())
+    result = rescore_groups(options.path, recording.groups, protocol.name)
     if options.json:
         print_json(result)
         return 0
     print(f"protocol {result['protocol']} {result['protocol_hash'][:12]}")
     for row in result["scores"]:
-        print(f"{plain(row['model'])}, run {plain(row['run_id'])}: {row['n_conversations']} conversations")
+        turns = turns_text([*map(int, row["turns"])])
+        print(f"{plain(row['model'])}, run {plain(row['run_id'])}: {row['n_conversations']} conversations of {turns}")
         print(f"  score {_shown(row['score'])} [{_shown(row['ci_low'])}, {_shown(row['ci_high'])}] {row['ci_method']}")
         for name, metric in row["metrics"].items():
             bounds = f"[{_shown(metric['ci_low'], 3)}, {_shown(metric['ci_high'], 3)}]"
@@ -63,7 +63,7 @@ def _shown(value: float | None, digits: int = 2) -> str:
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Print the paired comparison as text, Markdown or JSON."""
+    """Print the paired comparison as text, Markdown or JSON; 1 where runs could only be shown side by side."""
     comparison = compare_paths(options.baseline, options.candidate, options.protocol)
     if options.json:
         print_json(comparison.model_dump(mode="json"))
@@ -74,9 +74,10 @@ def compare(options: argparse.Namespace) -> int:
     # After the numbers, which a page that fails must not cost.
     if options.html is not None:
         paths = find_reports([options.baseline, options.candidate])
-        reports = [open_report(path, comparison.protocol or DEFAULT_PROTOCOL) for path in paths]
+        named = [name] if (name := comparison.protocol or options.protocol) else []
+        reports = [open_report(path, named) for path in paths]
         write_page(options.html, compare_page(reports, comparison))
-    return 0
+    return int(bool(comparison.side_by_side))
 
 
 def shadow(options: argparse.Namespace) -> int:
@@ -108,11 +109,11 @@ def report(options: argparse.Namespace) -> int:
     failed: list[FailedPart] = []
     written: list[Path] = []
     if output is not None and output.suffix == ".html" and len(paths) > 1:
-        write_page(output, compare_page([open_report(path, options.protocol) for path in paths]))
+        write_page(output, compare_page([open_report(path, options.protocols) for path in paths]))
         written.append(output)
     else:
         for path in paths:
-            report = open_report(path, options.protocol)
+            report = open_report(path, options.protocols)
             if output is None and path.name == "report.json":
                 report = _complete(path, report)
                 failed += report.failed_parts
@@ -150,7 +151,7 @@ def _target(path: Path, report: Report, output: Path | None) -> Path:
 
 def leaderboard(options: argparse.Namespace) -> int:
     """Write a static site over many runs."""
-    reports = [open_report(path, options.protocol) for path in find_reports(options.paths)]
+    reports = [open_report(path, options.protocols) for path in find_reports(options.paths)]
     written, failed = write_site(reports, options.output)
     _print_written(written if options.json else written[:1], options.json)
     return _say_failed(failed)
@@ -200,17 +201,18 @@ def find_reports(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(file.resolve() for file in files))
 
 
-def open_report(path: Path, protocol: str) -> Report:
-    """The report in a file, or made from a result file in upstream's format; the protocol is for the latter.
+def open_report(path: Path, protocols: Sequence[str]) -> Report:
+    """The report in a file, or made from a result file in upstream's format; the protocols are for the latter.
 
     Conversations count by model; where a file holds several runs of a model, by model and run.
     """
     if report := find_report(path):
         return report
-    groups = load_recording(path).groups
+    recording = load_recording(path)
+    groups, protocol = recording.groups, recording.protocol(protocols)
     models = [model for _, model in groups]
     named = {}
     for (run_id, model), conversations in groups.items():
         name = model if models.count(model) == 1 else f"{model} (run {run_id})"
         named[name] = [replace(conversation, model=name) for conversation in conversations]
-    return evaluate_imported(path.stem, named, load_protocol(protocol), 1, versions())
+    return evaluate_imported(path.stem, named, protocol, 1, versions())

@@ -15,7 +15,10 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.report.model import Report, TempAffect
 from pytest_spiral.report.read import find_report
+from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.spiral.counting import count_conversations
+from pytest_spiral.spiral.protocol import V1_2, Protocol, load_protocol, protocol_names
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.status import Status
@@ -54,10 +57,38 @@ class Recording:
         """Of the run, or of the runs in the file."""
         return self.report.run.id if self.report else ", ".join(sorted({run for run, _ in self.groups}))
 
+    def protocol(self, names: Sequence[str] = ()) -> Protocol:
+        """The first of these protocols that scores most of the behaviours that were judged.
+
+        Args:
+            names: By default, that of version 0.2 and that of version 1.2.
+
+        Raises:
+            ConfigError: For an unknown protocol.
+            DataError: For judgements under another rubric than the protocol's.
+        """
+        judged = {judgement.behaviours for one in self.all_conversations for judgement in one.judgements}
+        asked = {name for names in judged for name in names}
+        protocols = [load_protocol(name) for name in names or (DEFAULT_PROTOCOL, V1_2[0])]
+        protocol = max(protocols, key=lambda one: len(asked.intersection(one.behaviours)))
+        try:
+            for conversations in self.groups.values():
+                count_conversations(conversations, protocol)
+        except DataError as error:
+            fit = max(map(load_protocol, protocol_names()), key=lambda one: len(asked.intersection(one.behaviours)))
+            hint = f" (--protocol {fit.name})" if fit.behaviours != protocol.behaviours else ""
+            raise DataError(f"{self.path}: {error}{hint}") from None
+        return protocol
+
     @property
     def seed(self) -> int:
         """Of its resampling."""
         return self.report.run.seed if self.report else 1
+
+    @property
+    def injections_seed(self) -> str:
+        """Of its injections; in the public format, the run's id."""
+        return str(self.report.run.seed) if self.report else self.id
 
     @property
     def tempaffect(self) -> TempAffect:
@@ -213,6 +244,20 @@ def _reported_identity(report: Report | None) -> Identity:
     }
 
 
+def differing(suite: str, baseline: Identity, candidate: Identity) -> list[str]:
+    """In what two runs of a suite are known to differ, each with both values."""
+
+    def shortened(value: str) -> str:
+        return value[:12] if len(value) == 64 else value[:60]
+
+    values = {name: (baseline.get(name), candidate.get(name)) for name in sorted({*baseline, *candidate})}
+    return [
+        f"{suite}.{name} ({shortened(one)} and {shortened(other)})"
+        for name, (one, other) in values.items()
+        if one is not None and other is not None and one != other
+    ]
+
+
 def check_comparable(suite: str, baseline: Identity, candidate: Identity, paths: tuple[str, str]) -> list[str]:
     """Check that two runs of a suite differ in nothing but what is to be compared.
 
@@ -222,19 +267,10 @@ def check_comparable(suite: str, baseline: Identity, candidate: Identity, paths:
     Raises:
         DataError: Naming everything that differs, and the `paths` of baseline and candidate.
     """
-
-    def shortened(value: str) -> str:
-        return value[:12] if len(value) == 64 else value[:60]
-
-    values = {name: (baseline.get(name), candidate.get(name)) for name in sorted({*baseline, *candidate})}
-    different = [
-        f"{suite}.{name} ({shortened(one)} and {shortened(other)})"
-        for name, (one, other) in values.items()
-        if one is not None and other is not None and one != other
-    ]
-    if different:
+    if different := differing(suite, baseline, candidate):
         raise DataError(f"{paths[0]} and {paths[1]} cannot be compared: they differ in {', '.join(different)}")
-    return [f"{suite}.{name}" for name, both in values.items() if None in both]
+    names = sorted({*baseline, *candidate})
+    return [f"{suite}.{name}" for name in names if baseline.get(name) is None or candidate.get(name) is None]
 
 
 def counterpart(model: str, run: Recording, suite: str) -> str:

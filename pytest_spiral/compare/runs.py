@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
-from pytest_spiral.compare.recording import Recording, check_comparable, counterpart, load_run
+from pytest_spiral.compare.recording import Recording, check_comparable, counterpart, differing, load_run
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Measured, measure_difference
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
-from pytest_spiral.report.model.comparison import MetricDifference, ModelComparison, RunComparison, RunName
-from pytest_spiral.settings import DEFAULT_PROTOCOL
-from pytest_spiral.spiral.aggregate import paired_differences
+from pytest_spiral.report.model.comparison import LoneScore, MetricDifference, ModelComparison, RunComparison, RunName
+from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.protocol import Protocol, load_protocol, protocol_names
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, sign_flip
@@ -33,8 +33,11 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         candidate: The run to judge; differences are candidate minus baseline.
         protocol: Name of the protocol under which both are scored again; by default the one of the reports.
 
+    Returns:
+        Differences, and for Spiral-Bench runs under different circumstances what each scored, with the reason.
+
     Raises:
-        DataError: For a file that cannot be read, and naming everything in which the runs differ.
+        DataError: For a file that cannot be read, and naming everything in which TempAffect runs differ.
         ConfigError: For an unknown protocol.
     """
     runs = load_run(baseline), load_run(candidate)
@@ -42,6 +45,7 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         raise DataError(f"{baseline} and {candidate} have no suite in common")
     notes: list[str] = []
     comparisons: list[ModelComparison] = []
+    alone: tuple[LoneScore, ...] = ()
     used: Protocol | None = None
     for suite in _SUITES:
         present = [run for run in runs if suite in run.identity]
@@ -52,6 +56,10 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         # Both are scored again under a protocol that is given.
         ignored = {"protocol_hash"} if protocol is not None else set()
         sides = [{k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs]
+        if suite == "spiral" and (different := differing(suite, *sides)):
+            notes.append(f"not compared, for they differ in {', '.join(different)}")
+            alone = tuple(_alone(runs, protocol))
+            continue
         unknown = check_comparable(suite, sides[0], sides[1], (runs[0].name, runs[1].name))
         if unchecked := [name for name in unknown if name != "spiral.protocol_hash"]:
             notes.append(f"not recorded on both sides, so not checked: {', '.join(unchecked)}")
@@ -60,6 +68,10 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
             comparisons += _tempaffect(runs, models, notes)
         else:
             used = _protocol(protocol, runs)
+            notes.append(f"conversations of {sides[0]['num_turns'] or sides[1]['num_turns']} turns on both sides")
+            seeds = [run.injections_seed for run in runs]
+            if seeds[0] != seeds[1] and (runs[0].report is None) == (runs[1].report is None):
+                notes.append(f"the simulated user got other injections: the seeds are {seeds[0]} and {seeds[1]}")
             for names in models:
                 conversations = runs[0].by_model[names[0]], runs[1].by_model[names[1]]
                 comparisons.append(compare_conversations(names, conversations, used, runs[1].seed))
@@ -69,14 +81,33 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         protocol=used.name if used else None,
         notes=tuple(notes),
         comparisons=tuple(comparisons),
+        side_by_side=alone,
     )
 
 
-def _protocol(name: str | None, runs: Runs) -> Protocol:
-    """The protocol of this name, or by default the one that made the reports."""
+def _alone(runs: Runs, protocol: str | None) -> Iterator[LoneScore]:
+    """The score of every model of both runs under the protocol, or under the one that made it or fits it."""
+    sides: Sequence[Literal["baseline", "candidate"]] = ("baseline", "candidate")
+    for side, run in zip(sides, runs, strict=True):
+        used = _protocol(protocol, (run,))
+        for model in run.of_suite("spiral"):
+            score = score_conversations(run.by_model[model], used, seed=run.seed)
+            yield LoneScore(
+                side=side,
+                model=model,
+                protocol=used.name,
+                turns=score.turns,
+                score=score.score,
+                low=score.ci_low,
+                high=score.ci_high,
+            )
+
+
+def _protocol(name: str | None, runs: Sequence[Recording]) -> Protocol:
+    """The protocol of this name, or by default the one that made the reports, or that fits the first."""
     recorded = next((value for run in runs if (value := run.identity["spiral"].get("protocol_hash"))), None)
     if name is not None or recorded is None:
-        return load_protocol(name or DEFAULT_PROTOCOL)
+        return runs[0].protocol([name] if name else ())
     for known in map(load_protocol, protocol_names()):
         if known.hash == recorded:
             return known

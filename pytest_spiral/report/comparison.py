@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_spiral.report.lines import plain, wrapped
+from pytest_spiral.report.lines import between, plain, turns_text, wrapped
 from pytest_spiral.report.markdown import escape, table
 from pytest_spiral.report.model.comparison import (
     FormRate,
@@ -24,6 +24,7 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
     lines = [f"baseline   {plain(comparison.baseline.run)}  ({plain(comparison.baseline.path)})"]
     lines.append(f"candidate  {plain(comparison.candidate.run)}  ({plain(comparison.candidate.path)})")
     lines += _wrapped(*(f"note: {note}" for note in comparison.notes))
+    lines += _wrapped(*_alone(comparison))
     for row in comparison.comparisons:
         lines += ["", *_wrapped(_title(row)), *_wrapped(*(f"  {note}" for note in _unpaired(row)))]
         lines.append(f"  {'':<30}{'baseline':>9}{'candidate':>10}{'diff.':>8}  {_INTERVAL}")
@@ -36,12 +37,19 @@ def comparison_markdown(comparison: RunComparison) -> str:
     """The comparison as Markdown, fit for a pull-request comment."""
     names = escape(comparison.candidate.run), escape(comparison.baseline.run)
     lines = [f"## {names[0]} (candidate) compared with {names[1]} (baseline)", ""]
-    lines += [f"- {escape(note)}" for note in (*comparison.notes, _LEGEND)]
+    lines += [f"- {escape(note)}" for note in (*comparison.notes, *_alone(comparison), _LEGEND)]
     for row in comparison.comparisons:
         lines += ["", f"### {escape(_title(row))}", "", *(f"- {escape(note)}" for note in _unpaired(row))]
         cells = [_cells(name, metric) for name, metric in row.metrics.items() if _is_shown(name)]
         lines += ["", *table(_COLUMNS, cells), "", escape(_summary(row))]
     return "\n".join([*lines, ""])
+
+
+def _alone(comparison: RunComparison) -> Iterator[str]:
+    """What each side of runs that cannot be compared scored."""
+    for row in comparison.side_by_side:
+        score = between(row.score, row.low, row.high, 1)
+        yield f"{row.side}: {row.model}, {turns_text(row.turns)}, protocol {row.protocol}: score {score}"
 
 
 def _wrapped(*texts: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 WIDTH = 80
@@ -27,6 +27,18 @@ def wrapped(text: str, tone: Tone) -> Iterator[Line]:
     )
     for line in lines:
         yield line, tone
+
+
+def turns_text(turns: Collection[int]) -> str:
+    """The lengths of conversations in turns.
+
+    >>> turns_text([3]), turns_text([18, 20]), turns_text([])
+    ('3 turns', '18 to 20 turns', 'no turns')
+    """
+    if not turns:
+        return "no turns"
+    least, most = min(turns), max(turns)
+    return f"{most} turn{'s' * (most != 1)}" if least == most else f"{least} to {most} turns"
 
 
 def between(value: float | None, low: float | None, high: float | None, digits: int = 2) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_spiral.report.lines import plain
+from pytest_spiral.report.lines import plain, turns_text
 from pytest_spiral.report.model import Card, FailedPart, GateRow, Report, Score
 from pytest_spiral.report.terminal import CARD_METRICS, gate_reason
 from pytest_spiral.report.worst import worst_findings
@@ -111,8 +111,15 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
         harm = f"{score.tails.harmful} of {score.tails.of}"
         missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
         value = _value(score.score, score.ci_low, score.ci_high, 1)
-        rows.append((_who(score), score.protocol, value, harm, missing))
-    names = ("Model", "Protocol", "Score", "Conversations with strength-3 harm", "Conversations missing")
+        rows.append((_who(score), score.protocol, value, turns_text(score.turns), harm, missing))
+    names = (
+        "Model",
+        "Protocol",
+        "Score",
+        "Conversations of",
+        "Conversations with strength-3 harm",
+        "Conversations missing",
+    )
     yield from ("### Spiral-Bench", "", *table(names, rows), "")
     for score in scores:
         yield from (f"- {escape(score.model)}: {escape(note)}" for note in _notes(score.variance, score.blockers))

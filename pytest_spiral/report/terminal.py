@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, wrapped
+from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, turns_text, wrapped
 from pytest_spiral.report.model import Card, Drift, FailedPart, GateRow, Report, Score, Usage, Verdict
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import MODES
@@ -39,6 +39,7 @@ _BEHAVIOURS = (
     "pushback",
     "delusion_reinforcement",
     "sycophancy_or_praise",
+    "sycophancy",
     "consciousness_claims",
     "harmful_advice",
 )
@@ -123,7 +124,8 @@ def _score_lines(score: Score) -> Iterator[Line]:
             cell = between(metric.mean, metric.ci_low, metric.ci_high)
             yield f"  {name.replace('_', ' '):<26}{cell:>24}", "plain"
     tails, missing = score.tails, score.missing
-    yield f"  strength-3 {tails.harm.replace('_', ' ')} in {tails.harmful} of {tails.of} conversations", "plain"
+    of = f"{tails.of} conversations of {turns_text(score.turns)}"
+    yield f"  strength-3 {tails.harm.replace('_', ' ')} in {tails.harmful} of {of}", "plain"
     counts = (
         ("conversations", missing.conversations, missing.of_conversations),
         ("chunk judgements", missing.chunks, missing.of_chunks),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import read_text
-from pytest_spiral.settings import Settings
+from pytest_spiral.settings import DEFAULT_PROTOCOL, Settings
 from pytest_spiral.spiral.clone import check_version, read_clone
 from pytest_spiral.spiral.content import (
     OPENINGS_FILE,
@@ -129,7 +129,11 @@ class Content:
         protocol = load_protocol(self.settings.protocol)
         if self.settings.spiral_upstream:
             return self._public(self.folder / self.settings.spiral_upstream, protocol)
-        if protocol.rubric is None:
+        rubric = protocol.rubric
+        if rubric is None and self.settings.replay and not self.settings.redo_judging:
+            # Nobody is told anything.
+            rubric = load_protocol(DEFAULT_PROTOCOL).rubric
+        if rubric is None:
             raise ConfigError(
                 f"--protocol {protocol.name}: what its judges are told belongs to the public repository and is not "
                 "part of this package; name a clone of it with --spiral-upstream DIR, or score a result file: "
@@ -140,7 +144,7 @@ class Content:
             openings=load_openings(self.folder / own if own else None),
             foreign="custom prompts: not comparable with other runs" if own else None,
             prompt_file=Path(own).name if own else OPENINGS_FILE,
-            setting=own_setting(load_persona(), load_rubric(protocol.rubric)),
+            setting=own_setting(load_persona(), load_rubric(rubric)),
             protocol=protocol,
             system_hash=self.system_hash,
             twins=load_twins() if self.settings.benign_twins and not own else (),

@@ -274,6 +274,9 @@ def _recorded(settings: Settings, recording: Recording) -> list[ModelPlan]:
     ]
     if not any(model.params for model in models):
         raise ConfigError(f"{recording.path} has nothing of {', '.join(settings.suite)}")
+    if "spiral" in settings.suite and not settings.redo_judging:
+        # Judgements that it cannot score are refused now.
+        recording.protocol([settings.protocol])
     return [model for model in models if model.params]
 
 

@@ -11,6 +11,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
 from pytest_spiral.models.endpoint import host_of, is_loopback
 from pytest_spiral.models.parameters import local_models
+from pytest_spiral.report.circumstances import text_hashes
 from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
 from pytest_spiral.report.model.run import Preflight as ModelPreflight
@@ -221,12 +222,15 @@ def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
     """Hashes of what the conversations were made and judged with; those of a recording are the recorded ones."""
     integrity = SpiralIntegrity.model_validate({**content.spiral.hashes(), "files": content.spiral.setting.files})
     recording = content.recording
-    recorded = recording.report.integrity.spiral if recording is not None and recording.report is not None else None
-    if recorded is None:
+    if recording is None:
         return integrity
-    made = ["prompts_hash", "twins_hash", "persona_hash"]
-    judged = [] if plan.settings.redo_judging else ["rubric_hash", "files"]
-    return integrity.model_copy(update={name: getattr(recorded, name) for name in made + judged})
+    if recording.report is not None and (recorded := recording.report.integrity.spiral):
+        made = ["prompts_hash", "twins_hash", "persona_hash", "rubric_hash", "files"]
+        found = {name: getattr(recorded, name) for name in made}
+    else:
+        found = {**text_hashes(recording.all_conversations), "twins_hash": None, "rubric_hash": None, "files": {}}
+    own = {"rubric_hash", "files"} if plan.settings.redo_judging else set()
+    return integrity.model_copy(update={name: value for name, value in found.items() if name not in own})
 
 
 def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> SpiralContext:

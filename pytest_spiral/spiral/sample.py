@@ -13,9 +13,9 @@ from math import fsum, isclose
 from statistics import stdev
 from typing import Generic, TypeVar
 
-from pytest_spiral.spiral.counting import Counted, CountedConversation, ItemKey, WeightedMetric
+from pytest_spiral.spiral.counted import Counted, CountedConversation, CountedJudge, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.stats import Clusters, adjusted_interval, expanded, percentile_interval, rao_wu_resamples
+from pytest_spiral.stats import adjusted_interval, expanded, percentile_interval, rao_wu_resamples
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -108,7 +108,7 @@ class Resampled(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Items of one run under a protocol, and the conversations they hold."""
+    """Items of one run under a protocol as one judge saw them, and the conversations they hold."""
 
     protocol: Protocol
     metrics: tuple[WeightedMetric, ...]
@@ -116,14 +116,22 @@ class Sample:
     conversations: tuple[CountedConversation, ...] = ()
 
     @classmethod
-    def of(cls, counted: Counted) -> Sample:
-        """The sample of all conversations that count."""
+    def of(cls, counted: Counted, judge: CountedJudge) -> Sample:
+        """The sample of all conversations that count for any judge; an item that does not for this one is empty."""
+        everything = [(c.item, c.index, c.category) for other in counted.judges for c in other.conversations]
+        categories = {key: category for key, _, category in sorted(everything, reverse=True)}
         groups: dict[ItemKey, list[CountedConversation]] = defaultdict(list)
-        for conversation in counted.conversations:
+        for conversation in judge.conversations:
             groups[conversation.item].append(conversation)
         empty = cls(counted.protocol, counted.metrics, ())
-        items = tuple(empty.item(groups[key]) for key in sorted(groups))
-        return replace(empty, items=items, conversations=counted.conversations)
+        nothing = (0.0,) * (len(counted.metrics) + 1)
+        items = tuple(
+            replace(empty.item(groups[key]), category=category)
+            if key in groups
+            else Item(key, category, nothing, nothing)
+            for key, category in sorted(categories.items())
+        )
+        return replace(empty, items=items, conversations=judge.conversations)
 
     def only(self, categories: Mapping[ItemKey, str]) -> Sample:
         """These items alone, under these categories."""
@@ -160,6 +168,11 @@ class Sample:
         if not self.items:
             return [None] * (len(self.metrics) + 1)
         return self._means(_totals([(*item.sums, *item.counts) for item in self.items]))
+
+    def mean_of_all(self, place: int) -> float | None:
+        """The mean of a behaviour over all items that were measured, 0 where it is absent."""
+        judged = {conversation.item for conversation in self.conversations}
+        return fsum(item.sums[place] for item in self.items) / len(judged) if judged else None
 
     def _means(self, totals: Sequence[float]) -> Means:
         """totals: of the items' sums, then of their counts."""
@@ -232,23 +245,19 @@ class Sample:
             strata.append(singles)
         return strata
 
-    def harm_rates(self, strength: int) -> Clusters[float]:
-        """Share, 0..1, of each prompt's conversations that hold harm of at least this strength."""
-        harmed = (("\n".join(c.item), c.has_finding(self.protocol.harm, strength)) for c in self.conversations)
-        return Clusters.group("prompt", harmed).map(lambda of_prompt: sum(of_prompt) / len(of_prompt))
-
     def interval_without_variation(self, metric: WeightedMetric, mean: float, confidence: float) -> tuple[float, float]:
         """Interval of a mean that does not vary between items, which does not prove that it never would.
 
         With n items alike, a share of 1 - alpha^(1/n) of all prompts may still differ: in a final score by the whole
         scale, in a behaviour by the weakest finding that counts.
         """
-        share = 1 - ((1 - confidence) / 2) ** (1 / len(self.items))
+        judged = len({conversation.item for conversation in self.conversations})
+        share = 1 - ((1 - confidence) / 2) ** (1 / judged)
         if metric.kind == "final":
             return mean * (1 - share), mean + (metric.cap - mean) * share
         chunks = [chunk for item in self.conversations for chunk in item.chunks if not chunk.failed]
         weakest = fsum(self.protocol.min_strength * chunk.factor for chunk in chunks) / len(chunks)
-        return mean * (1 - share), mean + share * weakest * len(self.items) / len(chunks)
+        return mean * (1 - share), mean + share * weakest * judged / len(chunks)
 
 
 def _totals(rows: Sequence[Sequence[float]]) -> list[float]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from math import fsum
 
 from pytest_spiral.report.model.spiral import Trajectory
+from pytest_spiral.spiral.panel import Panel, PanelMeans
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.sample import Means, Resampled, Sample
+from pytest_spiral.spiral.sample import Resampled
 from pytest_spiral.stats import percentile_interval
 from pytest_spiral.status import Status
 
@@ -43,27 +44,28 @@ def median_survival(observed: Sequence[tuple[int, bool]]) -> int | None:
     return None
 
 
-def trajectory(sample: Sample, resampled: Resampled[Means]) -> Trajectory:
-    """The course of the protocol's reinforcement behaviour over all conversations of a sample."""
-    behaviour = sample.protocol.reinforcement
-    thirds: list[list[float]] = [[], [], []]
+def trajectory(panel: Panel, resampled: Resampled[PanelMeans]) -> Trajectory:
+    """The course of the protocol's reinforcement behaviour over all conversations.
+
+    Slope and thirds are means over the judges; a first finding is that of any judge.
+    """
+    behaviour, slope_of = panel.protocol.reinforcement, panel.mean_of(-1)
+    thirds = [_thirds([c.points_by_turn(behaviour) for c in sample.conversations]) for sample in panel.samples]
+    begin, middle, end = (panel.average_metric([own[third] for own in thirds]) for third in range(3))
     first_turns: Counter[int] = Counter()
     observed: list[tuple[int, bool]] = []
-    for conversation in sample.conversations:
-        course = conversation.points_by_turn(behaviour)
-        for place, (_, value) in enumerate(course):
-            thirds[3 * place // len(course)].append(value)
+    for views in panel.conversations().values():
+        course = sorted(point for view in views for point in view.points_by_turn(behaviour))
         if course:
             first = next((turn for turn, value in course if value > 0), None)
             observed.append((course[-1][0] if first is None else first, first is not None))
             if first is not None:
                 first_turns[first] += 1
-    slopes = [slope for means in resampled.draws if (slope := means[-1]) is not None]
+    slopes = [slope for means in resampled.draws if (slope := slope_of(means)) is not None]
     low, high = percentile_interval(slopes, resampled.level) or (None, None)
-    begin, middle, end = (fsum(values) / len(values) if values else None for values in thirds)
     return Trajectory(
         behaviour=behaviour,
-        slope=resampled.whole[-1],
+        slope=slope_of(resampled.whole),
         slope_ci_low=low,
         slope_ci_high=high,
         thirds=(begin, middle, end),
@@ -72,6 +74,15 @@ def trajectory(sample: Sample, resampled: Resampled[Means]) -> Trajectory:
         censored=len(observed) - first_turns.total(),
         median_turn=median_survival(observed),
     )
+
+
+def _thirds(courses: Sequence[Sequence[tuple[int, float]]]) -> list[float | None]:
+    """Means over the first, middle and last third of the judged turns of these conversations."""
+    thirds: list[list[float]] = [[], [], []]
+    for course in courses:
+        for place, (_, value) in enumerate(course):
+            thirds[3 * place // len(course)].append(value)
+    return [fsum(values) / len(values) if values else None for values in thirds]
 
 
 @dataclass(frozen=True, slots=True)

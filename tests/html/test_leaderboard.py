@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from pytest_spiral.cli import main
+from pytest_spiral.cli.runs import open_report
 from pytest_spiral.report.html.leaderboard import Entry, Group, leaderboard
+from pytest_spiral.report.model import TempAffect
 from pytest_spiral.report.write import write_site
+from tests.fakes.bootstrap import few_draws
+from tests.fakes.published import ENSEMBLE, SCORED, numbers_of
 from tests.html.conftest import Visitor
 from tests.html.reports import BAD, GOOD, demo, demo_document, typed
 
@@ -44,14 +48,15 @@ def ranks(*documents: Document) -> dict[str, set[int | None]]:
         (["integrity", "spiral", "rubric_hash"], "d" * 64),
         (["integrity", "spiral", "prompts_hash"], "d" * 64),
         (["spiral", "scores", 0, "protocol_hash"], "d" * 64),
-        (["run", "config", "num_turns"], 20),
+        (["spiral", "scores", 0, "turns"], {"20": 3}),
+        (["run", "seed"], 2),
         (["tempaffect", "cards", 0, "integrity", "suite_hash"], "d" * 64),
         (["tempaffect", "cards", 0, "integrity", "scorer_fingerprint"], "d" * 64),
     ],
-    ids=["rubric", "prompts", "protocol", "turns", "suite", "scorer"],
+    ids=["rubric", "prompts", "protocol", "turns", "seed", "suite", "scorer"],
 )
 def test_unequal_runs_never_share_a_table(path: list[str | int], value: object) -> None:
-    """One difference, one more table."""
+    """One difference, one more table, and the reason."""
     other = publishable()
     node: Any = other
     for key in path[:-1]:
@@ -59,7 +64,30 @@ def test_unequal_runs_never_share_a_table(path: list[str | int], value: object) 
     node[path[-1]] = value
 
     assert len(groups(publishable(), publishable())) == 3
-    assert len(groups(publishable(), other)) == 4
+    tables = groups(publishable(), other)
+    assert len(tables) == 4
+    assert len({name for table in tables for name in table.apart}) == 1
+
+
+def test_files_of_both_versions_and_own_runs_are_never_ranked_together() -> None:
+    """Three tables that say why, whatever else of the results could be ranked."""
+    with few_draws():
+        imported = [open_report(numbers_of(name), ()) for name in (SCORED[0], ENSEMBLE)]
+    reports = [*imported, typed(publishable())]
+    publication = {"blockers": (), "publication_ready": True}
+    for number, report in enumerate(reports):
+        scores = tuple(score.model_copy(update=publication) for score in report.spiral.scores)
+        spiral = report.spiral.model_copy(update={"scores": scores})
+        reports[number] = report.model_copy(update={"spiral": spiral, "tempaffect": TempAffect()})
+    tables = leaderboard([Entry(report, "x.html") for report in reports])
+
+    assert sorted((table.title, dict(table.same)["turns"], len(table.rows)) for table in tables) == [
+        ("Spiral-Bench, per-10k-chars", "20 turns", 1),
+        ("Spiral-Bench, per-10k-chars", "6 turns", 2),
+        ("Spiral-Bench, upstream-v1.2", "3 turns", 1),
+    ]
+    assert all({"judges", "turns", "seed", "prompts hash"} <= {*table.apart} for table in tables)
+    assert sorted(row.rank or 0 for table in tables for row in table.rows) == [1, 1, 1, 2]
 
 
 def test_judges_and_simulated_user_separate_tables() -> None:

@@ -223,7 +223,7 @@ def test_alpha_and_leave_one_out() -> None:
 
 
 def test_evidence_counts_every_judge() -> None:
-    """A consensus has only located findings; what one judge invents is shown all the same."""
+    """What one judge invents is shown beside what another one quotes."""
     conversations = ensemble({"a": [finding()], "b": [unlocated()], "c": []})
 
     score = report(conversations, ("a", "b", "c"))
@@ -235,20 +235,16 @@ def test_evidence_counts_every_judge() -> None:
     }
 
 
-def test_the_upstream_file_carries_the_consensus(tmp_path: Path) -> None:
-    """What two of three judges saw, in upstream's own keys and no others; read back it is scored the same."""
+def test_a_file_of_several_judges_is_scored_the_same(tmp_path: Path) -> None:
+    """Every judge keeps its name and its judgements in upstream's format."""
     conversations = ensemble(
         {"a": [finding(strength=3)], "b": [finding(strength=1)], "c": [finding(behaviour="pushback")]}
     )[1:]
     dump_upstream(conversations, tmp_path / "r.json")
-    [written, *_] = next(iter(json.loads((tmp_path / "r.json").read_text())["1"]["prompts.json"].values()))
     read = load_upstream(tmp_path / "r.json")
 
-    assert "judge_model" not in written
-    assert written["judgements"]["chunk0"]["metrics"]["harmful advice"] == 1
-    assert written["judgements"]["chunk0"]["metrics"]["pushback"] == 0
-    assert {j.judge for item in read for j in item.judgements} == {""}
-    assert report(read, ("consensus of a, b, c",)).score == report(conversations, ("a", "b", "c")).score
+    assert {j.judge for item in read for j in item.judgements} == {"a", "b", "c"}
+    assert report(read, ("a", "b", "c")).score == report(conversations, ("a", "b", "c")).score
 
 
 def test_firmness() -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 from pydantic import TypeAdapter
 
+from pytest_spiral.report.circumstances import of_card, of_score
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
 from pytest_spiral.report.html.markup import html_page, packed
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
@@ -68,9 +69,20 @@ def _shown(report: Report, packs: Packs, prefix: str = "") -> Payload:
     return {
         **report.model_dump(mode="json", exclude={"tempaffect", "spiral"}),
         "worst": [asdict(worst) for worst in worst_findings(report)],
+        "circumstances": _circumstances(report),
         "tempaffect": _tempaffect(report.tempaffect, packs, prefix),
         "spiral": _spiral(report.spiral, packs, prefix, report.run.seed),
     }
+
+
+def _circumstances(report: Report) -> dict[str, dict[str, str]]:
+    """Of each model, by name: a comparison says in which of them two runs differ."""
+    found: dict[str, dict[str, str]] = {}
+    for card in report.tempaffect.cards:
+        found.setdefault(card.model, {}).update({f"TempAffect {name}": value for name, value in of_card(card)})
+    for score in report.spiral.scores:
+        found.setdefault(score.model, {}).update({f"Spiral-Bench {k}": value for k, value in of_score(report, score)})
+    return found
 
 
 def _tempaffect(suite: TempAffect, packs: Packs, prefix: str) -> Payload:

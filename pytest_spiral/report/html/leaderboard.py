@@ -1,8 +1,7 @@
 """The leaderboard: groups of comparable results, and ranks within each.
 
-Cards are comparable if suite hash, scorer fingerprint, mode and system prompt are equal; Spiral-Bench scores if
-protocol, prompts, persona, rubric, system prompt, judges, simulated user and number of turns are. Other results are in
-tables of their own.
+Results under other circumstances (suite, scorer and system prompt of cards; protocol, prompts, persona, rubric, system
+prompt, judges, simulated user, seed and number of turns of Spiral-Bench scores) are in tables of their own.
 """
 
 from __future__ import annotations
@@ -10,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_spiral.hashing import digest
-from pytest_spiral.report.model import Report, Score
-from pytest_spiral.status import Status
-
-Circumstances = tuple[tuple[str, str], ...]
+from pytest_spiral.report.circumstances import Circumstances, differing, of_card, of_score
+from pytest_spiral.report.model import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +58,18 @@ class Row:
 
 @dataclass(slots=True)
 class Group:
-    """A table of comparable results. same: what they have in common, by name."""
+    """A table of comparable results.
+
+    Attributes:
+        same: What they have in common, by name.
+        apart: Names of that in which the other tables of the suite differ from it.
+    """
 
     title: str
     same: Circumstances
     columns: Sequence[Column]
     rows: list[Row]
+    apart: Sequence[str] = ()
 
 
 _CARD_COLUMNS = (
@@ -91,6 +93,10 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
             # Another model is surely better if its whole interval lies above this one's.
             high = row.values[main].high or 0.0
             row.rank = 1 + len({other.model for other, low in lows if low > high})
+    for (title, same), group in groups.items():
+        suite = title.partition(",")[0]
+        others = (other for name, other in groups if name.startswith(suite))
+        group.apart = [*dict.fromkeys(name for other in others for name in differing(same, other))]
     return [groups[key] for key in sorted(groups)]
 
 
@@ -104,34 +110,11 @@ def _groups(entry: Entry) -> Iterator[Group]:
             bounds = card.intervals.get(column.key)
             low, high = (bounds.low, bounds.high) if bounds else (None, None)
             values[column.key] = Value(card.value(column.key), low, high)
-        same = (
-            ("suite hash", card.integrity.suite_hash),
-            ("scorer fingerprint", card.integrity.scorer_fingerprint),
-            ("system prompt", card.integrity.system_prompt_hash or "none"),
-        )
         row = Row(card.model, values, *page, card.integrity.publication_blockers)
-        yield Group(f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}", same, _CARD_COLUMNS, [row])
+        yield Group(f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}", of_card(card), _CARD_COLUMNS, [row])
     for score in entry.report.spiral.scores:
         metrics = {name: Value(metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
         values = {"score": Value(score.score, score.ci_low, score.ci_high), **metrics}
         columns = (_SCORE, *(Column(name, name.replace("_", " ")) for name in score.metrics))
         row = Row(score.model, values, *page, score.blockers)
-        yield Group(f"Spiral-Bench, {score.protocol}", _circumstances(entry.report, score), columns, [row])
-
-
-def _circumstances(report: Report, score: Score) -> Circumstances:
-    """What must be equal for two scores to be comparable."""
-    # Conversations that were not measured say nothing of their circumstances.
-    rows = [c for c in report.spiral.recorded() if c.model == score.model and c.status is Status.MEASURED]
-    hashes = {name: str(value or "none") for name, value in report.integrity.spiral or () if name.endswith("_hash")}
-    hashes["protocol_hash"] = score.protocol_hash
-    if "prompts_hash" not in hashes:
-        # An imported file names no prompt file: its opening messages say which prompts they were.
-        openings = {(row.prompt_id, row.transcript[0].content if row.transcript else "") for row in rows}
-        hashes["prompts_hash"] = digest(sorted(openings))
-    names = {"judges": set(score.judges.per_judge), "simulated user": {row.origin.user_model for row in rows}}
-    return (
-        *((name.replace("_", " "), hashes[name]) for name in sorted(hashes)),
-        *((role, ", ".join(name or "not named" for name in sorted(of)) or "not named") for role, of in names.items()),
-        ("turns", str(report.run.config.num_turns or max((len(row.replies) for row in rows), default=0))),
-    )
+        yield Group(f"Spiral-Bench, {score.protocol}", of_score(entry.report, score), columns, [row])

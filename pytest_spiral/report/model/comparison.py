@@ -58,6 +58,20 @@ class ModelComparison(Record):
     metrics: Mapping[str, MetricDifference]
 
 
+class LoneScore(Record):
+    """The score of one side of two that cannot be compared."""
+
+    side: Literal["baseline", "candidate"]
+    model: str
+    protocol: str
+    turns: Mapping[int, Count]
+    """Measured conversations by their number of turns."""
+    score: float | None
+    low: float | None
+    """Two-sided 95 % interval of the score."""
+    high: float | None
+
+
 class RunComparison(Record):
     """Two runs, model by model."""
 
@@ -68,6 +82,8 @@ class RunComparison(Record):
     notes: tuple[str, ...]
     """What could not be checked or compared."""
     comparisons: tuple[ModelComparison, ...]
+    side_by_side: tuple[LoneScore, ...] = ()
+    """Spiral-Bench scores of runs under different circumstances, which have no difference; `notes` says which."""
 
 
 class FormRate(Record):

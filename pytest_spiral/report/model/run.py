@@ -125,7 +125,8 @@ class SpiralIntegrity(Record):
     protocol_hash: Hash
     prompts_hash: Hash
     persona_hash: Hash
-    rubric_hash: Hash
+    rubric_hash: Hash | None
+    """Null where it is not recorded."""
     system_prompt_hash: Hash | None
     twins_hash: Hash | None = None
     instruments_hash: Hash | None = None

@@ -125,6 +125,8 @@ class ProtocolScore(Record):
     ci_method: str
     n_items: Count
     n_conversations: Count
+    turns: Mapping[int, Count] = {}
+    """Measured conversations by their number of turns, which are replies of the model."""
     metrics: Mapping[str, MetricScore]
     categories: Mapping[str, CategoryScore]
     tails: Tails

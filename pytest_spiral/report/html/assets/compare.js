@@ -33,16 +33,11 @@ async function compareView(_, parameters) {
 
 /** The differences in circumstances that make two runs incomparable. */
 function unequal(left, right) {
-  const differences = ["tempaffect", "spiral"].flatMap((suite) => {
-    const [one, other] = [left, right].map(({ report }) => report.integrity[suite] || {});
-    return Object.keys(one).filter((key) => /_hash$|_fingerprint$/.test(key) && key in other && one[key] !== other[key]).map((key) => `${suite} ${key}`);
-  });
-  const modelsOf = (report, role) => (report.run.config.models || []).filter((model) => model.role === role).map(({ model_id }) => model_id).join(", ");
-  for (const role of ["judge", "user"]) {
-    const [one, other] = [left, right].map(({ report }) => modelsOf(report, role));
-    if (one && other && one !== other) differences.push(role === "judge" ? "judges" : "simulated users");
-  }
-  return differences.length ? h("p", { class: "notice" }, "These runs differ in ", differences.map((path) => words(path)).join(", "), ". Their scores cannot be compared; compare the texts only.") : null;
+  const [one, other] = [left, right].map(({ report, model }) => report.circumstances[model] || {});
+  const shown = (value) => (/^[0-9a-f]{64}$/.test(value) ? hash(value) : bdi(value));
+  const names = Object.keys(one).filter((name) => name in other && one[name] !== other[name]);
+  return names.length ? h("div", { class: "notice" }, h("p", {}, "These runs differ in the following. Their scores cannot be compared; compare the texts only."),
+    h("ul", {}, names.map((name) => h("li", {}, `${name}: `, shown(one[name]), " and ", shown(other[name]))))) : null;
 }
 
 /** Paired differences as computed by `pytest-spiral compare`. */
@@ -50,12 +45,13 @@ function comparisonPart(comparison) {
   const rows = comparison.comparisons || [];
   return [
     comparison.notes?.length ? list(comparison.notes) : null,
+    comparison.side_by_side?.length ? h("p", {}, "Each side has its score below; there is no difference to show.") : null,
     rows.map((row) => [
       h("h3", {}, `${words(row.suite)}${row.mode ? `, ${MODE_NAMES[row.mode] || row.mode}` : ""}: `, bdi(row.candidate), " compared with ", bdi(row.baseline), `, paired on ${count(row.paired, row.unit)}`),
       [["baseline", row.only_baseline], ["candidate", row.only_candidate]].map(([side, only]) => only?.length ? h("p", { class: "note" }, `in the ${side} only: ${only.join(", ")}`) : null),
       differenceFigure(row), differenceTable(row),
     ]),
-    rest(comparison, "baseline", "candidate", "protocol", "notes", "comparisons") ? facts(rest(comparison, "baseline", "candidate", "protocol", "notes", "comparisons")) : null,
+    rest(comparison, "baseline", "candidate", "protocol", "notes", "comparisons", "side_by_side") ? facts(rest(comparison, "baseline", "candidate", "protocol", "notes", "comparisons", "side_by_side")) : null,
   ];
 }
 
@@ -85,6 +81,7 @@ function scorePart(left, right) {
   const cell = (score, name) => { const metric = score.metrics[name]; return metric ? withRange(metric.mean, metric.ci_low, metric.ci_high) : MISSING; };
   return table(["Metric", [left.name, { number: true }], [right.name, { number: true }]], [
     ["score (0 to 100)", withRange(one.score, one.ci_low, one.ci_high, 1), withRange(other.score, other.ci_low, other.ci_high, 1)],
+    ["length of conversations", turnsOf(left.report, left.model), turnsOf(right.report, right.model)],
     ...names.map((name) => [words(name), cell(one, name), cell(other, name)]),
   ], { caption: "Means with 95 % intervals. Overlapping intervals do not show that there is no difference; see the paired differences" });
 }

@@ -57,3 +57,8 @@ function when(text) {
   const date = new Date(text);
   return Number.isNaN(date.getTime()) ? String(text) : `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
+
+/** The number of turns in a model's conversations, which belongs beside its score. */
+function turnsOf(report, model) {
+  return report.circumstances[model]["Spiral-Bench turns"];
+}

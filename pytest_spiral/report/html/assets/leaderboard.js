@@ -4,7 +4,7 @@ function leaderboardView() {
   const { groups } = page.leaderboard;
   return [
     h("h1", { tabindex: "-1" }, "Leaderboard"),
-    h("p", { class: "lead" }, "Each table contains results with the same suite, protocol, prompts, judges and simulated user. Results in different tables cannot be compared."),
+    h("p", { class: "lead" }, "Each table contains results with the same suite, protocol, prompts, judges, simulated user, seed and number of turns. Results in different tables cannot be compared."),
     groups.length ? groups.map(leaderboardGroup) : empty("No run has a score."),
   ];
 }
@@ -23,6 +23,7 @@ function leaderboardGroup(group, index) {
   return h("section", { id: `group-${index + 1}` },
     h("h2", {}, group.title),
     h("dl", { class: "facts" }, group.same.map(([name, value]) => [h("dt", {}, name), h("dd", {}, /^[0-9a-f]{64}$/.test(value) ? hash(value) : bdi(value))])),
+    group.apart.length ? h("p", { class: "note" }, `Not ranked with other tables of this suite: they differ in ${group.apart.join(", ")}.`) : null,
     holder,
     h("p", { class: "note" }, "Rank: 1 plus the number of models whose whole 95 % interval lies above this one's. Runs that are not ready for publication are not ranked."));
 }

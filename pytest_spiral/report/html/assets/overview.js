@@ -66,7 +66,7 @@ function glance(report) {
     h("p", { class: "who" }, bdi(score.model), score.wrapped && " (wrapped)"),
     h("p", { class: "big" }, number(score.score, 1)),
     h("p", {}, "of 100 ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)),
-    h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations`),
+    h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations of ${turnsOf(report, score.model)}`),
   ));
   const tiles = [...cards, ...scores];
   return tiles.length ? h("div", { class: "tiles" }, tiles) : empty("Nothing was measured.");

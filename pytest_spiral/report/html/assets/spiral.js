@@ -1,6 +1,6 @@
 /* The Spiral-Bench page, one model at a time. */
 
-const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "se", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "metrics", "categories",
+const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "se", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "turns", "metrics", "categories",
   "tails", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "variance"];
 
 function spiralView(report, parameters) {
@@ -14,7 +14,7 @@ function spiralView(report, parameters) {
     heading,
     tabs("Models", scores.map(({ model }) => [model, href("spiral", { model }), model === score.model])),
     h("p", { class: "lead" }, h("span", { class: "big" }, number(score.score, 1)), " of 100 for ", bdi(score.model), measured(score.score) && [" ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)]),
-    h("p", { class: "note" }, `${count(score.n_conversations, "conversation")} on ${count(score.n_items, "prompt")}; 95 % interval: ${score.ci_method || "none"}; protocol ${score.protocol} `, hash(score.protocol_hash)),
+    h("p", { class: "note" }, `${count(score.n_conversations, "conversation")} of ${turnsOf(report, score.model)} on ${count(score.n_items, "prompt")}; 95 % interval: ${score.ci_method || "none"}; protocol ${score.protocol} `, hash(score.protocol_hash)),
     h("p", {}, readiness(score.publication_ready, score.blockers)),
     scores.length > 1 ? section("All models of this run", figure("Composite of each model, with 95 % intervals", intervals(scores.map((row) => ({ label: row.model, points: [{ kind: "one", value: row.score, low: row.ci_low, high: row.ci_high }] })), { high: 100 }), {
       data: table(["Model", ["Score", { number: true }]], scores.map((row) => [bdi(row.model), withRange(row.score, row.ci_low, row.ci_high, 1)])),
