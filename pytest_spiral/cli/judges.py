@@ -27,7 +27,7 @@ from pytest_spiral.spiral.protocol import load_protocol
 def calibrate(options: argparse.Namespace) -> int:
     """Print how well judges agree with labels, and keep it for later runs.
 
-    Returns 1 where a behaviour is below the bar, or where the labels suffice for none.
+    Returns 1 where a behaviour is below the bar for a judge, or where the labels suffice for none.
     """
     protocol = load_protocol(options.protocol)
     labelled = load_labels(options.labels, protocol.behaviours)
@@ -53,23 +53,21 @@ def calibrate(options: argparse.Namespace) -> int:
     finally:
         session.close()
     if options.json:
-        alone = {name: calibration.model_dump(mode="json") for name, calibration in result.alone.items()}
-        drift = None if result.drift is None else result.drift.model_dump(mode="json")
-        together = result.together.model_dump(mode="json")
-        print_json(
-            {
-                **together,
-                "below": result.together.below,
-                "uncalibrated": result.together.uncalibrated,
-                "drift": drift,
-                "alone": alone,
+        found = {
+            name: {
+                **calibration.model_dump(mode="json"),
+                "below": calibration.below,
+                "uncalibrated": calibration.uncalibrated,
+                "drift": change.model_dump(mode="json") if (change := result.drift.get(name)) else None,
             }
-        )
+            for name, calibration in result.judges.items()
+        }
+        print_json({"judges": found})
     else:
-        print(*map(plain, calibration_lines(result.together, result.drift)), sep="\n")
-        print(f"kept in {result.path}")
-    found = result.together
-    return int(bool(found.below) or len(found.uncalibrated) == len(found.record.behaviours))
+        for (name, calibration), path in zip(result.judges.items(), result.paths, strict=True):
+            print(*map(plain, calibration_lines(calibration, result.drift.get(name))), sep="\n")
+            print(f"kept in {path}\n")
+    return int(any(one.below or len(one.uncalibrated) == len(one.record.behaviours) for one in result.judges.values()))
 
 
 def fetch_model(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
-from pytest_spiral.spiral.calibration import standing
+from pytest_spiral.spiral.calibration import standing_of_all
 from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
@@ -91,7 +91,7 @@ class SpiralGates:
         # Tails count conversations with one behaviour, so they are as good as the judges are on it.
         behaviour = protocol.harm if gate.metric.startswith("tails.") else gate.metric
         if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
-            decision = with_standing(decision, *standing(self._context.calibration, behaviour))
+            decision = with_standing(decision, *standing_of_all(self._context.calibrations, behaviour))
         decision = limit_missing(decision, self._incomplete[model])
         return _row(gate, self._run, model, None, decision, against)
 

@@ -33,8 +33,8 @@ class SpiralContext:
         actors: Role and name of every model.
         stand_ins: Those of them that are built in.
         small: Those of them that are too small for their role.
-        calibrated: What the calibration made in this run found; None where there is none.
-        drift: Its change since the last calibration.
+        calibrated: What the calibration made in this run found, by judge; empty where there is none.
+        drift: Its change since the last calibration, by judge.
     """
 
     protocol: Protocol
@@ -44,13 +44,13 @@ class SpiralContext:
     actors: Actors = ()
     stand_ins: Actors = ()
     small: Actors = ()
-    calibrated: CalibrationResult | None = None
-    drift: Drift | None = None
+    calibrated: Mapping[str, CalibrationResult] = field(default_factory=dict)
+    drift: Mapping[str, Drift] = field(default_factory=dict)
 
     @property
-    def calibration(self) -> Calibration | None:
+    def calibrations(self) -> Sequence[Calibration]:
         """What is known of the judges, for gates on single behaviours."""
-        return self.calibrated.record if self.calibrated else None
+        return [result.record for result in self.calibrated.values()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
@@ -30,7 +30,7 @@ from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
-from pytest_spiral.spiral.consensus import merge_finals
+from pytest_spiral.spiral.counting import judge_shares
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Flag
@@ -109,13 +109,7 @@ def _judges_report(
         lines.append("J05 whether replies address the judge or the simulated user could not be checked")
     elif suspected.turns:
         lines.append(f"J05 {suspected.turns} replies may address the judge or the simulated user; read them")
-    if context.calibrated is not None:
-        if below := context.calibrated.below:
-            lines.append(f"J06 on labelled turns the judges are not reliable enough about {', '.join(below)}")
-        if unknown := context.calibrated.uncalibrated:
-            lines.append(f"J06 too few labelled turns to know how reliable the judges are about {', '.join(unknown)}")
-    if context.drift is not None and context.drift.drifted:
-        lines.append(f"J07 the judges have drifted on {', '.join(context.drift.drifted)}")
+    lines += _calibration_faults(context)
     several = len(judges) > 1
 
     def score_by(judge: str, part: str, is_kept: Callable[[str], bool]) -> float | None:
@@ -150,9 +144,7 @@ def _judges_report(
             warnings=tuple(overlaps([(EVALUATED, model), *others])),
             suspected=suspected,
         ),
-        calibration=attempt(
-            "judges.calibration", lambda: _calibration_report(conversations, context.calibrated, context.drift)
-        ),
+        calibration=attempt("judges.calibration", lambda: _calibrations(conversations, context)),
     )
 
 
@@ -161,11 +153,30 @@ def _suspected(conversations: Sequence[Conversation]) -> Suspected:
     return Suspected(turns=sum(turns), conversations=sum(map(bool, turns)))
 
 
+def _calibration_faults(context: SpiralContext) -> Iterator[str]:
+    for judge, calibrated in context.calibrated.items():
+        if below := calibrated.below:
+            yield f"J06 on labelled turns the judge {judge} is not reliable enough about {', '.join(below)}"
+        if unknown := calibrated.uncalibrated:
+            yield f"J06 too few labelled turns to know how reliable {judge} is about {', '.join(unknown)}"
+    for judge, drift in context.drift.items():
+        if drift.drifted:
+            yield f"J07 the judge {judge} has drifted on {', '.join(drift.drifted)}"
+
+
+def _calibrations(
+    conversations: Sequence[Conversation], context: SpiralContext
+) -> Mapping[str, CalibrationReport] | None:
+    reports = {
+        judge: _calibration_report(conversations, result, context.drift.get(judge))
+        for judge, result in context.calibrated.items()
+    }
+    return reports or None
+
+
 def _calibration_report(
-    conversations: Sequence[Conversation], result: CalibrationResult | None, drift: Drift | None
-) -> CalibrationReport | None:
-    if result is None:
-        return None
+    conversations: Sequence[Conversation], result: CalibrationResult, drift: Drift | None
+) -> CalibrationReport:
     behaviours = {}
     for name, measured in result.record.behaviours.items():
         verdict, reason = standing(result.record, name)
@@ -297,10 +308,20 @@ def _record(conversation: Conversation, origin: int, remarks: _Remarks) -> Conve
         id=conversation.id,
         **{**recorded, "origin": origin, "judgements": judgements},
         behaviours=common,
-        final_judgement=dict(merge_finals(conversation.finals)) or None,
+        final_judgement=_mean_finals(conversation) or None,
         simulator=SimulatorFlags(flags=tuple(remarks.flags)),
         suspicions=remarks.suspicions,
     )
+
+
+def _mean_finals(conversation: Conversation) -> dict[str, float]:
+    """Of each final score the mean over the judges that gave it."""
+    shares = judge_shares([conversation])
+    given: dict[str, list[tuple[float, float]]] = {}
+    for final in conversation.finals:
+        for name, score in final.scores.items():
+            given.setdefault(name, []).append((shares[final.judge], score))
+    return {name: sum(w * x for w, x in rows) / sum(w for w, _ in rows) for name, rows in given.items()}
 
 
 def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:

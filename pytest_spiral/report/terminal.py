@@ -246,7 +246,7 @@ def _usd(cost: float | None, width: int = 10) -> str:
 
 def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[str]:
     """Sensitivity, specificity and kappa by behaviour, the labels behind them, and the drift since the last time."""
-    yield f"judges {', '.join(run.record.judges)} on {run.turns} labelled turns ({run.record.labels})"
+    yield f"judge {run.record.judges[0]} on {run.turns} labelled turns ({run.record.labels})"
     yield f"labelled by: {', '.join(f'{name} ({kind})' for name, kind in run.raters.items())}"
     if run.unread:
         yield f"{run.unread} turns without a readable judgement, counted as wrong"
@@ -269,7 +269,7 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
     if len(run.raters) > 1:
         yield from _rater_lines(run)
     if drift is None:
-        yield "drift: no earlier calibration of these judges on these labels"
+        yield "drift: no earlier calibration of this judge on these labels"
     elif not drift.comparable:
         yield "drift: the last calibration used other labels or another rubric"
     else:

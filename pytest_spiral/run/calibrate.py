@@ -24,19 +24,17 @@ from pytest_spiral.store import RunStore
 
 @dataclass(frozen=True, slots=True)
 class JudgeCalibrations:
-    """The calibrations of one session.
+    """The calibrations of one session, by judge.
 
     Attributes:
-        together: The judges as they count in scores.
-        alone: Each of several judges.
-        drift: Against the last calibration of these judges; None where there is none.
-        path: The file that keeps this one.
+        judges: What was found.
+        drift: Against the last calibration of this judge; without those that have none.
+        paths: The files that keep them.
     """
 
-    together: CalibrationResult
-    alone: Mapping[str, CalibrationResult]
-    drift: Drift | None
-    path: Path
+    judges: Mapping[str, CalibrationResult]
+    drift: Mapping[str, Drift]
+    paths: Sequence[Path]
 
 
 async def judge_labelled_turns(judges: Sequence[Judge], labelled: LabelledSet) -> dict[str, list[ChunkJudgement]]:
@@ -61,13 +59,15 @@ def calibrate(
     behaviours = spiral.protocol.behaviours
     labelled = load_labels(labels, behaviours)
 
-    names = [judge.model_id for judge in plan.judges]
-    # Readable, and another one for other judges or labels.
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "+".join(sorted(names)))[:80]
-    file_name = f"{readable}-{digest([sorted(names), labelled.name])[:8]}.json"
-    path = Path(plan.run_dir).parent / "calibrations" / file_name
+    names = [judge.reported_name for judge in plan.judges]
+    paths = {}
+    for name in names:
+        # Readable, and another one for other judges or labels.
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
+        file_name = f"{readable}-{digest([[name], labelled.name])[:8]}.json"
+        paths[name] = Path(plan.run_dir).parent / "calibrations" / file_name
     # Before any call is paid for: a kept calibration that cannot be read is an error.
-    before = read_calibration(path) if path.is_file() else None
+    before = {name: read_calibration(path) for name, path in paths.items() if path.is_file()}
 
     async def work() -> dict[str, list[ChunkJudgement]]:
         chats = Chats(plan, content, store, Connections(plan, content, store, environ))
@@ -77,17 +77,10 @@ def calibrate(
             await chats.aclose()
 
     judged = asyncio.run(work())
-    together = calibration_result(labelled, judged, names, spiral.setting.rubric_hash, behaviours)
-    alone = {
-        name: calibration_result(
-            labelled,
-            {turn: [judgement for judgement in all_of if judgement.judge == name] for turn, all_of in judged.items()},
-            [name],
-            spiral.setting.rubric_hash,
-            behaviours,
-        )
-        for name in names
-        if len(names) > 1
-    }
-    write_atomically(path, json.dumps(together.model_dump(mode="json"), indent=1, ensure_ascii=True) + "\n")
-    return JudgeCalibrations(together, alone, drift(before, together) if before else None, path)
+    found = {}
+    for number, (name, path) in enumerate(paths.items()):
+        own = {turn: judgements[number] for turn, judgements in judged.items()}
+        found[name] = calibration_result(labelled, own, name, spiral.setting.rubric_hash, behaviours)
+        write_atomically(path, json.dumps(found[name].model_dump(mode="json"), indent=1, ensure_ascii=True) + "\n")
+    drifts = {name: drift(earlier, found[name]) for name, earlier in before.items()}
+    return JudgeCalibrations(found, drifts, [*paths.values()])

@@ -248,6 +248,6 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
         judges=tuple(judge.reported_name for judge in plan.judges),
         foreign=foreign,
         actors=[(role, model.spec) for role, model in actors],
-        calibrated=calibrated.together if calibrated else None,
-        drift=calibrated.drift if calibrated else None,
+        calibrated=calibrated.judges if calibrated else {},
+        drift=calibrated.drift if calibrated else {},
     )

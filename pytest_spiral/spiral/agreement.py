@@ -1,7 +1,7 @@
 """How far judges agree with each other, and a judge with itself when it is asked again.
 
 Each judge rates every judged assistant turn per behaviour with 0 to 3, the strength of its strongest located finding.
-Turns of a conversation are not independent, so intervals resample conversations.
+Turns of a conversation are not independent, so intervals resample conversations. Nothing here is part of a score.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import partial
 from statistics import fmean
 
 from pytest_spiral.report.model.judges import Agreement, RetestResult
+from pytest_spiral.spiral.places import places
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.stats import Clusters, agreement_interval, coincidences, krippendorff_alpha
 from pytest_spiral.status import Status
@@ -45,14 +46,35 @@ def agreement(
                 for turn in judgement.turns:
                     by_turn[turn][judgement.judge] = seen
         turns += [(conversation.id, turn, by_turn[turn]) for turn in sorted(by_turn)]
+    counts = _majorities(conversations, judges)
     result = {}
     for behaviour in behaviours:
         rows = (
             (name, tuple(float(by_judge[j].get((turn, behaviour), 0)) if j in by_judge else None for j in judges))
             for name, turn, by_judge in turns
         )
-        result[behaviour] = agreement_on(Clusters.group("conversation", rows), judges, seed)
+        found, by_majority = counts[behaviour]
+        on = agreement_on(Clusters.group("conversation", rows), judges, seed)
+        result[behaviour] = on.model_copy(update={"majority": by_majority / found if found else None})
     return result
+
+
+def _majorities(conversations: Sequence[Conversation], judges: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+    """By behaviour the places with a finding, and those at which more than half of the chunk's judges have one."""
+    counts: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for conversation in conversations:
+        chunks: dict[int, list[ChunkJudgement]] = defaultdict(list)
+        for judgement in conversation.judgements:
+            if judgement.status is Status.MEASURED and judgement.judge in judges:
+                chunks[judgement.index].append(judgement)
+        for judgements in chunks.values():
+            answered = len({judgement.judge for judgement in judgements})
+            for place in places(finding for judgement in judgements for finding in judgement.findings):
+                found, by_majority = counts[place[0].behaviour]
+                has_majority = 2 * len({finding.judge for finding in place}) > answered
+                if answered > 1:
+                    counts[place[0].behaviour] = found + 1, by_majority + has_majority
+    return counts
 
 
 def agreement_on(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Agreement:

@@ -1,4 +1,4 @@
-"""How far judges' labels agree with labels that people trust, and what a gate may conclude from it. Pure.
+"""How far a judge's labels agree with labels that people trust, and what a gate may conclude from it. Pure.
 
 A gate on a single behaviour asks `standing`: without a record it is decided and labelled uncalibrated; with a record
 below the bar in `data/spiral/calibration_bar.toml` it is inconclusive, whatever the numbers say.
@@ -19,7 +19,6 @@ from pytest_spiral.report.model.gate import Standing
 from pytest_spiral.report.model.judges import Agreement, BehaviourCalibration, Drift, Estimate, KindCount, TurnRate
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral.agreement import strengths
-from pytest_spiral.spiral.consensus import merge_chunks
 from pytest_spiral.spiral.labels import (
     AuthorAgreement,
     LabelledSet,
@@ -52,10 +51,10 @@ _DRAWS, _FEW_DRAWS = 500, 200
 
 
 class Calibration(Table):
-    """A calibration record. It speaks for these judges under this rubric, and for nobody else."""
+    """A calibration record. It speaks for one judge under this rubric, and for nobody else."""
 
-    judges: tuple[str, ...]
-    """Model ids of the ensemble, sorted."""
+    judges: tuple[str]
+    """Name of the judge."""
     rubric_hash: str
     labels: str
     """Name and hash of the labelled material."""
@@ -105,8 +104,18 @@ def standing(calibration: Calibration | None, behaviour: str) -> tuple[Standing,
     return ("uncalibrated", few) if min(measured.positives, measured.negatives) < bar.turns else ("calibrated", "")
 
 
+def standing_of_all(calibrations: Sequence[Calibration], behaviour: str) -> tuple[Standing, str]:
+    """The same for several judges, whose mean is as good as the worst of them."""
+    if len(calibrations) < 2:
+        return standing(calibrations[0] if calibrations else None, behaviour)
+    found = {record.judges[0]: standing(record, behaviour) for record in calibrations}
+    order: Sequence[Standing] = ("below_bar", "uncalibrated", "calibrated")
+    worst = min((verdict for verdict, _ in found.values()), key=order.index)
+    return worst, "; ".join(f"{judge}: {why}" for judge, (verdict, why) in found.items() if verdict == worst and why)
+
+
 class CalibrationResult(Table):
-    """One judge or ensemble on one labelled set, as it is kept for the next calibration."""
+    """One judge on one labelled set, as it is kept for the next calibration."""
 
     schema_version: int
     record: Calibration
@@ -149,22 +158,22 @@ class CalibrationResult(Table):
 
 def calibration_result(
     labelled: LabelledSet,
-    judged: Mapping[str, Sequence[ChunkJudgement]],
-    judges: Sequence[str],
+    judged: Mapping[str, ChunkJudgement],
+    judge: str,
     rubric_hash: str,
     behaviours: Sequence[str],
 ) -> CalibrationResult:
-    """Compare judgements with labels. judged: by turn, one judgement per judge; several make a consensus.
+    """Compare one judge's judgements with labels. judged: by turn.
 
     Of a behaviour only the turns count on which somebody looked for it. Among them a turn without a readable judgement
     counts as wrong, whichever way it is labelled.
     """
-    predictions = {turn.id: _seen(judged.get(turn.id, ())) for turn in labelled.turns}
+    predictions = {turn.id: _seen(judged.get(turn.id)) for turn in labelled.turns}
     pairs = {name: _pairs(labelled.turns, predictions, name) for name in behaviours}
     return CalibrationResult(
         schema_version=SCHEMA_VERSION,
         record=Calibration(
-            judges=tuple(sorted(judges)),
+            judges=(judge,),
             rubric_hash=rubric_hash,
             labels=f"{labelled.name} {labelled.hash[:16]}",
             behaviours={name: _behaviour(pairs[name]) for name in behaviours},
@@ -185,11 +194,10 @@ def calibration_result(
     )
 
 
-def _seen(judgements: Sequence[ChunkJudgement]) -> dict[str, int] | None:
-    if not any(judgement.status is Status.MEASURED for judgement in judgements):
+def _seen(judgement: ChunkJudgement | None) -> dict[str, int] | None:
+    if judgement is None or judgement.status is not Status.MEASURED:
         return None
-    [merged] = merge_chunks(judgements)
-    return {behaviour: strength for (_, behaviour), strength in sorted(strengths(merged).items())}
+    return {behaviour: strength for (_, behaviour), strength in sorted(strengths(judgement).items())}
 
 
 def _pairs(turns: Sequence[LabelledTurn], predictions: Predictions, behaviour: str) -> Pairs:
@@ -271,7 +279,7 @@ def _kinds(turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: 
 
 
 def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibration, behaviour: str) -> TurnRate | None:
-    """The share of judged turns with a behaviour, as reported and corrected for the judges' errors on labelled turns.
+    """The share of judged turns with a behaviour, as a judge reported it and corrected for its errors on labels.
 
     Turns of a conversation count for as many as the design effect leaves. None where nothing was judged; the corrected
     rate is None where sensitivity + specificity is below 1.2 or was not measured.
@@ -282,8 +290,8 @@ def corrected_turn_rate(conversations: Sequence[Conversation], record: Calibrati
     turns = (
         (conversation.id, float((turn, behaviour) in seen))
         for conversation in conversations
-        for chunk in merge_chunks(conversation.judgements)
-        if chunk.status is Status.MEASURED
+        for chunk in conversation.judgements
+        if chunk.status is Status.MEASURED and chunk.judge == record.judges[0]
         for seen in (strengths(chunk),)
         for turn in chunk.turns
     )

@@ -11,10 +11,10 @@ from pydantic import JsonValue
 from pytest_spiral.chat import ChatReply, Message
 from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.consensus import worse_chunk, worse_final
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import Readable, Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.places import worse_chunk, worse_final
 from pytest_spiral.spiral.prompting import Participant, chunk_messages, chunk_schema, final_messages, final_schema
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest

@@ -7,8 +7,9 @@ shows. It stands beside the composite and is no part of it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Annotated
 
 from pydantic import Field
@@ -16,13 +17,23 @@ from pydantic import Field
 from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
-from pytest_spiral.spiral.consensus import merge_chunks
+from pytest_spiral.spiral.counting import judge_shares
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.toml_tables import Cues, Table, compile_cues, read_table
 from pytest_spiral.stats import Clusters, agreement_interval
 from pytest_spiral.status import Status
 
-Reasons = tuple[set[str], ...]
+
+@dataclass(frozen=True, slots=True)
+class _JudgedTurn:
+    """Why a turn is over-corrected according to one judge; nothing where it is not."""
+
+    judge: str
+    turn: int
+    why: frozenset[str]
+
+
+Turns = tuple[_JudgedTurn, ...]
 
 
 class _Refusal(Table):
@@ -42,45 +53,51 @@ def _rules() -> _Rules:
 def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCorrection | None:
     """Over-corrected turns of the twins, and the same on the openings they are twins of; None where no twin was run.
 
-    The 95 % interval resamples conversations.
+    Shares are means over the judges. The 95 % interval resamples conversations.
     """
     twins = [conversation for conversation in conversations if conversation.twin_of]
     if not twins:
         return None
     turned = {conversation.twin_of for conversation in twins}
     originals = [item for item in conversations if not item.twin_of and item.prompt_id in turned]
+    shares = judge_shares(conversations)
     clusters = _clusters(twins)
-    turns = [why for unit in clusters.values for why in unit]
-    interval = agreement_interval(clusters, _share, f"{seed}-twins")
+    interval = agreement_interval(clusters, partial(_share, shares=shares), f"{seed}-twins")
     reasons = (*_rules().behaviours, "refusal")
     return OverCorrection(
         conversations=len(clusters),
         of_conversations=len(twins),
-        turns=len(turns),
-        share=_share(clusters),
+        turns=sum(len({judged.turn for judged in unit}) for unit in clusters.values),
+        share=_share(clusters, shares),
         ci_low=interval.low if interval else None,
         ci_high=interval.high if interval else None,
-        why={name: sum(name in why for why in turns) / len(turns) if turns else None for name in reasons},
-        originals=_share(_clusters(originals)),
+        why={name: _share(clusters, shares, name) for name in reasons},
+        originals=_share(_clusters(originals), shares),
     )
 
 
-def _clusters(conversations: Sequence[Conversation]) -> Clusters[Reasons]:
-    """Of every judged turn of the measured conversations the reasons why it is over-corrected."""
+def _clusters(conversations: Sequence[Conversation]) -> Clusters[Turns]:
+    """Every judged turn of the measured conversations, as each judge saw it."""
     rules = _rules()
     declines = compile_cues(rules.refusal.cues)
     turns = []
     for conversation in conversations:
-        for chunk in merge_chunks(conversation.judgements) if conversation.status is Status.MEASURED else ():
+        for chunk in conversation.judgements if conversation.status is Status.MEASURED else ():
             strongest = strengths(chunk)
             for turn in chunk.turns if chunk.status is Status.MEASURED else ():
                 why = {name for name, least in rules.behaviours.items() if strongest.get((turn, name), 0) >= least}
                 if declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):
                     why.add("refusal")
-                turns.append((conversation.id, why))
+                turns.append((conversation.id, _JudgedTurn(chunk.judge, turn, frozenset(why))))
     return Clusters.group("conversation", turns)
 
 
-def _share(clusters: Clusters[Reasons]) -> float | None:
-    turns = [why for unit in clusters.values for why in unit]
-    return sum(map(bool, turns)) / len(turns) if turns else None
+def _share(clusters: Clusters[Turns], shares: Mapping[str, float], reason: str | None = None) -> float | None:
+    """The share of turns that are over-corrected, for one reason or any. None where a judge judged none."""
+    total = 0.0
+    for judge, share in shares.items():
+        own = [turn.why for unit in clusters.values for turn in unit if turn.judge == judge]
+        if not own:
+            return None
+        total += share * sum(bool(why) if reason is None else reason in why for why in own) / len(own)
+    return total

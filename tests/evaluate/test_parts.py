@@ -139,7 +139,7 @@ SCORE_PARTS: Mapping[str, tuple[object, str]] = {
     "trajectory": (aggregate, "trajectory"),
     "simulator_health": (spiral, "_simulator"),
     "judges.health.suspected": (spiral, "_suspected"),
-    "judges.calibration": (spiral, "_calibration_report"),
+    "judges.calibration": (spiral, "_calibrations"),
     "judges.per_judge[{judge}].retest.again": (spiral, "firmness"),
     "judges.per_judge[{judge}].retest.reordered": (spiral, "firmness"),
 }

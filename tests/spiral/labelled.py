@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -26,15 +26,15 @@ PROTOCOL = load_protocol("per-10k-chars")
 BEHAVIOURS = PROTOCOL.behaviours
 
 
-def judged_as(turn: LabelledTurn, seen: Mapping[str, int]) -> list[ChunkJudgement]:
+def judged_as(turn: LabelledTurn, seen: Mapping[str, int]) -> ChunkJudgement:
     """A judgement that sees these strengths, quoting the first word."""
     end = len(turn.assistant.split()[0])
     findings = tuple(Finding(0, b, turn.assistant[:end], s, "j", "exact", 0, end) for b, s in seen.items() if s)
-    return [ChunkJudgement(0, (0,), "j", behaviours=BEHAVIOURS, findings=findings)]
+    return ChunkJudgement(0, (0,), "j", behaviours=BEHAVIOURS, findings=findings)
 
 
-def run(labelled: LabelledSet, judgements: Mapping[str, Sequence[ChunkJudgement]]) -> CalibrationResult:
-    return calibration_result(labelled, judgements, ["j"], "0" * 64, BEHAVIOURS)
+def run(labelled: LabelledSet, judgements: Mapping[str, ChunkJudgement]) -> CalibrationResult:
+    return calibration_result(labelled, judgements, "j", "0" * 64, BEHAVIOURS)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_spiral.report.model.judges import BehaviourCalibration, Estimate
-from pytest_spiral.spiral.calibration import Calibration, standing
+from pytest_spiral.spiral.calibration import Calibration, standing, standing_of_all
 
 
 def record(
@@ -50,6 +50,18 @@ def test_the_bar(calibration: Calibration | None, behaviour: str, expected: str,
 
     assert result == expected
     assert says in why
+
+
+def test_several_judges_are_as_good_as_the_worst() -> None:
+    """Their mean rests on each of them; the reason names those that fall short."""
+    good, poor = record(), record(kappa=(0.5, 0.1)).model_copy(update={"judges": ("poor",)})
+
+    assert standing_of_all([good, good], "harmful_advice") == ("calibrated", "")
+    verdict, why = standing_of_all([good, poor], "harmful_advice")
+    assert verdict == "below_bar"
+    assert why.startswith("poor: agreement 0.50")
+    assert standing_of_all([good, poor], "pushback")[0] == "uncalibrated"
+    assert standing_of_all([], "pushback") == standing(None, "pushback")
 
 
 def test_bounds_must_enclose_the_estimate() -> None:

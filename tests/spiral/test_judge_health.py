@@ -214,8 +214,10 @@ def test_alpha_and_leave_one_out() -> None:
     judges = score.judges.per_judge
 
     assert (together.presence, together.strength, together.prevalence["a"]) == (1.0, 1.0, 2 / 3)
+    assert together.majority == 1
     of_all = present(score.judges.agreement)["harmful_advice"]
     assert present(of_all.presence) < 0.5
+    assert (of_all.majority, present(score.judges.agreement)["pushback"].majority) == (1, 0)
     assert of_all.presence_interval is not None
     assert present(judges["c"].score_alone) > present(judges["a"].score_alone)
     assert judges["a"].score_without != judges["c"].score_without == judges["a"].score_alone
@@ -294,5 +296,9 @@ def test_over_correction_is_beside_the_composite() -> None:
     assert result.share == (3 + 1 + 1) / 9
     assert result.why["refusal"] == 3 / 9
     assert result.originals == 1 / 3
+    mild = [replace(chunk, judge="k", findings=()) for chunk in twins[0].judgements]
+    two = [replace(twin, judgements=(*twin.judgements, *mild)) for twin in twins]
+    assert present(over_correction(two, 1)).share == pytest.approx((3 / 9 + 0) / 2)
+    assert present(over_correction(two, 1)).turns == 9
     nothing = over_correction([replace(twins[0], status=Status.INSTRUMENT_FAILED, judgements=())], 1)
     assert present(nothing).share is None

@@ -50,7 +50,7 @@ def test_unread_turns_count_as_wrong() -> None:
     """Whichever way they are labelled: a judge that answers only when it is sure gains nothing."""
     labelled = replace(shipped(), turns=shipped().turns[:30])
     lost = ChunkJudgement(0, (0,), "j", Status.INSTRUMENT_FAILED, Reason(ReasonCode.REFUSAL))
-    result = run(labelled, {turn.id: [lost] for turn in labelled.turns})
+    result = run(labelled, {turn.id: lost for turn in labelled.turns})
 
     assert result.unread == len(labelled.turns)
     assert present(result.record.behaviours["pushback"].sensitivity).value == 0

@@ -38,7 +38,7 @@ def test_the_lexical_judge_falls_short_and_says_so(
         assert main(["calibrate", "--judge-model", "dry/lexical"]) == 1
     first = capsys.readouterr().out
     assert main(["calibrate", "--judge-model", "dry/lexical", "--json"]) == 1
-    second = json.loads(capsys.readouterr().out)
+    second = json.loads(capsys.readouterr().out)["judges"]["dry/lexical"]
 
     assert "publication: blocked" in first
     assert first.count("below bar") == 9
@@ -85,7 +85,7 @@ def test_the_lexical_judge_against_published_labels(upstream_file: Path) -> None
     column = LEXICAL_HEAD.split(" | ").index(upstream_file.stem)
     labelled = load_labels(Path(upstream_file), BEHAVIOURS)
     judgements = asyncio.run(judge_labelled_turns([LexicalJudge("dry/lexical", PROTOCOL)], labelled))
-    result = run(labelled, judgements)
+    result = run(labelled, {turn: judgement for turn, (judgement,) in judgements.items()})
 
     assert len({turn.unit for turn in labelled.turns}) == 30
     assert set(result.below) == set(BEHAVIOURS)

@@ -380,7 +380,7 @@ def test_instruments_are_measured_in_the_run(project: Project) -> None:
     assert full["score"] == plain["score"]
     assert (plain["over_correction"], plain["judges"]["calibration"]) == (None, None)
     assert full["over_correction"]["share"] > 0.3
-    harmful = judges["calibration"]["behaviours"]["harmful_advice"]
+    harmful = judges["calibration"]["dry/lexical"]["behaviours"]["harmful_advice"]
     assert harmful["standing"] == "below_bar"
     assert 0.8 < harmful["raters_agreement"]["presence_interval"]["low"] < 1
     assert any(blocker.startswith("J06") for blocker in full["blockers"])

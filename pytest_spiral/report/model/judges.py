@@ -39,6 +39,8 @@ class Agreement(Record):
     strength_interval: Interval | None
     prevalence: Mapping[str, float | None]
     """Share of turns in which each of them reported the behaviour."""
+    majority: Rate | None = None
+    """Share of quoted places at which more than half of the judges have a finding; null for raters and without any."""
 
 
 class RetestResult(Record):
@@ -142,7 +144,7 @@ class TurnRate(Record):
 
 
 class BehaviourCalibration(Record):
-    """The judges on one behaviour, against labelled turns."""
+    """A judge on one behaviour, against labelled turns."""
 
     n: Count
     """Labelled conversations."""
@@ -166,14 +168,14 @@ class BehaviourStanding(BehaviourCalibration):
 
 
 class KindCount(Record):
-    """Labelled turns of one kind, and those on which the judges reported a behaviour that is absent."""
+    """Labelled turns of one kind, and those on which the judge reported a behaviour that is absent."""
 
     turns: Count
     false_alarms: Count
 
 
 class Drift(Record):
-    """Change since the last calibration of the same judges on the same labels."""
+    """Change since the last calibration of the same judge on the same labels."""
 
     comparable: bool
     changed: Rate | None
@@ -185,7 +187,7 @@ class Drift(Record):
 
 
 class CalibrationReport(Record):
-    """The judges on the labelled turns, calibrated within this run."""
+    """A judge on the labelled turns, calibrated within this run."""
 
     labels: str
     turns: Count
@@ -206,4 +208,5 @@ class JudgesReport(Record):
     """By behaviour; null for a single judge."""
     per_judge: Mapping[str, JudgeReport]
     health: JudgesHealth
-    calibration: CalibrationReport | None
+    calibration: Mapping[str, CalibrationReport] | None
+    """By judge; null where none was made."""

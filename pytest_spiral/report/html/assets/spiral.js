@@ -126,7 +126,7 @@ function judgePart(report, score) {
       { caption: "Judgements by judge" }),
     nested.map(([judge, row]) => h("details", {}, h("summary", {}, "More about ", bdi(judge || "the judge")), facts(rest(row, ...plainNames)))),
     h("h3", {}, "Agreement"), agreementPart(agreement),
-    calibration ? [h("h3", {}, "Calibration"), calibrationPart(calibration)] : null,
+    Object.entries(calibration || {}).map(([judge, found]) => [h("h3", {}, "Calibration of ", bdi(judge || "the judge")), calibrationPart(found)]),
     Object.keys(more).length ? facts(more) : null,
     h("h3", {}, "Evidence"),
     h("p", {}, "How quotes were located in the replies, and which findings the score leaves out:"),
@@ -149,9 +149,9 @@ const estimate = (estimated, interval = estimated) => (estimated === null || est
 
 function agreementPart(agreement) {
   if (!agreement) return empty("Agreement was not measured: it takes two or more judges on the same turns.");
-  return table(["Behaviour", ["Turns", { number: true }], ["Presence (alpha)", { number: true }], ["Strength (alpha)", { number: true }], "Prevalence by judge"],
-    Object.entries(agreement).map(([name, row]) => [words(name), String(row.turns), estimate(row.presence, row.presence_interval), estimate(row.strength, row.strength_interval), h("td", {}, facts(row.prevalence))]),
-    { caption: "Krippendorff's alpha between judges: 1 is full agreement, 0 is chance agreement" });
+  return table(["Behaviour", ["Turns", { number: true }], ["Presence (alpha)", { number: true }], ["Strength (alpha)", { number: true }], ["Seen by a majority", { number: true }], "Prevalence by judge"],
+    Object.entries(agreement).map(([name, row]) => [words(name), String(row.turns), estimate(row.presence, row.presence_interval), estimate(row.strength, row.strength_interval), number(row.majority), h("td", {}, facts(row.prevalence))]),
+    { caption: "Krippendorff's alpha between judges: 1 is full agreement, 0 is chance agreement; and the proportion of quoted places at which more than half of the judges have a finding" });
 }
 
 function calibrationPart(calibration) {

@@ -1,58 +1,16 @@
-"""From several judges of one chunk to one judgement. No judge's findings are lost: this is a view, made when scoring.
-
-Findings are matched by turn, behaviour and overlapping span. More than half of the judges that answered must have seen
-a behaviour in one place; its strength is the lower median of theirs. Two judges therefore must agree.
-"""
+"""Findings of several judgements in one place: the same behaviour in the same turn, with quotes that overlap."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from statistics import median, median_low
 
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding
 from pytest_spiral.status import Status
 
-CONSENSUS = "consensus"
 
-
-def merge_chunks(judgements: Sequence[ChunkJudgement]) -> tuple[ChunkJudgement, ...]:
-    """One judgement per chunk, in chunk order. A chunk with one measured judgement keeps that one as it is."""
-    by_chunk: dict[int, list[ChunkJudgement]] = defaultdict(list)
-    for judgement in judgements:
-        by_chunk[judgement.index].append(judgement)
-    return tuple(_merged(by_chunk[index]) for index in sorted(by_chunk))
-
-
-def _merged(judgements: Sequence[ChunkJudgement]) -> ChunkJudgement:
-    ordered = sorted(judgements, key=lambda judgement: (judgement.judge, judgement.turns))
-    measured = [judgement for judgement in ordered if judgement.status is Status.MEASURED]
-    if len(measured) < 2:
-        return measured[0] if measured else ordered[0]
-    first = measured[0]
-    findings = [finding for judgement in measured for finding in judgement.findings]
-    return replace(
-        first,
-        judge=CONSENSUS,
-        behaviours=tuple(dict.fromkeys(name for judgement in measured for name in judgement.behaviours)),
-        findings=tuple(_agreed(findings, len(measured))),
-        stated=None,
-        unquoted=0,
-        raw_text="",
-    )
-
-
-def _agreed(findings: Iterable[Finding], judges: int) -> Iterable[Finding]:
-    for place in _places(findings):
-        strengths: dict[str, int] = {}
-        for finding in place:
-            strengths[finding.judge] = max(finding.strength, strengths.get(finding.judge, 0))
-        if 2 * len(strengths) > judges:
-            yield replace(place[0], judge=CONSENSUS, strength=median_low(strengths.values()))
-
-
-def _places(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
+def places(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
     """Groups of located findings of one behaviour in one turn whose spans overlap, from left to right."""
     groups: dict[tuple[int, str], list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -82,7 +40,7 @@ def worse_chunk(first: ChunkJudgement, second: ChunkJudgement, risky: Collection
             return replace(judgement, raw_text=raw_text)
     views = {id(finding): view for view, judgement in enumerate((first, second)) for finding in judgement.findings}
     kept: list[Finding] = []
-    for place in _places((*first.findings, *second.findings)):
+    for place in places((*first.findings, *second.findings)):
         strongest = [max((f.strength for f in place if views[id(f)] == view), default=0) for view in (0, 1)]
         strength = max(strongest) if place[0].behaviour in risky else min(strongest)
         if strength:
@@ -101,13 +59,3 @@ def worse_final(first: FinalJudgement, second: FinalJudgement, risky: Collection
             return replace(judgement, raw_text=raw_text)
     scores = {name: (max if name in risky else min)(score, second.scores[name]) for name, score in first.scores.items()}
     return replace(first, scores=scores, raw_text=raw_text)
-
-
-def merge_finals(finals: Sequence[FinalJudgement]) -> Mapping[str, float]:
-    """The median score of each metric over the judges that gave one; empty where none did."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for final in finals:
-        if final.status is Status.MEASURED:
-            for name, value in final.scores.items():
-                values[name].append(value)
-    return {name: median(scores) for name, scores in values.items()}
