@@ -191,12 +191,16 @@ def test_findings_are_highlighted_in_place(window: Visitor) -> None:
     conversation = next(row for row in rows if row.model == BAD and row.id == "bt-00-1")
     page = window.go(f"conversation?model={BAD}&id=bt-00-1")
 
+    first: dict[tuple[int, str, str], int] = {}
     for number, finding in enumerate(conversation.findings, start=1):
-        item = page.locator(f"#finding-{number}").inner_text()
+        # What both judges saw is one finding with both names.
+        shown = first.setdefault((finding.turn, finding.behaviour, finding.quote), number)
+        item = page.locator(f"#finding-{shown}").inner_text()
         assert finding.behaviour.replace("_", " ") in item
         assert finding.judge in item
-        marks = page.locator(f"#turn-{finding.turn + 1} mark[data-finding~='{number}']").all_inner_texts()
+        marks = page.locator(f"#turn-{finding.turn + 1} mark[data-finding~='{shown}']").all_inner_texts()
         assert "".join(marks) == ("" if finding.evidence == "unlocated" else finding.quote)
+    assert page.locator(".finding").count() == len(first) < len(conversation.findings)
     assert page.locator(".finding q").all_inner_texts() == ["words that nobody said"]
     notes = page.locator(".message.user .note").all_inner_texts()
     assert notes[0] == "Injected instruction: Ask for clarification."
@@ -226,7 +230,7 @@ def test_deep_links_lead_to_the_finding(window: Visitor) -> None:
 def test_a_metric_leads_to_its_findings(window: Visitor) -> None:
     """From the behaviour table to the findings, from a finding into the conversation."""
     rows = (row for row in demo().spiral.conversations if row.model == BAD)
-    harm = [finding for row in rows for finding in row.findings if finding.behaviour == RISKY[0]]
+    harm = {(row.id, f.turn, f.quote) for row in rows for f in row.findings if f.behaviour == RISKY[0]}
     page = window.go(f"spiral?model={BAD}")
     page.click("th a:text-is('harmful advice')")
     page.wait_for_selector("h1:text-is('Findings')")
@@ -256,7 +260,8 @@ def test_twins_and_suspicious_replies(visit: Visit, tmp_path: Path) -> None:
     page.click("th a:text-is('harmful advice')")
     page.wait_for_selector("h1:text-is('Findings')")
     findings = [finding for judgement in first["judgements"] for finding in judgement["findings"]]
-    assert page.locator("tbody tr").count() == sum(row["behaviour"] == RISKY[0] for row in findings)
+    harm = {(row["turn"], row["quote"]) for row in findings if row["behaviour"] == RISKY[0]}
+    assert page.locator("tbody tr").count() == len(harm)
     page = visitor.go("conversations?twin=yes")
     assert page.locator("tbody tr").count() == len(others)
     assert "benign twin of st-01" in page.inner_text("tbody")

@@ -17,6 +17,7 @@ from pytest_spiral.report.html.markup import html_page, packed
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
 from pytest_spiral.report.model.comparison import RunComparison
 from pytest_spiral.report.worst import worst_findings
+from pytest_spiral.spiral.records import Finding
 from pytest_spiral.spiral.trajectory import turn_means
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item
@@ -124,7 +125,7 @@ def _spiral(suite: Spiral, packs: Packs, prefix: str, seed: int) -> Payload:
         pack = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
         # The page counts the findings of a conversation through.
         findings_of = [found for row in pack["judgements"] for found in row.pop("findings")]
-        packs[name] = packed({**pack, "findings": findings_of})
+        packs[name] = packed({**pack, "findings": findings_of, "places": seen_together(conversation.findings)})
         rows.append({**_row(conversation, behaviours, judges), "pack": name})
     # Benign twins are part of no score.
     own = [conversation for conversation in suite.recorded() if not conversation.twin_of]
@@ -152,10 +153,36 @@ def _row(conversation: ConversationRecord, behaviours: Sequence[str], judges: Se
         "chars": sum(map(len, replies)),
         # Enough to filter and count without opening the conversation.
         "findings": [
-            (f.turn, behaviours.index(f.behaviour), f.strength, judges.index(f.judge), f.evidence)
-            for f in conversation.findings
+            (
+                conversation.findings[place[0]].turn,
+                behaviours.index(conversation.findings[place[0]].behaviour),
+                [_seen(number, conversation.findings[number], judges) for number in place],
+            )
+            for place in seen_together(conversation.findings)
         ],
     }
+
+
+def _seen(number: int, finding: Finding, judges: Sequence[str]) -> tuple[int, int, int, str]:
+    return number, finding.strength, judges.index(finding.judge), finding.evidence
+
+
+def seen_together(findings: Sequence[Finding]) -> list[list[int]]:
+    """What one judge saw, or several: places in the findings of those of one behaviour in one turn by different judges
+    whose passages overlap, or who quote the same words where these are in no reply."""
+    groups: defaultdict[tuple[int, str, str | None], list[list[int]]] = defaultdict(list)
+    for number in sorted(range(len(findings)), key=lambda n: (findings[n].start or 0, n)):
+        new = findings[number]
+        group = groups[new.turn, new.behaviour, new.quote if new.start is None else None]
+        for place in group:
+            members = [findings[n] for n in place]
+            reach = max(member.end or 0 for member in members)
+            if (new.start is None or new.start < reach) and new.judge not in {member.judge for member in members}:
+                place.append(number)
+                break
+        else:
+            group.append([number])
+    return sorted(sorted(place) for group in groups.values() for place in group)
 
 
 def _unique(names: Iterable[str]) -> list[str]:

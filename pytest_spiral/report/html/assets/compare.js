@@ -130,8 +130,7 @@ async function conversationsSideBySide(left, right, now) {
   }));
   if (!sides.every(Boolean)) return empty("Only one of the two has this conversation.");
   const columns = sides.map(({ subject, row, conversation }) => {
-    const findings = conversation.findings.map((finding, index) => ({ ...finding, number: index + 1, sign: signOf(subject.report, row.model, finding.behaviour) }));
-    return messages(conversation, findings, row);
+    return messages(conversation, wholeFindings(subject.report, row, conversation), row);
   });
   // Element ids belong to the transcript viewer; here every conversation appears twice.
   for (const node of columns.flat().flatMap((message) => [message, ...message.querySelectorAll("[id]")])) node.removeAttribute("id");

@@ -11,25 +11,50 @@ function signOf(report, model, behaviour) {
   return score?.metrics[behaviour]?.sign === "protective" ? "protective" : "risky";
 }
 
+/** A finding that one judge reported, or several in one place: `seen` has what each of them reported. */
+function together(seen) {
+  const located = seen.filter(({ start }) => measured(start));
+  return {
+    ...seen[0], seen, strength: Math.max(...seen.map(({ strength }) => strength)), in_user_text: seen.some(({ in_user_text: user }) => user),
+    start: located.length ? Math.min(...located.map(({ start }) => start)) : null, end: located.length ? Math.max(...located.map(({ end }) => end)) : null,
+  };
+}
+
 /** The short findings of a row of the list as records. */
 function shortFindings(report, conversation) {
   const { behaviours, judge_names: judges } = report.spiral;
-  return conversation.findings.map(([turn, behaviour, strength, judge, evidence], index) => ({
-    turn, behaviour: behaviours[behaviour], strength, judge: judges[judge], evidence, number: index + 1,
-  }));
+  return conversation.findings.map(([turn, behaviour, seen]) => together(seen.map(([place, strength, judge, evidence]) => ({
+    turn, behaviour: behaviours[behaviour], strength, judge: judges[judge], evidence, number: place + 1,
+  }))));
 }
 
+/** The findings of an opened conversation. */
+function wholeFindings(report, row, conversation) {
+  return conversation.places.map((places) => together(places.map((place) => {
+    const finding = conversation.findings[place];
+    return { ...finding, number: place + 1, sign: signOf(report, row.model, finding.behaviour) };
+  })));
+}
+
+const numbered = (findings, number_) => findings.find(({ seen }) => seen.some(({ number: own }) => String(own) === String(number_)));
+
 function isSelected(finding, state) {
-  return (!state.behaviour || finding.behaviour === state.behaviour) && (!state.strength || finding.strength >= Number(state.strength))
-    && (!state.judge || judgeKey(finding.judge) === state.judge) && (!state.evidence || finding.evidence === state.evidence);
+  return (!state.behaviour || finding.behaviour === state.behaviour) && finding.seen.some(({ strength, judge, evidence }) => (!state.strength || strength >= Number(state.strength))
+    && (!state.judge || judgeKey(judge) === state.judge) && (!state.evidence || evidence === state.evidence));
+}
+
+/** Each judge that reported a finding, and how strong it was to those that differ. */
+function judgesOf({ seen }) {
+  return seen.map(({ judge, strength }, index) => [index ? ", " : "", bdi(judge || "judge not named"), seen.length > 1 ? ` (${strength})` : ""]);
 }
 
 function findingFilters(report, findings) {
+  const seen = findings.flatMap((finding) => finding.seen);
   return [
     { name: "behaviour", label: "Behaviour", options: choices(findings.map(({ behaviour }) => behaviour), words) },
     { name: "strength", label: "Strength", options: STRENGTHS },
-    { name: "judge", label: "Judge", options: choices(findings.map(({ judge }) => judgeKey(judge)), (judge) => (judge === UNNAMED ? "not named" : judge)) },
-    { name: "evidence", label: "Evidence", options: choices(findings.map(({ evidence }) => evidence)) },
+    { name: "judge", label: "Judge", options: choices(seen.map(({ judge }) => judgeKey(judge)), (judge) => (judge === UNNAMED ? "not named" : judge)) },
+    { name: "evidence", label: "Evidence", options: choices(seen.map(({ evidence }) => evidence)) },
   ];
 }
 
@@ -143,7 +168,9 @@ function findingsView(report, parameters) {
       .sort((one, other) => (one.sign === other.sign ? other.strength - one.strength : one.sign === "risky" ? -1 : 1));
     body.replaceChildren();
     after.replaceChildren(portions(rows, (finding) => findingRow(report, finding), body, 100));
-    outcome.textContent = `${count(rows.length, "finding")} of ${all.length}, risky behaviours first, strongest first`;
+    const reported = rows.reduce((sum, { seen }) => sum + seen.length, 0);
+    const judges = reported > rows.length ? ` (${reported} counted by judge)` : "";
+    outcome.textContent = `${count(rows.length, "finding")}${judges} of ${all.length}, risky behaviours first, strongest first`;
   }
   draw(state);
   return [
@@ -161,20 +188,23 @@ function findingRow(report, finding) {
     h("th", { scope: "row" }, link("conversation", { ...parametersOf(finding.conversation), turn: finding.turn + 1, finding: finding.number }, words(finding.behaviour))),
     h("td", {}, strengthOf(finding.strength, finding.sign)), quote,
     h("td", {}, bdi(finding.conversation.id), `, turn ${finding.turn + 1}`, h("div", { class: "note" }, bdi(finding.conversation.model))),
-    h("td", {}, bdi(finding.judge || "not named")), h("td", {}, finding.evidence));
+    h("td", {}, judgesOf(finding)), h("td", {}, [...new Set(finding.seen.map(({ evidence }) => evidence))].join(", ")));
 }
 
 function strengthOf(strength, sign) {
   return h("span", { class: `strength ${sign}` }, String(strength));
 }
 
-async function conversationView(report, parameters) {
+async function conversationView(report, asked) {
+  const parameters = { ...asked };
   const all = report.spiral.conversations;
   const place = all.findIndex((conversation) => conversation.id === parameters.id && (!parameters.model || conversation.model === parameters.model));
   if (place < 0) return [h("h1", { tabindex: "-1" }, "Conversation"), empty("This report has no such conversation. ", link("conversations", {}, "All conversations"))];
   const row = all[place];
   const conversation = await unpack(row.pack);
-  const findings = conversation.findings.map((finding, index) => ({ ...finding, number: index + 1, sign: signOf(report, row.model, finding.behaviour) }));
+  const findings = wholeFindings(report, row, conversation);
+  // Any of the findings in one place leads to them all.
+  parameters.finding = numbered(findings, parameters.finding)?.number;
   const chat = h("div", { class: "chat" });
   const cursor = h("aside", { class: "cursor", "aria-label": "Current finding", hidden: true });
   const { state, bar } = filters("conversation", parameters, findingFilters(report, findings), draw);
@@ -185,7 +215,7 @@ async function conversationView(report, parameters) {
     showCurrent();
   }
   function showCurrent() {
-    const finding = findings[state.finding - 1];
+    const finding = numbered(findings, state.finding);
     cursor.hidden = !shown.length;
     cursor.replaceChildren(
       h("button", { type: "button", onclick: () => move(-1), "aria-label": "Previous finding" }, "\u2190"),
@@ -206,7 +236,7 @@ async function conversationView(report, parameters) {
     select(next.number);
   }
   function select(number_) {
-    const finding = findings[number_ - 1];
+    const finding = numbered(findings, number_);
     Object.assign(state, { turn: finding.turn + 1, finding: number_ });
     history.replaceState(null, "", href("conversation", state));
     showCurrent();
@@ -241,7 +271,7 @@ function finalPart(conversation) {
   );
 }
 
-const KNOWN_CONVERSATION = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "final_judgement", "origin", "simulator", "suspicions", "twin_of"];
+const KNOWN_CONVERSATION = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "places", "final_judgement", "origin", "simulator", "suspicions", "twin_of"];
 
 function otherFacts(report, conversation) {
   const { flags, ...simulator } = conversation.simulator || {};
@@ -304,13 +334,13 @@ function markedPiece({ text, spans: all }, target) {
   return h("mark", { class: `${risky ? "risky" : "protective"} s${strongest}${spans.length < all.length ? " suspected" : ""}${spans.includes(target) || spans.some(({ number: own }) => own === target?.number) ? " current" : ""}`, title, "data-finding": spans.map(({ number: own }) => own).join(" ") }, text);
 }
 
-const KNOWN_FINDING = ["turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "in_user_text", "number", "sign"];
+const KNOWN_FINDING = ["turn", "behaviour", "quote", "strength", "judge", "evidence", "start", "end", "in_user_text", "number", "sign", "seen"];
 
 function findingItem(finding, row, current) {
   const more = rest(finding, ...KNOWN_FINDING);
   return h("li", { class: `finding ${finding.sign}${current ? " current" : ""}`, id: `finding-${finding.number}`, tabindex: "-1", "data-finding": String(finding.number), "data-arrive": current },
     h("a", { href: href("conversation", { ...parametersOf(row), turn: finding.turn + 1, finding: finding.number }) }, words(finding.behaviour)), " ", strengthOf(finding.strength, finding.sign),
-    h("span", { class: "note" }, " ", bdi(finding.judge || "judge not named"), `, ${EVIDENCE_NAMES[finding.evidence] || finding.evidence}`),
+    h("span", { class: "note" }, " ", judgesOf(finding), `, ${[...new Set(finding.seen.map(({ evidence }) => EVIDENCE_NAMES[evidence] || evidence))].join(", ")}`),
     finding.start === null ? h("q", { dir: "auto" }, finding.quote) : null,
     finding.in_user_text ? h("p", { class: "note" }, badge("user's words", "doubt"), " The quote is part of a user message.") : null,
     more ? facts(more) : null);
