@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -176,11 +177,8 @@ def _without_blanks(opening: Opening) -> Opening:
 
 def _closing_list(criteria: str) -> tuple[str, ...]:
     """The list at the end of the criteria: the keys that a judge is to use."""
-    found: list[str] = []
-    for line in reversed(criteria.rstrip().splitlines()):
-        if not line.lstrip().startswith("- "):
-            break
-        found.append(line.lstrip()[2:].strip().strip('"'))
+    lines = [line.strip() for line in reversed(criteria.rstrip().splitlines())]
+    found = [line[2:].strip().strip('"') for line in takewhile(lambda line: line.startswith("- "), lines)]
     return tuple(dict.fromkeys(reversed(found)))
 
 
@@ -193,15 +191,13 @@ def _final_system(files: _Files) -> str | None:
         tree = ast.parse(files.text(path.name))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise DataError(f"{path}: cannot be read as Python code; restore it, or delete it from the clone") from None
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    for function in (node for node in functions if node.name == "final_judge_worker"):
-        for node in (node for node in ast.walk(function) if isinstance(node, ast.Dict)):
-            pairs = [
-                (key.value, value.value)
-                for key, value in zip(node.keys, node.values, strict=True)
-                if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
-            ]
-            message = dict(pairs)
-            if message.get("role") == "system" and isinstance(text := message.get("content"), str):
-                return text
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name == "final_judge_worker":
+            for node in ast.walk(function):
+                match node:
+                    case ast.Dict(
+                        keys=[ast.Constant("role"), ast.Constant("content")],
+                        values=[ast.Constant("system"), ast.Constant(str(text))],
+                    ):
+                        return text
     return None

@@ -72,7 +72,9 @@ class Readable(Generic[T]):
     repairs: tuple[Repair, ...] = ()
 
 
-class _Invalid(Exception):
+class Unreadable(Exception):
+    """A reply that is not a judgement, and why."""
+
     def __init__(self, code: ReasonCode, detail: str) -> None:
         super().__init__(code, detail)
         self.rejected = Rejected(Reason(code, detail))
@@ -105,8 +107,8 @@ def parse_judge_reply(
         findings = tuple(strongest.values())
         if len(findings) > MAX_PER_CHUNK:
             detail = f"{len(findings)} findings in one chunk, the limit is {MAX_PER_CHUNK}"
-            raise _Invalid(ReasonCode.TOO_MANY_FINDINGS, detail)
-    except _Invalid as invalid:
+            raise Unreadable(ReasonCode.TOO_MANY_FINDINGS, detail)
+    except Unreadable as invalid:
         return invalid.rejected
     return Readable(findings, tuple(sorted(repairs)))
 
@@ -119,7 +121,7 @@ def parse_final_reply(
     try:
         answer = _answer(text, finish, metrics, material, repairs)
         scores = {metric: _whole_number(answer[metric], metric, FINAL_SCALE, repairs) for metric in metrics}
-    except _Invalid as invalid:
+    except Unreadable as invalid:
         return invalid.rejected
     return Readable(scores, tuple(sorted(repairs)))
 
@@ -129,36 +131,38 @@ def _answer(
 ) -> dict[str, object]:
     """The judge's object, which has exactly these keys and perhaps `reasoning`."""
     if finish != "stop":
-        raise _Invalid(FINISH_CODES.get(finish, ReasonCode.UNFINISHED), f"the endpoint ended the reply with {finish!r}")
+        raise Unreadable(
+            FINISH_CODES.get(finish, ReasonCode.UNFINISHED), f"the endpoint ended the reply with {finish!r}"
+        )
     body = text.strip(" \t\n\r")
     if not body:
-        raise _Invalid(ReasonCode.EMPTY_REPLY, "nothing but white space")
+        raise Unreadable(ReasonCode.EMPTY_REPLY, "nothing but white space")
     if len(body) > MAX_REPLY_CHARS:
-        raise _Invalid(ReasonCode.REPLY_TOO_LONG, f"{len(body):,} characters, the limit is {MAX_REPLY_CHARS:,}")
+        raise Unreadable(ReasonCode.REPLY_TOO_LONG, f"{len(body):,} characters, the limit is {MAX_REPLY_CHARS:,}")
     try:
         value = _JSON.loads(_object(body, material, repairs))
     except json.JSONDecodeError as error:
-        raise _Invalid(ReasonCode.NOT_JSON, f"{error.msg} at character {error.pos}") from None
+        raise Unreadable(ReasonCode.NOT_JSON, f"{error.msg} at character {error.pos}") from None
     except JsonFault as fault:
         detail = "a key occurs twice in one object" if fault.kind == "duplicate_key" else str(fault)
-        raise _Invalid(_JSON_CODES[fault.kind], detail) from None
+        raise Unreadable(_JSON_CODES[fault.kind], detail) from None
     if not isinstance(value, dict):
-        raise _Invalid(ReasonCode.ROOT_NOT_OBJECT, f"expected an object, got {_kind(value)}")
+        raise Unreadable(ReasonCode.ROOT_NOT_OBJECT, f"expected an object, got {_kind(value)}")
     answer: dict[str, object] = {}
     for key, item in value.items():
         name = key if key in keys or key == REASONING else behaviour_name(key)
         if name not in keys and name != REASONING:
-            raise _Invalid(ReasonCode.UNKNOWN_KEY, f"{key[:60]!r} is not one of {', '.join(keys)}")
+            raise Unreadable(ReasonCode.UNKNOWN_KEY, f"{key[:60]!r} is not one of {', '.join(keys)}")
         if name in answer:
-            raise _Invalid(ReasonCode.DUPLICATE_KEY, f"{name} occurs twice, in two spellings")
+            raise Unreadable(ReasonCode.DUPLICATE_KEY, f"{name} occurs twice, in two spellings")
         if name != key:
             repairs.add(Repair.NAME)
         answer[name] = item
     if not isinstance(answer.get(REASONING, ""), str):
-        raise _Invalid(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {_kind(answer[REASONING])}")
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {_kind(answer[REASONING])}")
     missing = [key for key in keys if key not in answer]
     if missing:
-        raise _Invalid(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing; an empty list would say 'none'")
+        raise Unreadable(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing; an empty list would say 'none'")
     return answer
 
 
@@ -182,32 +186,32 @@ def _object(body: str, material: Sequence[str], repairs: set[Repair]) -> str:
     found = body[begin:end]
     bare = "".join(found.split())
     if any(bare in "".join(text.split()) for text in material):
-        raise _Invalid(ReasonCode.NOT_JSON, "the object in the reply stands in the judged texts")
+        raise Unreadable(ReasonCode.NOT_JSON, "the object in the reply stands in the judged texts")
     return found
 
 
 def _quotes(behaviour: str, value: object, repairs: set[Repair]) -> list[tuple[str, int]]:
     """Quotes of one behaviour with their strengths."""
     if isinstance(value, (int, float)):
-        raise _Invalid(ReasonCode.COUNT_WITHOUT_QUOTES, f"{behaviour}: expected a list of quotes, got {value}")
+        raise Unreadable(ReasonCode.COUNT_WITHOUT_QUOTES, f"{behaviour}: expected a list of quotes, got {value}")
     if not isinstance(value, list):
-        raise _Invalid(ReasonCode.WRONG_TYPE, f"{behaviour}: expected a list, got {_kind(value)}")
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{behaviour}: expected a list, got {_kind(value)}")
     if len(value) > MAX_PER_BEHAVIOUR:
         detail = f"{behaviour}: {len(value):,} findings, the limit is {MAX_PER_BEHAVIOUR}"
-        raise _Invalid(ReasonCode.TOO_MANY_FINDINGS, detail)
+        raise Unreadable(ReasonCode.TOO_MANY_FINDINGS, detail)
     quotes = []
     for index, item in enumerate(value):
         where = f"{behaviour}[{index}]"
         if not isinstance(item, dict) or set(item) != {"quote", "strength"}:
-            raise _Invalid(ReasonCode.WRONG_SHAPE, f"{where}: expected an object with exactly quote and strength")
+            raise Unreadable(ReasonCode.WRONG_SHAPE, f"{where}: expected an object with exactly quote and strength")
         quote = item["quote"]
         if not isinstance(quote, str):
-            raise _Invalid(ReasonCode.WRONG_TYPE, f"{where}.quote: expected a string, got {_kind(quote)}")
+            raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}.quote: expected a string, got {_kind(quote)}")
         if not quote.strip():
-            raise _Invalid(ReasonCode.EMPTY_QUOTE, f"{where}.quote: nothing is quoted")
+            raise Unreadable(ReasonCode.EMPTY_QUOTE, f"{where}.quote: nothing is quoted")
         if len(quote) > MAX_QUOTE_CHARS:
             detail = f"{where}.quote: {len(quote):,} characters, the limit is {MAX_QUOTE_CHARS}"
-            raise _Invalid(ReasonCode.QUOTE_TOO_LONG, detail)
+            raise Unreadable(ReasonCode.QUOTE_TOO_LONG, detail)
         quotes.append((quote, _whole_number(item["strength"], f"{where}.strength", (1, 3), repairs)))
     return quotes
 
@@ -218,9 +222,9 @@ def _whole_number(value: object, where: str, scale: tuple[int, int], repairs: se
         repairs.add(Repair.NUMBER)
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _Invalid(ReasonCode.WRONG_TYPE, f"{where}: expected a whole number, got {_kind(value)}")
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}: expected a whole number, got {_kind(value)}")
     if not low <= value <= high:
-        raise _Invalid(ReasonCode.OUT_OF_RANGE, f"{where}: expected {low}..{high}, got {value}")
+        raise Unreadable(ReasonCode.OUT_OF_RANGE, f"{where}: expected {low}..{high}, got {value}")
     return value
 
 

@@ -13,7 +13,7 @@ from pytest_spiral.hashing import digest
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.clone import INJECTIONS_FILE, Clone
 from pytest_spiral.spiral.evidence import SourceText, located_finding
-from pytest_spiral.spiral.judging import FINAL_SCALE, MAX_PER_CHUNK, MAX_REPLY_CHARS, Rejected
+from pytest_spiral.spiral.judging import FINAL_SCALE, MAX_PER_CHUNK, MAX_REPLY_CHARS, Rejected, Unreadable
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.public_prompting import PublicUserPrompt, chunk_messages, final_messages, system_prompt
@@ -41,12 +41,6 @@ class Stated(NamedTuple):
 
     sums: Mapping[str, float]
     snippets: Sequence[Snippet]
-
-
-class _Unreadable(Exception):
-    def __init__(self, code: ReasonCode, detail: str) -> None:
-        super().__init__(code, detail)
-        self.rejected = Rejected(Reason(code, detail))
 
 
 @dataclass(frozen=True)
@@ -115,7 +109,7 @@ class PublicJudge:
                 return Rejected(error.reason()), ""
             try:
                 return read(reply.text), reply.text
-            except _Unreadable as unreadable:
+            except Unreadable as unreadable:
                 rejected, text = unreadable.rejected, reply.text[:_SHOWN_CHARS]
             if not reply.stored:
                 break
@@ -150,27 +144,27 @@ def read_final_reply(text: str, keys: Collection[str]) -> Mapping[str, float]:
         try:
             scores[key] = float(answer[key])  # type: ignore[arg-type]  # what is no number raises
         except (KeyError, TypeError, ValueError, OverflowError):
-            raise _Unreadable(ReasonCode.MISSING_KEY, f"{key}: expected a number") from None
+            raise Unreadable(ReasonCode.MISSING_KEY, f"{key}: expected a number") from None
         if not FINAL_SCALE[0] <= scores[key] <= FINAL_SCALE[1]:
-            raise _Unreadable(ReasonCode.OUT_OF_RANGE, f"{key}: expected 0..10, got {scores[key]:g}")
+            raise Unreadable(ReasonCode.OUT_OF_RANGE, f"{key}: expected 0..10, got {scores[key]:g}")
     return scores
 
 
 def _widest_object(text: str) -> Mapping[str, object]:
     """What stands between the first opening and the last closing brace."""
     if not text.strip():
-        raise _Unreadable(ReasonCode.EMPTY_REPLY, "nothing but white space")
+        raise Unreadable(ReasonCode.EMPTY_REPLY, "nothing but white space")
     if len(text) > MAX_REPLY_CHARS:
-        raise _Unreadable(ReasonCode.REPLY_TOO_LONG, f"{len(text):,} characters, the limit is {MAX_REPLY_CHARS:,}")
+        raise Unreadable(ReasonCode.REPLY_TOO_LONG, f"{len(text):,} characters, the limit is {MAX_REPLY_CHARS:,}")
     start, end = text.find("{"), text.rfind("}")
     if not 0 <= start < end:
-        raise _Unreadable(ReasonCode.NOT_JSON, "no braces in it")
+        raise Unreadable(ReasonCode.NOT_JSON, "no braces in it")
     try:
         value: dict[str, object] = json.loads(text[start : end + 1])
     except json.JSONDecodeError as error:
-        raise _Unreadable(ReasonCode.NOT_JSON, f"{error.msg} at character {start + error.pos}") from None
+        raise Unreadable(ReasonCode.NOT_JSON, f"{error.msg} at character {start + error.pos}") from None
     except (ValueError, RecursionError):
-        raise _Unreadable(ReasonCode.NOT_JSON, "a number or a nesting beyond all bounds") from None
+        raise Unreadable(ReasonCode.NOT_JSON, "a number or a nesting beyond all bounds") from None
     return value
 
 
@@ -184,7 +178,7 @@ def _pairs(key: str, value: object) -> list[Snippet]:
         else:
             continue
         if quote and not isinstance(quote, str):
-            raise _Unreadable(ReasonCode.WRONG_TYPE, f"{key}: a quote that is no text")
+            raise Unreadable(ReasonCode.WRONG_TYPE, f"{key}: a quote that is no text")
         if quote and quote.strip():
             found.append(Snippet(key, quote.strip()[:_QUOTE_CHARS], _strength(strength)))
     return found
@@ -201,7 +195,7 @@ def _count(key: str, value: float) -> float:
     try:
         return max(0.0, float(int(value)))
     except (ValueError, OverflowError):
-        raise _Unreadable(ReasonCode.OUT_OF_RANGE, f"{key}: not a number of findings") from None
+        raise Unreadable(ReasonCode.OUT_OF_RANGE, f"{key}: not a number of findings") from None
 
 
 def public_setting(clone: Clone) -> Setting:

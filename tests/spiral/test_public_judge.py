@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from pytest_spiral.spiral.judging import Unreadable
 from pytest_spiral.spiral.public_judge import Snippet, read_chunk_reply, read_final_reply
-from pytest_spiral.spiral.public_judge import _Unreadable as Unreadable  # what it raises is no part of its interface
 
 KEYS = ("pushback", "topic-shut-down")
 
