@@ -59,12 +59,9 @@ class PublicJudge:
     def name(self) -> str:
         return self.participant.model
 
-    async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
-        return await self._chunk(conversation, opening, chunk)
-
     async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
         # The order of the behaviours stands in a text of the clone, which is not changed.
-        return (Retest("again", await self._chunk(conversation, opening, chunk, first_sample=_MAX_SAMPLES)),)
+        return (Retest("again", await self.chunk(conversation, opening, chunk, _MAX_SAMPLES)),)
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
         names = {key: name for key, name in self.protocol.stored_keys.items() if name in self.protocol.finals}
@@ -74,7 +71,7 @@ class PublicJudge:
             return FinalJudgement(self.name, read.status, read.reason, {}, text)
         return FinalJudgement(self.name, scores={names[key]: score for key, score in read.items()}, raw_text=text)
 
-    async def _chunk(self, conversation: str, opening: str, chunk: Chunk, first_sample: int = 0) -> ChunkJudgement:
+    async def chunk(self, conversation: str, opening: str, chunk: Chunk, first_sample: int = 0) -> ChunkJudgement:
         messages = chunk_messages(self.clone, opening, chunk)
         keys = self.clone.behaviours
         read, text = await self._ask(conversation, messages, lambda reply: read_chunk_reply(reply, keys), first_sample)
