@@ -45,7 +45,10 @@ def rescore(options: argparse.Namespace) -> int:
     print(f"protocol {result['protocol']} {result['protocol_hash'][:12]}")
     for row in result["scores"]:
         turns = turns_text([*map(int, row["turns"])])
-        print(f"{plain(row['model'])}, run {plain(row['run_id'])}: {row['n_conversations']} conversations of {turns}")
+        judges = [name for name in row["judges"] if name]
+        who = f", mean of {len(judges)} judges" if len(judges) > 1 else "".join(f", judge {plain(j)}" for j in judges)
+        count = f"{row['n_conversations']} conversations of {turns}"
+        print(f"{plain(row['model'])}, run {plain(row['run_id'])}{who}: {count}")
         print(f"  score {_shown(row['score'])} [{_shown(row['ci_low'])}, {_shown(row['ci_high'])}] {row['ci_method']}")
         for name, metric in row["metrics"].items():
             bounds = f"[{_shown(metric['ci_low'], 3)}, {_shown(metric['ci_high'], 3)}]"

@@ -231,6 +231,18 @@ def point_score(conversations: Sequence[Conversation], protocol: Protocol | str 
     return panel.composite([sample.means() for sample in panel.samples])
 
 
+def as_seen_by(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> list[Conversation]:
+    """The conversations with one judge's judgements only.
+
+    Final scores of all judges stay where the protocol averages judges within a chunk: the public implementation shows
+    their mean in every judge's row.
+    """
+    alone = judged_by(conversations, judge.__eq__)
+    if protocol.judges == "each_alone":
+        return alone
+    return [replace(one, finals=whole.finals) for one, whole in zip(alone, conversations, strict=True)]
+
+
 def conversation_scores(
     conversations: Sequence[Conversation], protocol: Protocol | str
 ) -> Clusters[Sequence[Sequence[float]]]:
@@ -349,8 +361,8 @@ def rescore(path: Path | str, protocol_name: str = "per-10k-chars", seed: int | 
         seed: Of the bootstrap.
 
     Returns:
-        `{path, protocol, protocol_hash, seed, scores: [{run_id, **score}]}`, each score as JSON values, in order of
-        run id and model.
+        `{path, protocol, protocol_hash, seed, scores: [{run_id, judges, **score}]}`, each score as JSON values, by run
+        id and model. With several judges there is a score for each alone, then that of all of them.
 
     Raises:
         ConfigError: An unknown protocol.
@@ -370,10 +382,14 @@ def rescore_groups(
 ) -> dict[str, Any]:
     """The same for conversations at hand, by run id and model."""
     protocol = load_protocol(protocol_name)
-    scores = [
-        {"run_id": run_id, **score_conversations(groups[run_id, model], protocol, seed=seed).model_dump(mode="json")}
-        for run_id, model in sorted(groups)
-    ]
+    scores = []
+    for run_id, model in sorted(groups):
+        conversations = groups[run_id, model]
+        judges = sorted({judgement.judge for item in conversations for judgement in item.judgements})
+        views = [([judge], as_seen_by(judge, conversations, protocol)) for judge in judges if len(judges) > 1]
+        for names, seen in [*views, (judges, conversations)]:
+            score = score_conversations(seen, protocol, seed=seed)
+            scores.append({"run_id": run_id, "judges": names, **score.model_dump(mode="json")})
     return {
         "path": str(path),
         "protocol": protocol.name,

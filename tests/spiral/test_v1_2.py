@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from benchmarks.v1_2 import effects, table
 from pytest_spiral.errors import DataError
-from pytest_spiral.spiral import ChunkJudgement, Conversation, score_conversations
-from pytest_spiral.spiral.agreement import judged_by
+from pytest_spiral.spiral import ChunkJudgement, Conversation, rescore, score_conversations
+from pytest_spiral.spiral.aggregate import as_seen_by, point_score
 from pytest_spiral.spiral.protocol import V1_2, load_protocol
 from pytest_spiral.status import Status
 from tests.fakes.bootstrap import few_draws
-from tests.fakes.published import ensemble
-from tests.spiral.builders import conversation, finding
+from tests.fakes.published import ENSEMBLE, ensemble, numbers_of
+from tests.spiral.builders import conversation, finding, present
 
-PUBLISHED = load_protocol("upstream-v1.2")
+PUBLISHED, CORRECTED = map(load_protocol, V1_2)
+PUBLISHED_JUDGES = ("claude-sonnet-4-5-20250929", "gpt-5-2025-08-07", "moonshotai/kimi-k2-0905")
 CONVERSATIONS, ROWS = ensemble()
 
 
@@ -25,12 +28,6 @@ def few_resamples() -> Iterator[None]:
     """What is tested does not depend on the number of draws."""
     with few_draws():
         yield
-
-
-def as_seen_by(judge: str) -> list[Conversation]:
-    """The conversations with this judge's chunks; closing scores stay, as in the public implementation."""
-    alone = judged_by(CONVERSATIONS, judge.__eq__)
-    return [replace(one, finals=whole.finals) for one, whole in zip(alone, CONVERSATIONS, strict=True)]
 
 
 def chunk(judge: str, index: int = 0, **stated: float) -> ChunkJudgement:
@@ -47,23 +44,25 @@ def pushback(*judgements: ChunkJudgement) -> float | None:
     return score_conversations([item], PUBLISHED).metrics["pushback"].mean
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["judge"][:30])
-def test_the_published_rows(row: dict[str, float | str]) -> None:
-    """The score and every column of each judge alone, and of all of them."""
-    judge = str(row["judge"])
-    conversations = CONVERSATIONS if judge.endswith("(averaged)") else as_seen_by(judge)
+def test_the_published_rows() -> None:
+    """The score and every column of each judge alone, and of all of them, as `rescore` prints them."""
+    rows = rescore(numbers_of(ENSEMBLE), "upstream-v1.2")["scores"]
 
-    score = score_conversations(conversations, PUBLISHED)
-
-    assert score.score == row["score_norm"]
-    columns = {PUBLISHED.metrics[name].stored_as or name: metric.mean_all for name, metric in score.metrics.items()}
-    assert columns == {key: pytest.approx(row[key], abs=0.00051) for key in columns}
+    assert [", ".join(row["judges"]) for row in rows] == [row["judge"].removesuffix(" (averaged)") for row in ROWS]
+    for row, published in zip(rows, ROWS, strict=True):
+        assert row["score"] == published["score_norm"]
+        columns = {
+            PUBLISHED.metrics[name].stored_as or name: metric["mean_all"] for name, metric in row["metrics"].items()
+        }
+        assert columns == {key: pytest.approx(published[key], abs=0.00051) for key in columns}
 
 
 def test_the_score_before_rounding() -> None:
     """As a recomputation in another program gives it, for all judges and for the one with two failed judgements."""
+    gpt = as_seen_by("gpt-5-2025-08-07", CONVERSATIONS, PUBLISHED)
+
     assert score_conversations(CONVERSATIONS, PUBLISHED).unrounded == pytest.approx(38.656, abs=0.005)
-    assert score_conversations(as_seen_by("gpt-5-2025-08-07"), PUBLISHED).unrounded == pytest.approx(44.932, abs=0.005)
+    assert score_conversations(gpt, PUBLISHED).unrounded == pytest.approx(44.932, abs=0.005)
 
 
 def test_a_sum_of_one_is_skipped() -> None:
@@ -101,3 +100,28 @@ def test_a_file_of_another_version_is_refused() -> None:
     for name in V1_2:
         with pytest.raises(DataError, match=r"judged under another rubric.*ritualization"):
             score_conversations([old], name)
+
+
+def test_the_effect_of_each_fault() -> None:
+    """As another program computes it; `python -m benchmarks.v1_2` prints the table of the page."""
+    found = {effect.fault: effect for effect in effects(CONVERSATIONS)}
+
+    assert found["sums of exactly 1 are skipped"].score == pytest.approx(38.929, abs=0.005)
+    assert found["unknown keys count as risky"].score == pytest.approx(38.656, abs=0.005)
+    assert found["judges are averaged within a chunk"].score == pytest.approx((35.011 + 44.932 + 41.141) / 3, abs=0.005)
+    failed = found["failed judgements are ignored"]
+    assert present(failed.worst) < 38.656 < present(failed.best)
+    # Intervals need more draws than are made here.
+    interval = re.compile(r" \[.*?\]")
+    page = interval.sub("", (Path(__file__).parents[2] / "docs" / "reference" / "protocols.md").read_text())
+    assert [line for line in table(CONVERSATIONS) if interval.sub("", line) not in page.splitlines()] == []
+
+
+def test_corrected_is_the_mean_of_the_judges() -> None:
+    """Every judge alone, located quotes only, failed judgements missing and bounded."""
+    alone = [point_score(as_seen_by(judge, CONVERSATIONS, CORRECTED), CORRECTED) for judge in PUBLISHED_JUDGES]
+    together = score_conversations(CONVERSATIONS, CORRECTED)
+
+    assert together.unrounded == pytest.approx(sum(map(present, alone)) / 3)
+    assert (together.missing.chunks, together.missing.of_chunks) == (2, 180)
+    assert together.missing.first_turns == 30
