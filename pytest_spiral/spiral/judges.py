@@ -13,7 +13,7 @@ from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.evidence import SourceText
-from pytest_spiral.spiral.judging import Readable, Rejected, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.judging import Readable, Rejected, Unreadable, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.places import worse_chunk, worse_final
 from pytest_spiral.spiral.prompting import Participant, chunk_messages, chunk_schema, final_messages, final_schema
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
@@ -25,7 +25,7 @@ T = TypeVar("T")
 # Of a reply that cannot be read: more would only be paid for again, and fill memory and report.
 _SHOWN_CHARS = 20_000
 # Every session of a run may add one sample to those that could not be read; this bounds their number.
-_MAX_SAMPLES = 20
+MAX_SAMPLES = 20
 _EMPTY_REPLY = "(nothing)"
 
 
@@ -72,7 +72,7 @@ class ModelJudge:
         return worse_chunk(as_said, without, self._risky)
 
     async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
-        again = await self._chunk(conversation, opening, chunk, chunk, first_sample=_MAX_SAMPLES)
+        again = await self._chunk(conversation, opening, chunk, chunk, first_sample=MAX_SAMPLES)
         rubric = self.rubric.reordered(f"{conversation}-{chunk.index}")
         reordered = await self._chunk(conversation, opening, chunk, chunk, rubric=rubric)
         return Retest("again", again), Retest("reordered", reordered)
@@ -110,7 +110,10 @@ class ModelJudge:
 
         messages = chunk_messages(rubric or self.rubric, opening, shown, self.secret)
         schema = chunk_schema(asked, longest=self.participant.max_string)
-        parsed, text = await self._ask(conversation, messages, schema, parse, first_sample)
+        repair = self.rubric.asides.repair
+        parsed, text = await ask_judge(
+            self.participant, conversation, messages, schema, parse, repair=repair, first_sample=first_sample
+        )
         judgement = ChunkJudgement(shown.index, shown.turns, self.name, chars=float(shown.chars), raw_text=text)
         if isinstance(parsed, Rejected):
             return replace(judgement, status=parsed.status, reason=parsed.reason)
@@ -121,12 +124,12 @@ class ModelJudge:
         messages = final_messages(self.rubric, transcript, self.secret)
         schema = final_schema(tuple(metrics), longest=self.participant.max_string)
         shown = [message.content for message in transcript]
-        parsed, text = await self._ask(
-            conversation,
-            messages,
-            schema,
-            lambda reply: parse_final_reply(reply.text, metrics, material=shown, finish=reply.finish),
-        )
+
+        def parse(reply: ChatReply) -> Readable[Mapping[str, int]] | Rejected:
+            return parse_final_reply(reply.text, metrics, material=shown, finish=reply.finish)
+
+        repair = self.rubric.asides.repair
+        parsed, text = await ask_judge(self.participant, conversation, messages, schema, parse, repair=repair)
         if isinstance(parsed, Rejected):
             return FinalJudgement(self.name, parsed.status, parsed.reason, {}, text)
         scores = {name: float(score) for name, score in parsed.value.items()}
@@ -136,44 +139,61 @@ class ModelJudge:
     def _risky(self) -> frozenset[str]:
         return frozenset(name for name, metric in self.protocol.metrics.items() if metric.sign == "risky")
 
-    async def _ask(
-        self,
-        unit: str,
-        messages: Sequence[Message],
-        schema: Mapping[str, JsonValue],
-        parse: Callable[[ChatReply], T | Rejected],
-        first_sample: int = 0,
-    ) -> tuple[T | Rejected, str]:
-        """Ask, and where the reply cannot be read ask once more in view of it.
 
-        Stored replies that could not be read do not count against this session: a resumed run tries a new sample.
+async def ask_judge(
+    participant: Participant,
+    unit: str,
+    messages: Sequence[Message],
+    schema: Mapping[str, JsonValue] | None,
+    parse: Callable[[ChatReply], T | Rejected],
+    *,
+    repair: str | None = None,
+    first_sample: int = 0,
+) -> tuple[T | Rejected, str]:
+    """Ask a judge, and where the reply cannot be read ask once more in view of it.
 
-        Returns:
-            The parsed reply or why there is none, and the last reply, of an unreadable one the beginning.
-        """
-        for sample in range(first_sample, first_sample + _MAX_SAMPLES):
-            request = self.participant.request(messages, unit, sample, schema)
-            try:
-                reply = await self.participant.reply(request)
-            except ChatError as error:
-                return Rejected(error.reason()), ""
-            parsed = parse(reply)
-            if not isinstance(parsed, Rejected):
-                return parsed, reply.text
-            # Some endpoints refuse a message without text.
-            unreadable = Message("assistant", reply.text[:_SHOWN_CHARS] if reply.text.strip() else _EMPTY_REPLY)
-            repair = [*messages, unreadable, Message("user", self.rubric.asides.repair)]
-            request = self.participant.request(repair, unit, sample, schema)
-            try:
-                repaired = await self.participant.reply(request)
-            except ChatError as error:
-                if reply.stored:
-                    # The unreadable reply itself may be what the endpoint refuses: try another sample.
-                    continue
-                return Rejected(error.reason()), ""
-            parsed = parse(repaired)
-            if not isinstance(parsed, Rejected):
-                return parsed, repaired.text
-            if not (reply.stored and repaired.stored):
-                return parsed, repaired.text[:_SHOWN_CHARS]
-        return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {_MAX_SAMPLES} samples")), ""
+    Stored replies that could not be read do not count against this session: a resumed run tries a new sample.
+
+    Args:
+        parse: Reads a reply. Raises `Unreadable` or returns `Rejected` for one that is no judgement.
+        repair: The second question, None for none.
+
+    Returns:
+        The parsed reply or why there is none, and the last reply, of an unreadable one the beginning.
+    """
+    for sample in range(first_sample, first_sample + MAX_SAMPLES):
+        request = participant.request(messages, unit, sample, schema)
+        try:
+            reply = await participant.reply(request)
+        except ChatError as error:
+            return Rejected(error.reason()), ""
+        parsed = _parsed(parse, reply)
+        if not isinstance(parsed, Rejected):
+            return parsed, reply.text
+        if repair is None:
+            if reply.stored:
+                continue
+            return parsed, reply.text[:_SHOWN_CHARS]
+        # Some endpoints refuse a message without text.
+        unreadable = Message("assistant", reply.text[:_SHOWN_CHARS] if reply.text.strip() else _EMPTY_REPLY)
+        request = participant.request([*messages, unreadable, Message("user", repair)], unit, sample, schema)
+        try:
+            repaired = await participant.reply(request)
+        except ChatError as error:
+            if reply.stored:
+                # The unreadable reply itself may be what the endpoint refuses: try another sample.
+                continue
+            return Rejected(error.reason()), ""
+        parsed = _parsed(parse, repaired)
+        if not isinstance(parsed, Rejected):
+            return parsed, repaired.text
+        if not (reply.stored and repaired.stored):
+            return parsed, repaired.text[:_SHOWN_CHARS]
+    return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {MAX_SAMPLES} samples")), ""
+
+
+def _parsed(parse: Callable[[ChatReply], T | Rejected], reply: ChatReply) -> T | Rejected:
+    try:
+        return parse(reply)
+    except Unreadable as unreadable:
+        return unreadable.rejected

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import ChatError
 from pytest_spiral.hashing import digest
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.clone import INJECTIONS_FILE, Clone
 from pytest_spiral.spiral.evidence import SourceText, located_finding
+from pytest_spiral.spiral.judges import MAX_SAMPLES, ask_judge
 from pytest_spiral.spiral.judging import FINAL_SCALE, MAX_PER_CHUNK, MAX_REPLY_CHARS, Rejected, Unreadable
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.public_prompting import PublicUserPrompt, chunk_messages, final_messages, system_prompt
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Retest, behaviour_name
 from pytest_spiral.spiral.setting import Setting
-from pytest_spiral.status import Reason, ReasonCode
+from pytest_spiral.status import ReasonCode
 
-T = TypeVar("T")
 _QUOTE_CHARS = 140
-_SHOWN_CHARS = 20_000
-# Every session of a run may add one sample to those that could not be read; this bounds their number.
-_MAX_SAMPLES = 20
 
 
 class Snippet(NamedTuple):
@@ -61,12 +57,14 @@ class PublicJudge:
 
     async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
         # The order of the behaviours stands in a text of the clone, which is not changed.
-        return (Retest("again", await self.chunk(conversation, opening, chunk, _MAX_SAMPLES)),)
+        return (Retest("again", await self.chunk(conversation, opening, chunk, MAX_SAMPLES)),)
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
         names = {key: name for key, name in self.protocol.stored_keys.items() if name in self.protocol.finals}
         messages = final_messages(self.clone, transcript)
-        read, text = await self._ask(conversation, messages, lambda reply: read_final_reply(reply, names))
+        read, text = await ask_judge(
+            self.participant, conversation, messages, None, lambda reply: read_final_reply(reply.text, names)
+        )
         if isinstance(read, Rejected):
             return FinalJudgement(self.name, read.status, read.reason, {}, text)
         return FinalJudgement(self.name, scores={names[key]: score for key, score in read.items()}, raw_text=text)
@@ -74,7 +72,14 @@ class PublicJudge:
     async def chunk(self, conversation: str, opening: str, chunk: Chunk, first_sample: int = 0) -> ChunkJudgement:
         messages = chunk_messages(self.clone, opening, chunk)
         keys = self.clone.behaviours
-        read, text = await self._ask(conversation, messages, lambda reply: read_chunk_reply(reply, keys), first_sample)
+        read, text = await ask_judge(
+            self.participant,
+            conversation,
+            messages,
+            None,
+            lambda reply: read_chunk_reply(reply.text, keys),
+            first_sample=first_sample,
+        )
         judgement = ChunkJudgement(chunk.index, chunk.turns, self.name, chars=float(chunk.chars), raw_text=text)
         if isinstance(read, Rejected):
             return replace(judgement, status=read.status, reason=read.reason)
@@ -93,24 +98,6 @@ class PublicJudge:
             stated=read.sums,
             unquoted=sum(points > quoted[key] for key, points in read.sums.items()),
         )
-
-    async def _ask(
-        self, unit: str, messages: Sequence[Message], read: Callable[[str], T], first_sample: int = 0
-    ) -> tuple[T | Rejected, str]:
-        """The reply as `read` makes it, or why it cannot be read, and its text, of an unreadable one the beginning."""
-        rejected, text = Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {_MAX_SAMPLES} samples")), ""
-        for sample in range(first_sample, first_sample + _MAX_SAMPLES):
-            try:
-                reply = await self.participant.reply(self.participant.request(messages, unit, sample))
-            except ChatError as error:
-                return Rejected(error.reason()), ""
-            try:
-                return read(reply.text), reply.text
-            except Unreadable as unreadable:
-                rejected, text = unreadable.rejected, reply.text[:_SHOWN_CHARS]
-            if not reply.stored:
-                break
-        return rejected, text
 
 
 def read_chunk_reply(text: str, keys: Collection[str]) -> Stated:
