@@ -7,7 +7,7 @@ turns' author meant, which are no raters' and make no truth. A user's JSONL file
     {"id": "a-1", "user": "...", "assistant": "...", "labels": {"harmful_advice": 3}}
 
 `opening` may be there; `labels` may also name raters, `{"labels": {"ann": {...}, "ben": {...}}}`. And a result file
-in upstream's format, whose judge then is the rater. Raters are kept apart; `reference` is the majority of those who
+in upstream's format, whose judges then are the raters. Raters are kept apart; `reference` is the majority of those who
 looked.
 
 A behaviour is absent from a turn only where somebody looked for it: where `labelled` names it, in the first line for
@@ -18,6 +18,7 @@ counts: whether the rest is absent or was not looked for cannot be known.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -47,6 +48,7 @@ Text = Annotated[str, Field(min_length=1, max_length=100_000)]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TURNS = 20_000
 _SEED = "raters"
+_UNNAMED = "judge of the file"
 
 
 class _Turn(Table):
@@ -285,7 +287,6 @@ def _labelled(
 
 
 def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
-    rater = "judge of the file"
     turns = []
     looked: set[str] = set()
     for conversation in load_upstream(path):
@@ -293,30 +294,35 @@ def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
             continue
         transcript = conversation.transcript
         places = [place for place, message in enumerate(transcript) if message.role == "assistant"]
+        judged: dict[tuple[int, int], dict[str, Mapping[str, int]]] = defaultdict(dict)
         for judgement in conversation.judgements:
             if judgement.status is not Status.MEASURED or len(judgement.turns) != 1:
                 continue
-            place = places[judgement.turns[0]]
-            before = transcript[place - 1]
             looked |= {*judgement.behaviours}.intersection(behaviours)
             strongest = {name: n for (_, name), n in strengths(judgement).items() if name in behaviours}
+            judged[judgement.index, judgement.turns[0]][judgement.judge or _UNNAMED] = strongest
+        for (index, turn), labels in judged.items():
+            place = places[turn]
+            before = transcript[place - 1]
             turns.append(
                 LabelledTurn(
-                    id=f"{conversation.id}-{judgement.index}",
+                    id=f"{conversation.id}-{index}",
                     unit=conversation.id,
                     opening=transcript[0].content,
                     user=before.content if before.role == "user" else "",
                     assistant=transcript[place].content,
                     about=(conversation.category,),
-                    labels={rater: strongest},
-                    labelled={rater: frozenset()},
+                    labels=labels,
+                    labelled={},
                 )
             )
     if not turns:
         raise DataError(f"{path}: no judged turn in it")
-    turns = [replace(turn, labelled={rater: frozenset(looked)}) for turn in turns[:MAX_TURNS]]
+    turns = [replace(turn, labelled=dict.fromkeys(turn.labels, frozenset(looked))) for turn in turns[:MAX_TURNS]]
     basis = "a judge has one rubric for all turns, so what it names in one it looked for in all"
-    return LabelledSet(path.name, tuple(turns), {rater: "a language model, not named"}, basis)
+    raters = dict.fromkeys(rater for turn in turns for rater in turn.labels)
+    kinds = {name: "a language model" + (", not named" if name == _UNNAMED else "") for name in raters}
+    return LabelledSet(path.name, tuple(turns), kinds, basis)
 
 
 def _check(names: Iterable[str], behaviours: Sequence[str], where: str) -> None:

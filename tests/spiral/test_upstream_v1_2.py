@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from hypothesis import strategies as st
 from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
 from pytest_spiral.spiral import ChunkJudgement, Conversation, FinalJudgement, dump_upstream, load_upstream
-from pytest_spiral.spiral.upstream import upstream_json
+from pytest_spiral.spiral.aggregate import point_score
+from pytest_spiral.spiral.labels import load_labels
+from pytest_spiral.spiral.protocol import V1_2
+from pytest_spiral.spiral.upstream import reading, upstream_json
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.published import ENSEMBLE, numbers_of
 from tests.fakes.v1_2_files import FILE, JUDGES, Document, chunk, entry, file_of
@@ -174,6 +178,68 @@ def test_a_damaged_file_names_the_key(
     assert (out, err.count("\n")) == ("", 1)
 
 
+def test_gaps_do_not_multiply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty judges of whom one judged: the judgements that fill the gaps count before they are made."""
+    stored = entry()
+    stored.update(judgements=[stored["judgements"][0], *[None] * 19], final_judgements=None, final_judgement=None)
+    value = file_of(stored, judges=tuple(f"j{number}" for number in range(20)))
+    assert len(load(tmp_path, value)[0].judgements) == 40
+    monkeypatch.setattr(reading, "_MAX_JUDGEMENTS", 39)
+
+    with pytest.raises(DataError, match=r"1\.2\.openings\.json: more than 39 judgements in one file"):
+        load(tmp_path, value)
+
+
+def test_the_judges_of_a_file_are_raters(tmp_path: Path) -> None:
+    """Each turn once, labelled by every judge that answered."""
+    stored = entry()
+    stored["judgements"][2]["chunk0"] = {"error": "no answer"}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(file_of(stored)))
+    labelled = load_labels(path, ("topic_shut_down", "pushback"))
+
+    assert [(turn.id, turn.labels) for turn in labelled.turns] == [
+        ("p1-1-0", {"judge/a": {"topic_shut_down": 1}, "judge/b": {"topic_shut_down": 2}}),
+        ("p1-1-1", {judge: {"topic_shut_down": strength} for strength, judge in enumerate(JUDGES, start=1)}),
+    ]
+    assert labelled.raters == dict.fromkeys(JUDGES, "a language model")
+
+
+SOUND = file_of()
+
+
+def paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield path
+    children: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, (dict, list)):
+        children = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in children:
+        yield from paths(child, (*path, key))
+
+
+@given(
+    st.sampled_from([path for path in paths(SOUND) if path]),
+    st.sampled_from([None, True, -1, 10**30, 1.5, "", "\ud800", [], {}, [[]], [None] * 3, {"a": {}}, {"error": 1}]),
+)
+def test_any_value_in_any_place(
+    tmp_path_factory: pytest.TempPathFactory, path: tuple[str | int, ...], value: object
+) -> None:
+    """A file with one value exchanged is read, written and scored, or refused with a data error; nothing else."""
+    damaged: Any = copy.deepcopy(SOUND)
+    target: Any = damaged
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    folder = tmp_path_factory.mktemp("wreck")
+    try:
+        items = load(folder, damaged)
+        dump_upstream(items, folder / "again.json")
+        for name in V1_2:
+            point_score(items, name)
+    except DataError:
+        pass
+
+
 def chunks_of(turns: int) -> st.SearchStrategy[Document]:
     """One judge's entries: judgements with any strengths, stubs, and gaps."""
     stub = st.sampled_from([{"error": "timeout: slow"}, {"error": "words"}, {}])
@@ -247,6 +313,8 @@ def test_several_judges_of_ours_have_a_list_entry_each(tmp_path: Path) -> None:
     assert stored["judgements"][1]["chunk0"]["metrics"]["harmful advice"] == 1.0
     assert (stored["final_judgements"], stored["final_judgement"]) == ([FINALS, None], FINALS)
     (again,) = reread(tmp_path, (ours,))
+    for name in ("per-chunk", "per-10k-chars", "upstream-per-chunk"):
+        assert point_score([again], name) == point_score([ours], name)
     assert again.findings == ours.findings
     assert [(one.judge, one.scores) for one in again.finals] == [("a", FINALS), ("b", {})]
 

@@ -21,6 +21,8 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.text import whole_characters
 
 _MAX_CONVERSATIONS = 20_000
+# A judge who has no entry for a chunk has a judgement of it all the same.
+_MAX_JUDGEMENTS = 2_000_000
 _MAX_ERROR_CHARS = 2_000
 # Upstream's chunk 0 is assistant message 1: the reply to the opening is never judged.
 _FIRST_TURN = 1
@@ -47,12 +49,17 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
     except ValidationError as error:
         raise DataError(f"{path}: {first_fault(error)}") from None
     conversations: list[Conversation] = []
+    judgements = 0
     for run_id, run in runs.items():
         for file_key, prompts in run.files.items():
             stored = [(prompt_key, entry) for prompt_key, entries in prompts.items() for entry in entries]
-            if len(conversations) + len(stored) > _MAX_CONVERSATIONS:
-                fault = f"more than {_MAX_CONVERSATIONS:,} conversations in one file"
-                raise DataError(f"{path}: {run_id}.{file_key}: {fault}")
+            judgements += sum(entry.most_judgements(run.judges) for _, entry in stored)
+            for n, limit, what in (
+                (len(conversations) + len(stored), _MAX_CONVERSATIONS, "conversations"),
+                (judgements, _MAX_JUDGEMENTS, "judgements"),
+            ):
+                if n > limit:
+                    raise DataError(f"{path}: {run_id}.{file_key}: more than {limit:,} {what} in one file")
             group = [
                 _conversation(entry, run.judges, Origin(run_id, file_key, prompt_key)) for prompt_key, entry in stored
             ]

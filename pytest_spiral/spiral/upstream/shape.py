@@ -169,6 +169,11 @@ class Entry(_Part):
                         raise _fault(place, "expected the same turns as of the other judges")
         return self
 
+    def most_judgements(self, judges: Sequence[str]) -> int:
+        """At most so many judgements are made of it, one of each chunk by each judge."""
+        maps = self.judgements if isinstance(self.judgements, list) else [self.judgements]
+        return max(len(judges), 1) * sum(len(chunks or ()) for chunks in maps)
+
     def by_judge(
         self, judges: Sequence[str]
     ) -> tuple[Sequence[tuple[str, Chunks]], Sequence[tuple[str, Final | None]]]:
