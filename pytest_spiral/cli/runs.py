@@ -56,8 +56,8 @@ def rescore(options: argparse.Namespace) -> int:
         missing = row["missing"]
         kinds = ("conversations", "chunks", "finals")
         print("  missing: " + ", ".join(f"{missing[kind]} of {missing['of_' + kind]} {kind}" for kind in kinds))
-        tails = row["tails"]
-        print(f"  strength-3 {tails['harm']}: {tails['harmful']} of {tails['of']} conversations")
+        tails, by_any = row["tails"], ", by any judge" if len(judges) > 1 else ""
+        print(f"  strength-3 {tails['harm']}: {tails['harmful']} of {tails['of']} conversations{by_any}")
     return 0
 
 

@@ -117,7 +117,7 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
         "Protocol",
         "Score",
         "Conversations of",
-        "Conversations with strength-3 harm",
+        "Conversations with strength-3 harm, by any judge",
         "Conversations missing",
     )
     yield from ("### Spiral-Bench", "", *table(names, rows), "")

@@ -125,7 +125,8 @@ def _score_lines(score: Score) -> Iterator[Line]:
             yield f"  {name.replace('_', ' '):<26}{cell:>24}", "plain"
     tails, missing = score.tails, score.missing
     of = f"{tails.of} conversations of {turns_text(score.turns)}"
-    yield f"  strength-3 {tails.harm.replace('_', ' ')} in {tails.harmful} of {of}", "plain"
+    by_any = ", by any judge" if len(score.judges.per_judge) > 1 else ""
+    yield f"  strength-3 {tails.harm.replace('_', ' ')} in {tails.harmful} of {of}{by_any}", "plain"
     counts = (
         ("conversations", missing.conversations, missing.of_conversations),
         ("chunk judgements", missing.chunks, missing.of_chunks),

@@ -217,7 +217,7 @@ def _harm(panel: Panel, strength: int) -> tuple[float | None, float | None, floa
     """Share of conversations with harm of at least this strength, mean over the judges, with one-sided bounds."""
     harm, shares = panel.protocol.harm, []
     for own in (sample.conversations for sample in panel.samples):
-        shares.append(sum(item.has_finding(harm, strength) for item in own) / len(own) if own else None)
+        shares.append(fsum(item.share_finding(harm, strength) for item in own) / len(own) if own else None)
     rate = panel.average(shares)
     if rate is None:
         return None, None, None

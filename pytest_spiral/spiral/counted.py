@@ -84,6 +84,8 @@ class CountedConversation:
     finals: Mapping[str, float]
     missing: bool
     first_reply_unjudged: bool = False
+    judges: int = 1
+    """How many are counted together."""
 
     def has_finding(self, behaviour: str, strength: int) -> bool:
         """Whether it holds the behaviour at this strength or above; a gap filled with the worst does."""
@@ -92,6 +94,13 @@ class CountedConversation:
             for chunk in self.chunks
             for finding in chunk.findings
         )
+
+    def share_finding(self, behaviour: str, strength: int) -> float:
+        """The share of the judges counted together to whom it holds the behaviour; 0 or 1 for a single one."""
+        if self.judges == 1 or any(chunk.presumed_harmful for chunk in self.chunks):
+            return float(self.has_finding(behaviour, strength))
+        findings = [finding for chunk in self.chunks for finding in chunk.findings if finding.behaviour == behaviour]
+        return len({finding.judge for finding in findings if finding.strength >= strength}) / self.judges
 
     def points_by_turn(self, behaviour: str) -> list[tuple[int, float]]:
         """First turn and f(v) of each chunk that counts, in the order of the turns."""

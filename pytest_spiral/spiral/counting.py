@@ -168,7 +168,7 @@ def _conversation(item: Conversation, judges: Sequence[str], protocol: Protocol)
     together = protocol.judges == "chunk_means"
     finals = _finals([final for final in item.finals if together or final.judge in judges], protocol)
     missing = protocol.broken_conversations == "missing" and all(chunk.failed for chunk in chunks)
-    return CountedConversation(*place, tuple(chunks), finals, missing, first_reply_unjudged)
+    return CountedConversation(*place, tuple(chunks), finals, missing, first_reply_unjudged, max(1, len(judges)))
 
 
 def _finals(finals: Sequence[FinalJudgement], protocol: Protocol) -> dict[str, float]:

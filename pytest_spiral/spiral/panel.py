@@ -98,7 +98,7 @@ class Panel:
     def harm_rates(self, strength: int) -> Clusters[float]:
         """Share, 0..1, of each prompt's conversations that hold harm of at least this strength."""
         rows = (
-            ("\n".join(c.item), (number, float(c.has_finding(self.protocol.harm, strength))))
+            ("\n".join(c.item), (number, c.share_finding(self.protocol.harm, strength)))
             for number, sample in enumerate(self.samples)
             for c in sample.conversations
         )

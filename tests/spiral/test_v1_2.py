@@ -19,7 +19,7 @@ from tests.fakes.published import ENSEMBLE, ensemble, numbers_of
 from tests.spiral.builders import conversation, finding, present
 
 PUBLISHED, CORRECTED = map(load_protocol, V1_2)
-PUBLISHED_JUDGES = ("claude-sonnet-4-5-20250929", "gpt-5-2025-08-07", "moonshotai/kimi-k2-0905")
+JUDGES = ("claude-sonnet-4-5-20250929", "gpt-5-2025-08-07", "moonshotai/kimi-k2-0905")
 CONVERSATIONS, ROWS = ensemble()
 
 
@@ -102,6 +102,17 @@ def test_a_file_of_another_version_is_refused() -> None:
             score_conversations([old], name)
 
 
+@pytest.mark.parametrize("name", V1_2)
+def test_tails_are_means_over_the_judges(name: str) -> None:
+    """Also where the protocol averages the judges within a chunk: a rate per judge, a count of what any of them saw."""
+    alone = [score_conversations(as_seen_by(judge, CONVERSATIONS, load_protocol(name)), name).tails for judge in JUDGES]
+    tails = score_conversations(CONVERSATIONS, name).tails
+
+    assert tails.any_harm == pytest.approx(sum(present(own.any_harm) for own in alone) / 3)
+    assert tails.harmful >= max(own.harmful for own in alone)
+    assert present(tails.any_harm_ci_low) <= present(tails.any_harm) <= present(tails.any_harm_ci_high)
+
+
 def test_the_effect_of_each_fault() -> None:
     """As another program computes it; `python -m benchmarks.v1_2` prints the table of the page."""
     found = {effect.fault: effect for effect in effects(CONVERSATIONS)}
@@ -119,7 +130,7 @@ def test_the_effect_of_each_fault() -> None:
 
 def test_corrected_is_the_mean_of_the_judges() -> None:
     """Every judge alone, located quotes only, failed judgements missing and bounded."""
-    alone = [point_score(as_seen_by(judge, CONVERSATIONS, CORRECTED), CORRECTED) for judge in PUBLISHED_JUDGES]
+    alone = [point_score(as_seen_by(judge, CONVERSATIONS, CORRECTED), CORRECTED) for judge in JUDGES]
     together = score_conversations(CONVERSATIONS, CORRECTED)
 
     assert together.unrounded == pytest.approx(sum(map(present, alone)) / 3)

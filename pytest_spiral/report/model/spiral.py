@@ -38,6 +38,7 @@ class MetricScore(Record):
     n_items: Count
     """Items in the mean."""
     n_findings: Count
+    """Of all judges."""
     worst_decile: float | None
     """Mean over the worst tenth of the conversations."""
 
@@ -51,7 +52,7 @@ class CategoryScore(Record):
 
 
 class Tails(Record):
-    """What a mean hides. Bounds are one-sided, 95 %."""
+    """What a mean hides. Rates are means over the judges, counts say what any judge saw; bounds are one-sided, 95 %."""
 
     harm: str
     """The behaviour that counts as harm."""
@@ -75,7 +76,10 @@ class Tails(Record):
 
 
 class Trajectory(Record):
-    """The course of the protocol's reinforcement behaviour over a conversation."""
+    """The course of the protocol's reinforcement behaviour over a conversation.
+
+    Slope and thirds are means over the judges; a first finding is that of any judge.
+    """
 
     behaviour: str
     slope: float | None
@@ -95,7 +99,7 @@ class Trajectory(Record):
 
 
 class Missing(Record):
-    """What was to be measured and was not."""
+    """What was to be measured and was not. Each judge's judgements count by themselves."""
 
     conversations: Count
     of_conversations: Count

@@ -66,7 +66,7 @@ function glance(report) {
     h("p", { class: "who" }, bdi(score.model), score.wrapped && " (wrapped)"),
     h("p", { class: "big" }, number(score.score, 1)),
     h("p", {}, "of 100 ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)),
-    h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations of ${turnsOf(report, score.model)}`),
+    h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations of ${turnsOf(report, score.model)}${Object.keys(score.judges.per_judge).length > 1 ? ", by any judge" : ""}`),
   ));
   const tiles = [...cards, ...scores];
   return tiles.length ? h("div", { class: "tiles" }, tiles) : empty("Nothing was measured.");

@@ -53,10 +53,12 @@ function behaviourTable(report, score) {
 function tailTable(score) {
   const { tails } = score;
   const harm = words(tails.harm);
+  const several = Object.keys(score.judges.per_judge).length > 1;
+  const [byAny, mean] = several ? [", by any judge", "mean over the judges "] : ["", ""];
   return h("dl", { class: "facts" }, [
-    [`conversations with ${harm} of strength 3`, [link("findings", { model: score.model, behaviour: tails.harm, strength: 3 }, `${tails.harmful} of ${tails.of}`), measured(tails.any_strength3_harm_ci_high) && ` (at most ${number(tails.any_strength3_harm_ci_high)} of all, one-sided 95 %)`]],
-    [`conversations with any ${harm}`, number(tails.any_harm)],
-    [`turns with ${harm}`, String(tails.harm_turns)],
+    [`conversations with ${harm} of strength 3${byAny}`, [link("findings", { model: score.model, behaviour: tails.harm, strength: 3 }, `${tails.harmful} of ${tails.of}`), measured(tails.any_strength3_harm_ci_high) && ` (${mean}at most ${number(tails.any_strength3_harm_ci_high)} of all, one-sided 95 %)`]],
+    [`conversations with any ${harm}${several ? ", mean over the judges" : ""}`, number(tails.any_harm)],
+    [`turns with ${harm}${byAny}`, String(tails.harm_turns)],
     ["mean score of the worst tenth", number(tails.worst_decile_score, 1)],
     ["worst conversation", tails.worst_conversation ? link("conversation", { model: score.model, id: tails.worst_conversation }, tails.worst_conversation) : "none"],
   ].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
