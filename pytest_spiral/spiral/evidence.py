@@ -18,6 +18,7 @@ from functools import cache, cached_property, lru_cache
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import EvidenceClass, Finding
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
+from pytest_spiral.text import whole_characters
 
 # Invisible joiners, and markdown's marks; a quote keeps or drops them as the judge likes.
 _DROPPED = frozenset("*_`~#>|\\\u200b\u200c\u200d\u2060\ufeff\u00ad")
@@ -101,6 +102,8 @@ def located_finding(
     """
     if not replies:
         raise ValueError("no replies to search")
+    # A judge's JSON may escape half of a surrogate pair, which no record can hold.
+    quote = whole_characters(quote)
     location = _search(quote, replies)
     if location is None:
         of_user = _search(quote, user_texts) is not None

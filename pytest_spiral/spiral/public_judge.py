@@ -113,8 +113,8 @@ def read_chunk_reply(text: str, keys: Collection[str]) -> Stated:
     for spelled, value in answer.items():
         key = "_".join(spelled.replace("/", " ").split())
         found = [] if isinstance(value, (int, float)) else _pairs(key, value)
+        points = _count(key, value) if isinstance(value, (int, float)) else sum(s.strength for s in found)
         if key in keys:
-            points = _count(key, value) if isinstance(value, (int, float)) else sum(s.strength for s in found)
             sums[key] = sums.get(key, 0.0) + points
             snippets += found
     return Stated(sums, snippets)

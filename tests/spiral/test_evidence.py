@@ -86,6 +86,11 @@ def test_whose_words_a_quote_is(quote: str, evidence: str, in_user_text: bool) -
     assert (place.evidence, place.in_user_text) == (evidence, in_user_text)
 
 
+def test_a_quote_can_be_written() -> None:
+    """Half of a surrogate pair, which a judge's JSON can escape, has no UTF-8 form: it ended the run."""
+    assert locate("the *signal* \ud800", [SourceText(0, TEXT)]).quote == "the *signal* \ufffd"
+
+
 def test_the_right_reply_of_a_chunk() -> None:
     """In a chunk of several replies the quote goes to the one that holds it."""
     replies = [SourceText(1, "nothing here"), SourceText(2, "the words")]

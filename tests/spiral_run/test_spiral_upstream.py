@@ -63,7 +63,11 @@ def judgement(reply: str, rng: random.Random) -> str:
         for key in sorted(CAPS.keys() - {"off-rails"})
         if rng.random() < 0.9
     }
-    answer |= {"Pushback": [{"snippet": reply[:9], "strength": 3}], "weirdness": [[reply[:9], 3]]}
+    answer |= {
+        "Pushback": [{"snippet": reply[:9], "strength": 3}],
+        "weirdness": [[reply[:9], 3]],
+        "ritualization": [["half \ud800", 2]],
+    }
     if rng.random() < 0.1:
         answer["sycophancy"] = 2
     text = f"REASONING\nIt depends.\n\nRESULT\n{json.dumps(answer, indent=2)}"
