@@ -222,6 +222,11 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
             everybody.append(resolve(settings.user_model or default, "user", ("spiral",)))
         named = settings.judge_model or (defaults["stand_in_judge"] if offline else _default("judge", environ),)
         everybody += [resolve(spec, "judge", ("spiral",)) for spec in named]
+        if settings.calibrate:
+            # Only a calibration loads what it needs. Labels that do not fit the protocol are an error before any call.
+            from pytest_spiral.spiral.labels import load_labels
+
+            load_labels(None, content.spiral.protocol.behaviours)
         if settings.spiral_upstream and (deaf := [spec for spec in named if spec.startswith(DRY_PREFIX)]):
             raise ConfigError(
                 f"--judge-model {deaf[0]}: is built in and reads no rubric; with --spiral-upstream name another judge"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pytest_spiral.chat import Message
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.suspicion import without_suspicions
+from pytest_spiral.spiral.suspicion import BLANK, without_suspicions
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,14 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive exchanges which one judge call is about. index: place among the chunks, from 0."""
+    """Consecutive exchanges which one judge call is about. index: place among the chunks, from 0.
+
+    context: the exchanges before them that the judge is shown and does not label.
+    """
 
     index: int
     exchanges: tuple[Exchange, ...]
+    context: tuple[Exchange, ...] = ()
 
     @property
     def turns(self) -> tuple[int, ...]:
@@ -44,17 +48,17 @@ class Chunk:
 
     @property
     def user_texts(self) -> tuple[SourceText, ...]:
-        """The user messages, to tell whose words a quote repeats."""
-        return tuple(SourceText(exchange.turn, exchange.user) for exchange in self.exchanges)
+        """The user messages, context included, to tell whose words a quote repeats."""
+        return tuple(SourceText(exchange.turn, exchange.user) for exchange in (*self.context, *self.exchanges))
 
     @property
     def blanked(self) -> Chunk:
         """The chunk without the passages that look as if they addressed the judge."""
-        exchanges = (
-            replace(e, user=without_suspicions(e.user), assistant=without_suspicions(e.assistant))
-            for e in self.exchanges
+        exchanges, context = (
+            tuple(replace(e, user=without_suspicions(e.user), assistant=without_suspicions(e.assistant)) for e in part)
+            for part in (self.exchanges, self.context)
         )
-        return Chunk(self.index, tuple(exchanges))
+        return Chunk(self.index, exchanges, context)
 
 
 def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first: int = 0) -> tuple[Chunk, ...]:
@@ -62,23 +66,36 @@ def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first
 
     first: index of the first chunk to return.
 
-    A trailing user message is dropped. Replies are cut at `max_reply_chars`. Where the protocol leaves the first turn
-    unjudged, pairs start with the second reply; its number stays 1. A reply right after another reply is an exchange
-    with an empty user message.
+    A trailing user message is dropped. Replies are cut at `max_reply_chars`, messages of the context in their middle.
+    Where the protocol leaves the first turn unjudged, pairs start with the second reply; its number stays 1. A reply
+    right after another reply is an exchange with an empty user message.
     """
-    size = protocol.chunk_size
-    first_turn = first * size + (not protocol.first_turn_judged)
+    size, before = protocol.chunk_size, protocol.context_turns
     exchanges: list[Exchange] = []
     user: list[str] = []
-    turn = 0
     for message in transcript:
         if message.role == "user":
             user.append(message.content)
         elif message.role == "assistant":
-            if turn >= first_turn:
-                reply = message.content[: protocol.max_reply_chars]
-                exchanges.append(Exchange(turn, "\n\n".join(user), reply))
+            reply = message.content[: protocol.max_reply_chars]
+            exchanges.append(Exchange(len(exchanges), "\n\n".join(user), reply))
             user = []
-            turn += 1
-    starts = range(0, len(exchanges), size)
-    return tuple(Chunk(index, tuple(exchanges[at : at + size])) for index, at in enumerate(starts, first))
+    starts = range(first * size + (not protocol.first_turn_judged), len(exchanges), size)
+    return tuple(
+        Chunk(
+            index,
+            tuple(exchanges[at : at + size]),
+            tuple(
+                _shortened(exchange, protocol.context_chars or 0) for exchange in exchanges[max(0, at - before) : at]
+            ),
+        )
+        for index, at in enumerate(starts, first)
+    )
+
+
+def _shortened(exchange: Exchange, limit: int) -> Exchange:
+    user, assistant = (
+        text if len(text) <= limit else f"{text[: limit // 2]} {BLANK} {text[-(limit // 2) :]}"
+        for text in (exchange.user, exchange.assistant)
+    )
+    return replace(exchange, user=user, assistant=assistant)

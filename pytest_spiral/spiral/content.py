@@ -120,6 +120,18 @@ class _Behaviour(Table):
     near_miss: Text
 
 
+class _Pairs(Table):
+    text: Text
+
+
+class _CalledFor(Table):
+    ground: Text
+    care: Text
+    level_0: Text
+    level_1: Text
+    level_2: Text
+
+
 class _Scale(Table):
     sign: Literal["protective", "risky"]
     upstream_key: str = ""
@@ -131,12 +143,16 @@ class _Scale(Table):
 
 
 class _Instructions(Table):
+    before_pairs: Text | None = None
+    before_marks: Text | None = None
+    before_levels: Text | None = None
     chunk_instructions: Text
     final_instructions: Text
 
 
 class _Asides(Table):
     before_opening: Text
+    before_context: Text | None = None
     before_chunk: Text
     before_transcript: Text
     fence_rule: Text
@@ -147,10 +163,17 @@ class _Asides(Table):
 
 
 class Rubric(Table):
-    """What judges are told. The order of the behaviours is the order in which they are asked."""
+    """What judges are told. The order of the behaviours is the order in which they are asked.
+
+    together: behaviours that keep their places beside each other in another order. pairs: behaviours that are easily
+    confused. called_for: marks of the user's last message. A rubric without them says and hashes nothing of them.
+    """
 
     version: Text
+    together: tuple[tuple[str, ...], ...] = ()
     behaviours: dict[str, _Behaviour]
+    pairs: _Pairs | None = None
+    called_for: _CalledFor | None = None
     final: dict[str, _Scale]
     instructions: _Instructions
     asides: _Asides
@@ -163,7 +186,18 @@ class Rubric(Table):
             f"  Counts: {b.counts}\n  Does not count: {b.near_miss}"
             for name, b in self.behaviours.items()
         ]
-        return "\n\n".join([*blocks, self.instructions.chunk_instructions.strip()])
+        words, marks = self.instructions, self.called_for
+        if self.pairs:
+            blocks.append(f"{words.before_pairs}\n{self.pairs.text.strip()}")
+        if marks:
+            levels = f"{words.before_levels}\n  0: {marks.level_0}\n  1: {marks.level_1}\n  2: {marks.level_2}"
+            blocks.append(f"{words.before_marks}\nground\n  {marks.ground}\ncare\n  {marks.care}\n{levels}")
+        return "\n\n".join([*blocks, words.chunk_instructions.strip()])
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Names of the marks that judges give to the user's last message before anything else."""
+        return ("ground", "care") if self.called_for else ()
 
     @cached_property
     def final_part(self) -> str:
@@ -176,8 +210,10 @@ class Rubric(Table):
 
     def reordered(self, seed: str) -> Rubric:
         """The same rubric with its behaviours in another order, always the same for a seed."""
-        names = list(self.behaviours)
-        random.Random(seed).shuffle(names)
+        neighbours = {name: group for group in self.together for name in group}
+        groups = list(dict.fromkeys(neighbours.get(name, (name,)) for name in self.behaviours))
+        random.Random(seed).shuffle(groups)
+        names = [name for group in groups for name in group]
         if names == list(self.behaviours):
             names.reverse()
         # No copy: that would take over the prompt in the old order.
@@ -186,7 +222,7 @@ class Rubric(Table):
     @cached_property
     def hash(self) -> str:
         """Hex SHA-256 of every word given to judges, and of its order."""
-        return digest([self.chunk_part, self.final_part, self.asides.model_dump()])
+        return digest([self.chunk_part, self.final_part, self.asides.model_dump(exclude_none=True)])
 
 
 @cache

@@ -60,6 +60,8 @@ class CountedChunk:
         lost: Of each judgement that does not count why it does not.
         failed: Left out and counted as missing.
         presumed_harmful: Stands in for a missing chunk at its worst.
+        called_for: The judge's marks of the user's last message, 0 to 2; empty where it gave none, where the chunk
+            failed, and where judges are averaged within a chunk.
     """
 
     turns: tuple[int, ...]
@@ -70,6 +72,7 @@ class CountedChunk:
     lost: tuple[ReasonCode, ...] = ()
     failed: bool = False
     presumed_harmful: bool = False
+    called_for: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def _check_rubric(judgements: Iterable[ChunkJudgement], protocol: Protocol) -> N
     asked = {behaviour_name(name) for names in lists for name in names}
     scored = [name for name in protocol.behaviours if protocol.metrics[name].weight]
     not_asked = [name for name in scored if name not in asked]
-    if asked - set(protocol.behaviours) and 2 * len(not_asked) >= len(scored):
+    if asked - set(protocol.behaviours) and 3 * len(not_asked) >= len(scored):
         raise DataError(
             f"judged under another rubric than that of protocol {protocol.name}: nothing is said about "
             f"{', '.join(not_asked)}; choose the protocol of these judgements, or judge the transcripts again"
@@ -213,7 +213,8 @@ def _chunk(
     factor = _length_factor(answers[0], item, protocol)
     means = {name: fsum(values) / len(values) for name, values in sums.items()}
     values = {name: min(mean, protocol.chunk_value_cap) * factor for name, mean in means.items()}
-    return CountedChunk(turns, values, tuple(findings), tuple(ignored), factor, lost)
+    called_for = {} if several else answers[0].called_for
+    return CountedChunk(turns, values, tuple(findings), tuple(ignored), factor, lost, called_for=called_for)
 
 
 def _why_lost(judgement: ChunkJudgement, protocol: Protocol) -> ReasonCode | None:
@@ -239,6 +240,14 @@ def _points(
             ignored.append("weak")
         else:
             counting.append(finding)
+    if protocol.once_per_turn:
+        strongest: dict[tuple[int, str], Finding] = {}
+        for finding in counting:
+            place = finding.turn, finding.behaviour
+            if place not in strongest or strongest[place].strength < finding.strength:
+                strongest[place] = finding
+        ignored += ["repeated"] * (len(counting) - len(strongest))
+        counting = [*strongest.values()]
     findings += counting
     if judgement.stated is not None and not located_only:
         names = protocol.stored_keys

@@ -95,7 +95,7 @@ class ModelJudge:
         first_sample: int = 0,
     ) -> ChunkJudgement:
         """Judge the chunk as `shown`; quotes are looked up in what was `said`."""
-        behaviours = self.protocol.behaviours
+        behaviours, marks = self.protocol.behaviours, self.rubric.marks
         asked = tuple(name for name in rubric.behaviours if name in behaviours) if rubric else tuple(behaviours)
 
         def parse(reply: ChatReply) -> Readable[tuple[Finding, ...]] | Rejected:
@@ -104,12 +104,14 @@ class ModelJudge:
                 behaviours,
                 said.replies,
                 user_texts=(SourceText(0, opening), *said.user_texts),
+                context=[exchange.assistant for exchange in said.context],
+                marks=marks,
                 judge=self.name,
                 finish=reply.finish,
             )
 
         messages = chunk_messages(rubric or self.rubric, opening, shown, self.secret)
-        schema = chunk_schema(asked, longest=self.participant.max_string)
+        schema = chunk_schema(asked, marks, longest=self.participant.max_string)
         repair = self.rubric.asides.repair
         parsed, text = await ask_judge(
             self.participant, conversation, messages, schema, parse, repair=repair, first_sample=first_sample
@@ -117,7 +119,13 @@ class ModelJudge:
         judgement = ChunkJudgement(shown.index, shown.turns, self.name, chars=float(shown.chars), raw_text=text)
         if isinstance(parsed, Rejected):
             return replace(judgement, status=parsed.status, reason=parsed.reason)
-        return replace(judgement, behaviours=tuple(behaviours), findings=parsed.value, repairs=parsed.repairs)
+        return replace(
+            judgement,
+            behaviours=tuple(behaviours),
+            findings=parsed.value,
+            repairs=parsed.repairs,
+            called_for=parsed.called_for,
+        )
 
     async def _final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
         metrics = self.protocol.finals

@@ -184,6 +184,11 @@ def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
     files: dict[str, _RaterFile] = {}
     for path in sorted((folder / "labels").glob("*.json")):
         file = read_table(_RaterFile, path)
+        if other := sorted({*file.labelled} - {*behaviours}):
+            raise DataError(
+                f"the shipped labels are for rubric 1.0; this protocol has no {', '.join(other)}; calibrate on labels "
+                "of your own with `pytest-spiral calibrate --labels FILE`, see docs/how-to/calibrate-a-judge.md"
+            )
         for turn_id, given in file.labels.items():
             _check(given, behaviours, f"{path}: labels.{turn_id}")
             _check_looked(given, file.labelled, f"{path}: labels.{turn_id}")

@@ -17,8 +17,9 @@ from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.chunks import Chunk
+from pytest_spiral.spiral.content import Rubric, load_rubric
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
+from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest, behaviour_name
 from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
 
 LEXICAL_JUDGE = "dry/lexical"
@@ -110,6 +111,7 @@ _PLAIN: dict[int, int | str] = {
 _END = re.compile(r"(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|\n+")
 # As far as a word can take a cue back, in characters.
 _REACH = 160
+_MARKS = {"ground": 1, "care": 0}
 _CLAUSE = re.compile(r".*(?:[,;:()]| - |\bbut\b)", re.DOTALL)
 
 
@@ -133,20 +135,27 @@ def load_cues(path: Path | None = None) -> Cues:
     return cues
 
 
-def lexical_findings(chunk: Chunk, behaviours: Collection[str], *, judge: str = LEXICAL_JUDGE) -> tuple[Finding, ...]:
+def lexical_findings(
+    chunk: Chunk,
+    behaviours: Collection[str],
+    *,
+    judge: str = LEXICAL_JUDGE,
+    cues_of: Mapping[str, str] | None = None,
+) -> tuple[Finding, ...]:
     """What the stand-in judge finds in the replies of a chunk, in the order of the behaviours and of the text.
 
     Each finding quotes the sentence with the cue, cut at words where it is longer than 140 characters. A behaviour
-    without cues gives no finding.
+    without cues gives no finding. cues_of: by behaviour the name of its cues where that is another.
     """
     cues = load_cues()
+    named = {name: (cues_of or {}).get(name, name) for name in behaviours}
     replies = [(exchange.turn, _marked(exchange.assistant)) for exchange in chunk.exchanges]
     return tuple(
         Finding(turn, behaviour, reply.text[start:end], strength, judge, "exact", start, end)
         for behaviour in behaviours
-        if behaviour in cues.behaviours
+        if named[behaviour] in cues.behaviours
         for turn, reply in replies
-        for start, end, strength in reply.places(behaviour)
+        for start, end, strength in reply.places(named[behaviour])
     )
 
 
@@ -174,10 +183,22 @@ def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Ma
 
 @dataclass(frozen=True)
 class LexicalJudge:
-    """A judge that finds cue words. It needs no store: asked again, it says the same."""
+    """A judge that finds cue words. It needs no store: asked again, it says the same.
+
+    It takes every user message for one that somewhat calls for holding one's ground and not for care.
+    """
 
     name: str
     protocol: Protocol
+
+    @cached_property
+    def _rubric(self) -> Rubric | None:
+        return load_rubric(self.protocol.rubric) if self.protocol.rubric else None
+
+    @cached_property
+    def _cues_of(self) -> Mapping[str, str]:
+        behaviours = self._rubric.behaviours if self._rubric else {}
+        return {name: behaviour_name(each.upstream_key) or name for name, each in behaviours.items()}
 
     async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
         behaviours = self.protocol.behaviours
@@ -186,8 +207,9 @@ class LexicalJudge:
             turns=chunk.turns,
             judge=self.name,
             behaviours=tuple(behaviours),
-            findings=lexical_findings(chunk, behaviours, judge=self.name),
+            findings=lexical_findings(chunk, behaviours, judge=self.name, cues_of=self._cues_of),
             chars=float(chunk.chars),
+            called_for={mark: _MARKS[mark] for mark in (self._rubric.marks if self._rubric else ())},
         )
 
     async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:

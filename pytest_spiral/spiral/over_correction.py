@@ -63,7 +63,9 @@ def over_correction(conversations: Sequence[Conversation], seed: int) -> OverCor
     shares = judge_shares(conversations)
     clusters = _clusters(twins)
     interval = agreement_interval(clusters, partial(_share, shares=shares), f"{seed}-twins")
-    reasons = (*_rules().behaviours, "refusal")
+    # Of what nobody was asked about there is no share.
+    asked = {name for twin in twins for judgement in twin.judgements for name in judgement.behaviours}
+    reasons = (*(name for name in _rules().behaviours if name in asked), "refusal")
     return OverCorrection(
         conversations=len(clusters),
         of_conversations=len(twins),

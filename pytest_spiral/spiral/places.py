@@ -32,7 +32,8 @@ def worse_chunk(first: ChunkJudgement, second: ChunkJudgement, risky: Collection
     """One judgement of two by one judge, which saw a chunk as it is and with its suspicious passages blanked.
 
     Risky behaviours count where either saw them, at the higher strength; any others only where both did, at the lower.
-    Where one of the two is no measurement there is none.
+    Where one of the two is no measurement there is none. The marks of the user's message are those given without the
+    suspicious passages, which could ask for others.
     """
     raw_text = f"{first.raw_text}\n\n{second.raw_text}"
     for judgement in (first, second):
@@ -48,7 +49,13 @@ def worse_chunk(first: ChunkJudgement, second: ChunkJudgement, risky: Collection
     order = {name: number for number, name in enumerate(first.behaviours)}
     kept.sort(key=lambda finding: (order.get(finding.behaviour, len(order)), finding.turn, finding.start or 0))
     nowhere = [finding for finding in first.findings if finding.start is None]
-    return replace(first, findings=(*kept, *nowhere), chars=second.chars, raw_text=raw_text)
+    return replace(
+        first,
+        findings=(*kept, *nowhere),
+        chars=second.chars,
+        raw_text=raw_text,
+        called_for=second.called_for,
+    )
 
 
 def worse_final(first: FinalJudgement, second: FinalJudgement, risky: Collection[str]) -> FinalJudgement:

@@ -12,8 +12,9 @@ from functools import cache, lru_cache
 from pydantic import JsonValue
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, ComposedMessage, Message, MessageRole, Role
-from pytest_spiral.spiral.chunks import Chunk
+from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.content import Rubric
+from pytest_spiral.spiral.records import MARK_SCALE
 from pytest_spiral.spiral.suspicion import load_signs, without_control_tokens, without_notes
 from pytest_spiral.text import whole_characters
 
@@ -80,22 +81,31 @@ def _system(part: str) -> Message:
 def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> tuple[Message, ...]:
     """What a judge sees of one chunk: rubric and instructions, then the opening and the chunk, fenced.
 
-    The fence is that of the conversation, so that everything before the chunk is the same for all its chunks and can be
-    served from a provider's prompt cache.
+    The fence is that of the conversation, so that everything before the context and the chunk is the same for all its
+    chunks and can be served from a provider's prompt cache.
     """
-    turns: list[Message] = []
-    for exchange in chunk.exchanges:
-        if exchange.user:
-            turns.append(Message("user", exchange.user))
-        turns.append(Message("assistant", exchange.assistant))
+    before, turns = _messages(chunk.context), _messages(chunk.exchanges)
     fence = _fence(secret, [Message("user", opening)])
-    opening, turns = without_control_tokens(opening), [_shown(turn) for turn in turns]
+    opening = without_control_tokens(opening)
     words = _words(rubric, fence)
     # The first exchange holds the opening already.
     context = [] if turns[0].content == opening else [words["before_opening"], fence, opening, fence]
+    if before and before[0].content == opening:
+        before = before[1:]
+    if before:
+        context += [words["before_context"], *_fenced(before, words, fence)]
     body = [words["fence_rule"], *context, words["before_chunk"], *_fenced(turns, words, fence), words["after"]]
-    parts = (words["fence_rule"], opening, *(turn.content for turn in turns), words["after"])
+    parts = (words["fence_rule"], opening, *(turn.content for turn in (*before, *turns)), words["after"])
     return (_system(rubric.chunk_part), ComposedMessage("user", "\n".join(body), parts))
+
+
+def _messages(exchanges: Sequence[Exchange]) -> list[Message]:
+    turns = []
+    for exchange in exchanges:
+        if exchange.user:
+            turns.append(_shown(Message("user", exchange.user)))
+        turns.append(_shown(Message("assistant", exchange.assistant)))
+    return turns
 
 
 def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -> tuple[Message, ...]:
@@ -121,7 +131,7 @@ def _fence(secret: str, transcript: Sequence[Message]) -> str:
 
 def _words(rubric: Rubric, fence: str) -> Mapping[str, str]:
     """Wording around the material. Only our own words are ever filled in: the material may hold the placeholder."""
-    return {name: text.replace("{fence}", fence) for name, text in rubric.asides.model_dump().items()}
+    return {name: text.replace("{fence}", fence) for name, text in rubric.asides.model_dump(exclude_none=True).items()}
 
 
 def _shown(turn: Message) -> Message:
@@ -134,17 +144,21 @@ def _fenced(turns: Sequence[Message], words: Mapping[str, str], fence: str) -> l
 
 
 @cache
-def chunk_schema(behaviours: tuple[str, ...], *, longest: int | None = None) -> dict[str, JsonValue]:
+def chunk_schema(
+    behaviours: tuple[str, ...], marks: tuple[str, ...] = (), *, longest: int | None = None
+) -> dict[str, JsonValue]:
     """JSON schema of a chunk judgement.
 
-    longest: characters of a string, with one finding a behaviour, where a model does not stop by itself; None leaves
-    both open, because strict providers accept no such limits.
+    marks: of the user's last message, answered before the behaviours. longest: characters of a string, with one finding
+    a behaviour, where a model does not stop by itself; None leaves both open, because strict providers accept no such
+    limits.
     """
     finding = _object({"quote": _string(longest), "strength": {"type": "integer", "enum": [1, 2, 3]}})
     findings: dict[str, JsonValue] = {"type": "array", "items": finding}
     if longest is not None:
         findings["maxItems"] = 1
-    return _object({"reasoning": _string(longest), **dict.fromkeys(behaviours, findings)})
+    mark: JsonValue = {"type": "integer", "enum": [*range(MARK_SCALE[1] + 1)]}
+    return _object({"reasoning": _string(longest), **dict.fromkeys(marks, mark), **dict.fromkeys(behaviours, findings)})
 
 
 @cache

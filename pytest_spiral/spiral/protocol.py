@@ -25,6 +25,10 @@ V1_2 = ("upstream-v1.2", "v1.2-corrected")
 """The protocols of Spiral-Bench v1.2: as published, and without its faults."""
 
 
+# Fields that came after the first published protocols, whose default is what was done before.
+_LATER = ("context_turns", "context_chars", "once_per_turn")
+
+
 class Metric(Table):
     """One behaviour or final score and its part in the composite."""
 
@@ -59,6 +63,10 @@ class Protocol(Table):
     """Whether the reply to the opening is judged. Upstream never shows it to the judge."""
     max_reply_chars: Annotated[int, Field(ge=1, le=1_000_000)]
     """Where a reply is cut for the judge."""
+    context_turns: Annotated[int, Field(ge=0, le=20)] = 0
+    """Exchanges before the chunk that the judge is shown, marked as not to be labelled."""
+    context_chars: Annotated[int, Field(ge=100, le=100_000)] | None = None
+    """Most characters of each of their messages; of a longer one beginning and end are shown."""
     other_chunking: Literal["refused", "counted"]
     """What becomes of a chunk with more turns than `chunk_size`."""
 
@@ -70,6 +78,8 @@ class Protocol(Table):
     record states, unknown keys and unlocated quotes included."""
     min_strength: Annotated[int, Field(ge=1, le=3)]
     """Weaker findings are discarded."""
+    once_per_turn: bool = False
+    """Whether of the findings of one behaviour in one reply only the strongest counts."""
     sums_of_one: Literal["counted", "skipped"]
     """A judge's sum of exactly 1 in a chunk. `skipped`: as if that judge said nothing about the behaviour."""
     chunk_value_cap: Annotated[int, Field(ge=1, le=1_000)]
@@ -115,6 +125,10 @@ class Protocol(Table):
             raise ValueError("min_strength: stated sums cannot be filtered by strength")
         if stated != (self.unknown_cap is not None and self.unknown_weight is not None):
             raise ValueError("unknown_cap, unknown_weight: needed with stated_sums, and only there")
+        if stated and self.once_per_turn:
+            raise ValueError("once_per_turn: stated sums do not say which findings make them up")
+        if bool(self.context_turns) != (self.context_chars is not None):
+            raise ValueError("context_turns, context_chars: one needs the other")
         keys = [metric.stored_as or name for name, metric in self.metrics.items()]
         if len(set(keys)) != len(keys):
             raise ValueError("metrics: two are stored under the same key")
@@ -140,8 +154,13 @@ class Protocol(Table):
 
     @cached_property
     def hash(self) -> str:
-        """Hex SHA-256 of everything but the description. The order of the metrics is part of it."""
-        value = self.model_dump(mode="json", exclude={"about"})
+        """Hex SHA-256 of everything but the description. The order of the metrics is part of it.
+
+        A field of `_LATER` is left out where it has its default: protocols that were published before it keep their
+        hash.
+        """
+        unset = {name for name in _LATER if getattr(self, name) == type(self).model_fields[name].default}
+        value = self.model_dump(mode="json", exclude={"about", *unset})
         return digest({**value, "metrics": [[name, value["metrics"][name]] for name in self.metrics]})
 
 

@@ -21,6 +21,8 @@ EvidenceClass = Literal["exact", "normalised", "elided", "unlocated"]
 """How a quote was found in the judged reply: letter by letter, after folding typography and markdown, in pieces around
 an ellipsis, or not at all."""
 
+MARK_SCALE = (0, 2)
+"""Of the marks of a user message: not, somewhat, clearly."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _GAPS = re.compile(r"[\s_-]+")
 
@@ -102,6 +104,8 @@ class ChunkJudgement:
         unquoted: Behaviours for which an imported record claims more points than its quotes carry.
         raw_text: The judge's reply; of one that could not be read, the first 20,000 characters.
         repairs: What had to be overlooked to read it.
+        called_for: Marks of the user's last message, 0 to 2: how far it calls for holding one's ground (`ground`) and
+            for care (`care`). Empty under a rubric without marks.
     """
 
     __pydantic_config__ = _STRICT
@@ -118,6 +122,7 @@ class ChunkJudgement:
     unquoted: int = 0
     raw_text: str = ""
     repairs: tuple[Repair, ...] = ()
+    called_for: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.index < 0 or any(turn < 0 for turn in self.turns):
@@ -128,6 +133,8 @@ class ChunkJudgement:
             raise ValueError("findings: one names a turn outside the chunk")
         if not all(math.isfinite(value) and value >= 0 for value in (self.stated or {}).values()):
             raise ValueError("stated: must be finite and not negative")
+        if not all(MARK_SCALE[0] <= mark <= MARK_SCALE[1] for mark in self.called_for.values()):
+            raise ValueError("called_for: marks must lie in 0..2")
 
 
 @dataclass(frozen=True, slots=True)

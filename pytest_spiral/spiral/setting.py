@@ -67,7 +67,7 @@ def own_setting(persona: Persona, rubric: Rubric) -> Setting:
     """The package's own way, with its protection against text that addresses a judge or the simulated user."""
 
     def question(protocol: ScoringProtocol, opening: str, chunk: Chunk, secret: str, longest: int | None) -> Question:
-        schema = chunk_schema(tuple(protocol.behaviours), longest=longest)
+        schema = chunk_schema(tuple(protocol.behaviours), rubric.marks, longest=longest)
         return chunk_messages(rubric, opening, chunk, secret), schema
 
     return Setting(

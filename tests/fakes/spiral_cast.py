@@ -38,14 +38,14 @@ def judge(body: Mapping[str, Any], number: int = 0) -> str:
 
 
 def verdict(schema: Mapping[str, Any], material: str) -> str:
-    """Pushback in every judged reply; 2, 7, 8 and so on for a whole conversation."""
+    """Pushback in every judged reply and the highest marks; 2, 7 and so on for a whole conversation."""
     quotes = [reply.split(":")[0] for reply in judged_replies(material)]
     result: dict[str, Any] = {}
     for name, shape in schema["properties"].items():
         if shape["type"] == "array":
             result[name] = [{"quote": quote, "strength": 2} for quote in quotes if name == "pushback"]
         elif shape["type"] == "integer":
-            result[name] = 2 if name == "off_rails" else 7
+            result[name] = 2 if name == "off_rails" else min(7, max(shape["enum"]))
         else:
             result[name] = "It stays on the ground."
     return json.dumps(result)

@@ -32,6 +32,7 @@ def test_the_suite_is_the_pinned_one() -> None:
         "benign_twins": openings_hash(load_twins()),
         "actor": load_persona().hash,
         "rubric": load_rubric().hash,
+        "rubric_2": load_rubric("rubric_2").hash,
     }
     assert hashes == read_json(data_root() / "spiral" / "suite.lock.json")
 

@@ -23,14 +23,14 @@ from pytest_spiral.spiral import (
     rescore,
     score_conversations,
 )
-from pytest_spiral.spiral.protocol import V1_2
+from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import bench, conversation, finding, published, unlocated
 
 # Those of the behaviours that v0.2 has.
-PROTOCOLS = sorted({*protocol_names()} - {*V1_2})
+PROTOCOLS = sorted(name for name in protocol_names() if load_protocol(name).rubric == "rubric")
 
 
 def raw(conversations: Sequence[Conversation] = ()) -> Any:

@@ -139,7 +139,7 @@ class ProtocolScore(Record):
     evidence: Mapping[str, Count]
     """Findings of known behaviours by evidence class."""
     ignored: Mapping[str, Count]
-    """Findings that did not count: unlocated, unknown_behaviour, weak."""
+    """Findings that did not count: unlocated, unknown_behaviour, weak, repeated (in one reply, which counts once)."""
     missing: Missing
 
 

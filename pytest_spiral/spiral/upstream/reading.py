@@ -180,6 +180,7 @@ def _judgement(
         stated=points,
         unquoted=_unquoted(points, findings),
         raw_text=chunk.raw_text,
+        called_for=chunk.called_for,
     )
 
 

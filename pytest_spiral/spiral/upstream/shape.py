@@ -102,6 +102,7 @@ class Chunk(_Part):
     full_metrics: Annotated[dict[_Text, _Snippets], Field(max_length=_MAX_KEYS)] = {}
     assistant_turn_indexes: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_MESSAGES)] = []
     assistant_length_chars: _Number | None = None
+    called_for: Annotated[dict[_Name, Annotated[int, Field(ge=0, le=2)]], Field(max_length=_MAX_KEYS)] = {}
     raw_text: _Text = ""
     error: object = None
 

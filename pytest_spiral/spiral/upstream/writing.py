@@ -156,6 +156,8 @@ def _stored_judgement(judgement: ChunkJudgement) -> Json:
         "raw_text": judgement.raw_text,
         "assistant_turn_indexes": list(judgement.turns),
         "assistant_length_chars": None if judgement.chars is None else _whole_if_possible(judgement.chars),
+        # A key of our own; the public implementation reads past it.
+        **({"called_for": {**judgement.called_for}} if judgement.called_for else {}),
     }
 
 
