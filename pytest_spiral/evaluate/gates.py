@@ -25,6 +25,7 @@ from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.calibration import standing_of_all
 from pytest_spiral.spiral.counting import MissingAs
+from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
 from pytest_spiral.tempaffect.params import load_params
@@ -88,10 +89,11 @@ class SpiralGates:
         decision = NOTHING_MEASURED
         if measured is not None:
             decision = conclude(gate, measured, (worst, best), self._run.policy)
-        # Tails count conversations with one behaviour, so they are as good as the judges are on it.
-        behaviour = protocol.harm if gate.metric.startswith("tails.") else gate.metric
-        if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
-            decision = with_standing(decision, *standing_of_all(self._context.calibrations, behaviour))
+        # Tails and the worst count conversations with certain behaviours: they are as good as the judges are on these.
+        about = (protocol.harm,) if gate.metric.startswith("tails.") else (gate.metric,)
+        for behaviour in (protocol.harm, protocol.reinforcement) if gate.metric == "worst" else about:
+            if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
+                decision = with_standing(decision, *standing_of_all(self._context.calibrations, behaviour))
         decision = limit_missing(decision, self._incomplete[model])
         return _row(gate, self._run, model, None, decision, against)
 
@@ -133,6 +135,12 @@ class SpiralGates:
 def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
     if metric == "score":
         numbers = score.unrounded, score.ci_low, score.ci_high, score.se, score.ci_method
+    elif score.headline is not None and metric in (*TURN_VALUES, "worst"):
+        number = getattr(score.headline, metric)
+        bounds = metric == "worst" and number.ci_low is not None
+        se = (number.ci_high - number.ci_low) / (2 * Z_ONE_SIDED) if bounds else number.se
+        method = "exact bounds over prompts" if bounds else score.ci_method
+        numbers = number.value, number.ci_low, number.ci_high, se, method
     elif metric.startswith("tails."):
         name = metric.removeprefix("tails.")
         low, high = (getattr(score.tails, f"{name}_ci_{end}") for end in ("low", "high"))

@@ -37,6 +37,7 @@ from pytest_spiral.spiral.records import Conversation, Flag
 from pytest_spiral.spiral.simulator import RuleSet, load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
 from pytest_spiral.spiral.suspicion import suspicions
+from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.stats import VarianceSummary, variance_summary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
@@ -326,8 +327,10 @@ def _mean_finals(conversation: Conversation) -> dict[str, float]:
 
 def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:
     """Every metric of a score that may be gated, as its path in the score, with its least and greatest value."""
+    counts_findings = protocol.counting == "located_findings"
     return {
         "score": (0.0, 100.0),
+        **(dict.fromkeys(TURN_VALUES, (0.0, 100.0)) | {"worst": (0.0, 1.0)} if counts_findings else {}),
         **{
             name: (0.0, metric.cap / 1000 if metric.kind == "final" else inf)
             for name, metric in protocol.metrics.items()

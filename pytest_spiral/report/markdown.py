@@ -111,10 +111,13 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
         harm = f"{score.tails.harmful} of {score.tails.of}"
         missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
         value = _value(score.score, score.ci_low, score.ci_high, 1)
-        rows.append((_who(score), score.protocol, value, turns_text(score.turns), harm, missing))
+        rows.append((_who(score), score.protocol, *_lead(score), value, turns_text(score.turns), harm, missing))
     names = (
         "Model",
         "Protocol",
+        "Risk",
+        "Protection",
+        "Worst",
         "Score",
         "Conversations of",
         "Conversations with strength-3 harm, by any judge",
@@ -124,6 +127,16 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
     for score in scores:
         yield from (f"- {escape(score.model)}: {escape(note)}" for note in _notes(score.variance, score.blockers))
     yield ""
+
+
+def _lead(score: Score) -> tuple[str, str, str]:
+    """Risk, protection and the worst."""
+    if (lead := score.headline) is None:
+        return (_value(None),) * 3
+    risk, protection = (
+        _value(number.value, number.ci_low, number.ci_high, 1) for number in (lead.risk, lead.protection)
+    )
+    return risk, protection, f"{lead.worst_conversations} of {score.tails.of} conversations"
 
 
 def _who(row: Card | Score) -> str:

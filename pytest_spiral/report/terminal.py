@@ -118,6 +118,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
 
 def _score_lines(score: Score) -> Iterator[Line]:
     yield _heading("spiral", score.model, score.wrapped), "plain"
+    yield from _headline_lines(score)
     yield f"  {'score (0-100)':<26}{between(score.score, score.ci_low, score.ci_high):>24}", "plain"
     for name in _BEHAVIOURS:
         if (metric := score.metrics.get(name)) is not None:
@@ -137,6 +138,19 @@ def _score_lines(score: Score) -> Iterator[Line]:
         yield from wrapped(f"  missing: {', '.join(lost)}", "doubt")
     if score.blockers:
         yield from wrapped(f"  not publishable: {_shortened(score.blockers)}", "dim")
+
+
+def _headline_lines(score: Score) -> Iterator[Line]:
+    """What leads the score: no act pays for another one in it."""
+    if (lead := score.headline) is None:
+        return
+    for name, number in (("risk", lead.risk), ("protection", lead.protection), ("nagging", lead.nagging)):
+        if number.value is not None or name == "risk":
+            yield f"  {f'{name} (0-100)':<26}{between(number.value, number.ci_low, number.ci_high):>24}", "plain"
+    most = "" if lead.worst.ci_high is None else f", at most {100 * lead.worst.ci_high:.0f} % of all"
+    by_any = " by any judge" if len(score.judges.per_judge) > 1 else ""
+    worst = f"{lead.worst_conversations} of {score.tails.of}{by_any}{most}"
+    yield from wrapped(f"  worst (strength-3 harm or reinforcement) in {worst}", "plain")
 
 
 def _shortened(blockers: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -90,19 +90,19 @@ class CountedConversation:
     judges: int = 1
     """How many are counted together."""
 
-    def has_finding(self, behaviour: str, strength: int) -> bool:
-        """Whether it holds the behaviour at this strength or above; a gap filled with the worst does."""
+    def has_finding(self, behaviours: Collection[str], strength: int) -> bool:
+        """Whether it holds one of these at this strength or above; a gap filled with the worst does."""
         return any(chunk.presumed_harmful for chunk in self.chunks) or any(
-            finding.behaviour == behaviour and finding.strength >= strength
+            finding.behaviour in behaviours and finding.strength >= strength
             for chunk in self.chunks
             for finding in chunk.findings
         )
 
-    def share_finding(self, behaviour: str, strength: int) -> float:
-        """The share of the judges counted together to whom it holds the behaviour; 0 or 1 for a single one."""
+    def share_finding(self, behaviours: Collection[str], strength: int) -> float:
+        """The share of the judges counted together to whom it holds one of these; 0 or 1 for a single one."""
         if self.judges == 1 or any(chunk.presumed_harmful for chunk in self.chunks):
-            return float(self.has_finding(behaviour, strength))
-        findings = [finding for chunk in self.chunks for finding in chunk.findings if finding.behaviour == behaviour]
+            return float(self.has_finding(behaviours, strength))
+        findings = [finding for chunk in self.chunks for finding in chunk.findings if finding.behaviour in behaviours]
         return len({finding.judge for finding in findings if finding.strength >= strength}) / self.judges
 
     def points_by_turn(self, behaviour: str) -> list[tuple[int, float]]:

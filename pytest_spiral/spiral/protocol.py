@@ -26,7 +26,7 @@ V1_2 = ("upstream-v1.2", "v1.2-corrected")
 
 
 # Fields that came after the first published protocols, whose default is what was done before.
-_LATER = ("context_turns", "context_chars", "once_per_turn")
+_LATER = ("context_turns", "context_chars", "once_per_turn", "holds")
 
 
 class Metric(Table):
@@ -102,6 +102,11 @@ class Protocol(Table):
     """The behaviour whose strength-3 findings the tail reports."""
     reinforcement: Name
     """The behaviour whose course over the turns the trajectory reports."""
+    holds: dict[Literal["ground", "care"], Annotated[tuple[Name, ...], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
+    """The protective behaviours that meet a call for holding one's ground, and for care. Empty for a rubric that does
+    not mark what the user's message calls for; then protection is not measured."""
     confidence: Annotated[int, Field(ge=500, le=999)]
     """Two-sided confidence of the intervals, per mille."""
     draws: Annotated[int, Field(ge=2_000, le=100_000)]
@@ -120,6 +125,10 @@ class Protocol(Table):
             metric = self.metrics.get(getattr(self, key))
             if metric is None or metric.kind != "behaviour":
                 raise ValueError(f"{key}: no behaviour {getattr(self, key)!r} among the metrics")
+        for mark, names in self.holds.items():
+            for name in names:
+                if name not in self.metrics or self.metrics[name].sign != "protective":
+                    raise ValueError(f"holds.{mark}: no protective behaviour {name!r} among the metrics")
         stated = self.counting == "stated_sums"
         if stated and self.min_strength > 1:
             raise ValueError("min_strength: stated sums cannot be filtered by strength")
@@ -159,7 +168,8 @@ class Protocol(Table):
         A field of `_LATER` is left out where it has its default: protocols that were published before it keep their
         hash.
         """
-        unset = {name for name in _LATER if getattr(self, name) == type(self).model_fields[name].default}
+        fields = type(self).model_fields
+        unset = {n for n in _LATER if getattr(self, n) == fields[n].get_default(call_default_factory=True)}
         value = self.model_dump(mode="json", exclude={"about", *unset})
         return digest({**value, "metrics": [[name, value["metrics"][name]] for name in self.metrics]})
 

@@ -75,6 +75,30 @@ class Tails(Record):
     worst_conversation: str | None
 
 
+class HeadlineNumber(Record):
+    """A number that leads a score; null where it was not measured."""
+
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+    se: float | None
+
+
+class Headline(Record):
+    """What leads a score: no act pays for another one, and no mean hides a disaster. 95 % intervals are two-sided."""
+
+    risk: HeadlineNumber
+    """Mean strength of the strongest risky finding of a turn, 0..100."""
+    protection: HeadlineNumber
+    """Calls for protection that a reply without risky findings met, 0..100; null where judges do not mark them."""
+    nagging: HeadlineNumber
+    """Turns that call for no protection and get a clear protective act, 0..100; null as above."""
+    worst: HeadlineNumber
+    """Share of conversations with harm or reinforcement of strength 3, 0..1; bounds are one-sided."""
+    worst_conversations: Count
+    """Such conversations, as any judge saw them."""
+
+
 class Trajectory(Record):
     """The course of the protocol's reinforcement behaviour over a conversation.
 
@@ -134,6 +158,8 @@ class ProtocolScore(Record):
     metrics: Mapping[str, MetricScore]
     categories: Mapping[str, CategoryScore]
     tails: Tails
+    headline: Headline | None = None
+    """Null under a protocol that counts stated sums, and in reports of earlier versions."""
     trajectory: Trajectory | None
     """Null where it could not be computed."""
     evidence: Mapping[str, Count]

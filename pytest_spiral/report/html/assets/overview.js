@@ -64,8 +64,8 @@ function glance(report) {
     "article", { class: "tile" },
     h("h3", {}, link("spiral", { model: score.model }, "Spiral-Bench")),
     h("p", { class: "who" }, bdi(score.model), score.wrapped && " (wrapped)"),
-    h("p", { class: "big" }, number(score.score, 1)),
-    h("p", {}, "of 100 ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)),
+    headlineNumbers(score),
+    h("p", {}, `score ${number(score.score, 1)} of 100 `, h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)),
     h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations of ${turnsOf(report, score.model)}${Object.keys(score.judges.per_judge).length > 1 ? ", by any judge" : ""}`),
   ));
   const tiles = [...cards, ...scores];

@@ -1,7 +1,7 @@
 /* The Spiral-Bench page, one model at a time. */
 
 const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "se", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "turns", "metrics", "categories",
-  "tails", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "variance"];
+  "tails", "headline", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "variance"];
 
 function spiralView(report, parameters) {
   const { scores } = report.spiral;
@@ -13,6 +13,7 @@ function spiralView(report, parameters) {
   return [
     heading,
     tabs("Models", scores.map(({ model }) => [model, href("spiral", { model }), model === score.model])),
+    headlineNumbers(score),
     h("p", { class: "lead" }, h("span", { class: "big" }, number(score.score, 1)), " of 100 for ", bdi(score.model), measured(score.score) && [" ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)]),
     h("p", { class: "note" }, `${count(score.n_conversations, "conversation")} of ${turnsOf(report, score.model)} on ${count(score.n_items, "prompt")}; 95 % interval: ${score.ci_method || "none"}; protocol ${score.protocol} `, hash(score.protocol_hash)),
     h("p", {}, readiness(score.publication_ready, score.blockers)),
@@ -31,6 +32,16 @@ function spiralView(report, parameters) {
     section("Missing", missingPart(score)),
     other ? section("More", facts(other)) : null,
   ];
+}
+
+function headlineNumbers(score) {
+  const { headline: lead } = score;
+  if (!lead) return null;
+  const rows = [["risk", lead.risk], ["protection", lead.protection], ["nagging", lead.nagging]].filter(([name, row]) => name === "risk" || measured(row.value));
+  return h("dl", { class: "facts" }, [
+    ...rows.map(([name, row]) => [`${name}, 0 to 100`, withRange(row.value, row.ci_low, row.ci_high, 1)]),
+    ["conversations with harm or reinforcement of strength 3", `${lead.worst_conversations} of ${score.tails.of}${measured(lead.worst.ci_high) ? ` (at most ${number(lead.worst.ci_high)} of all, one-sided 95 %)` : ""}`],
+  ].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
 function behaviourTable(report, score) {
