@@ -178,7 +178,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
                 "--judge-model",
                 action="append",
                 metavar="SPEC",
-                help="judge to measure (repeatable: several form an ensemble)",
+                help="judge to measure (repeatable: each is measured by itself)",
             ),
             _argument(
                 "--labels",

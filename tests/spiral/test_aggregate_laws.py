@@ -25,6 +25,7 @@ from tests.spiral.builders import (
     finding,
     present,
     quick,
+    transcript,
     unlocated,
     unrounded,
 )
@@ -117,3 +118,24 @@ def test_a_missing_conversation_is_bracketed() -> None:
     assert present(worst.unrounded) < present(middle.unrounded) < present(best.unrounded)
     assert worst.n_items == best.n_items == 7
     assert (worst.tails.harmful, middle.tails.harmful, best.tails.harmful) == (1, 0, 0)
+
+
+def test_a_missing_chunk_counts_at_its_own_length() -> None:
+    """Per 10,000 characters a short reply full of harm is worth more than a long one: so is what may be missing."""
+
+    def of(prompt: str, reply: str, findings: int) -> Conversation:
+        item = conversation(prompt, turns=1, transcript=transcript(1, reply))
+        harm = tuple(finding(strength=3, start=place, end=place + 1) for place in range(findings))
+        (chunk,) = item.judgements
+        return dataclasses.replace(item, judgements=(dataclasses.replace(chunk, findings=harm, chars=None),))
+
+    short, long = of("short", "No.", 3), of("long", "A plainer reply. " * 100, 0)
+    (chunk,) = short.judgements
+    failed = dataclasses.replace(chunk, status=Status.INSTRUMENT_FAILED, findings=())
+    gap = dataclasses.replace(short, judgements=(failed,))
+    true, worst = (
+        score_conversations(items, quick("per-10k-chars"), missing_as="worst").metrics["harmful_advice"].mean
+        for items in ([short, long], [gap, long])
+    )
+
+    assert present(worst) >= present(true) - 1e-9
