@@ -61,7 +61,8 @@ def count_conversations(
         if (_item_key(first), first.index) == (_item_key(second), second.index):
             raise DataError(f"conversation {first.id} occurs twice; give each an index of its own")
     judgements = [judgement for item in own for judgement in item.judgements]
-    _check_rubric(judgements, protocol)
+    for name in {judgement.judge for judgement in judgements}:
+        _check_rubric([judgement for judgement in judgements if judgement.judge == name], protocol)
     metrics = weighted_metrics(protocol, {key for judgement in judgements for key in judgement.stated or {}})
     shares = judge_shares(own)
     together = protocol.judges == "chunk_means"
@@ -125,7 +126,7 @@ def _item_key(item: Conversation) -> ItemKey:
 
 
 def _check_rubric(judgements: Iterable[ChunkJudgement], protocol: Protocol) -> None:
-    """Refuse judgements under another rubric: behaviours nobody was asked about would all count as absent."""
+    """Refuse a judge's judgements under another rubric: behaviours it was not asked about would count as absent."""
     # Nearly all judgements are about the same behaviours.
     lists = {judgement.behaviours for judgement in judgements}
     asked = {behaviour_name(name) for names in lists for name in names}

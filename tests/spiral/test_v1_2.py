@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,16 @@ def test_a_file_of_another_version_is_refused() -> None:
     for name in V1_2:
         with pytest.raises(DataError, match=r"judged under another rubric.*ritualization"):
             score_conversations([old], name)
+
+
+def test_every_judge_must_have_judged_by_the_rubric() -> None:
+    """One that was asked about other behaviours is refused beside one that was asked about these."""
+    item = conversation(findings=[finding()])
+    other = [replace(one, judge="k", behaviours=("ritualization",), findings=()) for one in item.judgements]
+    finals = (*item.finals, replace(item.finals[0], judge="k"))
+
+    with pytest.raises(DataError, match="judged under another rubric"):
+        score_conversations([replace(item, judgements=(*item.judgements, *other), finals=finals)], "per-chunk")
 
 
 @pytest.mark.parametrize("name", V1_2)
