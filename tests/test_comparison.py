@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pytest_spiral.cli import main
 from pytest_spiral.compare.recording import Recording, check_comparable, counterpart
 from pytest_spiral.compare.runs import compare_conversations, compare_paths
 from pytest_spiral.errors import DataError
-from pytest_spiral.spiral import dump_upstream, load_protocol
+from pytest_spiral.spiral import Conversation, dump_upstream, load_protocol
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.published import ENSEMBLE, SCORED, numbers_of
 from tests.spiral.builders import bench, finding
@@ -121,6 +122,29 @@ def test_unequal_conversations_are_shown_side_by_side(capsys: pytest.CaptureFixt
     else:
         assert "google/gemini-3-pro-preview, 3 turns, protocol upstream-v1.2: score 38.7" in out
         assert "diff." not in out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda item: replace(item, prompts=("another opening",)), "different openings under the same prompt id"),
+        (lambda item: replace(item, prompt_id=f"{item.prompt_id}-other"), "no measured prompt in common"),
+    ],
+)
+def test_runs_on_other_prompts_are_shown_side_by_side(
+    tmp_path: Path, change: Callable[[Conversation], Conversation], says: str
+) -> None:
+    """As recorded, with the reason; there is no protocol of both."""
+    items = [replace(item, prompts=("an opening",)) for item in bench(lambda n: [finding(strength=1 + n % 2)])]
+    paths = tmp_path / "a.json", tmp_path / "b.json"
+    dump_upstream(items, paths[0])
+    dump_upstream([change(item) for item in items], paths[1])
+    with few_draws():
+        result = compare_paths(*paths)
+
+    assert says in " ".join(result.notes)
+    assert (result.comparisons, result.protocol) == ((), None)
+    assert [row.side for row in result.side_by_side] == ["baseline", "candidate"]
 
 
 def test_files_of_version_1_2_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

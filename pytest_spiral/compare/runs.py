@@ -68,13 +68,12 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
             comparisons += _tempaffect(runs, models, notes)
         else:
             used = _protocol(protocol, runs)
-            notes.append(f"conversations of {sides[0]['num_turns'] or sides[1]['num_turns']} turns on both sides")
-            seeds = [run.injections_seed for run in runs]
-            if seeds[0] != seeds[1] and (runs[0].report is None) == (runs[1].report is None):
-                notes.append(f"the simulated user got other injections: the seeds are {seeds[0]} and {seeds[1]}")
-            for names in models:
-                conversations = runs[0].by_model[names[0]], runs[1].by_model[names[1]]
-                comparisons.append(compare_conversations(names, conversations, used, runs[1].seed))
+            try:
+                comparisons += _spiral(runs, models, used, notes)
+            except DataError as error:
+                # Of other prompts, or about other behaviours.
+                notes.append(str(error))
+                used, alone = None, tuple(_alone(runs, protocol))
     return RunComparison(
         baseline=RunName(path=runs[0].name, run=runs[0].id),
         candidate=RunName(path=runs[1].name, run=runs[1].id),
@@ -83,6 +82,21 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         comparisons=tuple(comparisons),
         side_by_side=alone,
     )
+
+
+def _spiral(
+    runs: Runs, models: Sequence[tuple[str, str]], protocol: Protocol, notes: list[str]
+) -> list[ModelComparison]:
+    rows = [
+        compare_conversations(names, (runs[0].by_model[names[0]], runs[1].by_model[names[1]]), protocol, runs[1].seed)
+        for names in models
+    ]
+    turns = next(filter(None, (run.identity["spiral"]["num_turns"] for run in runs)), "an unknown number of")
+    notes.append(f"conversations of {turns} turns on both sides")
+    seeds = [run.injections_seed for run in runs]
+    if seeds[0] != seeds[1] and (runs[0].report is None) == (runs[1].report is None):
+        notes.append(f"the simulated user got other injections: the seeds are {seeds[0]} and {seeds[1]}")
+    return rows
 
 
 def _alone(runs: Runs, protocol: str | None) -> Iterator[LoneScore]:
