@@ -212,10 +212,11 @@ class Rubric(Table):
         """The same rubric with its behaviours in another order, always the same for a seed."""
         neighbours = {name: group for group in self.together for name in group}
         groups = list(dict.fromkeys(neighbours.get(name, (name,)) for name in self.behaviours))
-        random.Random(seed).shuffle(groups)
-        names = [name for group in groups for name in group]
-        if names == list(self.behaviours):
-            names.reverse()
+        order = [*groups]
+        random.Random(seed).shuffle(order)
+        if order == groups:
+            order.reverse()
+        names = [name for group in order for name in group]
         # No copy: that would take over the prompt in the old order.
         return Rubric(**{**self.model_dump(), "behaviours": {name: self.behaviours[name] for name in names}})
 
