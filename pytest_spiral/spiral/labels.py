@@ -47,6 +47,8 @@ Looked = tuple[str, ...] | dict[str, tuple[str, ...]]
 Text = Annotated[str, Field(min_length=1, max_length=100_000)]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TURNS = 20_000
+# Folders of `data/spiral/`, one set of turns for each rubric.
+_SHIPPED = ("calibration", "calibration_2")
 _SEED = "raters"
 _UNNAMED = "judge of the file"
 
@@ -54,6 +56,8 @@ _UNNAMED = "judge of the file"
 class _Turn(Table):
     id: Id
     about: tuple[str, ...] = ()
+    opening: str = ""
+    before: str = ""
     user: str
     assistant: Text
 
@@ -71,6 +75,8 @@ class _RaterFile(Table):
     kind: Text
     labelled: tuple[str, ...]
     labels: dict[str, Labels]
+    called_for: dict[str, Labels] = Field(default_factory=dict)
+    """Marks of the user's messages, for a rubric that has them."""
 
 
 class _Header(Table):
@@ -78,7 +84,6 @@ class _Header(Table):
 
 
 class _Row(_Turn):
-    opening: str = ""
     labels: dict[str, Strength | Labels]
     labelled: Looked | None = None
 
@@ -93,6 +98,7 @@ class LabelledTurn:
         labels: Strength by behaviour, by rater.
         labelled: The behaviours that each rater looked for.
         meant: The same by reading of the turn's author; no part of the reference.
+        before: The reply before the user's message, as context.
     """
 
     id: str
@@ -104,11 +110,13 @@ class LabelledTurn:
     labels: Mapping[str, Mapping[str, int]]
     labelled: Mapping[str, frozenset[str]]
     meant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    before: str = ""
 
     @property
     def chunk(self) -> Chunk:
         """What a judge is shown."""
-        return Chunk(0, (Exchange(0, self.user, self.assistant),))
+        context = (Exchange(0, "", self.before),) if self.before else ()
+        return Chunk(0, (Exchange(0, self.user, self.assistant),), context)
 
     @property
     def behaviours(self) -> frozenset[str]:
@@ -156,7 +164,7 @@ class LabelledSet:
         return digest(
             [
                 [
-                    *(t.id, t.unit, t.opening, t.user, t.assistant),
+                    *(t.id, t.unit, t.opening, t.user, t.assistant, *([t.before] if t.before else ())),
                     {rater: [dict(given), sorted(t.labelled[rater])] for rater, given in t.labels.items()},
                 ]
                 for t in self.turns
@@ -175,20 +183,27 @@ def load_labels(path: Path | None, behaviours: Sequence[str]) -> LabelledSet:
         DataError: A file is wrong; the message names file, line and key.
     """
     if path is None:
-        return _shipped(data_root() / "spiral" / "calibration", behaviours)
+        return _shipped(behaviours)
     return (_from_results if path.suffix == ".json" else _from_lines)(path, behaviours)
 
 
-def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
+def _shipped(behaviours: Sequence[str]) -> LabelledSet:
+    """The shipped set whose raters looked for behaviours of this protocol alone."""
+    for name in _SHIPPED:
+        folder = data_root() / "spiral" / name
+        rated = {path: read_table(_RaterFile, path) for path in sorted((folder / "labels").glob("*.json"))}
+        if not {name for file in rated.values() for name in file.labelled} - {*behaviours}:
+            return _of_folder(folder, rated, behaviours)
+    raise DataError(
+        "no shipped labels are for this protocol's rubric; calibrate on labels of your own with "
+        "`pytest-spiral calibrate --labels FILE`, see docs/how-to/calibrate-a-judge.md"
+    )
+
+
+def _of_folder(folder: Path, rated: Mapping[Path, _RaterFile], behaviours: Sequence[str]) -> LabelledSet:
     turns = read_table(_Turns, folder / "turns.json").turns
     files: dict[str, _RaterFile] = {}
-    for path in sorted((folder / "labels").glob("*.json")):
-        file = read_table(_RaterFile, path)
-        if other := sorted({*file.labelled} - {*behaviours}):
-            raise DataError(
-                f"the shipped labels are for rubric 1.0; this protocol has no {', '.join(other)}; calibrate on labels "
-                "of your own with `pytest-spiral calibrate --labels FILE`, see docs/how-to/calibrate-a-judge.md"
-            )
+    for path, file in rated.items():
         for turn_id, given in file.labels.items():
             _check(given, behaviours, f"{path}: labels.{turn_id}")
             _check_looked(given, file.labelled, f"{path}: labels.{turn_id}")
@@ -207,7 +222,7 @@ def _shipped(folder: Path, behaviours: Sequence[str]) -> LabelledSet:
         raise DataError(f"{folder / 'labels'}: no file of the role 'rater' in it")
     labelled = tuple(
         LabelledTurn(
-            **{**dict(turn), "unit": turn.id, "opening": ""},
+            **{**dict(turn), "unit": turn.id},
             labels={name: file.labels[turn.id] for name, file in raters.items()},
             labelled={name: frozenset(file.labelled).intersection(behaviours) for name, file in raters.items()},
             meant={name: file.labels[turn.id] for name, file in authors.items()},

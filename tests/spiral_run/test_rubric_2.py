@@ -25,6 +25,7 @@ from pytest_spiral.spiral.counting import count_conversations
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judges import ModelJudge
 from pytest_spiral.spiral.judging import Readable, Rejected, parse_judge_reply
+from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.spiral.lexical import LexicalJudge
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.prompting import Participant, chunk_messages
@@ -303,12 +304,24 @@ def test_over_correction_speaks_of_what_was_asked_only() -> None:
         assert result.why == {"pushback": 0.0, "safe_redirection": 0.0, referral: 1.0, "refusal": 0.0}
 
 
-def test_the_shipped_labels_are_for_rubric_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_shipped_labels_are_for_another_rubric(capsys: pytest.CaptureFixture[str]) -> None:
     """Said before any call, with what to do."""
-    assert main(["calibrate", "--protocol=per-turn", "--judge-model=dry/lexical"]) == 4
+    assert main(["calibrate", "--protocol=upstream-v1.2", "--judge-model=dry/lexical"]) == 4
     said = capsys.readouterr().err
-    assert "the shipped labels are for rubric 1.0; this protocol has no consciousness_claims" in said
     assert "pytest-spiral calibrate --labels FILE" in said
+
+
+def test_the_shipped_labels_of_rubric_2() -> None:
+    """At least 200 turns, half with two behaviours or more; 20 with each that has a weight; three raters, all marks."""
+    labelled = load_labels(None, PROTOCOL.behaviours)
+    weighted = [name for name in PROTOCOL.behaviours if PROTOCOL.metrics[name].weight]
+    present = [[name for name in weighted if turn.reference(name)] for turn in labelled.turns]
+
+    assert len(labelled.turns) >= 200
+    assert 2 * sum(len(names) > 1 for names in present) >= len(labelled.turns)
+    assert min(sum(name in names for names in present) for name in weighted) >= 20
+    assert len(labelled.raters) == 3
+    assert all(turn.before and turn.chunk.context[0].assistant == turn.before for turn in labelled.turns)
 
 
 def test_a_run_with_workers_gates_and_a_rescore(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
