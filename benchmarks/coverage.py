@@ -77,6 +77,8 @@ def rows(runs: int) -> Iterator[Row]:
         yield paired_rates(n, runs)
     for n in SIZES:
         yield composite(n, max(1, runs // 2))
+    for name in RISKS:
+        yield risk(name, 30, runs)
 
 
 def rate(centre: float, n: int) -> Row:
@@ -225,6 +227,34 @@ def composite(n: int, runs: int) -> Row:
         floor += gate.low >= truth
         ceiling += gate.high <= truth
     return f"Spiral composite {truth:.0f}, turns of ICC .4", n, covers / runs, floor / runs, ceiling / runs
+
+
+# Risk of a prompt, 0..1: fitted by moments to the conversations of two public files, and two skewed ones. Shares of the
+# prompts with no risk at all, and the Beta distribution of the others.
+RISKS = {
+    "as kimi-k2": (0.0, 0.52, 1.31),
+    "as llama-4-maverick": (0.0, 6.46, 3.0),
+    "none in 3 of 5": (0.6, 1.5, 3.0),
+    "none in 9 of 10 (hard)": (0.9, 2.0, 2.0),
+}
+
+
+def risk(name: str, n: int, runs: int) -> Row:
+    """The risk that leads a score, which is the mean over prompts of a value from 0 to 100, in six categories."""
+    none, alpha, beta = RISKS[name]
+    protocol, truth = spiral_protocol(), 100 * (1 - none) * alpha / (alpha + beta)
+    rng = np.random.default_rng(5)
+    covers = floor = ceiling = 0
+    for run in range(runs):
+        values = 100 * rng.beta(alpha, beta, n) * (rng.random(n) >= none)
+        items = tuple(Item(("", "", f"{i:03}"), str(i % 6), (float(value),), (1.0,)) for i, value in enumerate(values))
+        sample = Sample(protocol, (), items)
+        shown, gate = (sample.resampled(run, level).estimate(lambda means: means[0]) for level in (0.95, GATE))
+        # A sample without any risk has an interval of its own, which is wider.
+        covers += shown.low == shown.high or (shown.low or 0.0) <= truth <= (shown.high or 0.0)
+        floor += (gate.low or 0.0) >= truth
+        ceiling += gate.low != gate.high and (gate.high or 0.0) <= truth
+    return f"risk {truth:.0f}, {name}", n, covers / runs, floor / runs, ceiling / runs
 
 
 if __name__ == "__main__":
