@@ -23,6 +23,7 @@ from pytest_spiral.tempaffect.card_metrics import (
     needs_detectors,
     scenario_clusters,
 )
+from pytest_spiral.tempaffect.copying import is_copied
 from pytest_spiral.tempaffect.detectors import DETECTORS
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import (
@@ -76,6 +77,8 @@ def build_card(
     names = [name for name in metric_names() if found or not needs_detectors(name)]
     template = detectors["template_repetition"] if found else None
     missing = _missing(metrics, context)
+    copied = attempt("copied_context", lambda: _mean([float(is_copied(score)) for score in scores if score.valid]))
+    blockers = _publication_blockers(mode, items, headlines, template, copied, context)
     return Card(
         model=model,
         prompting_mode=CARD_MODES[mode],
@@ -89,6 +92,7 @@ def build_card(
         reply_checks={name: value(f"reply_checks.{name}") for name in REPLY_CHECKS},
         families={family.value: _family(family, metrics, value) for family in Family},
         detectors=detectors,
+        copied_context=copied,
         intervals=metrics.intervals(context.seed, names, attempt),
         given_valid=attempt("given_valid", lambda: _given_valid(outputs, names)) or {},
         balanced_accuracy=attempt("balanced_accuracy", lambda: _balanced_accuracies(scores)) or {},
@@ -99,9 +103,7 @@ def build_card(
         epochs=metrics.epochs,
         missing=missing,
         reasons=dict(sorted(Counter(item.reason.code for item in items if item.reason is not None).items())),
-        integrity=_integrity(
-            metrics, context, valid_rate, _publication_blockers(mode, items, headlines, template, context)
-        ),
+        integrity=_integrity(metrics, context, valid_rate, blockers),
         cautions=_cautions(mode, valid_rate, detectors, missing),
     )
 
@@ -209,6 +211,7 @@ def _publication_blockers(
     items: Sequence[Item],
     headlines: Mapping[str, float | None],
     template: Detector | None,
+    copied: float | None,
     context: CardContext,
 ) -> Iterator[str]:
     """Why a card may not be published, each with its code first. Low quality is no reason."""
@@ -252,6 +255,10 @@ def _publication_blockers(
         yield "B11 custom scenarios: not comparable with other runs"
     if scored and (unknown := [name for name, value in headlines.items() if value is None]):
         yield f"B12 {', '.join(unknown)} could not be computed"
+    if copied is not None and copied * 1000 > publication.copied_rate:
+        yield f"B13 {copied:.0%} of the replies are mostly copied from the situation"
+    elif copied is None and headlines["valid_output_rate"]:
+        yield "B13 whether replies are copied from the situation could not be computed"
 
 
 def _leaks(output: str, scenarios: Collection[str]) -> bool:

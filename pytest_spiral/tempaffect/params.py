@@ -86,6 +86,12 @@ class Publication(_Table):
     family_scenarios: Count
     schema_valid_rate: PerMille
     raw_valid_rate_caution: PerMille
+    copied_gram: Count
+    """Words of a run that a reply shares with the situation."""
+    copied_share: PerMille
+    """Share of a reply's words in such runs from which on it is copied."""
+    copied_rate: PerMille
+    """Most copied replies."""
 
 
 class Intervals(_Table):

@@ -100,6 +100,8 @@ class Card(Record):
     reply_checks: Rates
     families: Mapping[str, FamilyScores]
     detectors: Mapping[str, Detector]
+    copied_context: Rate | None = None
+    """Valid replies that are mostly copied from the situation; null in reports of earlier versions."""
     intervals: Mapping[str, MetricInterval]
     """By path of the metric on the card."""
     given_valid: Rates
