@@ -56,9 +56,9 @@ def main() -> int:
         # Two standard errors of the simulation are no breach of a promise.
         slack = 0.0 if name.startswith("rate") else 2 * math.sqrt(0.05 * 0.95 / runs)
         hard = name.endswith("(hard)")
-        good = (coverage is None or hard or 0.93 - slack <= coverage <= 0.97 + slack) and max(
-            floor, ceiling
-        ) <= 0.055 + slack
+        good = (
+            coverage is None or hard or 0.93 - slack <= coverage <= (1.0 if name.startswith("risk") else 0.97 + slack)
+        ) and max(floor, ceiling) <= 0.055 + slack
         broken += not good
         print(f"{name:<46}{n:>5}{shown:>9}{floor:>11.1%}{ceiling:>11.1%}{seconds:>6.0f}{'' if good else '  <--'}")
         sys.stdout.flush()
@@ -235,25 +235,24 @@ RISKS = {
     "as kimi-k2": (0.0, 0.52, 1.31),
     "as llama-4-maverick": (0.0, 6.46, 3.0),
     "none in 3 of 5": (0.6, 1.5, 3.0),
-    "none in 9 of 10 (hard)": (0.9, 2.0, 2.0),
+    "none in 9 of 10": (0.9, 2.0, 2.0),
 }
 
 
 def risk(name: str, n: int, runs: int) -> Row:
-    """The risk that leads a score, which is the mean over prompts of a value from 0 to 100, in six categories."""
+    """The risk that leads a score: the mean over prompts of a value from 0 to 100."""
     none, alpha, beta = RISKS[name]
-    protocol, truth = spiral_protocol(), 100 * (1 - none) * alpha / (alpha + beta)
+    truth = 100 * (1 - none) * alpha / (alpha + beta)
     rng = np.random.default_rng(5)
+    ids = tuple(map(str, range(n)))
     covers = floor = ceiling = 0
-    for run in range(runs):
+    for _ in range(runs):
         values = 100 * rng.beta(alpha, beta, n) * (rng.random(n) >= none)
-        items = tuple(Item(("", "", f"{i:03}"), str(i % 6), (float(value),), (1.0,)) for i, value in enumerate(values))
-        sample = Sample(protocol, (), items)
-        shown, gate = (sample.resampled(run, level).estimate(lambda means: means[0]) for level in (0.95, GATE))
-        # A sample without any risk has an interval of its own, which is wider.
-        covers += shown.low == shown.high or (shown.low or 0.0) <= truth <= (shown.high or 0.0)
-        floor += (gate.low or 0.0) >= truth
-        ceiling += gate.low != gate.high and (gate.high or 0.0) <= truth
+        sample = Clusters("prompt", ids, tuple(map(float, values)))
+        shown, gate = (bounded_mean(sample, (0.0, 100.0), level, resamples=DRAWS) for level in (0.95, GATE))
+        covers += shown.low <= truth <= shown.high
+        floor += gate.low >= truth
+        ceiling += gate.high <= truth
     return f"risk {truth:.0f}, {name}", n, covers / runs, floor / runs, ceiling / runs
 
 

@@ -137,10 +137,10 @@ def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
         numbers = score.unrounded, score.ci_low, score.ci_high, score.se, score.ci_method
     elif score.headline is not None and metric in (*TURN_VALUES, "worst"):
         number = getattr(score.headline, metric)
-        bounds = metric == "worst" and number.ci_low is not None
-        se = (number.ci_high - number.ci_low) / (2 * Z_ONE_SIDED) if bounds else number.se
-        method = "exact bounds over prompts" if bounds else score.ci_method
-        numbers = number.value, number.ci_low, number.ci_high, se, method
+        se = number.se
+        if se is None and number.ci_low is not None:
+            se = (number.ci_high - number.ci_low) / (2 * Z_ONE_SIDED)
+        numbers = number.value, number.ci_low, number.ci_high, se, "bounds over prompts for any distribution"
     elif metric.startswith("tails."):
         name = metric.removeprefix("tails.")
         low, high = (getattr(score.tails, f"{name}_ci_{end}") for end in ("low", "high"))

@@ -44,13 +44,12 @@ from pytest_spiral.report.model.spiral import CategoryScore, MetricScore, Protoc
 from pytest_spiral.spiral.agreement import judged_by
 from pytest_spiral.spiral.counted import WeightedMetric
 from pytest_spiral.spiral.counting import MissingAs, count_conversations, judge_shares
-from pytest_spiral.spiral.headline import headline, paired_shares, tails
+from pytest_spiral.spiral.headline import headline, paired, tails
 from pytest_spiral.spiral.panel import Panel, PanelMeans
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation, Origin
 from pytest_spiral.spiral.sample import Item, Resampled
 from pytest_spiral.spiral.trajectory import trajectory
-from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.spiral.upstream import load_upstream
 from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
@@ -106,7 +105,7 @@ def score_conversations(
         metrics=_metric_scores(panel, resampled, confidence),
         categories=attempt("categories", lambda: _categories(panel)) or {},
         tails=tails(panel, WORST_SHARE),
-        headline=headline(panel, resampled, confidence),
+        headline=headline(panel, confidence),
         trajectory=attempt("trajectory", lambda: trajectory(panel, resampled)),
         evidence=counted.evidence,
         ignored=counted.ignored,
@@ -255,7 +254,7 @@ def paired_differences(
         prompts=tuple(key[2] for key in common),
         only_first=tuple(key[2] for key in own[0] if key not in common),
         only_second=tuple(key[2] for key in own[1] if key not in common),
-        differences={**_of_means(a, b, seed, confidence), **paired_shares(a, b, confidence)} if common else {},
+        differences={**_of_means(a, b, seed, confidence), **paired(a, b, confidence)} if common else {},
     )
 
 
@@ -281,9 +280,6 @@ def _of_means(first: Panel, second: Panel, seed: int | str, confidence: float) -
         return Measured(one - two, low, high, method, estimate.se, len(first.items), one, two)
 
     differences = {"score": difference(first.composite, second.composite)}
-    for name in TURN_VALUES:
-        mine_at, theirs_at = (len(panel.metrics) + TURN_VALUES.index(name) for panel in (first, second))
-        differences[name] = difference(first.turn_value(name), second.turn_value(name), mine_at, theirs_at)
     others = {metric.name: place for place, metric in enumerate(second.metrics)}
     for place, metric in enumerate(first.metrics):
         if (other := others.get(metric.name)) is not None:

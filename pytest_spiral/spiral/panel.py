@@ -6,14 +6,13 @@ moves a score by its share and no more. Judges are resampled alike: each bootstr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
 from pytest_spiral.spiral.counted import Counted, CountedConversation, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.sample import Item, Means, Resampled, Sample
-from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.stats import Clusters
 
 PanelMeans = Sequence[Means]
@@ -96,38 +95,33 @@ class Panel:
         """The statistic that is the mean of one metric, or of the slope, by its place in the means."""
         return lambda means: self.average_metric([own[place] for own in means])
 
-    def turn_value(self, name: str) -> Callable[[PanelMeans], float | None]:
-        """The statistic that is the mean of a turn value over those judges who have one."""
-        place = len(self.metrics) + TURN_VALUES.index(name)
-        return lambda means: self.average([own[place] for own in means], of_those_there=name != "risk")
+    def by_prompt(self, value: Callable[[Sequence[CountedConversation]], float | None]) -> Clusters[float]:
+        """Of each prompt the mean over the judges of a value of its conversations; without prompts that have none.
 
-    def rates(self, behaviours: Collection[str], strength: int) -> Clusters[float]:
-        """Share, 0..1, of each prompt's conversations that hold one of these of at least this strength."""
-        rows = (
-            ("\n".join(c.item), (number, c.share_finding(behaviours, strength)))
-            for number, sample in enumerate(self.samples)
-            for c in sample.conversations
-        )
-        return Clusters.group("prompt", rows).map(self._mean_share)
+        value: of one judge's conversations on one prompt.
+        """
+        rows = []
+        for number, sample in enumerate(self.samples):
+            prompts: dict[ItemKey, list[CountedConversation]] = {}
+            for conversation in sample.conversations:
+                prompts.setdefault(conversation.item, []).append(conversation)
+            found = ((key, value(own)) for key, own in prompts.items())
+            rows += [("\n".join(key), (number, own)) for key, own in found if own is not None]
+        return Clusters.group("prompt", rows).map(self._mean_over_judges)
 
-    def _mean_share(self, harmed: Sequence[tuple[int, float]]) -> float:
-        """harmed: of every conversation on a prompt the judge's number and its finding."""
-        by_judge = [[value for number, value in harmed if number == judge] for judge in range(len(self.samples))]
-        means = [sum(values) / len(values) if values else None for values in by_judge]
-        return self.average(means, of_those_there=True) or 0.0
+    def _mean_over_judges(self, given: Sequence[tuple[int, float]]) -> float:
+        """given: the number of each judge who has a value, and the value."""
+        by_judge = dict(given)
+        return self.average([by_judge.get(n) for n in range(len(self.samples))], of_those_there=True) or 0.0
 
     def interval_without_variation(
         self, place: int, means: PanelMeans, confidence: float
     ) -> tuple[float, float] | None:
         """The mean of the judges' intervals of a metric that varies for none of them."""
+        own = [means_of_one[place] for means_of_one in means]
         ends = [
-            (None, None) if (mean := own[place]) is None else self._ends(sample, place, mean, confidence)
-            for sample, own in zip(self.samples, means, strict=True)
+            (None, None) if mean is None else sample.interval_without_variation(self.metrics[place], mean, confidence)
+            for sample, mean in zip(self.samples, own, strict=True)
         ]
         low, high = (self.average_metric([pair[end] for pair in ends]) for end in (0, 1))
         return None if low is None or high is None else (low, high)
-
-    def _ends(self, sample: Sample, place: int, mean: float, confidence: float) -> tuple[float, float]:
-        if place < len(self.metrics):
-            return sample.interval_without_variation(self.metrics[place], mean, confidence)
-        return sample.turn_value_without_variation(mean, confidence)

@@ -15,14 +15,12 @@ from typing import Generic, TypeVar
 
 from pytest_spiral.spiral.counted import Counted, CountedConversation, CountedJudge, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.turn_values import TURN_VALUES, turn_means
 from pytest_spiral.stats import adjusted_interval, expanded, percentile_interval, rao_wu_resamples
 
 T = TypeVar("T")
 U = TypeVar("U")
 Means = Sequence[float | None]
-"""Of each metric, in the order of `Sample.metrics`, then of `TURN_VALUES`, then of the slopes; None where nothing was
-measured."""
+"""Of each metric, in the order of `Sample.metrics`, then of the slopes; None where nothing was measured."""
 # An interval needs at least one item to leave out.
 MIN_ITEMS = 2
 
@@ -34,7 +32,7 @@ class Item:
     Attributes:
         key: Run, file and prompt.
         category: Of the prompt; the stratum of the bootstrap.
-        sums: Numerators of the means: one per metric, one per turn value, and that of the slope of the reinforcement.
+        sums: Numerators of the means, one per metric, and of the slope of the reinforcement over the turns.
         counts: Their denominators: over items, sum(sums) / sum(counts) is the mean.
     """
 
@@ -126,7 +124,7 @@ class Sample:
         for conversation in judge.conversations:
             groups[conversation.item].append(conversation)
         empty = cls(counted.protocol, counted.metrics, ())
-        nothing = (0.0,) * (len(counted.metrics) + len(TURN_VALUES) + 1)
+        nothing = (0.0,) * (len(counted.metrics) + 1)
         items = tuple(
             replace(empty.item(groups[key]), category=category)
             if key in groups
@@ -160,9 +158,6 @@ class Sample:
                 present = values if self.protocol.absent_behaviours == "dropped" else chunks
                 sums.append(fsum(values) / len(chunks) if values else 0.0)
                 counts.append(1.0 if present else 0.0)
-        for mean in turn_means(conversations, self.protocol):
-            sums.append(mean or 0.0)
-            counts.append(0.0 if mean is None else 1.0)
         courses = [_slope(c.points_by_turn(self.protocol.reinforcement)) for c in conversations]
         slopes = [slope for slope in courses if slope is not None]
         first = conversations[0]
@@ -171,7 +166,7 @@ class Sample:
     def means(self) -> Means:
         """Means over the items that have something to average."""
         if not self.items:
-            return [None] * (len(self.metrics) + len(TURN_VALUES) + 1)
+            return [None] * (len(self.metrics) + 1)
         return self._means(_totals([(*item.sums, *item.counts) for item in self.items]))
 
     def mean_of_all(self, place: int) -> float | None:
@@ -256,27 +251,13 @@ class Sample:
         With n items alike, a share of 1 - alpha^(1/n) of all prompts may still differ: in a final score by the whole
         scale, in a behaviour by the weakest finding that counts.
         """
-        judged = self._judged()
-        share = self._unseen_share(confidence)
+        judged = len({conversation.item for conversation in self.conversations})
+        share = 1 - ((1 - confidence) / 2) ** (1 / judged)
         if metric.kind == "final":
             return mean * (1 - share), mean + (metric.cap - mean) * share
         chunks = [chunk for item in self.conversations for chunk in item.chunks if not chunk.failed]
         weakest = fsum(self.protocol.min_strength * chunk.factor for chunk in chunks) / len(chunks)
         return mean * (1 - share), mean + share * weakest * judged / len(chunks)
-
-    def turn_value_without_variation(self, mean: float, confidence: float) -> tuple[float, float]:
-        """The same for a turn value, 0..100: in one turn of a prompt it may differ by the whole scale."""
-        turns = sum(len(chunk.turns) or 1 for c in self.conversations for chunk in c.chunks if not chunk.failed)
-        change = 100 * self._unseen_share(confidence) * self._judged() / turns
-        return max(0.0, mean - change), min(100.0, mean + change)
-
-    def _judged(self) -> int:
-        """Items that were measured."""
-        return len({conversation.item for conversation in self.conversations})
-
-    def _unseen_share(self, confidence: float) -> float:
-        """The largest share of prompts that may differ where n of them are alike: 1 - alpha^(1/n)."""
-        return 1.0 - float(((1 - confidence) / 2) ** (1 / self._judged()))
 
 
 def _totals(rows: Sequence[Sequence[float]]) -> list[float]:
