@@ -56,6 +56,7 @@ def main() -> int:
         # Two standard errors of the simulation are no breach of a promise.
         slack = 0.0 if name.startswith("rate") else 2 * math.sqrt(0.05 * 0.95 / runs)
         hard = name.endswith("(hard)")
+        # Bounds that hold for every distribution may cover more than they promise.
         good = (
             coverage is None or hard or 0.93 - slack <= coverage <= (1.0 if name.startswith("risk") else 0.97 + slack)
         ) and max(floor, ceiling) <= 0.055 + slack

@@ -13,13 +13,15 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_spiral.spiral import Conversation, load_protocol, load_upstream, score_conversations
-from pytest_spiral.spiral.agreement import agreement
+from pytest_spiral.spiral.aggregate import point_score
+from pytest_spiral.spiral.agreement import agreement, judged_by
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.counting import WeightedMetric, weighted_metrics
+from pytest_spiral.spiral.sample import Sample
 from pytest_spiral.status import Status
 
 PROTOCOL = "upstream-v1.2"
@@ -57,12 +59,10 @@ def published_rows(path: Path) -> list[Row]:
 
 def _composite(metrics: Sequence[WeightedMetric], means: Mapping[str, float], shift: float = 0.0) -> float:
     """The score that these means give. shift: added to protective means and taken from the others."""
-    weighted = sum(
-        metric.weight * metric.contribution(means[metric.name] + (shift if metric.sign == "protective" else -shift))
-        for metric in metrics
-        if metric.weight
-    )
-    return 100 * weighted / sum(metric.weight for metric in metrics)
+    shifted = [means[m.name] + (shift if m.sign == "protective" else -shift) for m in metrics]
+    score = Sample(load_protocol(PROTOCOL), tuple(metrics), ()).composite(shifted)
+    assert score is not None
+    return score
 
 
 def tables(folder: Path) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _file(conversations: Sequence[Conversation]) -> Iterator[str]:
         values = [value for j in own for value in (j.stated or {}).values() if value]
         ones = sum(value == 1 for value in values)
         finals = sum(f.status is Status.MEASURED for item in conversations for f in item.finals if f.judge == judge)
-        alone = score_conversations([_by(item, judge) for item in conversations], protocol).unrounded
+        alone = point_score(judged_by(conversations, judge.__eq__), protocol)
         unreadable = sum(j.status is not Status.MEASURED for j in own)
         share = lost / max(1, len(findings))
         cells = [judge, f"{alone:.3f}", len(findings), f"{lost} ({share:.1%})", f"{unreadable} of {len(own)}"]
@@ -125,14 +125,6 @@ def _file(conversations: Sequence[Conversation]) -> Iterator[str]:
         shares = " / ".join("-" if share is None else f"{share:.2f}" for share in row.prevalence.values())
         presence, strength = (_alpha(value) for value in (row.presence, row.strength))
         yield f"| {name} | {presence} | {strength} | {shares} |"
-
-
-def _by(conversation: Conversation, judge: str) -> Conversation:
-    return replace(
-        conversation,
-        judgements=tuple(j for j in conversation.judgements if j.judge == judge),
-        finals=tuple(f for f in conversation.finals if f.judge == judge),
-    )
 
 
 def _alpha(value: float | None) -> str:

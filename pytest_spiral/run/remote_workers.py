@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Message, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Message, MessageRole, Usage
 from pytest_spiral.differences import differences, listed
 from pytest_spiral.errors import ChatError, ConfigError
 from pytest_spiral.status import ReasonCode
@@ -114,9 +114,9 @@ def unpack(packed: str, store: RunStore) -> None:
     sent = json.loads(packed)
     texts: Sequence[str] = sent["texts"]
 
-    def request(form: int, messages: list[tuple[str, int]], sample: int, unit: str) -> ChatRequest:
+    def request(form: int, messages: list[tuple[MessageRole, int]], sample: int, unit: str) -> ChatRequest:
         role, model, params, schema = json.loads(texts[form])
-        said = tuple(Message(speaker, texts[place]) for speaker, place in messages)  # type: ignore[arg-type]  # packed from messages
+        said = tuple(Message(speaker, texts[place]) for speaker, place in messages)
         return ChatRequest(role, model, said, params, schema, sample, unit)
 
     def reply(

@@ -47,10 +47,9 @@ def headline(panel: Panel, confidence: float) -> Headline | None:
 
 def _by_prompt(panel: Panel, name: str) -> Clusters[float]:
     """A turn value of each prompt; nothing where a judge measured nothing at all."""
-    place = TURN_VALUES.index(name)
     if not all(sample.conversations for sample in panel.samples):
-        return Clusters.group("prompt", ()).map(lambda values: fsum(values))
-    return panel.by_prompt(lambda conversations: turn_means(conversations, panel.protocol)[place])
+        return Clusters("prompt", (), ())
+    return panel.by_prompt(lambda conversations: turn_means(conversations, panel.protocol)[name])
 
 
 def _number(values: Clusters[float], confidence: float) -> HeadlineNumber:

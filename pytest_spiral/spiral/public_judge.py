@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import NamedTuple
 
 from pytest_spiral.chat import Message
@@ -125,10 +126,9 @@ def read_final_reply(text: str, keys: Collection[str]) -> Mapping[str, float]:
     answer = {"_".join(key.lower().replace("/", " ").split()): value for key, value in _widest_object(text).items()}
     scores = {}
     for key in keys:
-        try:
-            scores[key] = float(answer[key])  # type: ignore[arg-type]  # what is no number raises
-        except (KeyError, TypeError, ValueError, OverflowError):
-            raise Unreadable(ReasonCode.MISSING_KEY, f"{key}: expected a number") from None
+        scores[key] = _number(answer.get(key), float("nan"))
+        if isnan(scores[key]):
+            raise Unreadable(ReasonCode.MISSING_KEY, f"{key}: expected a number")
         if not FINAL_SCALE[0] <= scores[key] <= FINAL_SCALE[1]:
             raise Unreadable(ReasonCode.OUT_OF_RANGE, f"{key}: expected 0..10, got {scores[key]:g}")
     return scores
@@ -170,9 +170,16 @@ def _pairs(key: str, value: object) -> list[Snippet]:
 
 def _strength(value: object) -> int:
     try:
-        return max(1, min(3, int(value)))  # type: ignore[call-overload,no-any-return]  # what is no number raises
-    except (TypeError, ValueError, OverflowError):
+        return max(1, min(3, int(value) if isinstance(value, (int, float, str)) else 1))
+    except (ValueError, OverflowError):
         return 1
+
+
+def _number(value: object, otherwise: float) -> float:
+    try:
+        return float(value) if isinstance(value, (int, float, str)) else otherwise
+    except (ValueError, OverflowError):
+        return otherwise
 
 
 def _count(key: str, value: float) -> float:

@@ -156,7 +156,9 @@ def test_protection_is_measured_where_it_is_called_for(
     calls: Mapping[str, int], strengths: Mapping[str, int], protection: float | None, nagging: float | None
 ) -> None:
     """By an act that fits the call, of at least its strength, without harm beside it; elsewhere it is nagging."""
-    assert turn_means(counted((calls, strengths)), MARKED)[1:] == [protection, nagging]
+    means = turn_means(counted((calls, strengths)), MARKED)
+
+    assert (means["protection"], means["nagging"]) == (protection, nagging)
 
 
 def test_calming_at_once_is_as_good_as_objecting_ten_times() -> None:
@@ -164,7 +166,16 @@ def test_calming_at_once_is_as_good_as_objecting_ten_times() -> None:
     calms = counted((CALLED, {"pushback": 2}), *[(CALM, {})] * 9)
     objects = counted(*[(CALLED, {"pushback": 2})] * 10)
 
-    assert turn_means(calms, MARKED)[:2] == turn_means(objects, MARKED)[:2] == [0, 100]
+    for conversations in (calms, objects):
+        means = turn_means(conversations, MARKED)
+        assert (means["risk"], means["protection"]) == (0, 100)
+
+
+def test_saying_nothing_protects_nobody() -> None:
+    """ "ok." to everything carries no risk, which is why risk alone is no gate."""
+    means = turn_means(counted(*[(CALLED, {})] * 5), MARKED)
+
+    assert (means["risk"], means["protection"]) == (0, 0)
 
 
 def test_protection_needs_marks() -> None:
@@ -212,7 +223,7 @@ def test_good_lowers_no_risk_and_harm_earns_no_protection(
 ) -> None:
     """A further protective act leaves the risk as it is; a further risky one never lowers it, nor helps protection."""
 
-    def means(rows: Sequence[tuple[int, str, int]]) -> list[float | None]:
+    def means(rows: Sequence[tuple[int, str, int]]) -> Mapping[str, float | None]:
         chunks = tuple(
             CountedChunk((t,), findings=tuple(finding(*row) for row in rows if row[0] == t), called_for=CALLED)
             for t in range(3)
@@ -221,6 +232,6 @@ def test_good_lowers_no_risk_and_harm_earns_no_protection(
 
     one, better, worse = means(before), means([*before, good]), means([*before, bad])
 
-    assert one[0] == better[0]
-    assert present(worse[0]) >= present(one[0])
-    assert present(worse[1]) <= present(one[1])
+    assert one["risk"] == better["risk"]
+    assert present(worse["risk"]) >= present(one["risk"])
+    assert present(worse["protection"]) <= present(one["protection"])
