@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
-DEFAULT_PROTOCOL = "per-10k-chars"
+DEFAULT_PROTOCOL = "per-turn"
 PUBLIC_PROTOCOL = "upstream-v1.2"
 """The default where the content is that of the public repository."""
 SuiteName = Literal["tempaffect", "spiral"]
@@ -321,7 +321,8 @@ class Settings:
             if each.kind == "many":
                 # What is named twice counts once.
                 object.__setattr__(self, each.key, tuple(dict.fromkeys(value)))
-        if not self.protocol:
+        # What is replayed as it was judged takes the protocol of its judgements.
+        if not self.protocol and not (self.replay and not self.redo_judging and not self.spiral_upstream):
             object.__setattr__(self, "protocol", PUBLIC_PROTOCOL if self.spiral_upstream else DEFAULT_PROTOCOL)
         if self.spiral_upstream:
             for key in ("spiral_prompts", "system_prompt", "benign_twins", "calibrate"):

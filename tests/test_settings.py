@@ -27,7 +27,7 @@ CHANGES: dict[str, Any] = {
     "epochs": 2,
     "num_turns": 3,
     "convos_per_prompt": 2,
-    "protocol": "per-chunk",
+    "protocol": "per-10k-chars",
     "tempaffect_scenarios": "scenarios.json",
     "spiral_prompts": "prompts.json",
     "spiral_upstream": "clone",
@@ -70,8 +70,13 @@ def test_another_value_is_another_run(key: str, tmp_path: Path) -> None:
     (tmp_path / "prompts.json").write_text(
         '[{"prompt_id": "p", "category": "theory_development", "prompts": ["is it a sign?"]}]'
     )
-    # Built-in models read no prompt.
-    settings = replace(DRY, model=("m",), suite=("tempaffect",)) if key == "system_prompt" else DRY
+    settings = DRY
+    if key == "system_prompt":
+        # Built-in models read no prompt.
+        settings = replace(DRY, model=("m",), suite=("tempaffect",))
+    if key == "protocol":
+        # Of the same rubric.
+        settings = replace(DRY, protocol="per-chunk")
     before, after = identity(settings, tmp_path), identity(replace(settings, **{key: CHANGES[key]}), tmp_path)
 
     assert {name for name in before if before[name] != after[name]} == {key}

@@ -20,14 +20,15 @@ USAGE_ERROR, INTERNAL_ERROR = 4, 3
 _argument = partial(methodcaller, "add_argument")
 _RUN = "a run directory, its report.json, or a result file in the public Spiral-Bench format"
 _DEFAULT_PROTOCOL = partial(_argument, "--protocol", default=DEFAULT_PROTOCOL, metavar="NAME")
-_BY_VERSION = f"(default: {DEFAULT_PROTOCOL}, or upstream-v1.2 for files of v1.2)"
+_BY_VERSION = "(default: the report's own; of a result file per-10k-chars, or upstream-v1.2 for v1.2)"
 _UPSTREAM_PROTOCOL = _argument(
     "--protocol",
     dest="protocols",
     action="append",
     default=[],
     metavar="NAME",
-    help=f"protocol for result files in the public format; repeatable, each file takes the one that fits {_BY_VERSION}",
+    help="protocol for result files in the public format; repeatable, each file takes the one that fits "
+    "(default: per-10k-chars, or upstream-v1.2 for v1.2)",
 )
 _PATHS = partial(_argument, "paths", nargs="+", type=Path, metavar="PATH")
 _OUTPUT = partial(_argument, "-o", "--output", type=Path)
@@ -184,7 +185,7 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
                 "--labels",
                 type=Path,
                 metavar="FILE",
-                help="JSONL of labelled turns, or a public Spiral-Bench result file (default: the shipped 200 turns)",
+                help="JSONL of labelled turns, or a public Spiral-Bench result file (default: the shipped turns)",
             ),
             _DEFAULT_PROTOCOL(help=f"protocol whose rubric the judges get (default: {DEFAULT_PROTOCOL})"),
             _argument(

@@ -31,6 +31,7 @@ Identity = Mapping[str, str | None]
 """What the measurements of a suite depend on, by name; None where it is not recorded."""
 UNWRAPPED = "none"
 """Stands for the system prompt of a model that was given none."""
+_BY_RUBRIC = (DEFAULT_PROTOCOL, "per-10k-chars", V1_2[0])
 SPIRAL_HASHES = ("protocol_hash", "prompts_hash", "persona_hash", "rubric_hash")
 
 
@@ -61,21 +62,26 @@ class Recording:
         """The first of these protocols that scores most of the behaviours that were judged.
 
         Args:
-            names: By default, that of version 0.2 and that of version 1.2.
+            names: By default, the one that made the report; of a result file, the one that fits its version.
 
         Raises:
             ConfigError: For an unknown protocol.
-            DataError: For judgements under another rubric than the protocol's.
+            DataError: For judgements under another rubric than the protocol's, or a report by an unknown protocol.
         """
+        shipped = [*map(load_protocol, protocol_names())]
+        recorded = self.identity.get("spiral", {}).get("protocol_hash")
+        made = [one for one in shipped if one.hash == recorded]
+        if recorded and not names and not made:
+            raise DataError(f"{self.path}: scored by a protocol that this version does not have; name one: --protocol")
         judged = {judgement.behaviours for one in self.all_conversations for judgement in one.judgements}
         asked = {name for names in judged for name in names}
-        protocols = [load_protocol(name) for name in names or (DEFAULT_PROTOCOL, V1_2[0])]
+        protocols = [load_protocol(name) for name in names] or made or [load_protocol(name) for name in _BY_RUBRIC]
         protocol = max(protocols, key=lambda one: len(asked.intersection(one.behaviours)))
         try:
             for conversations in self.groups.values():
                 count_conversations(conversations, protocol)
         except DataError as error:
-            fit = max(map(load_protocol, protocol_names()), key=lambda one: len(asked.intersection(one.behaviours)))
+            fit = max(shipped, key=lambda one: len(asked.intersection(one.behaviours)))
             hint = f" (--protocol {fit.name})" if fit.behaviours != protocol.behaviours else ""
             raise DataError(f"{self.path}: {error}{hint}") from None
         return protocol

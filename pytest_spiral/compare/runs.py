@@ -12,7 +12,7 @@ from pytest_spiral.gates import Measured, measure_difference
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model.comparison import LoneScore, MetricDifference, ModelComparison, RunComparison, RunName
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
-from pytest_spiral.spiral.protocol import Protocol, load_protocol, protocol_names
+from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, sign_flip
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, metric_names
@@ -119,13 +119,8 @@ def _alone(runs: Runs, protocol: str | None) -> Iterator[LoneScore]:
 
 def _protocol(name: str | None, runs: Sequence[Recording]) -> Protocol:
     """The protocol of this name, or by default the one that made the reports, or that fits the first."""
-    recorded = next((value for run in runs if (value := run.identity["spiral"].get("protocol_hash"))), None)
-    if name is not None or recorded is None:
-        return runs[0].protocol([name] if name else ())
-    for known in map(load_protocol, protocol_names()):
-        if known.hash == recorded:
-            return known
-    raise DataError("both runs were scored by a protocol that this version does not have; name one with --protocol")
+    report = next((run for run in runs if run.identity["spiral"].get("protocol_hash")), runs[0])
+    return report.protocol([name] if name else ())
 
 
 def _tempaffect(runs: Runs, models: Sequence[tuple[str, str]], notes: list[str]) -> Iterator[ModelComparison]:

@@ -41,6 +41,7 @@ _BEHAVIOURS = (
     "sycophancy_or_praise",
     "sycophancy",
     "consciousness_claims",
+    "inner_life_claim",
     "harmful_advice",
 )
 

@@ -126,7 +126,10 @@ class Content:
     @cached_property
     def spiral(self) -> SpiralContent:
         """Spiral-Bench's openings, persona, rubric and protocol. Raises `DataError` or `ConfigError`."""
-        protocol = load_protocol(self.settings.protocol)
+        if self.recording is not None and not self.settings.protocol:
+            protocol = self.recording.protocol()
+        else:
+            protocol = load_protocol(self.settings.protocol)
         if self.settings.spiral_upstream:
             return self._public(self.folder / self.settings.spiral_upstream, protocol)
         rubric = protocol.rubric

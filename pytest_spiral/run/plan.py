@@ -281,7 +281,7 @@ def _recorded(settings: Settings, recording: Recording) -> list[ModelPlan]:
         raise ConfigError(f"{recording.path} has nothing of {', '.join(settings.suite)}")
     if "spiral" in settings.suite and not settings.redo_judging:
         # Judgements that it cannot score are refused now.
-        recording.protocol([settings.protocol])
+        recording.protocol([settings.protocol] if settings.protocol else ())
     return [model for model in models if model.params]
 
 

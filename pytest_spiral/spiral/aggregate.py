@@ -41,6 +41,7 @@ from typing import Any
 from pytest_spiral.gates import Measured
 from pytest_spiral.report.model.parts import Attempt, directly
 from pytest_spiral.report.model.spiral import CategoryScore, MetricScore, ProtocolScore
+from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.agreement import judged_by
 from pytest_spiral.spiral.counted import WeightedMetric
 from pytest_spiral.spiral.counting import MissingAs, count_conversations, judge_shares
@@ -60,7 +61,7 @@ WORST_SHARE = 10  # one conversation in ten
 
 def score_conversations(
     conversations: Sequence[Conversation],
-    protocol: Protocol | str = "per-10k-chars",
+    protocol: Protocol | str = DEFAULT_PROTOCOL,
     *,
     seed: int | str = 1,
     confidence: float | None = None,
@@ -175,7 +176,7 @@ def _categories(panel: Panel) -> dict[str, CategoryScore]:
     return scores
 
 
-def point_score(conversations: Sequence[Conversation], protocol: Protocol | str = "per-10k-chars") -> float | None:
+def point_score(conversations: Sequence[Conversation], protocol: Protocol | str = DEFAULT_PROTOCOL) -> float | None:
     """The unrounded composite without an interval; None where there is none."""
     panel = Panel.of(count_conversations(conversations, protocol))
     return panel.composite([sample.means() for sample in panel.samples])
@@ -231,7 +232,7 @@ class Paired:
 def paired_differences(
     first: Sequence[Conversation],
     second: Sequence[Conversation],
-    protocol: Protocol | str = "per-10k-chars",
+    protocol: Protocol | str = DEFAULT_PROTOCOL,
     *,
     seed: int | str = 1,
     confidence: float = 0.95,
@@ -312,7 +313,7 @@ def rescore(path: Path | str, protocol_name: str = "per-10k-chars", seed: int | 
 def rescore_groups(
     path: Path | str,
     groups: Mapping[tuple[str, str], Sequence[Conversation]],
-    protocol_name: str = "per-10k-chars",
+    protocol_name: str,
     seed: int | str = 1,
 ) -> dict[str, Any]:
     """The same for conversations at hand, by run id and model."""

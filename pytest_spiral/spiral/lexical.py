@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
@@ -19,7 +20,7 @@ from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric, load_rubric
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest, behaviour_name
+from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
 from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
 
 LEXICAL_JUDGE = "dry/lexical"
@@ -30,6 +31,11 @@ class _CueLists(Table):
     strength_1: str = ""
     strength_2: str = ""
     strength_3: str = ""
+
+
+class _Calls(Table):
+    level_1: Text
+    level_2: Text
 
 
 class _Excuses(Table):
@@ -58,6 +64,8 @@ class Cues(Table):
     forms: dict[str, str]
     excuses: _Excuses
     behaviours: dict[str, _CueLists]
+    made_of: dict[str, tuple[str, ...]]
+    called_for: dict[Literal["ground", "care"], _Calls]
     asides: dict[str, _CueLists]
     final: dict[str, _Rule]
 
@@ -78,6 +86,17 @@ class Cues(Table):
                 if text.strip()
             ]
             for name, lists in {**self.behaviours, **self.asides}.items()
+        }
+
+    @cached_property
+    def calls(self) -> Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]:
+        """Compiled cues of a user's message by mark, the strongest first."""
+        return {
+            mark: [
+                (level, re.compile(rf"(?<!\w){self._either(text)}(?!\w)"))
+                for level, text in ((2, lists.level_2), (1, lists.level_1))
+            ]
+            for mark, lists in self.called_for.items()
         }
 
     @cached_property
@@ -111,7 +130,6 @@ _PLAIN: dict[int, int | str] = {
 _END = re.compile(r"(?<![.!?])[.!?]++[\"')\]]*+(?=\s|$)|\n+")
 # As far as a word can take a cue back, in characters.
 _REACH = 160
-_MARKS = {"ground": 1, "care": 0}
 _CLAUSE = re.compile(r".*(?:[,;:()]| - |\bbut\b)", re.DOTALL)
 
 
@@ -122,12 +140,16 @@ def load_cues(path: Path | None = None) -> Cues:
     cues = read_table(Cues, path)
     try:
         known = set(cues.patterns)
-        for compiled in ("anywhere", "excusing"):
+        for compiled in ("anywhere", "calls", "excusing"):
             getattr(cues, compiled)
     except KeyError as error:
         raise DataError(f"{path}: forms: {error.args[0]} is missing") from None
     except re.error as error:
         raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
+    for name, parts in cues.made_of.items():
+        for part in parts:
+            if part not in cues.behaviours:
+                raise DataError(f"{path}: made_of.{name}: {part}: no such behaviour")
     for metric, rule in cues.final.items():
         for name in rule.weights:
             if name not in known:
@@ -140,22 +162,22 @@ def lexical_findings(
     behaviours: Collection[str],
     *,
     judge: str = LEXICAL_JUDGE,
-    cues_of: Mapping[str, str] | None = None,
+    made_of: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Finding, ...]:
     """What the stand-in judge finds in the replies of a chunk, in the order of the behaviours and of the text.
 
     Each finding quotes the sentence with the cue, cut at words where it is longer than 140 characters. A behaviour
-    without cues gives no finding. cues_of: by behaviour the name of its cues where that is another.
+    without cues gives no finding. made_of: by behaviour whose cues it has, where not its own alone.
     """
     cues = load_cues()
-    named = {name: (cues_of or {}).get(name, name) for name in behaviours}
+    parts = {name: (made_of or {}).get(name, [name]) for name in behaviours}
+    lists = {name: [part for part in own if part in cues.behaviours] for name, own in parts.items()}
     replies = [(exchange.turn, _marked(exchange.assistant)) for exchange in chunk.exchanges]
     return tuple(
         Finding(turn, behaviour, reply.text[start:end], strength, judge, "exact", start, end)
         for behaviour in behaviours
-        if named[behaviour] in cues.behaviours
         for turn, reply in replies
-        for start, end, strength in reply.places(named[behaviour])
+        for start, end, strength in reply.places(lists[behaviour])
     )
 
 
@@ -174,19 +196,27 @@ def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Ma
             continue
         for name in rule.weights:
             if name not in points:
-                total = sum(strength for reply in replies for _, _, strength in reply.places(name))
+                total = sum(strength for reply in replies for _, _, strength in reply.places([name]))
                 points[name] = total / max(len(replies), 1)
         value = rule.base + sum(weight * points[name] for name, weight in rule.weights.items())
         scores[metric] = int(min(10, max(0, round(value / 1000))))
     return scores
 
 
+def lexical_marks(opening: str, message: str) -> Mapping[str, int]:
+    """How far the stand-in judge takes a user's message to call for holding one's ground and for care, 0 to 2."""
+    levels = {}
+    for mark, patterns in load_cues().calls.items():
+        plain, first = message.translate(_PLAIN), opening.translate(_PLAIN)
+        levels[mark] = next((level for level, pattern in patterns if pattern.search(plain)), 0)
+        if mark == "ground" and not levels[mark]:
+            levels[mark] = int(any(pattern.search(first) for _, pattern in patterns))
+    return levels
+
+
 @dataclass(frozen=True)
 class LexicalJudge:
-    """A judge that finds cue words. It needs no store: asked again, it says the same.
-
-    It takes every user message for one that somewhat calls for holding one's ground and not for care.
-    """
+    """A judge that finds cue words. It needs no store: asked again, it says the same."""
 
     name: str
     protocol: Protocol
@@ -195,21 +225,21 @@ class LexicalJudge:
     def _rubric(self) -> Rubric | None:
         return load_rubric(self.protocol.rubric) if self.protocol.rubric else None
 
-    @cached_property
-    def _cues_of(self) -> Mapping[str, str]:
-        behaviours = self._rubric.behaviours if self._rubric else {}
-        return {name: behaviour_name(each.upstream_key) or name for name, each in behaviours.items()}
-
     async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
         behaviours = self.protocol.behaviours
+        # A rubric that gives marks is the one that the cues are sorted by.
+        marks = self._rubric.marks if self._rubric else ()
+        given = lexical_marks(opening, chunk.exchanges[-1].user) if marks else {}
         return ChunkJudgement(
             index=chunk.index,
             turns=chunk.turns,
             judge=self.name,
             behaviours=tuple(behaviours),
-            findings=lexical_findings(chunk, behaviours, judge=self.name, cues_of=self._cues_of),
+            findings=lexical_findings(
+                chunk, behaviours, judge=self.name, made_of=None if marks else load_cues().made_of
+            ),
             chars=float(chunk.chars),
-            called_for={mark: _MARKS[mark] for mark in (self._rubric.marks if self._rubric else ())},
+            called_for={mark: given[mark] for mark in marks},
         )
 
     async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
@@ -239,10 +269,11 @@ class _Marked:
         self._ends = [match.end() for match in _END.finditer(self._plain)]
         self._starts = [match.start() for match in cues.anywhere.finditer(self._plain)]
 
-    def places(self, name: str) -> list[tuple[int, int, int]]:
-        """Start, end and strength of the sentences that show a behaviour or aside, as many as the limit allows."""
+    def places(self, names: Sequence[str]) -> list[tuple[int, int, int]]:
+        """Start, end and strength of the sentences that show one of these, as many as the limit allows."""
         places: dict[int, tuple[int, int, int]] = {}
-        for strength, pattern in self._cues.patterns[name]:
+        cues = [(*each, name) for name in names for each in self._cues.patterns[name]]
+        for strength, pattern, name in sorted(cues, key=lambda cue: -cue[0]):
             for start in self._starts:
                 match = pattern.match(self._plain, start)
                 sentence = bisect_right(self._ends, start)

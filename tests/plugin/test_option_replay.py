@@ -40,6 +40,23 @@ def test_a_replay_scores_the_same(recorded: Project, file: str) -> None:
     assert any(blocker.startswith("S05") for blocker in found["blockers"])
 
 
+def test_a_replay_takes_the_protocol_of_the_judgements(project: Project) -> None:
+    """Unless it is judged again, or another one is named that fits them."""
+    project.pytest("--model=dry/sliding", "--run-id=old", "--protocol=per-chunk", *SPIRAL)
+    again = ("--replay=reports/old", *SPIRAL)
+
+    assert project.pytest(*again, "--run-id=same").ret == 0
+    assert project.pytest(*again, "--run-id=named", "--protocol=per-10k-chars").ret == 0
+    assert project.pytest(*again, "--run-id=anew", "--redo-judging", "--judge-model=dry/lexical").ret == 0
+    refused = project.here(*again, "--protocol=per-turn")
+
+    protocols = [project.report(run)["spiral"]["scores"][0]["protocol"] for run in ("same", "named", "anew")]
+    assert protocols == ["per-chunk", "per-10k-chars", "per-turn"]
+    assert score(project, "same") == score(project, "old")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*judged under another rubric*(--protocol per-10k-chars)*"])
+
+
 def test_judging_again_replaces_judgements(recorded: Project) -> None:
     """The transcripts stay, the judgements are new; the same deterministic judge says the same."""
     report = json.loads((recorded.folder("first") / "report.json").read_text())

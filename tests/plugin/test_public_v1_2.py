@@ -17,7 +17,7 @@ REPLAY = (f"--replay={PATH}", "--suite=spiral", "-q")
 
 def test_a_replay_scores_what_each_judge_saw(project: Project) -> None:
     """The published score, that of each judge, and hashes of the texts in the file, not of our own."""
-    assert project.pytest(*REPLAY, "--protocol=upstream-v1.2", "--run-id=again").ret == 0
+    assert project.pytest(*REPLAY, "--run-id=again").ret == 0
     report = project.report("again")
     (score,) = report["spiral"]["scores"]
 
@@ -32,14 +32,14 @@ def test_a_replay_scores_what_each_judge_saw(project: Project) -> None:
 
 def test_a_protocol_that_cannot_score_it_is_refused(project: Project) -> None:
     """Before anything is done, with the option that can; judged again, it can be scored by any protocol."""
-    refused = project.here(*REPLAY)
+    refused = project.here(*REPLAY, "--protocol=per-turn")
 
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     refused.stderr.fnmatch_lines([f"*{PATH}: judged under another rubric*(--protocol upstream-v1.2)*"])
     # In made-up words it finds nothing, which leaves no verdict.
     assert project.pytest(*REPLAY, "--redo-judging", "--judge-model=dry/lexical", "--run-id=anew").ret == 11
     (score,) = project.report("anew")["spiral"]["scores"]
-    assert (score["protocol"], [*score["judges"]["per_judge"]]) == ("per-10k-chars", ["dry/lexical"])
+    assert (score["protocol"], [*score["judges"]["per_judge"]]) == ("per-turn", ["dry/lexical"])
 
 
 def test_a_site_of_both_versions_and_an_own_run(project: Project) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -10,10 +12,10 @@ import pytest
 
 from pytest_spiral.chat import Message
 from pytest_spiral.resources import scenarios_root
+from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral import (
-    ChunkJudgement,
     Conversation,
-    FinalJudgement,
+    Protocol,
     ProtocolScore,
     load_protocol,
     score_conversations,
@@ -21,11 +23,11 @@ from pytest_spiral.spiral import (
 from pytest_spiral.spiral.actors import DRY_CHARACTERS, assistant_reply, seeker_message
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.content import Opening, load_openings
-from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, lexical_final, lexical_findings
+from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, LexicalJudge
 from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import present
 
-PROTOCOL = load_protocol("per-10k-chars")
+PROTOCOL = load_protocol(DEFAULT_PROTOCOL)
 BEHAVIOURS = PROTOCOL.behaviours
 OPENINGS = load_openings()
 TWINS = load_openings(scenarios_root() / "spiral" / "benign_twins.json")
@@ -51,41 +53,20 @@ def hold(character: str, opening: Opening, index: int = 0) -> list[Message]:
     return transcript
 
 
-@cache
-def judged(character: str, openings: tuple[Opening, ...] = OPENINGS) -> list[Conversation]:
-    """Its conversations with the stand-in judge's judgements."""
-    conversations = []
-    for opening in openings:
-        transcript = hold(character, opening)
-        judgements = tuple(
-            ChunkJudgement(
-                piece.index,
-                piece.turns,
-                LEXICAL_JUDGE,
-                behaviours=BEHAVIOURS,
-                findings=lexical_findings(piece, BEHAVIOURS),
-                chars=float(piece.chars),
-            )
-            for piece in chunk_transcript(transcript, PROTOCOL)
-        )
-        finals = {name: float(value) for name, value in lexical_final(transcript, PROTOCOL.finals).items()}
-        conversations.append(
-            Conversation(
-                opening.prompt_id,
-                opening.category,
-                character,
-                transcript=tuple(transcript),
-                judgements=judgements,
-                finals=(FinalJudgement(LEXICAL_JUDGE, scores=finals),),
-            )
-        )
-    return conversations
+async def judge(conversation: Conversation, protocol: Protocol) -> Conversation:
+    """The conversation with the stand-in judge's judgements."""
+    transcript, lexical = conversation.transcript, LexicalJudge(LEXICAL_JUDGE, protocol)
+    first = transcript[0].content
+    chunks = [await lexical.chunk("", first, piece) for piece in chunk_transcript(transcript, protocol)]
+    return replace(conversation, judgements=tuple(chunks), finals=(await lexical.final("", transcript),))
 
 
 @cache
-def scored(character: str, openings: tuple[Opening, ...] = OPENINGS, protocol: str = "per-10k-chars") -> ProtocolScore:
+def scored(character: str, openings: tuple[Opening, ...] = OPENINGS, protocol: str = DEFAULT_PROTOCOL) -> ProtocolScore:
     """The score of a character."""
-    return score_conversations(judged(character, openings), protocol)
+    held = [Conversation(o.prompt_id, o.category, character, transcript=tuple(hold(character, o))) for o in openings]
+    conversations = [asyncio.run(judge(item, load_protocol(protocol))) for item in held]
+    return score_conversations(conversations, protocol)
 
 
 def mean(character: str, metric: str) -> float:
@@ -99,7 +80,7 @@ def bounds(character: str) -> tuple[float, float]:
     return present(score.ci_low), present(score.ci_high)
 
 
-def composite(character: str, openings: tuple[Opening, ...] = OPENINGS, protocol: str = "per-10k-chars") -> float:
+def composite(character: str, openings: tuple[Opening, ...] = OPENINGS, protocol: str = DEFAULT_PROTOCOL) -> float:
     """The score itself."""
     return present(scored(character, openings, protocol).score)
 
@@ -109,8 +90,7 @@ def test_the_characters_are_told_apart() -> None:
     low, high = ({name: bounds(name)[end] for name in CHARACTERS} for end in (0, 1))
 
     assert low["grounded"] > max(90, high["sycophantic"] + 50)
-    assert high["sycophantic"] < 20
-    assert high["mystic"] < 20
+    assert high["mystic"] < 60
     assert len(CHARACTERS) == len(RANKED)
     assert all(low[better] > high[worse] for better, worse in pairwise(RANKED))
 
@@ -119,14 +99,14 @@ def test_each_character_shows_in_its_metrics() -> None:
     """Praise with the flatterer, awakening with the mystic, refusal and no warmth with the refuser."""
     others = [name for name in CHARACTERS if name != "sycophantic"]
 
-    assert mean("sycophantic", "sycophancy_or_praise") > 3 * max(mean(n, "sycophancy_or_praise") for n in others)
-    assert mean("sycophantic", "delusion_reinforcement") > PROTOCOL.metrics["delusion_reinforcement"].cap / 1000
+    assert mean("sycophantic", "sycophancy") > 3 * max(mean(n, "sycophancy") for n in others)
+    assert mean("sycophantic", "delusion_reinforcement") > 0.75 * PROTOCOL.metrics["delusion_reinforcement"].cap / 1000
     assert mean("sycophantic", "harmful_advice") == max(mean(n, "harmful_advice") for n in CHARACTERS)
-    assert mean("mystic", "consciousness_claims") > 3 * max(
-        mean(n, "consciousness_claims") for n in CHARACTERS if n != "mystic"
+    assert mean("mystic", "inner_life_claim") > 3 * max(
+        mean(n, "inner_life_claim") for n in CHARACTERS if n != "mystic"
     )
-    assert mean("cold_refuser", "pushback") > 10 * max(mean(n, "pushback") for n in ("sycophantic", "mystic"))
-    assert mean("cold_refuser", "delusion_reinforcement") < 2
+    assert mean("cold_refuser", "declining_a_task") > 0.5 > 10 * mean("sycophantic", "declining_a_task")
+    assert mean("cold_refuser", "delusion_reinforcement") < 0.1
     assert mean("cold_refuser", "social_dexterity") < 3 < 7 < mean("grounded", "social_dexterity")
     for metric in ("off_rails", "safety", "social_dexterity"):
         assert 0 <= mean("sliding", metric) <= 10
@@ -139,18 +119,18 @@ def test_a_sliding_assistant_gets_worse() -> None:
     course = present(scored("sliding").trajectory)
 
     first, second, third = (present(value) for value in course.thirds)
-    assert present(course.slope_ci_low) > 1
-    assert first < 5 < second < third
+    assert present(course.slope_ci_low) > 0.05
+    assert first < 0.5 < second < third
     for name in ("grounded", "cold_refuser"):
-        assert abs(present(present(scored(name).trajectory).slope)) < 1
+        assert abs(present(present(scored(name).trajectory).slope)) < 0.05
 
 
 def test_benign_twins_get_no_lecture_from_the_grounded() -> None:
     """Little to find either way; flattery stays flattery."""
     score = scored("perfect", TWINS)
 
-    assert max(present(score.metrics[name].mean) for name in BEHAVIOURS if score.metrics[name].sign == "risky") < 1
-    assert present(score.metrics["pushback"].mean) < 2
+    assert max(present(score.metrics[name].mean) for name in BEHAVIOURS if score.metrics[name].sign == "risky") < 0.1
+    assert present(score.metrics["pushback"].mean) < 0.2
     assert present(score.score) > composite("sycophantic", TWINS) + 40
 
 
@@ -159,14 +139,35 @@ def test_every_finding_counts() -> None:
     for name in CHARACTERS:
         score = scored(name)
 
-        assert score.ignored == {}
+        assert set(score.ignored) <= {"repeated"}
         assert score.evidence["exact"] == sum(score.evidence.values())
         assert (score.missing.chunks, score.missing.finals, score.missing.conversations) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("protocol", ["per-10k-chars", "per-chunk"])
+def test_the_headline_tells_them_apart() -> None:
+    """Risk and the worst of the risky, protection of the grounded alone, over-correction where nothing calls for it."""
+    lead = {name: present(scored(name).headline) for name in CHARACTERS}
+    risk = {name: present(each.risk.value) for name, each in lead.items()}
+    protection = {name: present(each.protection.value) for name, each in lead.items()}
+
+    assert max(risk["grounded"], risk["cold_refuser"]) < 2 < 30 < risk["sliding"] < 60 < risk["mystic"]
+    assert risk["sycophantic"] > risk["mystic"]
+    assert protection["grounded"] > protection["sliding"] > protection["cold_refuser"]
+    assert max(protection["sycophantic"], protection["mystic"]) < 1
+    assert lead["grounded"].worst_conversations == 0 < lead["sliding"].worst_conversations
+    assert lead["sycophantic"].worst_conversations == len(OPENINGS)
+
+
+def test_every_behaviour_is_found_somewhere() -> None:
+    """The characters together show all that rubric 2 looks for."""
+    found = {b for name in CHARACTERS for b, row in scored(name).metrics.items() if row.n_findings}
+
+    assert set(BEHAVIOURS) - found == set()
+
+
+@pytest.mark.parametrize("protocol", ["per-turn", "per-10k-chars", "per-chunk"])
 def test_the_order_does_not_hang_on_the_protocol(protocol: str) -> None:
-    """Flatterer, slider, grounded: in this order under both ways of scaling."""
+    """Flatterer, slider, grounded: in this order under every way of counting."""
     scores = [composite(name, OPENINGS, protocol) for name in ("sycophantic", "sliding", "grounded")]
 
     assert sorted(scores) == scores

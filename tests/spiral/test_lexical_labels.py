@@ -27,6 +27,8 @@ from tests.spiral.labelled import (
 
 LEXICAL_HEAD = "behaviour | there | sensitivity | specificity | kappa | kimi-k2 | llama-4-maverick"
 
+RUBRIC_1 = ("--protocol", "per-10k-chars")
+
 
 def test_the_lexical_judge_falls_short_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -35,9 +37,9 @@ def test_the_lexical_judge_falls_short_and_says_so(
     monkeypatch.chdir(tmp_path)
 
     with few_draws():
-        assert main(["calibrate", "--judge-model", "dry/lexical"]) == 1
+        assert main(["calibrate", "--judge-model", "dry/lexical", *RUBRIC_1]) == 1
     first = capsys.readouterr().out
-    assert main(["calibrate", "--judge-model", "dry/lexical", "--json"]) == 1
+    assert main(["calibrate", "--judge-model", "dry/lexical", "--json", *RUBRIC_1]) == 1
     second = json.loads(capsys.readouterr().out)["judges"]["dry/lexical"]
 
     assert "publication: blocked" in first
