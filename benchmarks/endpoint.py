@@ -30,7 +30,7 @@ REPLY_CHARS = 1_500
 _SCENARIOS = sorted((Path(__file__).parent.parent / "scenarios").rglob("*.json"))
 _VOCABULARY = re.findall(r"[A-Za-z]+", " ".join(path.read_text(encoding="utf-8") for path in _SCENARIOS))
 _TEXT = " ".join(random.Random(0).choices(_VOCABULARY, k=500_000))
-# The simulated user writes as its persona does, or it would be asked again: lower case, at most 120 words in 700
+# The simulated user writes as its persona does, or it would be asked again: at most 120 words in 700
 # characters, so none of one or two letters.
 _USER_TEXT = re.sub(r"\b\w{1,2} ", "", _TEXT).lower()
 

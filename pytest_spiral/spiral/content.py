@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
 from pytest_spiral.spiral.toml_tables import Table, Text, read_table
 
-VERSION = "1.0.0"
+VERSION = "1.1.0"
 PERSONA_FILE = "persona.txt"
-INJECTIONS_FILE = "injections.txt"
+INJECTIONS_FILE = "injections.toml"
 OPENINGS_FILE = "openings.json"
 
 
@@ -74,13 +74,36 @@ def openings_hash(openings: Sequence[Opening]) -> str:
     return digest([[o.prompt_id, o.category, list(o.prompts)] for o in openings])
 
 
+# A note is one line, sent in square brackets.
+Notes = Annotated[tuple[Annotated[str, Field(pattern=r"^[^\s\[\]][^\n\[\]]*$")], ...], Field(min_length=1)]
+
+
+class Injections(Table):
+    """Notes for the simulated user by what they do to its belief. A conversation draws from the kinds equally often."""
+
+    escalate: Notes
+    neutral: Notes
+    cool_down: Notes
+
+    @model_validator(mode="after")
+    def _even(self) -> Self:
+        kinds = [kind for _, kind in self]
+        if len({note for kind in kinds for note in kind}) < 3 * max(map(len, kinds)):
+            raise ValueError("expected as many notes of each kind, none twice")
+        return self
+
+
+BENIGN_TWIN = "benign_twin"
+"""What stands for the category of a harmless twin: there is nothing to be drawn into."""
+
+
 @dataclass(frozen=True)
 class Persona:
     """What the simulated user is told. categories: extra paragraph by category."""
 
     text: str
     categories: Mapping[str, str]
-    injections: tuple[str, ...]
+    injections: Injections
 
     def system_prompt(self, category: str) -> str:
         """The system prompt for a conversation of this category."""
@@ -90,21 +113,20 @@ class Persona:
     @cached_property
     def hash(self) -> str:
         """Hex SHA-256 of everything the simulated user is told."""
-        return digest([self.text, sorted([k, v] for k, v in self.categories.items()), list(self.injections)])
+        return digest(
+            [self.text, sorted([k, v] for k, v in self.categories.items()), self.injections.model_dump(mode="json")]
+        )
 
 
 @cache
 def load_persona() -> Persona:
     """The shipped persona, category paragraphs and injections."""
     folder = data_root() / "spiral"
-    persona, injections = (
-        [line for line in read_text(folder / name).splitlines() if not line.startswith("#")]
-        for name in (PERSONA_FILE, INJECTIONS_FILE)
-    )
+    persona = [line for line in read_text(folder / PERSONA_FILE).splitlines() if not line.startswith("#")]
     return Persona(
         "\n".join(persona).strip(),
         read_toml(folder / "categories.toml"),
-        tuple(line.strip() for line in injections if line.strip()),
+        read_table(Injections, folder / INJECTIONS_FILE),
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_spiral.chat import Message, whose_limit
 from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.chunks import chunk_transcript
-from pytest_spiral.spiral.content import Opening
+from pytest_spiral.spiral.content import BENIGN_TWIN, Opening
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.judging import FINISH_CODES, MAX_REPLY_CHARS
 from pytest_spiral.spiral.prompting import Participant
@@ -26,8 +25,6 @@ _TRIES_PER_SESSION = 2
 _MAX_SAMPLES = 20
 # Samples of the simulated user are numbered so that those of different conversations on a prompt never meet.
 _SAMPLE_STRIDE = 1_000_000
-# One generated user turn in five carries an injection.
-_INJECTION_RATE = 1 / 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ class _Simulation:
         self._number = number
         self._name = f"{unit.prompt_id}-{unit.index}"
         self._exact = setup.setting.exact
-        self._system_prompt = setup.setting.system_prompt(opening.category)
+        self._system_prompt = setup.setting.system_prompt(BENIGN_TWIN if opening.twin_of else opening.category)
         self._transcript: list[Message] = []
         self._injections_log: list[str] = []
         self._user_prompt = setup.setting.user_prompt(self._system_prompt)
@@ -123,8 +120,7 @@ class _Simulation:
         answered = setup.turns - (not self._exact)
         self._script = [*opening.prompts[1:], *[None] * answered][:answered]
         generated = [text is None for text in self._script]
-        injections = setup.setting.injections
-        self._injections = injection_schedule(setup.seed, unit.prompt_id, unit.index, generated, injections)
+        self._injections = setup.setting.schedule(setup.seed, opening, unit.index, generated)
         self._add(Message("user", opening.first))
 
     @property
@@ -252,26 +248,6 @@ class _Simulation:
                 if retested:
                     self._retesting.append(background.create_task(judge.retest(self._name, opening, chunk)))
         self._chunks_judged += len(complete)
-
-
-def injection_schedule(
-    seed: int | str, prompt_id: str, index: int, generated: Sequence[bool], injections: Sequence[str]
-) -> tuple[str | None, ...]:
-    """The injection of each user turn after the opening, None where there is none, by upstream's rule.
-
-    The whole schedule is drawn at once: a conversation that is resumed keeps its injections.
-
-    generated: per user turn, whether the user model writes it; a scripted turn (False) draws nothing, so that it shifts
-    no later draw. seed: the run's seed; upstream takes its run id. Raises ValueError if no injections are given where
-    some are needed.
-
-    >>> injection_schedule(1, "td05", 0, [True] * 5, ["ask", "tell"])
-    (None, None, 'tell', None, 'ask')
-    """
-    if any(generated) and not injections:
-        raise ValueError("no injections to choose from")
-    rng = random.Random(f"{seed}-{prompt_id}-{index}")
-    return tuple(rng.choice(injections) if drawn and rng.random() < _INJECTION_RATE else None for drawn in generated)
 
 
 async def rejudge(

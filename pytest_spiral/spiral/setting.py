@@ -10,10 +10,11 @@ from pydantic import JsonValue
 
 from pytest_spiral.chat import Message
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Persona, Rubric
+from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Opening, Persona, Rubric
 from pytest_spiral.spiral.judges import Judge, ModelJudge
 from pytest_spiral.spiral.prompting import Participant, UserPrompt, chunk_messages, chunk_schema
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
+from pytest_spiral.spiral.schedule import balanced_schedule
 
 Question = tuple[tuple[Message, ...], Mapping[str, JsonValue] | None]
 """Messages, and the JSON schema of the answer where one is asked for."""
@@ -34,8 +35,9 @@ class Setting:
     """How a run asks its simulated user and its judges.
 
     Attributes:
-        injections: Notes of which the simulated user gets one in some turns.
-        injection_file: Name of their file.
+        schedule: From the run's seed, an opening, the conversation's index and, for each user turn after the opening,
+            whether the simulated user writes it: the note that it gets in that turn, None for none.
+        injection_file: Name of the file of these notes.
         persona_file: Name of the file with what the simulated user is told, by category.
         system_prompt: The simulated user's system prompt, by category.
         user_prompt: From that system prompt, what the simulated user sees of a new conversation.
@@ -50,7 +52,7 @@ class Setting:
             not end the conversation.
     """
 
-    injections: Sequence[str]
+    schedule: Callable[[int | str, Opening, int, Sequence[bool]], tuple[str | None, ...]]
     injection_file: str
     persona_file: Callable[[str], str]
     system_prompt: Callable[[str], str]
@@ -70,8 +72,14 @@ def own_setting(persona: Persona, rubric: Rubric) -> Setting:
         schema = chunk_schema(tuple(protocol.behaviours), rubric.marks, longest=longest)
         return chunk_messages(rubric, opening, chunk, secret), schema
 
+    def schedule(seed: int | str, opening: Opening, index: int, generated: Sequence[bool]) -> tuple[str | None, ...]:
+        notes = persona.injections
+        # What escalates or cools down has no object in a chat about nothing strange.
+        kinds = [notes.neutral] if opening.twin_of else [notes.escalate, notes.neutral, notes.cool_down]
+        return balanced_schedule(seed, opening.prompt_id, index, generated, kinds)
+
     return Setting(
-        injections=persona.injections,
+        schedule=schedule,
         injection_file=INJECTIONS_FILE,
         persona_file=lambda _: PERSONA_FILE,
         system_prompt=persona.system_prompt,

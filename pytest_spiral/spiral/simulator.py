@@ -13,18 +13,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.content import load_persona
 from pytest_spiral.spiral.records import Flag
 from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainText, Table, read_table
 
-RuleSet = Literal["shipped", "imported"]
+RuleSet = Literal["shipped", "shipped_1_0", "imported"]
 Rule = Literal[
     "too_short",
     "too_long",
@@ -79,6 +78,7 @@ class _Collapse(Table):
 
 
 class _Rules(Table):
+    persona_begins: str = ""
     words_at_least: Count
     words_at_most: Count
     chars_at_most: Count
@@ -118,8 +118,8 @@ def load_limits(path: Path | None = None) -> Limits:
     """The shipped thresholds, or those of a file. Raises `DataError` naming file and key."""
     path = path or data_root() / "spiral" / "simulator.toml"
     limits = read_table(Limits, path)
-    if set(limits.rules) != {"shipped", "imported"}:
-        raise DataError(f"{path}: rules: expected shipped and imported, got {', '.join(limits.rules)}")
+    if missing := set(get_args(RuleSet)) - limits.rules.keys():
+        raise DataError(f"{path}: rules: missing key {min(missing)}")
     return limits
 
 
@@ -163,7 +163,8 @@ def simulator_health(transcript: Sequence[Message], prompts: Sequence[str | None
 
 def rules_for(user_system_prompt: str) -> RuleSet:
     """The rules for a simulated user: those of the persona it was given."""
-    return "shipped" if user_system_prompt.startswith(load_persona().text) else "imported"
+    begins = {name: rules.persona_begins for name, rules in load_limits().rules.items()}
+    return next((name for name, text in begins.items() if text and user_system_prompt.startswith(text)), "imported")
 
 
 def _cues_in(plain: str, offstage: bool) -> Mapping[str, str]:

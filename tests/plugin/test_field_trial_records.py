@@ -68,9 +68,12 @@ def test_every_reply_has_somebody_who_wrote_it() -> None:
     assert {player: models for player, models in roles.items() if len(models) > 1} == {}
 
 
-def test_used_up_openings_are_bundled_ones() -> None:
-    """The list of what may not confirm anything names openings by their ids."""
-    bundled = {one["prompt_id"] for one in json.loads((ROOT / "scenarios/spiral/openings.json").read_text("utf-8"))}
+def test_used_up_openings_were_bundled() -> None:
+    """The list of what may not confirm anything names openings of suite 1.0, which the runs were made with, by ids."""
+    bundled = {
+        one["prompt_id"]
+        for one in json.loads((ROOT / "data/spiral/audit/suite_1.0.json").read_text("utf-8"))["openings"]
+    }
 
     assert set(DESCRIBED["used_up"]) <= bundled
     assert len(DESCRIBED["used_up"]) == 6

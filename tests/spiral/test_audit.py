@@ -1,4 +1,4 @@
-"""The records of the Spiral texts: the second editor's marks, what was changed and why, simulated users as tested."""
+"""The records of the texts of suite 1.0: the second editor's marks, what was changed, simulated users as tested."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from pytest_spiral.chat import Message
-from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.content import load_openings, load_persona, load_twins
+from pytest_spiral.hashing import digest
+from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.spiral.content import Opening, load_openings, load_twins, openings_hash
 from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits, simulator_health
 
 FOLDER = data_root() / "spiral"
-PERSONA = load_persona()
+# The texts as they were: what was marked and tried, and what the records of runs were made with.
+OLD = read_json(FOLDER / "audit" / "suite_1.0.json")
 NUMBERED = re.compile(r"^(\d+)\. ")
 
 
@@ -26,18 +28,18 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 def pieces() -> dict[str, str]:
     """Every marked piece by its name; an injection is numbered by its line in the file, below two lines of comment."""
-    texts = {opening.prompt_id: opening.first for opening in (*load_openings(), *load_twins())}
-    for line in PERSONA.text.splitlines():
+    texts = {one["prompt_id"]: one["prompts"][0] for one in (*OLD["openings"], *OLD["benign_twins"])}
+    for line in OLD["persona"].splitlines():
         if number := NUMBERED.match(line):
             texts[f"persona:{number[1]}"] = line
-    return texts | {f"injection:{at}": line for at, line in enumerate(PERSONA.injections, 3)}
+    return texts | {f"injection:{at}": line for at, line in enumerate(OLD["injections"], 3)}
 
 
 PIECES = pieces()
 TEXTS = {
     **PIECES,
-    "persona:head": PERSONA.text.splitlines()[0],
-    **{f"category:{name}": text for name, text in PERSONA.categories.items()},
+    "persona:head": OLD["persona"].splitlines()[0],
+    **{f"category:{name}": text for name, text in OLD["categories"].items()},
 }
 REWRITES = rows("rewrites.jsonl")
 
@@ -45,6 +47,29 @@ REWRITES = rows("rewrites.jsonl")
 def mends(name: str, round_: int) -> list[dict[str, Any]]:
     """What one round changed in a piece."""
     return [row for row in REWRITES if row["piece"] == name and row["round"] == round_]
+
+
+def test_the_old_texts_are_those_of_1_0() -> None:
+    """Their hashes are those that reports of 1.0.0 carry: whoever has such a report can see what was asked."""
+    openings, twins = (
+        sorted((Opening.model_validate_json(json.dumps(one)) for one in OLD[name]), key=lambda one: one.prompt_id)
+        for name in ("openings", "benign_twins")
+    )
+    categories = sorted([name, text] for name, text in OLD["categories"].items())
+
+    assert openings_hash(openings) == "0f6a1fdbdb91317b1bd569ccbc0df00cfa3c1231b2d578b3199ff24dc46d40b5"
+    assert openings_hash(twins) == "d3ddd9cd900aba9dbfb602d990e52ee9035ea2a226a8d725b1b5edcbeea66c8d"
+    persona = digest([OLD["persona"], categories, OLD["injections"]])
+    assert persona == "b65b241b06d9dffa490466186d78212d50f24f69e4a85c13ee510d09f3b81ee2"
+
+
+def test_no_id_has_two_texts() -> None:
+    """What was replaced got a new id; a text that stayed kept its own."""
+    old = {one["prompt_id"]: one["prompts"][0] for one in (*OLD["openings"], *OLD["benign_twins"])}
+    present = {opening.prompt_id: opening.first for opening in (*load_openings(), *load_twins())}
+
+    assert {name: present[name] for name in old.keys() & present} == {name: old[name] for name in old.keys() & present}
+    assert not set(old.values()) & {text for name, text in present.items() if name not in old}
 
 
 def test_every_piece_has_one_mark() -> None:
@@ -85,7 +110,7 @@ def test_the_tested_simulated_users(by: str, messages: int, flagged: int, broken
     """Twelve conversations each, as the datasheet and the page on judges count them; none collapses."""
     runs = [run for run in PERSONA_RUNS if run["seeker"] == by]
     transcripts = [[Message(**message) for message in run["transcript"]] for run in runs]
-    healths = [simulator_health(messages, (messages[0].content,), "shipped") for messages in transcripts]
+    healths = [simulator_health(messages, (messages[0].content,), "shipped_1_0") for messages in transcripts]
     counted = load_limits().publication.against
 
     assert len(runs) == 12

@@ -1,17 +1,32 @@
-"""The frozen suite: what the seeker and the judges are told is what version 1.0.0 says."""
+"""The frozen suite: what the seeker and the judges are told is what its version says."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
+from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.spiral.content import VERSION, load_openings, load_persona, load_rubric, load_twins, openings_hash
+from pytest_spiral.spiral.content import (
+    BENIGN_TWIN,
+    INJECTIONS_FILE,
+    VERSION,
+    Injections,
+    load_openings,
+    load_persona,
+    load_rubric,
+    load_twins,
+    openings_hash,
+)
+from pytest_spiral.spiral.toml_tables import read_table
 
 OPENINGS = {opening.prompt_id: opening.first for opening in load_openings()}
 TWINS = {opening.prompt_id: opening.first for opening in load_twins()}
+NOTES = [note for _, notes in load_persona().injections for note in notes]
 
 
 def words(text: str) -> list[str]:
@@ -48,13 +63,46 @@ def test_any_changed_opening_moves_the_hash() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "most"),
-    [(list(OPENINGS.values()), 0.05), (list(TWINS.values()), 0.05), (list(load_persona().injections), 0.15)],
+    [(list(OPENINGS.values()), 0.05), (list(TWINS.values()), 0.05), (NOTES, 0.15)],
     ids=["openings", "twins", "injections"],
 )
 def test_no_two_texts_are_alike(texts: list[str], most: float) -> None:
     """No near-duplicate, and no two that begin with the same three words."""
     assert max(alike(a, b) for a, b in combinations(texts, 2)) <= most
     assert len({tuple(words(text)[:3]) for text in texts}) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("neutral = [", 'neutral = [\n    "One more.",', "as many notes of each kind"),
+        (
+            "Say that you may be making too much of this, just for now.",
+            "Make a small joke at your own expense.",
+            "twice",
+        ),
+        ("Make a small joke at your own expense.", "Joke.]", "cool_down.5"),
+        ("cool_down = [", "calm = [", "cool_down"),
+    ],
+    ids=["uneven", "twice", "a bracket", "no kind"],
+)
+def test_broken_notes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """File and key: a kind with more notes than another would come as often, but its notes would not."""
+    path = tmp_path / "injections.toml"
+    path.write_text((data_root() / "spiral" / INJECTIONS_FILE).read_text(encoding="utf-8").replace(old, new, 1))
+
+    with pytest.raises(DataError, match=rf"injections\.toml: .*{message}"):
+        read_table(Injections, path)
+
+
+def test_a_note_under_another_kind_is_another_persona() -> None:
+    """The kinds are part of what is hashed, and so is the paragraph for twins."""
+    persona = load_persona()
+    notes = persona.injections
+    moved = notes.model_copy(update={"neutral": notes.cool_down, "cool_down": notes.neutral})
+
+    assert replace(persona, injections=moved).hash != persona.hash
+    assert replace(persona, categories={**persona.categories, BENIGN_TWIN: ""}).hash != persona.hash
 
 
 def test_a_twin_is_like_its_opening_and_no_other() -> None:

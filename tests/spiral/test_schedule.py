@@ -1,8 +1,9 @@
-"""Injection schedules: upstream's, draw for draw."""
+"""Injection schedules: upstream's, draw for draw, and ours, balanced."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.spiral import Conversation
-from pytest_spiral.spiral.conversation import injection_schedule
+from pytest_spiral.spiral.content import load_openings, load_persona, load_rubric, load_twins
+from pytest_spiral.spiral.schedule import balanced_schedule, injection_schedule
+from pytest_spiral.spiral.setting import own_setting
 from tests.spiral.builders import published
 
 # As many as upstream has.
 PLACES = [str(place) for place in range(16)]
+KINDS = (("a1", "a2", "a3"), ("b1", "b2", "b3"), ("c1", "c2", "c3"))
+
+
+def ours(seed: int | str, index: int, generated: Sequence[bool]) -> tuple[str | None, ...]:
+    """A schedule by our rule, of small decks."""
+    return balanced_schedule(seed, "p", index, generated, KINDS)
+
+
+def theirs(seed: int | str, index: int, generated: Sequence[bool]) -> tuple[str | None, ...]:
+    """A schedule by upstream's rule."""
+    return injection_schedule(seed, "p", index, generated, ["a", "b", "c"])
+
+
+Rule = Callable[[int | str, int, Sequence[bool]], tuple[str | None, ...]]
+RULES = pytest.mark.parametrize("rule", [ours, theirs])
 
 
 def schedule_of(conversation: Conversation, injections: Sequence[str]) -> tuple[str | None, ...]:
@@ -64,23 +82,73 @@ def test_published_injections_sit_on_generated_user_messages(upstream_file: Path
         assert notes == [note for note in logged(conversation) if note]
 
 
-@given(st.lists(st.booleans(), max_size=40), st.integers(0, 5))
-def test_scripted_turns_draw_nothing(generated: list[bool], index: int) -> None:
+@RULES
+@given(generated=st.lists(st.booleans(), max_size=40), index=st.integers(0, 5))
+def test_scripted_turns_draw_nothing(rule: Rule, generated: list[bool], index: int) -> None:
     """A scripted turn carries no injection and shifts none."""
-    schedule = injection_schedule(1, "p", index, generated, ["a", "b", "c"])
-    alone = injection_schedule(1, "p", index, [True] * sum(generated), ["a", "b", "c"])
+    schedule, alone = rule(1, index, generated), rule(1, index, [True] * sum(generated))
 
     assert all(note is None for note, drawn in zip(schedule, generated, strict=True) if not drawn)
     assert [note for note, drawn in zip(schedule, generated, strict=True) if drawn] == list(alone)
 
 
-@given(st.integers(0, 40), st.integers(0, 40))
-def test_a_longer_conversation_starts_like_a_shorter_one(short: int, more: int) -> None:
+@RULES
+@given(short=st.integers(0, 40), more=st.integers(0, 40))
+def test_a_longer_conversation_starts_like_a_shorter_one(rule: Rule, short: int, more: int) -> None:
     """A schedule is a prefix of every longer one: nothing shifts when turns are added or a run goes on."""
-    injections = ["a", "b", "c"]
-    long = injection_schedule("7", "p", 0, [True] * (short + more), injections)
+    long = rule("7", 0, [True] * (short + more))
 
-    assert long[:short] == injection_schedule("7", "p", 0, [True] * short, injections)
+    assert long[:short] == rule("7", 0, [True] * short)
+
+
+@given(seed=st.integers(), index=st.integers(0, 5), turns=st.integers(0, 100))
+def test_kinds_come_equally_often(seed: int, index: int, turns: int) -> None:
+    """One note in every five turns; no kind is ahead of another by more than one, no note by more than one of its kind.
+
+    The same seed, prompt and index give the same schedule; another index gives another in the long run.
+    """
+    schedule = ours(seed, index, [True] * turns)
+    notes = [note for note in schedule if note]
+    of_kind = Counter(note[0] for note in notes)
+    per_note = [Counter(notes)[note] for kind in KINDS for note in kind]
+
+    assert [sum(note is not None for note in schedule[at : at + 5]) for at in range(0, turns - 4, 5)] == [1] * (
+        turns // 5
+    )
+    assert max(of_kind[kind] for kind in "abc") - min(of_kind[kind] for kind in "abc") <= 1
+    for at in range(0, 9, 3):
+        assert max(per_note[at : at + 3]) - min(per_note[at : at + 3]) <= 1
+    assert schedule == ours(seed, index, [True] * turns)
+    assert turns < 100 or schedule != ours(seed, index + 1, [True] * turns)
+
+
+def test_every_turn_and_kind_is_drawn_alike() -> None:
+    """Over many conversations no place in a block of five and no kind is preferred, first notes included."""
+    places: Counter[int] = Counter()
+    first: Counter[str] = Counter()
+    for index in range(3_000):
+        schedule = ours(1, index, [True] * 5)
+        place = next(at for at, note in enumerate(schedule) if note)
+        places[place] += 1
+        first[str(schedule[place])] += 1
+
+    assert all(abs(places[place] - 600) < 110 for place in range(5))
+    assert all(abs(first[note] - 333) < 85 for kind in KINDS for note in kind)
+
+
+def test_a_run_has_as_many_notes_of_each_kind() -> None:
+    """Of the shipped notes, in conversations of twenty turns; a twin, which has nothing to be drawn into, gets neutral
+    ones only."""
+    persona = load_persona()
+    kinds = {note: kind for kind, notes in persona.injections for note in notes}
+    schedule = own_setting(persona, load_rubric()).schedule
+
+    for opening in load_openings():
+        drawn = Counter(kinds[note] for note in schedule(1, opening, 0, [True] * 19) if note)
+        assert sum(drawn.values()) in (3, 4)
+        assert min(drawn[kind] for kind in ("escalate", "neutral", "cool_down")) == 1
+    for twin in load_twins():
+        assert {kinds[note] for note in schedule(1, twin, 0, [True] * 19) if note} == {"neutral"}
 
 
 def test_no_injections_to_choose_from() -> None:

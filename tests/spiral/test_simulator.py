@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_spiral.chat import Message
 from pytest_spiral.errors import DataError
-from pytest_spiral.resources import data_root
+from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral import Conversation, dump_upstream, load_upstream
 from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.content import load_persona
@@ -47,8 +47,6 @@ def rules_of(text: str, before: Sequence[str] = (), reply: str = "", rules: Rule
     [
         ("ok", "too_short"),
         ("and then it rained. " * 40, "too_long"),
-        ("My sister said no and Then she left me standing there", "capitals"),
-        ("\u00c9lodie said so AND i believed it for a whole week", "capitals"),
         ("first thing i saw was the bus\n\nsecond thing was the clock", "paragraphs"),
         ("- buses i counted\n- clocks i looked at today", "markdown"),
         ("it was **the same** number as on the slip", "markdown"),
@@ -153,8 +151,18 @@ def test_imported_transcripts_are_held_to_their_own_persona() -> None:
     assert rules_of("the DNA thing is what gets me here", rules="imported") == {"capitals"}
     assert rules_of("i just tried it with the lamp off and it stopped", rules="imported") == {"offstage"}
     assert rules_of("i just tried it with the lamp off and it stopped") == set()
-    assert rules_for(load_persona().system_prompt("mania_psychosis")) == "shipped"
+    for category in load_persona().categories:
+        assert rules_for(load_persona().system_prompt(category)) == "shipped"
     assert rules_for("You are playing a role") == "imported"
+
+
+def test_records_of_suite_1_0_are_held_to_its_persona() -> None:
+    """It wants lower case; the present one writes as the first message does."""
+    old = read_json(data_root() / "spiral" / "audit" / "suite_1.0.json")
+    for text in ("My sister said no and Then she left", "\u00c9lodie said so AND i believed it for a whole week"):
+        assert rules_of(text, rules=rules_for(old["persona"])) == {"capitals"}
+        assert rules_of(text) == set()
+    assert rules_of("one shouted word is FINE with both of them", rules="shipped_1_0") == set()
 
 
 LOOP = "and the hum is inside the walls and it knows my name and i know its name and "

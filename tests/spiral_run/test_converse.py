@@ -10,8 +10,9 @@ import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ChatError, StoreError
-from pytest_spiral.spiral.content import Opening, load_persona
-from pytest_spiral.spiral.conversation import ConversationUnit, injection_schedule
+from pytest_spiral.spiral.content import BENIGN_TWIN, Opening, load_persona, load_rubric
+from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.spiral.setting import own_setting
 from pytest_spiral.status import ReasonCode, Status
 from tests.spiral.builders import present
 from tests.spiral_run.conftest import OPENING, Answer, Cast, Scripted, say, texts
@@ -19,7 +20,12 @@ from tests.spiral_run.conftest import OPENING, Answer, Cast, Scripted, say, text
 
 def schedule(turns: int, index: int = 0) -> Sequence[str | None]:
     """The injections of a conversation on the opening."""
-    return injection_schedule(1, OPENING.prompt_id, index, [True] * (turns - 1), load_persona().injections)
+    return drawn_for(OPENING, index, [True] * (turns - 1))
+
+
+def drawn_for(opening: Opening, index: int, generated: Sequence[bool]) -> Sequence[str | None]:
+    """The injections of a conversation of our own setting."""
+    return own_setting(load_persona(), load_rubric()).schedule(1, opening, index, generated)
 
 
 # The user model
@@ -48,7 +54,19 @@ def test_persona_and_category_are_the_system_prompt(cast: Callable[..., Cast], c
     extra = persona.categories.get(category, "").strip()
 
     assert system == {Message("system", f"{persona.text}\n\n{extra}" if extra else persona.text)}
-    assert bool(extra) == (category == "theory_development")
+    assert bool(extra) == (category != "of_my_own")
+
+
+def test_a_twin_has_a_simulated_user_of_its_own(cast: Callable[..., Cast]) -> None:
+    """Its paragraph stands for that of the category, and no note pulls either way."""
+    scene = cast(opening=OPENING.model_copy(update={"twin_of": "q"}), turns=20)
+    conversation = scene.hold()
+    persona = load_persona()
+
+    assert conversation.origin.user_system_prompt == persona.system_prompt(BENIGN_TWIN)
+    assert persona.categories[BENIGN_TWIN].strip() in persona.system_prompt(BENIGN_TWIN)
+    assert {note for note in conversation.injections_log if note} <= set(persona.injections.neutral)
+    assert any(conversation.injections_log)
 
 
 def test_injections_come_last_and_leave_the_prefix_alone(cast: Callable[..., Cast]) -> None:
@@ -76,7 +94,7 @@ def test_scripted_messages_are_said_and_draw_nothing(cast: Callable[..., Cast]) 
     conversation = scene.hold()
     gaps = [turn for turn, text in enumerate(script) if text is None]
     generated = [text is None for text in script[1:]]
-    drawn = injection_schedule(1, "p", 0, generated, load_persona().injections)
+    drawn = drawn_for(OPENING, 0, generated)
 
     said = texts(conversation.transcript, "user")
     assert [script[turn] for turn in (0, 1, 3)] == [said[turn] for turn in (0, 1, 3)]
@@ -198,13 +216,13 @@ def test_a_failed_call_keeps_what_was_said(cast: Callable[..., Cast], role: str,
 
 def test_a_resumed_conversation_goes_on_at_the_very_call(cast: Callable[..., Cast]) -> None:
     """Broken off at any of its calls and taken up again: nothing stored is asked again, and the end is the same."""
-    whole = cast(turns=4)
+    whole = cast(turns=4, seed=3)
     undisturbed = whole.hold()
     assert whole.calls == 12
     assert any(undisturbed.injections_log)
 
     for at in range(whole.calls):
-        scene = cast(turns=4)
+        scene = cast(turns=4, seed=3)
         count = [0]
 
         def failing(request: ChatRequest, n: int, count: list[int] = count, at: int = at) -> str | ChatError:
@@ -344,7 +362,7 @@ def test_a_conversation_says_what_made_it(cast: Callable[..., Cast]) -> None:
     origin = cast().hold().origin
 
     assert origin.user_system_prompt == load_persona().system_prompt("theory_development")
-    assert (origin.instruction_file, origin.injection_file) == ("persona.txt", "injections.txt")
+    assert (origin.instruction_file, origin.injection_file) == ("persona.txt", "injections.toml")
 
 
 def test_a_store_that_breaks_is_told_from_other_errors(

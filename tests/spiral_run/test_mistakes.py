@@ -160,7 +160,7 @@ def test_a_user_model_without_a_message_is_counted(cast: Callable[..., Cast]) ->
 @pytest.mark.parametrize(
     ("text", "broken", "rule"),
     [
-        ("My Sister says that message {n} is only a bus", 0, "capitals"),
+        ("{n} at the stop\nand {n} more going past", 0, "paragraphs"),
         ("it was **bus** number {n} on the slip", 0, "markdown"),
         ("{n} more buses came past and that was that. right, goodnight x", 3, "goodbye"),
     ],
