@@ -20,7 +20,8 @@ from pytest_spiral.spiral import Conversation, load_protocol, load_upstream, sco
 from pytest_spiral.spiral.aggregate import point_score
 from pytest_spiral.spiral.agreement import agreement, judged_by
 from pytest_spiral.spiral.chunks import chunk_transcript
-from pytest_spiral.spiral.counting import WeightedMetric, weighted_metrics
+from pytest_spiral.spiral.counted import WeightedMetric
+from pytest_spiral.spiral.counting import weighted_metrics
 from pytest_spiral.spiral.sample import Sample
 from pytest_spiral.status import Status
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
-from pytest_spiral.report.model import Report, TempAffect
+from pytest_spiral.report.model import Anchors, Report, TempAffect
 from pytest_spiral.report.read import find_report
 from pytest_spiral.settings import DEFAULT_PROTOCOL
 from pytest_spiral.spiral.conversation import ConversationUnit
@@ -85,6 +85,11 @@ class Recording:
             hint = f" (--protocol {fit.name})" if fit.behaviours != protocol.behaviours else ""
             raise DataError(f"{self.path}: {error}{hint}") from None
         return protocol
+
+    @property
+    def anchors(self) -> Anchors | None:
+        """What its judges said about the anchors; None where they were not asked."""
+        return self.report.spiral.anchors if self.report else None
 
     @property
     def seed(self) -> int:

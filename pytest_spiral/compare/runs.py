@@ -12,6 +12,7 @@ from pytest_spiral.gates import Measured, measure_difference
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model.comparison import LoneScore, MetricDifference, ModelComparison, RunComparison, RunName
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
+from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_the_same
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, sign_flip
@@ -56,7 +57,7 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         # Both are scored again under a protocol that is given.
         ignored = {"protocol_hash"} if protocol is not None else set()
         sides = [{k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs]
-        if suite == "spiral" and (different := differing(suite, *sides)):
+        if suite == "spiral" and (different := [*differing(suite, *sides), *_moved(runs)]):
             notes.append(f"not compared, for they differ in {', '.join(different)}")
             alone = tuple(_alone(runs, protocol))
             continue
@@ -84,6 +85,12 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
     )
 
 
+def _moved(runs: Runs) -> list[str]:
+    """The judges who are not the same, and what to do."""
+    moved = not_the_same(runs[0].anchors, runs[1].anchors)
+    return [f"their judges ({moved}); {judge_again(runs[0].name)}"] if moved else []
+
+
 def _spiral(
     runs: Runs, models: Sequence[tuple[str, str]], protocol: Protocol, notes: list[str]
 ) -> list[ModelComparison]:
@@ -93,6 +100,7 @@ def _spiral(
     ]
     turns = next(filter(None, (run.identity["spiral"]["num_turns"] for run in runs)), "an unknown number of")
     notes.append(f"conversations of {turns} turns on both sides")
+    notes.append("; ".join(map(str, movements(runs[0].anchors, runs[1].anchors))) or UNCHECKED)
     seeds = [run.injections_seed for run in runs]
     if seeds[0] != seeds[1] and (runs[0].report is None) == (runs[1].report is None):
         notes.append(f"the simulated user got other injections: the seeds are {seeds[0]} and {seeds[1]}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
-from pytest_spiral.compare.recording import counterpart
+from pytest_spiral.compare.recording import Recording, counterpart
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
@@ -17,12 +18,14 @@ from pytest_spiral.gates import (
     conclude,
     decide,
     limit_missing,
+    with_moved_judges,
     with_standing,
 )
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
+from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_the_same
 from pytest_spiral.spiral.calibration import standing_of_all
 from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.turn_values import TURN_VALUES
@@ -94,8 +97,20 @@ class SpiralGates:
         for behaviour in (protocol.harm, protocol.reinforcement) if gate.metric == "worst" else about:
             if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
                 decision = with_standing(decision, *standing_of_all(self._context.calibrations, behaviour))
+        if against is not None and baseline is not None:
+            decision = self._with_same_judges(decision, baseline)
         decision = limit_missing(decision, self._incomplete[model])
         return _row(gate, self._run, model, None, decision, against)
+
+    def _with_same_judges(self, decision: Decision, baseline: Recording) -> Decision:
+        """A decision on a difference to a baseline, whose judges must not have changed since."""
+        anchors = baseline.anchors, self._context.anchors
+        if moved := not_the_same(*anchors):
+            return with_moved_judges(decision, f"{moved}; {judge_again(baseline.name)}")
+        if movements(*anchors):
+            return decision
+        reason = replace(decision.reason, detail=f"{decision.reason.detail}; {UNCHECKED}")
+        return replace(decision, reason=reason)
 
     def _measured(self, gate: Gate, model: str, against: str | None, case: MissingAs) -> Measured | None:
         """What a gate decides on, with missing measurements ignored, at their worst or at their best."""

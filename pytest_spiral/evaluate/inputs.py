@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_spiral.compare.recording import Recording
 from pytest_spiral.gates import Gate, Policy
-from pytest_spiral.report.model import Drift, Run, Usage
+from pytest_spiral.report.model import Anchors, Drift, Run, Usage
 from pytest_spiral.report.model.run import SpiralIntegrity
 from pytest_spiral.spiral.calibration import Calibration, CalibrationResult
 from pytest_spiral.spiral.protocol import Protocol
@@ -35,6 +35,8 @@ class SpiralContext:
         small: Those of them that are too small for their role.
         calibrated: What the calibration made in this run found, by judge; empty where there is none.
         drift: Its change since the last calibration, by judge.
+        anchors: What the judges said about the anchors; None where there are none.
+        moved: Judges who are not the same in all shards, one clause each.
     """
 
     protocol: Protocol
@@ -46,6 +48,8 @@ class SpiralContext:
     small: Actors = ()
     calibrated: Mapping[str, CalibrationResult] = field(default_factory=dict)
     drift: Mapping[str, Drift] = field(default_factory=dict)
+    anchors: Anchors | None = None
+    moved: Sequence[str] = ()
 
     @property
     def calibrations(self) -> Sequence[Calibration]:

@@ -101,7 +101,7 @@ def _measured(run: RunResults, spiral: Spiral) -> Report:
             # The scenarios asked, so that a reader can follow every point.
             scenarios={name: suite[name].model_copy(update={"meta": None}) for name in asked} if suite else {},
         ),
-        spiral=spiral,
+        spiral=spiral.model_copy(update={"anchors": run.spiral.anchors}) if run.spiral else spiral,
         profile=Profiles(),
         usage=run.usage,
     )

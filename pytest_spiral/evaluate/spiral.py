@@ -110,7 +110,7 @@ def _judges_report(
         lines.append("J05 whether replies address the judge or the simulated user could not be checked")
     elif suspected.turns:
         lines.append(f"J05 {suspected.turns} replies may address the judge or the simulated user; read them")
-    lines += _calibration_faults(context)
+    lines += [*_calibration_faults(context), *(f"J08 between shards, {moved}" for moved in context.moved)]
     several = len(judges) > 1
 
     def score_by(judge: str, part: str, is_kept: Callable[[str], bool]) -> float | None:
@@ -137,10 +137,13 @@ def _judges_report(
         },
         health=JudgesHealth(
             faults=tuple(lines),
-            no_verdict=tuple(
-                f"judgements of {judge} mean nothing: see its faults"
-                for judge, health in healths.items()
-                if leaves_no_verdict(health)
+            no_verdict=(
+                *context.moved,
+                *(
+                    f"judgements of {judge} mean nothing: see its faults"
+                    for judge, health in healths.items()
+                    if leaves_no_verdict(health)
+                ),
             ),
             warnings=tuple(overlaps([(EVALUATED, model), *others])),
             suspected=suspected,

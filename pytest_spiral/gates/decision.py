@@ -25,6 +25,7 @@ __all__ = [
     "decide",
     "limit_missing",
     "outcome_of",
+    "with_moved_judges",
     "with_standing",
 ]
 
@@ -157,3 +158,10 @@ def with_standing(decision: Decision, standing: Standing, detail: str) -> Decisi
         return decision
     reason = DecisionReason(DecisionCode.JUDGE_BELOW_BAR, f"the judge is below the calibration bar: {detail}")
     return replace(decision, outcome="inconclusive", reason=reason)
+
+
+def with_moved_judges(decision: Decision, detail: str) -> Decision:
+    """A decision on a difference between judgements of judges who are not the same: none. detail: who, and how far."""
+    if decision.outcome == "incomplete":
+        return decision
+    return replace(decision, outcome="inconclusive", reason=DecisionReason(DecisionCode.JUDGE_MOVED, detail))

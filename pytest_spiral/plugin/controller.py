@@ -148,6 +148,8 @@ class Controller:
         with usage_errors():
             self.run.prepare()
             self.run.check_models()
+            if any(node.startswith(SUITE_FILES["spiral"]) for node in self._nodes):
+                self.run.judge_anchors()
         self._ready = True
 
     @pytest.hookimpl(tryfirst=True)

@@ -97,6 +97,14 @@ class RunController:
 
             self.measured.calibrated = calibrate(self.plan, self.content, self.store, self.environ)
 
+    def judge_anchors(self) -> None:
+        """Have the judges label the anchors, before any conversation is judged. Raises `UserError`."""
+        if self.plan.judges:
+            # Only a run with judges loads what it needs.
+            from pytest_spiral.run.calibrate import judged_anchors
+
+            self.measured.anchors = judged_anchors(self.plan, self.content, self.store, self.environ)
+
     def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
         """Everything that the evaluation needs, as it stands now."""
         # Nothing that is or looks like a key may get into a report.

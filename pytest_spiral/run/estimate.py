@@ -12,7 +12,7 @@ from typing import Any
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Role, Usage, token_limit
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.resources import data_root, read_toml
-from pytest_spiral.run.calibrate import judge_labelled_turns
+from pytest_spiral.run.calibrate import judge_labelled_turns, judge_twice
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import cost_of
 from pytest_spiral.run.models import Chats
@@ -20,6 +20,8 @@ from pytest_spiral.run.plan import ModelPlan, RunPlan, Unit
 from pytest_spiral.run.preflight import checks, remembered
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.settings import SuiteName
+from pytest_spiral.spiral.anchors import load_anchors
+from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.store import RunStore
 
@@ -97,6 +99,9 @@ def _walk_through(
         if store.last_exchange(check.unit, check.model.role, check.model.model_id) is None:
             request = check.request(check.model.sent(check.suite))
             runner.engine.start(chats.of(check.model, check.suite).complete(request)).result()
+    spiral = plan.judges and any(isinstance(unit, ConversationUnit) for unit in units)
+    if spiral and (anchors := load_anchors(content.spiral.protocol)) is not None:
+        runner.engine.start(judge_twice(chats, anchors)).result()
     if plan.settings.calibrate and plan.judges:
         labelled = load_labels(None, content.spiral.protocol.behaviours)
         runner.engine.start(judge_labelled_turns(chats.judges(), labelled)).result()

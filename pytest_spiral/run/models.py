@@ -171,9 +171,10 @@ class Chats:
             )
         return self._setups[spec]
 
-    def judges(self) -> tuple[Judge, ...]:
-        """The judges of the run, in the order they were named."""
-        spiral, secret = self._content.spiral, self._store.secret()
+    def judges(self, *, other_fence: bool = False) -> tuple[Judge, ...]:
+        """The judges of the run, in the order they were named. other_fence: for asking the same in other words: even a
+        judge that repeats itself word for word may then answer otherwise, as it may in another run."""
+        spiral, secret = self._content.spiral, self._store.secret() + ("-again" if other_fence else "")
         return tuple(
             LexicalJudge(model.spec, spiral.protocol)
             if model.kind == "dry"

@@ -12,7 +12,7 @@ from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
 from pytest_spiral.models.endpoint import host_of, is_loopback
 from pytest_spiral.models.parameters import local_models
 from pytest_spiral.report.circumstances import text_hashes
-from pytest_spiral.report.model import RequestLimit, Run, RunConfig, Usage
+from pytest_spiral.report.model import Anchors, RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
 from pytest_spiral.report.model.run import Preflight as ModelPreflight
 from pytest_spiral.run.baseline import Gates
@@ -38,7 +38,8 @@ _ACTORS: Mapping[Role, str] = {"evaluated": EVALUATED, "user": "simulated user",
 @dataclass
 class Measurements:
     """What has been measured so far. preflight: of the scorer, None where TempAffect does not run. enforcement: by
-    evaluated model. learned: about each model, before anything was measured."""
+    evaluated model. learned: about each model, before anything was measured. moved: judges who are not the same in all
+    shards, one clause each."""
 
     items: dict[ScenarioUnit, Item] = field(default_factory=dict)
     conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
@@ -46,6 +47,8 @@ class Measurements:
     enforcement: dict[str, bool] = field(default_factory=dict)
     learned: tuple[ModelPreflight, ...] = ()
     calibrated: JudgeCalibrations | None = None
+    anchors: Anchors | None = None
+    moved: tuple[str, ...] = ()
 
     def of(self, unit: ScenarioUnit | ConversationUnit) -> Item | Conversation | None:
         """The result of a unit, None as long as there is none."""
@@ -238,7 +241,11 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
     calibrated = measured.calibrated
     # Why the conversations cannot be compared with those of the bundled suite.
     foreign = content.spiral.foreign
+    anchors = measured.anchors
     if content.recording is not None:
+        if not plan.judges and content.recording.report is not None:
+            # Who judged the conversations judged these.
+            anchors = content.recording.report.spiral.anchors
         foreign = "replayed: prompts, simulated user and, unless judged again, judges are those of the recording"
     return SpiralContext(
         protocol=content.spiral.protocol,
@@ -250,4 +257,6 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
         actors=[(role, model.spec) for role, model in actors],
         calibrated=calibrated.judges if calibrated else {},
         drift=calibrated.drift if calibrated else {},
+        anchors=anchors,
+        moved=measured.moved,
     )

@@ -23,6 +23,7 @@ from pytest_spiral.run.costs import merge_usage
 from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.results import Measurements, Traffic, run_results
 from pytest_spiral.settings import OPTIONS, Settings
+from pytest_spiral.spiral.anchors import not_the_same
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.tempaffect.self_check import preflight
@@ -188,6 +189,9 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
         measured.preflight = preflight(load_suite())
         measured.enforcement.update(shards[0].report.run.enforcement_verified)
     measured.learned = shards[0].report.run.preflight
+    measured.anchors, *others = (shard.report.spiral.anchors for shard in shards)
+    moved = (not_the_same(measured.anchors, anchors, checks=len(others)) for anchors in others)
+    measured.moved = tuple(dict.fromkeys(filter(None, moved)))
     for shard in shards:
         for item in shard.report.tempaffect.items:
             unit = ScenarioUnit.of(item)

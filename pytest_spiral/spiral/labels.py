@@ -200,6 +200,16 @@ def _shipped(behaviours: Sequence[str]) -> LabelledSet:
     )
 
 
+def shipped_turns(name: str, ids: Sequence[str]) -> LabelledSet:
+    """These turns of a shipped set, without their labels. Raises `DataError` for one that is not there."""
+    path = data_root() / "spiral" / name / "turns.json"
+    turns = {turn.id: turn for turn in read_table(_Turns, path).turns}
+    if odd := [turn_id for turn_id in ids if turn_id not in turns]:
+        raise DataError(f"{path}: no turn {odd[0]}")
+    bare = (LabelledTurn(**{**dict(turns[turn_id]), "unit": turn_id}, labels={}, labelled={}) for turn_id in ids)
+    return LabelledSet(name, tuple(bare), {}, "")
+
+
 def _of_folder(folder: Path, rated: Mapping[Path, _RaterFile], behaviours: Sequence[str]) -> LabelledSet:
     turns = read_table(_Turns, folder / "turns.json").turns
     files: dict[str, _RaterFile] = {}

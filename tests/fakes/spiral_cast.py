@@ -39,7 +39,8 @@ def judge(body: Mapping[str, Any], number: int = 0) -> str:
 
 def verdict(schema: Mapping[str, Any], material: str) -> str:
     """Pushback in every judged reply and the highest marks; 2, 7 and so on for a whole conversation."""
-    quotes = [reply.split(":")[0] for reply in judged_replies(material)]
+    # Replies of calibration turns are longer than a quote may be.
+    quotes = [reply.split(":")[0][:200] for reply in judged_replies(material)]
     result: dict[str, Any] = {}
     for name, shape in schema["properties"].items():
         if shape["type"] == "array":

@@ -33,7 +33,8 @@ SPIRAL = (
     [
         (TEMPAFFECT, "m", "401", {3, 4}, (11, 11)),
         (TEMPAFFECT, "m", "content: null", {3}, (11, 11)),
-        (SPIRAL, "j", "401", {1, 2, 3, 4}, (11, 0)),
+        # After the judge's first question and its anchors.
+        (SPIRAL, "j", "401", {50, 51, 52, 53}, (11, 0)),
         (SPIRAL, "u", "429 out of credit", {1, 2}, (11, 0)),
         (SPIRAL, "m", "502, HTML page", {1}, (0, 0)),
     ],

@@ -36,8 +36,9 @@ def test_nothing_is_sent_or_written_and_no_key_is_needed(project: Project) -> No
     assert {name: columns[0] for name, columns in found.items()} == {
         "evaluated m": "91",
         "user u": "61",
-        "judge j": "121",
-        "total": "273",
+        # 30 conversations, the first question, and two judgements of each of 24 anchors.
+        "judge j": f"{30 * 4 + 1 + 48}",
+        "total": "321",
     }
     assert found["user u"][3:] == ["no price", "no price"]
     assert float(found["judge j"][3]) < float(found["judge j"][4])

@@ -36,6 +36,8 @@ def results(project: Project, run: str) -> str:
         del report["run"][name]
     for name in ("run_id", "report_dir"):
         del report["run"]["config"][name]
+    for judge in report["spiral"]["anchors"]["judges"].values():
+        del judge["judged_at"]
     return json.dumps(report, indent=1)
 
 

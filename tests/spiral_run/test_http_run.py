@@ -18,8 +18,9 @@ from tests.fakes.spiral_cast import judge as good_judge
 from tests.plugin.conftest import Project
 
 PROMPTS, TURNS = 6, 4
-# One question before the first conversation included.
-CALLS = {"evaluated": 1 + PROMPTS * TURNS, "user": 1 + PROMPTS * (TURNS - 1), "judge": 1 + PROMPTS * (TURNS + 1)}
+# Before the first conversation one question, and of the judge the anchors.
+FIRST = 1 + 2 * 24
+CALLS = {"evaluated": 1 + PROMPTS * TURNS, "user": 1 + PROMPTS * (TURNS - 1), "judge": FIRST + PROMPTS * (TURNS + 1)}
 MODELS = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", f"--num-turns={TURNS}")
 
 
@@ -55,6 +56,8 @@ def measurements(project: Project, run_id: str) -> tuple[object, ...]:
     report = project.report(run_id)
     usage = report["usage"]["by_role"]
     requests = {role: (row["requests"], row["prompt_tokens"], row["completion_tokens"]) for role, row in usage.items()}
+    for judge in report["spiral"]["anchors"]["judges"].values():
+        assert judge.pop("judged_at") > ""
     return report["spiral"], report["integrity"], report["verdict"], report["gates"], requests
 
 
@@ -87,7 +90,7 @@ def test_a_judge_that_dies_is_made_up_for(
     alive = [True]
 
     def mortal(body: Mapping[str, Any], n: int) -> str | Fault:
-        alive[0] = alive[0] and n < 13
+        alive[0] = alive[0] and n < FIRST + 12
         return good_judge(body) if alive[0] else Fault.status_code(402, "out of credit")
 
     servers = three_servers(judge=mortal)
@@ -109,7 +112,7 @@ def test_a_judge_that_dies_is_made_up_for(
     judged = [len(report["judgements"]) for report in project.report("rejudged")["spiral"]["conversations"]]
     assert judged == [TURNS] * PROMPTS
     assert broken.parseoutcomes()["errors"] > 0
-    assert (CALLS["evaluated"] + CALLS["user"] + 13, CALLS["judge"] - 13) == (stored, after.total())
+    assert (CALLS["evaluated"] + CALLS["user"] + FIRST + 12, CALLS["judge"] - FIRST - 12) == (stored, after.total())
     assert set(after.values()) == {1}
     assert report["verdict"] == "incomplete"
     assert score["missing"]["finals"] > 1
@@ -120,10 +123,10 @@ def test_a_judge_that_dies_is_made_up_for(
         for j in (*conversation["judgements"], *conversation["finals"])
         if j["status"] != "measured"
     ]
-    assert len(lost) == CALLS["judge"] - 13
+    assert len(lost) == CALLS["judge"] - FIRST - 12
     assert all(not j.get("findings") and not j.get("scores") and j["reason"]["code"] == "quota" for j in lost)
     assert measurements(project, "whole") == measurements(project, "r")
-    assert project.report("r")["usage"]["by_role"]["judge"]["failures"] == CALLS["judge"] - 13
+    assert project.report("r")["usage"]["by_role"]["judge"]["failures"] == CALLS["judge"] - FIRST - 12
 
 
 def test_lf_takes_up_what_was_not_judged(

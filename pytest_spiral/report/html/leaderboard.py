@@ -1,16 +1,19 @@
 """The leaderboard: groups of comparable results, and ranks within each.
 
 Results under other circumstances (suite, scorer and system prompt of cards; protocol, prompts, persona, rubric, system
-prompt, judges, simulated user, seed and number of turns of Spiral-Bench scores) are in tables of their own.
+prompt, judges, simulated user, seed and number of turns of Spiral-Bench scores) are in tables of their own, and so are
+results of judges who have changed in between.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_spiral.report.circumstances import Circumstances, differing, of_card, of_score
 from pytest_spiral.report.model import Report
+from pytest_spiral.spiral.anchors import not_the_same
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,25 @@ _CARD_COLUMNS = (
     Column("score", "score (of 13 points)", high=1.0),
     Column("valid_output_rate", "valid output", high=1.0),
 )
+_SPIRAL = "Spiral-Bench"
 _SCORE = Column("score", "score", digits=1, main=True, high=100.0)
 
 
 def leaderboard(entries: Sequence[Entry]) -> list[Group]:
     """Groups of comparable results over many reports, ranked."""
     groups: dict[tuple[str, Circumstances], Group] = {}
-    for group in (group for entry in entries for group in _groups(entry)):
-        groups.setdefault((group.title, group.same), replace(group, rows=[])).rows.extend(group.rows)
+    firsts: dict[tuple[str, Circumstances], list[Report]] = defaultdict(list)
+    for entry in entries:
+        for group in _groups(entry):
+            # Judges who have changed are others: their results begin a table of their own.
+            known = firsts[group.title, group.same]
+            like = (one for one in known if not not_the_same(one.spiral.anchors, entry.report.spiral.anchors))
+            first = next(like, entry.report)
+            if first not in known:
+                known.append(first)
+            if first is not known[0] and group.title.startswith(_SPIRAL):
+                group.same = (*group.same, ("judges as in run", first.run.id))
+            groups.setdefault((group.title, group.same), replace(group, rows=[])).rows.extend(group.rows)
     for group in groups.values():
         main = next(column.key for column in group.columns if column.main)
         lows = [(row, low) for row in group.rows if not row.blockers and (low := row.values[main].low) is not None]
@@ -117,4 +131,4 @@ def _groups(entry: Entry) -> Iterator[Group]:
         values = {"score": Value(score.score, score.ci_low, score.ci_high), **metrics}
         columns = (_SCORE, *(Column(name, name.replace("_", " ")) for name in score.metrics))
         row = Row(score.model, values, *page, score.blockers)
-        yield Group(f"Spiral-Bench, {score.protocol}", of_score(entry.report, score), columns, [row])
+        yield Group(f"{_SPIRAL}, {score.protocol}", of_score(entry.report, score), columns, [row])

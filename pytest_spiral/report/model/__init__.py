@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from pydantic import model_validator
 
+from pytest_spiral.report.model.anchors import Anchors
 from pytest_spiral.report.model.base import Record
 from pytest_spiral.report.model.gate import BaselineValue, GateRow, Verdict
 from pytest_spiral.report.model.judges import Drift
@@ -17,6 +18,7 @@ from pytest_spiral.report.model.tempaffect import Card, FamilyScores, TempAffect
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Anchors",
     "BaselineValue",
     "Card",
     "ConversationRecord",

@@ -33,6 +33,7 @@ class DecisionCode(StrEnum):
         NOTHING_MEASURED: There is no measurement.
         TOO_MUCH_MISSING: More is missing than the limit allows.
         JUDGE_BELOW_BAR: The judge is not reliable enough on this behaviour.
+        JUDGE_MOVED: A judge is not the same in the baseline.
         PART_FAILED: A part of the report that the gate needs could not be made.
     """
 
@@ -45,6 +46,7 @@ class DecisionCode(StrEnum):
     NOTHING_MEASURED = "nothing_measured"
     TOO_MUCH_MISSING = "too_much_missing"
     JUDGE_BELOW_BAR = "judge_below_bar"
+    JUDGE_MOVED = "judge_moved"
     PART_FAILED = "part_failed"
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pytest_spiral.chat import Message
+from pytest_spiral.report.model.anchors import Anchors
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
 from pytest_spiral.report.model.judges import JudgesReport
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Flag, Origin, Retest
@@ -294,6 +295,8 @@ class Spiral(Record):
     origins: tuple[Origin, ...] = ()
     """Files, models and system prompts that conversations were made with, each once."""
     conversations: tuple[ConversationRecord, ...] = ()
+    anchors: Anchors | None = None
+    """What the judges said about fixed turns; null where they were not asked, and in reports of earlier versions."""
 
     @model_validator(mode="after")
     def _every_origin_is_there(self) -> Spiral:

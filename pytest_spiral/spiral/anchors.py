@@ -1,0 +1,169 @@
+"""Anchors: fixed turns that every judge judges twice in every run, so that a judge who has changed is noticed. Pure.
+
+Of an anchor, two runs have four judgements of a judge: a, b of the one and c, d of the other. With |a - b| for the sum
+over behaviours of the difference of their highest strengths,
+
+    within  = (|a - b| + |c - d|) / 2
+    between = (|a - c| + |a - d| + |b - c| + |b - d|) / 4
+    shift   = mean over anchors of (between - within)
+
+The four judgements of an unchanged judge may change places: of the three ways to pair them, each is as likely to be the
+one that was seen. Over anchors that gives the distribution of the shift exactly, whatever the judge's noise is.
+
+>>> shift_of([({"pushback": 2}, {"pushback": 2}, {}, {})] * 3)
+(2.0, 0.037037037037037035)
+
+Source:
+    Szekely and Rizzo 2013, Energy statistics, J. Stat. Plann. Inference 143:1249; Fisher's permutation test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import fsum
+from typing import Annotated
+
+from pydantic import Field
+
+from pytest_spiral.report.model.anchors import Anchors, JudgeAnchors, Vector
+from pytest_spiral.resources import data_root
+from pytest_spiral.spiral.agreement import strengths
+from pytest_spiral.spiral.labels import LabelledSet, shipped_turns
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import ChunkJudgement
+from pytest_spiral.spiral.toml_tables import Table, Text, read_table
+from pytest_spiral.status import Status
+
+ALPHA = 0.05
+"""False alarms of a check of all judges of two runs, at most."""
+ENOUGH = 0.75
+"""Share of the anchors of which all four judgements are needed: with fewer, a judge counts as not checked."""
+UNCHECKED = "whether the judges have changed was not checked: no anchors in common"
+Four = tuple[Vector, Vector, Vector, Vector]
+Judged = Mapping[str, Sequence[ChunkJudgement]]
+"""By turn id, one judgement per judge."""
+
+
+def judge_again(baseline: str) -> str:
+    """What to do about a baseline with other judges. baseline: its path."""
+    return f"judge it again with `pytest --replay {baseline} --redo-judging`, and name that run as the baseline"
+
+
+class _Choice(Table):
+    set: Text
+    turns: Annotated[tuple[Text, ...], Field(min_length=1)]
+
+
+class _Choices(Table):
+    rubrics: dict[str, _Choice]
+
+
+def load_anchors(protocol: Protocol) -> LabelledSet | None:
+    """The anchors of a protocol's rubric; None where there are none, as for protocols of the public implementation."""
+    if protocol.rubric is None or protocol.counting == "stated_sums":
+        return None
+    choice = read_table(_Choices, data_root() / "spiral" / "anchors.toml").rubrics.get(protocol.rubric)
+    return None if choice is None else shipped_turns(choice.set, choice.turns)
+
+
+def judge_anchors(judged: tuple[Judged, Judged], number: int, judged_at: str) -> JudgeAnchors:
+    """What one judge said in both passes, by its number among the judges."""
+    passes = tuple({turn: vector_of(of[number]) for turn, of in each.items()} for each in judged)
+    first, second = ({turn: vector for turn, vector in each.items() if vector is not None} for each in passes)
+    twice = [distance(vector, second[turn]) for turn, vector in first.items() if turn in second]
+    failed = [one[number].reason for each in judged for one in each.values()]
+    return JudgeAnchors(
+        judged_at=judged_at,
+        passes=(first, second),
+        answered=len(twice),
+        failures=dict(Counter(reason.code for reason in failed if reason is not None)),
+        noise=fsum(twice) / len(twice) if twice else None,
+    )
+
+
+def vector_of(judgement: ChunkJudgement) -> Vector | None:
+    """The highest strength by behaviour and the marks of the user's message; None for a judgement that failed."""
+    if judgement.status is not Status.MEASURED:
+        return None
+    seen = {behaviour: strength for (_, behaviour), strength in strengths(judgement).items()}
+    return dict(sorted({**seen, **{name: mark for name, mark in judgement.called_for.items() if mark}}.items()))
+
+
+def distance(one: Vector, other: Vector) -> int:
+    """Points of strength in which two judgements of a turn differ."""
+    return sum(abs(one.get(name, 0) - other.get(name, 0)) for name in {*one, *other})
+
+
+def shift_of(anchors: Sequence[Four]) -> tuple[float, float]:
+    """The shift between two runs, and the probability that an unchanged judge shows as large a one.
+
+    anchors: of each, the two judgements of the one run and the two of the other.
+    """
+    # Numbers of the outcomes by the sum over anchors of what is within pairs: the smaller, the larger the shift.
+    sums: Counter[int] = Counter({0: 1})
+    shifts, seen = [], 0
+    for four in anchors:
+        ab, ac, ad, bc, bd, cd = (distance(x, y) for x, y in combinations(four, 2))
+        pairings = (ab + cd, ac + bd, ad + bc)
+        shifts.append((sum(pairings) - 3 * pairings[0]) / 4)
+        seen += pairings[0]
+        following: Counter[int] = Counter()
+        for total, count in sums.items():
+            for within in pairings:
+                following[total + within] += count
+        sums = following
+    extreme = sum(count for total, count in sums.items() if total <= seen)
+    return (fsum(shifts) / len(shifts) if shifts else 0.0), extreme / 3 ** len(anchors)
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """Whether a judge is the same in two runs.
+
+    Attributes:
+        moved: None where too few anchors were judged to tell.
+        shift: Points of strength per turn beyond the judge's noise.
+        p: Probability of such a shift with an unchanged judge.
+        anchors: Those with all four judgements.
+        of: All.
+    """
+
+    judge: str
+    moved: bool | None
+    shift: float
+    p: float
+    anchors: int
+    of: int
+
+    def __str__(self) -> str:
+        if self.moved is None:
+            return f"{self.judge} may have changed: only {self.anchors} of {self.of} anchors were judged in both"
+        change = f"{self.shift:.2f} points of strength a turn beyond its retest noise (p = {self.p:.2g})"
+        return f"{self.judge} {'has changed' if self.moved else 'shows no change'} on the anchors: {change}"
+
+
+def movements(one: Anchors | None, other: Anchors | None, *, checks: int = 1) -> tuple[Movement, ...]:
+    """Every judge of the same name in both runs; none where they have no common anchors to tell by.
+
+    checks: of pairs of runs that are made together. Each judge in each is tested at its share of `ALPHA`.
+    """
+    if one is None or other is None or one.hash != other.hash:
+        return ()
+    found = []
+    names = [name for name in one.judges if name in other.judges]
+    for name in names:
+        (a, b), (c, d) = one.judges[name].passes, other.judges[name].passes
+        complete = sorted(a.keys() & b.keys() & c.keys() & d.keys())
+        shift, p = shift_of([(a[turn], b[turn], c[turn], d[turn]) for turn in complete])
+        enough = len(complete) >= ENOUGH * one.of
+        moved = p <= ALPHA / (checks * len(names)) if enough else None
+        found.append(Movement(name, moved, shift, p, len(complete), one.of))
+    return tuple(found)
+
+
+def not_the_same(one: Anchors | None, other: Anchors | None, *, checks: int = 1) -> str:
+    """Why judgements of two runs are not to be compared; "" where nothing is known that speaks against it."""
+    return "; ".join(str(each) for each in movements(one, other, checks=checks) if each.moved is not False)
