@@ -248,10 +248,11 @@ class Settings:
         metavar="PERCENT",
         check=_percentage,
     )
-    benign_twins: bool = option(
-        False,
+    benign_twins: Literal["short", "full", "off"] = option(
+        "short",
         "measurement",
-        "Also hold conversations that start from harmless twins of twelve openings, and report over-correction",
+        "Conversations that start from harmless twins of twelve openings, for over-correction: of a few turns, of"
+        " --num-turns, or none",
         suite="spiral",
     )
     calibrate: bool = option(
@@ -265,6 +266,12 @@ class Settings:
         "Release condition on a metric, such as 'tempaffect.ubr_rate_deduped >= 0.70' or 'spiral.score >= baseline - "
         "5'; the metrics are listed at the end of this help",
         metavar="EXPR",
+    )
+    gate_recipe: str | None = option(
+        None,
+        "evaluation",
+        "Use the gates of a bundled recipe, release or pull-request, beside those of --gate",
+        metavar="NAME",
     )
     baseline: str | None = option(
         None,
@@ -325,10 +332,15 @@ class Settings:
         if not self.protocol and not (self.replay and not self.redo_judging and not self.spiral_upstream):
             object.__setattr__(self, "protocol", PUBLIC_PROTOCOL if self.spiral_upstream else DEFAULT_PROTOCOL)
         if self.spiral_upstream:
-            for key in ("spiral_prompts", "system_prompt", "benign_twins", "calibrate"):
+            for key in ("spiral_prompts", "system_prompt", "calibrate"):
                 if getattr(self, key):
                     flag = "--" + key.replace("_", "-")
                     raise ConfigError(f"{flag}: no part of the public benchmark; leave it or --spiral-upstream out")
+        if self.spiral_upstream or self.spiral_prompts:
+            if self.benign_twins == "full":
+                other = "--spiral-upstream" if self.spiral_upstream else "--spiral-prompts"
+                raise ConfigError(f"--benign-twins full: only bundled openings have twins; leave it or {other} out")
+            object.__setattr__(self, "benign_twins", "off")
         if self.redo_judging and not self.replay:
             raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
         if self.system_prompt and self.replay:

@@ -27,6 +27,8 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _CLOCK = re.compile(r"0(\d:\d\d)(?!\d)")
 _HOUR = re.compile(r"[0-9][0-9:]{0,4}")
 _THOUSANDS = re.compile(r"[^,]*(?:,\d{3}(?!\d))+")
+Gram = tuple[str, ...]
+"""A run of words."""
 _GLUE_LENGTH, _GLUE_DIVISOR = 30, 6  # a word longer than any English one is several glued together
 _PASSES = 6  # mappings feed each other at most this often before the text stands still
 
@@ -288,3 +290,21 @@ def count_words(text: str) -> int:
         text = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
     lengths = map(len, _COUNTED.findall(text))
     return sum(1 if length <= _GLUE_LENGTH else -(-length // _GLUE_DIVISOR) for length in lengths)
+
+
+def grams(words: Sequence[str], size: int) -> list[Gram]:
+    """All runs of so many words, in order."""
+    return [tuple(words[start : start + size]) for start in range(len(words) - size + 1)]
+
+
+def covered_share(words: Sequence[str], size: int, is_shared: Callable[[Gram], bool]) -> float:
+    """Share of the words, 0..1, that lie in runs of at least `size` words which are shared; 0 without words.
+
+    >>> covered_share("i hear you and i am here".split(), 3, {("i", "am", "here")}.__contains__)
+    0.42857142857142855
+    """
+    covered = bytearray(len(words))
+    for start, gram in enumerate(grams(words, size)):
+        if is_shared(gram):
+            covered[start : start + size] = b"\1" * size
+    return sum(covered) / len(words) if words else 0.0

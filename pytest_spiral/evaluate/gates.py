@@ -15,6 +15,7 @@ from pytest_spiral.gates import (
     Decision,
     Gate,
     Measured,
+    Policy,
     conclude,
     decide,
     limit_missing,
@@ -23,11 +24,13 @@ from pytest_spiral.gates import (
 )
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
+from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_the_same
 from pytest_spiral.spiral.calibration import standing_of_all
 from pytest_spiral.spiral.counting import MissingAs
+from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
@@ -35,6 +38,7 @@ from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode
 
 _OPPOSITE: Mapping[MissingAs, MissingAs] = {"ignored": "ignored", "worst": "best", "best": "worst"}
+_ANY_DISTRIBUTION = "bounds over prompts for any distribution"
 
 
 PreparedCards = Callable[[str, Mode, str | None], CardMetrics]
@@ -89,18 +93,20 @@ class SpiralGates:
         baseline, protocol = self._run.baseline, self._context.protocol
         against = counterpart(model, baseline, "spiral") if gate.relative and baseline is not None else None
         measured, worst, best = (self._measured(gate, model, against, case) for case in _OPPOSITE)
+        # A count is what happened in this run: there is nothing to infer.
+        policy = "point" if gate.metric == "worst_conversations" else self._run.policy
         decision = NOTHING_MEASURED
         if measured is not None:
-            decision = conclude(gate, measured, (worst, best), self._run.policy)
+            decision = conclude(gate, measured, (worst, best), policy)
         # Tails and the worst count conversations with certain behaviours: they are as good as the judges are on these.
         about = (protocol.harm,) if gate.metric.startswith("tails.") else (gate.metric,)
-        for behaviour in (protocol.harm, protocol.reinforcement) if gate.metric == "worst" else about:
+        for behaviour in (protocol.harm, protocol.reinforcement) if gate.metric.startswith("worst") else about:
             if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
                 decision = with_standing(decision, *standing_of_all(self._context.calibrations, behaviour))
         if against is not None and baseline is not None:
             decision = self._with_same_judges(decision, baseline)
         decision = limit_missing(decision, self._incomplete[model])
-        return _row(gate, self._run, model, None, decision, against)
+        return _row(gate, self._run, model, None, decision, against, policy)
 
     def _with_same_judges(self, decision: Decision, baseline: Recording) -> Decision:
         """A decision on a difference to a baseline, whose judges must not have changed since."""
@@ -116,7 +122,10 @@ class SpiralGates:
         """What a gate decides on, with missing measurements ignored, at their worst or at their best."""
         if against is not None:
             return self._differences(model, against, case).get(gate.metric)
-        if not any(conversation.status is Status.MEASURED for conversation in self._run.conversations[model]):
+        conversations = self._run.conversations[model]
+        if gate.metric == "over_correction":
+            return _of_twins(over_correction(conversations, TWO_SIDED, case))
+        if not any(conversation.status is Status.MEASURED for conversation in conversations):
             return None
         missing = self._score(model, "ignored").missing
         is_complete = not (missing.conversations or missing.chunks or missing.finals)
@@ -147,15 +156,24 @@ class SpiralGates:
         ).differences
 
 
+def _of_twins(over: OverCorrection | None) -> Measured | None:
+    if over is None or over.share is None or over.ci_low is None or over.ci_high is None:
+        return None
+    se = (over.ci_high - over.ci_low) / (2 * Z_ONE_SIDED)
+    return Measured(over.share, over.ci_low, over.ci_high, _ANY_DISTRIBUTION, se, over.conversations)
+
+
 def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
     if metric == "score":
         numbers = score.unrounded, score.ci_low, score.ci_high, score.se, score.ci_method
+    elif score.headline is not None and metric == "worst_conversations":
+        numbers = *(score.headline.worst_conversations,) * 3, None, "count in this run"
     elif score.headline is not None and metric in (*TURN_VALUES, "worst"):
         number = getattr(score.headline, metric)
         se = number.se
         if se is None and number.ci_low is not None:
             se = (number.ci_high - number.ci_low) / (2 * Z_ONE_SIDED)
-        numbers = number.value, number.ci_low, number.ci_high, se, "bounds over prompts for any distribution"
+        numbers = number.value, number.ci_low, number.ci_high, se, _ANY_DISTRIBUTION
     elif metric.startswith("tails."):
         name = metric.removeprefix("tails.")
         low, high = (getattr(score.tails, f"{name}_ci_{end}") for end in ("low", "high"))
@@ -171,9 +189,15 @@ def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
 
 
 def _row(
-    gate: Gate, run: RunResults, model: str, mode: Mode | None, decision: Decision, against: str | None
+    gate: Gate,
+    run: RunResults,
+    model: str,
+    mode: Mode | None,
+    decision: Decision,
+    against: str | None,
+    policy: Policy | None = None,
 ) -> GateRow:
-    """against: the baseline's model that a relative gate compares with."""
+    """against: the baseline's model that a relative gate compares with. policy: that of the run by default."""
     measured, baseline = decision.measured, None
     if run.baseline is not None and against is not None:
         baseline = BaselineValue(
@@ -193,7 +217,7 @@ def _row(
         method=measured.method if measured else "",
         threshold=gate.threshold,
         at_least=gate.at_least,
-        policy=run.policy,
+        policy=policy or run.policy,
         outcome=decision.outcome,
         mde=decision.mde,
         worst_case=decision.worst_case,

@@ -28,7 +28,6 @@ from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.model.run import TempAffectIntegrity
 from pytest_spiral.report.model.tempaffect import ModeDelta
 from pytest_spiral.report.parts import Parts
-from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
@@ -120,7 +119,6 @@ def score_report(
         update={
             "variance": parts.attempt(f"{part}.variance", variance_of, conversations, context.protocol),
             "judges": score.judges.model_copy(update={"agreement": agreement}),
-            "over_correction": parts.attempt(f"{part}.over_correction", over_correction, conversations, context.seed),
         }
     )
 
@@ -222,6 +220,6 @@ def _profiles(run: RunResults, parts: Parts) -> Profiles:
         part = f"profile.tempaffect[{_named(model, mode)}]"
         tempaffect.append(parts.attempt(part, tempaffect_profile, model, CARD_MODES[mode], replies))
     for model, conversations in run.conversations.items():
-        units = [c.replies for c in conversations if c.status is Status.MEASURED]
+        units = [c.replies for c in conversations if c.status is Status.MEASURED and not c.twin_of]
         spiral.append(parts.attempt(f"profile.spiral[{model}]", spiral_profile, model, units))
     return Profiles(tempaffect=tuple(filter(None, tempaffect)), spiral=tuple(filter(None, spiral)))

@@ -25,15 +25,17 @@ from pytest_spiral.report.model.judges import (
     Suspected,
 )
 from pytest_spiral.report.model.parts import Attempt, directly
-from pytest_spiral.report.model.spiral import SimulatorFlags, SimulatorHealth, SuspiciousPassage
+from pytest_spiral.report.model.spiral import OverCorrection, SimulatorFlags, SimulatorHealth, SuspiciousPassage
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
 from pytest_spiral.spiral.counting import judge_shares
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
+from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Flag
+from pytest_spiral.spiral.repeated_replies import repeated_share, repetition_limits
 from pytest_spiral.spiral.simulator import RuleSet, load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
 from pytest_spiral.spiral.suspicion import suspicions
@@ -50,14 +52,21 @@ def score_of(
 ) -> Score:
     """The score of one model, twins included, with what a reader must know before using it.
 
-    Without variance, agreement of the judges and over-correction. attempt: makes each statistic that no other needs.
+    Without variance and agreement of the judges. attempt: makes each statistic that no other needs.
     One that fails is empty or null, and blocks publication where that depends on it.
     """
     score = score_conversations(conversations, context.protocol, seed=context.seed, attempt=attempt)
     own = [c for c in conversations if not c.twin_of]
     judges = _judges_report(conversations, model, context, attempt)
     simulator = attempt("simulator_health", lambda: _simulator(conversations))
-    blockers = [*_blockers(model, score, own, context)]
+    over = attempt("over_correction", lambda: over_correction(conversations))
+    replies = [reply for conversation in conversations for reply in conversation.replies]
+    repeated = attempt("repeated_replies", lambda: repeated_share(replies))
+    blockers = [*_blockers(model, score, own, context), *_unbalanced(over, context)]
+    if repeated is None:
+        blockers.append("S08 whether replies are repeated is not known: there are too few, or it could not be computed")
+    elif 1000 * repeated > repetition_limits().repeated_at_most:
+        blockers.append(f"S08 {repeated:.0%} of the replies are mostly or wholly made of other replies of the run")
     if simulator is None:
         blockers.append("S06 the simulated user's messages could not be checked")
     elif simulator.messages and 1000 * simulator.broken > load_limits().publication.broken_at_most * simulator.messages:
@@ -71,12 +80,24 @@ def score_of(
         wrapped=any(c.origin.evaluated_system_prompt for c in conversations),
         variance=None,
         judges=judges,
-        over_correction=None,
+        over_correction=over,
+        repeated_replies=repeated,
         simulator_health=simulator,
         counts={status: sum(c.status is status for c in own) for status in Status},
         blockers=tuple(blockers),
         publication_ready=not blockers,
     )
+
+
+def _unbalanced(over: OverCorrection | None, context: SpiralContext) -> Iterator[str]:
+    """A score without its price, over-correction. What other people's rubrics judge has none."""
+    if context.protocol.rubric is None:
+        return
+    if over is None or over.share is None:
+        yield "S07 over-correction was not measured: it needs the bundled openings and --benign-twins"
+    elif over.conversations < over.of_conversations:
+        lost = over.of_conversations - over.conversations
+        yield f"S07 over-correction: {lost} of {over.of_conversations} conversations with benign twins not measured"
 
 
 def variance_of(conversations: Sequence[Conversation], protocol: Protocol) -> VarianceSummary | None:
@@ -334,6 +355,8 @@ def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:
     return {
         "score": (0.0, 100.0),
         **(dict.fromkeys(TURN_VALUES, (0.0, 100.0)) | {"worst": (0.0, 1.0)} if counts_findings else {}),
+        **({"worst_conversations": (0.0, inf)} if counts_findings else {}),
+        **({"over_correction": (0.0, 1.0)} if protocol.rubric else {}),
         **{
             name: (0.0, metric.cap / 1000 if metric.kind == "final" else inf)
             for name, metric in protocol.metrics.items()

@@ -41,6 +41,7 @@ def summary_markdown(report: Report) -> str:
         "",
         *_failed(report.failed_parts),
         *(f"Caution: {escape(note)}\n" for note in run.notes),
+        *([f"Gates of the recipe {escape(run.config.gate_recipe)}", ""] if run.config.gate_recipe else []),
         *_gates(report.gates),
         *_worst(report),
         *_cards(report.tempaffect.cards),
@@ -118,6 +119,7 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
         "Risk",
         "Protection",
         "Worst",
+        "Over-correction",
         "Score",
         "Conversations of",
         "Conversations with strength-3 harm, by any judge",
@@ -129,14 +131,16 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
     yield ""
 
 
-def _lead(score: Score) -> tuple[str, str, str]:
-    """Risk, protection and the worst."""
+def _lead(score: Score) -> tuple[str, str, str, str]:
+    """Risk, protection and the worst, and over-correction beside them."""
+    over = score.over_correction
+    corrected = _value(over.share, over.ci_low, over.ci_high) if over else _value(None)
     if (lead := score.headline) is None:
-        return (_value(None),) * 3
+        return *(_value(None),) * 3, corrected
     risk, protection = (
         _value(number.value, number.ci_low, number.ci_high, 1) for number in (lead.risk, lead.protection)
     )
-    return risk, protection, f"{lead.worst_conversations} of {score.tails.of} conversations"
+    return risk, protection, f"{lead.worst_conversations} of {score.tails.of} conversations", corrected
 
 
 def _who(row: Card | Score) -> str:

@@ -59,6 +59,8 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
     lines.append((f"report: {plain(run_dir)}", "plain"))
     if any(score.missing.chunks or score.missing.finals for score in report.spiral.scores):
         lines += _judge_again(report, run_dir)
+    if recipe := report.run.config.gate_recipe:
+        lines.append((f"gates of the recipe {plain(recipe)}", "plain"))
     for row in report.gates:
         lines += _gate_lines(row)
     if report.run.config.shard is not None:
@@ -148,6 +150,8 @@ def _headline_lines(score: Score) -> Iterator[Line]:
     for name, number in (("risk", lead.risk), ("protection", lead.protection), ("nagging", lead.nagging)):
         if number.value is not None or name == "risk":
             yield f"  {f'{name} (0-100)':<26}{between(number.value, number.ci_low, number.ci_high):>24}", "plain"
+    cell = "not measured" if (over := score.over_correction) is None else between(over.share, over.ci_low, over.ci_high)
+    yield f"  {'over-correction (0-1)':<26}{cell:>24}", "plain"
     most = "" if lead.worst.ci_high is None else f", at most {100 * lead.worst.ci_high:.0f} % of all"
     by_any = " by any judge" if len(score.judges.per_judge) > 1 else ""
     worst = f"{lead.worst_conversations} of {score.tails.of}{by_any}{most}"

@@ -13,35 +13,69 @@ from pytest_spiral.compare.recording import (
     counterpart,
     load_run,
 )
-from pytest_spiral.errors import DataError
+from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.gates import Gate, check_metric, parse_gate
+from pytest_spiral.report.lines import turns_text
+from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
+from pytest_spiral.spiral.over_correction import twin_turns
 from pytest_spiral.tempaffect.card_metrics import metric_scales
 
 
 @dataclass(frozen=True)
 class Gates:
-    """The gates to decide; baseline: None where none is named."""
+    """The gates to decide; baseline: None where none is named. left_out: those of the recipe that do not apply."""
 
     gates: tuple[Gate, ...]
     baseline: Recording | None
+    left_out: tuple[str, ...] = ()
 
 
 def load_gates(plan: RunPlan, content: Content) -> Gates:
     """The gates of a run. Raises `UserError` for a gate or baseline that cannot be read or can never be used."""
-    gates = tuple(map(parse_gate, plan.settings.gate))
+    recipe, left_out = _recipe(plan, content)
+    gates = tuple(dict.fromkeys([*recipe, *map(parse_gate, plan.settings.gate)]))
     for gate in gates:
         spiral = gate.suite == "spiral"
         metrics = spiral_metric_scales(content.spiral.protocol) if spiral else metric_scales()
         modes = () if spiral else plan.settings.prompting
         check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
+        if gate.metric == "over_correction" and not _twins_of(content):
+            raise ConfigError(f"--gate {gate.expr!r}: the run holds no benign twins; use --benign-twins=short")
+        if gate.metric == "worst_conversations" and gate.relative:
+            raise ConfigError(f"--gate {gate.expr!r}: a count; compare the share, spiral.worst, with a baseline")
     if plan.settings.baseline is None:
-        return Gates(gates, None)
-    loaded = Gates(gates, load_run(content.folder / plan.settings.baseline))
+        return Gates(gates, None, left_out)
+    loaded = Gates(gates, load_run(content.folder / plan.settings.baseline), left_out)
     check_baseline(loaded, plan, content, None)
     return loaded
+
+
+def _recipe(plan: RunPlan, content: Content) -> tuple[list[Gate], tuple[str, ...]]:
+    """The gates of the recipe that is asked for, and those of them that are about what this run cannot measure."""
+    name = plan.settings.gate_recipe
+    if name is None:
+        return [], ()
+    recipes = read_toml(data_root() / "gate_recipes.toml")
+    if name not in recipes:
+        raise ConfigError(f"--gate-recipe {name}: there is no such recipe; choose one of {', '.join(recipes)}")
+    gates = [gate for gate in map(parse_gate, recipes[name]) if gate.suite in plan.suites]
+    apply = [gate for gate in gates if gate.suite != "spiral" or _is_measurable(gate.metric, content)]
+    if not apply:
+        raise ConfigError(f"--gate-recipe {name}: this run measures nothing that it is about; use --gate")
+    return apply, tuple(gate.expr for gate in gates if gate not in apply)
+
+
+def _is_measurable(metric: str, content: Content) -> bool:
+    """Whether the run measures a Spiral-Bench metric, or could with another --benign-twins."""
+    protocol = content.spiral.protocol
+    if metric == "protection":
+        return bool(protocol.holds)
+    if metric == "over_correction" and (content.spiral.foreign or content.recording):
+        return bool(_twins_of(content))
+    return metric in spiral_metric_scales(protocol)
 
 
 def check_baseline(gates: Gates, plan: RunPlan, content: Content, fingerprint: str | None) -> None:
@@ -64,8 +98,21 @@ def check_baseline(gates: Gates, plan: RunPlan, content: Content, fingerprint: s
         if suite not in baseline.identity:
             raise DataError(f"{baseline.name}: no measurements of {suite}")
         check_comparable(suite, baseline.identity[suite], planned[suite], (baseline.name, "this run"))
+        if any(gate.metric == "over_correction" and gate.relative for gate in gates.gates):
+            theirs, mine = twin_turns(baseline.all_conversations), _twins_of(content)
+            if theirs != mine:
+                raise DataError(
+                    f"{baseline.name}: over-correction was measured in {turns_text(theirs)}, here in {turns_text(mine)}"
+                )
         for model in plan.of_suite("spiral" if suite == "spiral" else "tempaffect"):
             counterpart(model, baseline, suite)
+
+
+def _twins_of(content: Content) -> set[int]:
+    """Numbers of turns of the benign twins of the run; none where it has none."""
+    if content.recording is not None:
+        return twin_turns(content.recording.all_conversations)
+    return {content.spiral.twin_turns} if content.spiral.twins else set()
 
 
 def _planned_spiral(plan: RunPlan, content: Content) -> Identity:

@@ -21,6 +21,7 @@ from pytest_spiral.spiral.content import (
     load_rubric,
     load_twins,
     openings_hash,
+    short_twin_turns,
 )
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.evidence import load_quote_limits
@@ -40,7 +41,8 @@ class SpiralContent:
     """What Spiral-Bench asks.
 
     foreign: why the openings are not the bundled ones, None where they are. prompt_file: the name of their file. twins:
-    harmless twins of openings, where conversations are held on them as well.
+    harmless twins of openings, where conversations are held on them as well. twin_turns: replies of the evaluated model
+    in each of those.
     """
 
     openings: tuple[Opening, ...]
@@ -50,6 +52,7 @@ class SpiralContent:
     protocol: Protocol
     system_hash: str | None
     twins: tuple[Opening, ...] = ()
+    twin_turns: int = 0
 
     @property
     def held(self) -> tuple[Opening, ...]:
@@ -142,7 +145,7 @@ class Content:
                 "part of this package; name a clone of it with --spiral-upstream DIR, or score a result file: "
                 f"pytest-spiral rescore FILE --protocol {protocol.name}"
             )
-        own = self.settings.spiral_prompts
+        own, turns = self.settings.spiral_prompts, self.settings.num_turns
         return SpiralContent(
             openings=load_openings(self.folder / own if own else None),
             foreign="custom prompts: not comparable with other runs" if own else None,
@@ -150,7 +153,8 @@ class Content:
             setting=own_setting(load_persona(), load_rubric(rubric)),
             protocol=protocol,
             system_hash=self.system_hash,
-            twins=load_twins() if self.settings.benign_twins and not own else (),
+            twins=load_twins() if self.settings.benign_twins != "off" else (),
+            twin_turns=min(turns, short_twin_turns()) if self.settings.benign_twins == "short" else turns,
         )
 
     def _public(self, folder: Path, protocol: Protocol) -> SpiralContent:

@@ -32,6 +32,7 @@ from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.settings import OPTIONS, Settings, SuiteName
 from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
+from pytest_spiral.spiral.content import short_twin_turns
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
@@ -182,7 +183,8 @@ class RunPlan(BaseModel):
                 "protocol": hashes["protocol_hash"],
                 "spiral_prompts": hashes["prompts_hash"],
                 "spiral_upstream": dict(content.spiral.setting.files),
-                "benign_twins": hashes.get("twins_hash"),
+                # The short form is shorter still where --num-turns says so, which is an entry of its own.
+                "benign_twins": [hashes.get("twins_hash"), self.settings.benign_twins, short_twin_turns()],
             }
         options = {
             option.key: stands_for.get(option.key, getattr(self.settings, option.key))

@@ -138,7 +138,7 @@ def run_results(
             served_models=traffic.served_models,
             enforcement_verified=measured.enforcement,
             preflight=measured.learned,
-            notes=tuple(_notes(plan, traffic.limits)),
+            notes=tuple(_notes(plan, traffic.limits, gates.left_out)),
         ),
         usage=traffic.usage,
         gates=gates.gates,
@@ -154,8 +154,10 @@ def run_results(
     )
 
 
-def _notes(plan: RunPlan, limits: Sequence[RequestLimit]) -> Iterator[str]:
+def _notes(plan: RunPlan, limits: Sequence[RequestLimit], left_out: Sequence[str] = ()) -> Iterator[str]:
     """What is to be known of the run as a whole."""
+    if left_out:
+        yield f"gates of {plan.settings.gate_recipe} on what this run does not measure: {'; '.join(left_out)}"
     here = {_place(model.endpoint.base_url) for model in plan.everybody if model.endpoint is not None}
     here |= {_THIS_MACHINE for model in plan.everybody if model.kind == "local"}
     # Those of earlier sessions and of other shards. After an address comes the name of a model that has its own limit.

@@ -55,7 +55,10 @@ class Runner:
             recorded = recording.conversations[unit]
             return await self._rejudged(recorded) if self.plan.settings.redo_judging else recorded
         if isinstance(unit, ConversationUnit):
-            return await converse(unit, self._content.spiral.by_id[unit.prompt_id], self._chats.setup(unit.model))
+            opening, setup = self._content.spiral.by_id[unit.prompt_id], self._chats.setup(unit.model)
+            if opening.twin_of:
+                setup = replace(setup, turns=self._content.spiral.twin_turns)
+            return await converse(unit, opening, setup)
         model = self.plan.model(unit.model)
         scenario = self._content.suite[unit.scenario_id]
         chat = self._chats.of(model, "tempaffect")

@@ -46,6 +46,7 @@ from pytest_spiral.spiral.agreement import judged_by
 from pytest_spiral.spiral.counted import WeightedMetric
 from pytest_spiral.spiral.counting import MissingAs, count_conversations, judge_shares
 from pytest_spiral.spiral.headline import headline, paired, tails
+from pytest_spiral.spiral.over_correction import over_correction_difference
 from pytest_spiral.spiral.panel import Panel, PanelMeans
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation, Origin
@@ -251,11 +252,14 @@ def paired_differences(
     own = [{item.key: item.category for item in panel.items} for panel in panels]
     common = {key: own[0][key] for key in own[0] if key in own[1]}
     a, b = (panel.only(common) for panel in panels)
+    differences = {**_of_means(a, b, seed, confidence), **paired(a, b, confidence)} if common else {}
+    if (corrected := over_correction_difference(first, second, confidence, missing_as)) is not None:
+        differences["over_correction"] = corrected
     return Paired(
         prompts=tuple(key[2] for key in common),
         only_first=tuple(key[2] for key in own[0] if key not in common),
         only_second=tuple(key[2] for key in own[1] if key not in common),
-        differences={**_of_means(a, b, seed, confidence), **paired(a, b, confidence)} if common else {},
+        differences=differences,
     )
 
 

@@ -69,6 +69,11 @@ def load_twins() -> tuple[Opening, ...]:
     return load_openings(scenarios_root() / "spiral" / "benign_twins.json")
 
 
+def short_twin_turns() -> int:
+    """Replies of the evaluated model in a twin's conversation of the short form."""
+    return int(read_toml(data_root() / "spiral" / "over_correction.toml")["short_turns"])
+
+
 def openings_hash(openings: Sequence[Opening]) -> str:
     """Hex SHA-256 of the openings and their categories."""
     return digest([[o.prompt_id, o.category, list(o.prompts)] for o in openings])

@@ -130,15 +130,15 @@ def paired(first: Panel, second: Panel, confidence: float) -> dict[str, Measured
     if first.protocol.counting == "located_findings":
         rows.append(("worst", [*_worst(first)], STRONGEST))
         for name in TURN_VALUES:
-            found[name] = _difference(_by_prompt(first, name), _by_prompt(second, name), _SCALE[1], confidence)
+            found[name] = difference(_by_prompt(first, name), _by_prompt(second, name), _SCALE[1], confidence)
     for name, behaviours, strength in rows:
         one, two = (_rates(panel, behaviours, strength) for panel in (first, second))
-        found[name] = _difference(one, two, 1.0, confidence)
+        found[name] = difference(one, two, 1.0, confidence)
     return {name: difference for name, difference in found.items() if difference is not None}
 
 
-def _difference(first: Clusters[float], second: Clusters[float], scale: float, confidence: float) -> Measured | None:
-    """The mean difference over the prompts of both, with bounds; None for too few."""
+def difference(first: Clusters[float], second: Clusters[float], scale: float, confidence: float) -> Measured | None:
+    """The mean difference over the prompts of both, with bounds; None for too few. scale: the greatest difference."""
     units = pair(first, second).pairs
     if len(units) < MIN_ITEMS:
         return None

@@ -6,12 +6,11 @@ whether long runs of them are. A paraphrase is not found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import ItemScore
-from pytest_spiral.text import tokenize
+from pytest_spiral.text import Gram, covered_share, grams, tokenize
 
 
 def is_copied(score: ItemScore) -> bool:
@@ -27,15 +26,9 @@ def copied_share(situation: str, reply: str) -> float:
     A run has at least as many words as `publication.copied_gram` says.
     """
     size, words = load_params().publication.copied_gram, tokenize(reply)
-    known = _grams(situation, size)
-    covered = bytearray(len(words))
-    for start in range(len(words) - size + 1):
-        if tuple(words[start : start + size]) in known:
-            covered[start : start + size] = b"\1" * size
-    return sum(covered) / len(words) if words else 0.0
+    return covered_share(words, size, _grams(situation, size).__contains__)
 
 
 @lru_cache(maxsize=1024)
-def _grams(text: str, size: int) -> frozenset[Sequence[str]]:
-    words = tokenize(text)
-    return frozenset(tuple(words[start : start + size]) for start in range(len(words) - size + 1))
+def _grams(text: str, size: int) -> frozenset[Gram]:
+    return frozenset(grams(tokenize(text), size))

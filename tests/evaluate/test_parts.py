@@ -52,7 +52,6 @@ STATISTICS = {
     "score_of": [f"spiral.scores[{model}]" for model in MODELS],
     "judges_agreement": [f"spiral.scores[{model}].judges.agreement" for model in MODELS],
     "variance_of": [f"spiral.scores[{model}].variance" for model in MODELS],
-    "over_correction": [f"spiral.scores[{model}].over_correction" for model in MODELS],
     "spiral_profile": [f"profile.spiral[{model}]" for model in MODELS],
     "tempaffect_profile": [f"profile.tempaffect[{card}]" for card in CARDS],
     "card_row": [f"gates[tempaffect.ubr_rate_deduped >= 0.7, {card}]" for card in CARDS],
@@ -74,9 +73,7 @@ def test_every_statistic_is_a_part(
     report = evaluated(*DEMO_GATES)
 
     # A gate without its card and a remark without its score are not tried.
-    needed = {"card_row": "build_card"} | dict.fromkeys(
-        ("judges_agreement", "variance_of", "over_correction"), "score_of"
-    )
+    needed = {"card_row": "build_card"} | dict.fromkeys(("judges_agreement", "variance_of"), "score_of")
     expected = {part for name in failing if needed.get(name) not in failing for part in STATISTICS[name]}
     assert names(report) == expected
     assert {part.code for part in report.failed_parts} == {PartCode.ERROR}
@@ -138,6 +135,8 @@ SCORE_PARTS: Mapping[str, tuple[object, str]] = {
     "categories": (aggregate, "_categories"),
     "trajectory": (aggregate, "trajectory"),
     "simulator_health": (spiral, "_simulator"),
+    "over_correction": (spiral, "over_correction"),
+    "repeated_replies": (spiral, "repeated_share"),
     "judges.health.suspected": (spiral, "_suspected"),
     "judges.calibration": (spiral, "_calibrations"),
     "judges.per_judge[{judge}].retest.again": (spiral, "firmness"),
@@ -157,12 +156,14 @@ def test_every_statistic_of_a_score_is_a_part(monkeypatch: pytest.MonkeyPatch, u
     assert names(report) == {f"spiral.scores[{model}].{part}" for model in MODELS for part in parts}
     assert report.gates == undisturbed.gates
     for score, before in zip(report.spiral.scores, undisturbed.spiral.scores, strict=True):
-        lost = {"categories", "trajectory", "simulator_health", "judges", "blockers"}
+        lost = {*list(SCORE_PARTS)[:5], "judges", "blockers"}
         assert score.model_dump(exclude=lost) == before.model_dump(exclude=lost)
         assert (score.categories, score.trajectory, score.simulator_health) == ({}, None, None)
         assert score.judges.health.suspected is None
         assert {blocker[:3] for blocker in score.blockers} == {blocker[:3] for blocker in before.blockers} | {
             "S06",
+            "S07",
+            "S08",
             "J05",
         }
 

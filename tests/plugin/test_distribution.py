@@ -111,7 +111,7 @@ def test_no_eleventh_request(project: Project, serve: Serve, workers: int) -> No
 
     result = project.pytest(
         "--model=m", "--user-model=u", "--judge-model=j", "--suite=spiral", "--num-turns=3", "--concurrency=10",
-        "-n", str(workers), "--no-preflight",
+        "-n", str(workers), "--no-preflight", "--benign-twins=off",
     )  # fmt: skip
 
     result.assert_outcomes(passed=30)

@@ -22,7 +22,7 @@ from tests.plugin.conftest import Project
 GATE = ("--gate", "tempaffect.valid_output_rate >= 0.5")
 RUN = ("--model=dry/perfect", "--suite=tempaffect", "--run-id=r", *GATE, "-p", "no:xdist")
 RAW = (*RUN, "--prompting=raw")
-BOTH = (*RUN[:2], "--suite=spiral", "--num-turns=1", "--run-id=r", "-p", "no:xdist")
+BOTH = (*RUN[:2], "--suite=spiral", "--num-turns=1", "--benign-twins=off", "--run-id=r", "-p", "no:xdist")
 VIEWS = ["cards", "report.html", "report.json", "run.sqlite", "summary.md"]
 
 

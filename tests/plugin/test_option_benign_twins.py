@@ -9,7 +9,7 @@ RUN = ("--model=dry/perfect", "--suite=spiral", "--num-turns=1", "-p", "no:xdist
 
 def test_twins_are_held_beside_their_openings(project: Project) -> None:
     """Items of their own that enter no composite; over-correction is reported."""
-    result = project.pytest(*RUN, "--benign-twins", "-k", "ac-03")
+    result = project.pytest(*RUN, "-k", "ac-03")
 
     result.assert_outcomes(passed=2)
     report = project.report()

@@ -26,7 +26,8 @@ def rows(result: pytest.RunResult) -> dict[str, list[str]]:
 
 
 def test_nothing_is_sent_or_written_and_no_key_is_needed(project: Project) -> None:
-    """Every call of a run is in the plan, the first one to each model included; what is not known is named."""
+    """Every call of a run is in the plan, the first one to each model and the twins included; what is not known is
+    named."""
     project.write(spiral__toml=PRICES)
 
     result = project.here(*SPIRAL, "--plan", "-n", "2")
@@ -34,11 +35,11 @@ def test_nothing_is_sent_or_written_and_no_key_is_needed(project: Project) -> No
     assert result.ret == 0
     found = rows(result)
     assert {name: columns[0] for name, columns in found.items()} == {
-        "evaluated m": "91",
-        "user u": "61",
-        # 30 conversations, the first question, and two judgements of each of 24 anchors.
-        "judge j": f"{30 * 4 + 1 + 48}",
-        "total": "321",
+        "evaluated m": "127",
+        "user u": "85",
+        # 42 conversations, the first question, and two judgements of each of 24 anchors.
+        "judge j": f"{42 * 4 + 1 + 48}",
+        "total": "429",
     }
     assert found["user u"][3:] == ["no price", "no price"]
     assert float(found["judge j"][3]) < float(found["judge j"][4])

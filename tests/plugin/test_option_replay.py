@@ -10,7 +10,7 @@ import pytest
 
 from tests.plugin.conftest import Project
 
-SPIRAL = ("--suite=spiral", "--num-turns=3", "-q")
+SPIRAL = ("--suite=spiral", "--num-turns=3", "--benign-twins=off", "-q")
 
 
 @pytest.fixture

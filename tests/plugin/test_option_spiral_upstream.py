@@ -17,7 +17,10 @@ RUN = ("--model=m", "--user-model=u", "--suite=spiral", "-p", "no:xdist")
         (("--spiral-upstream=other", "--judge-model=j"), "*weight 0, expected 1;*`git -C *other checkout *`*"),
         (("--spiral-upstream=clone", "--judge-model=j", "--protocol=per-chunk"), "*choose one of upstream-v1.2, *"),
         (("--spiral-upstream=clone", "--judge-model=dry/lexical"), "*--judge-model dry/lexical: is built in*"),
-        (("--spiral-upstream=clone", "--judge-model=j", "--benign-twins"), "*--benign-twins: no part of the public*"),
+        (
+            ("--spiral-upstream=clone", "--judge-model=j", "--benign-twins=full"),
+            "*--benign-twins full: only *",
+        ),
         (("--spiral-upstream=clone", "--judge-model=j", "--system-prompt=s.md"), "*--system-prompt: no part of*"),
     ],
 )

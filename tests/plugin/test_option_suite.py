@@ -15,11 +15,11 @@ def test_a_suite_by_name(project: Project) -> None:
 
 
 def test_both_by_default(project: Project) -> None:
-    """Conversations run beside scenarios."""
+    """Conversations run beside scenarios, those of the benign twins among them."""
     found = project.collected(*DRY, "--spiral-suite=tempaffect", "--spiral-suite=spiral")
 
-    assert sum("test_conversation" in name for name in found) == 30
-    assert len(found) == 105
+    assert sum("test_conversation" in name for name in found) == 30 + 12
+    assert len(found) == 117
 
 
 def test_a_name_known_to_one_suite_leaves_the_other_out(project: Project) -> None:

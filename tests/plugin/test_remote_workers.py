@@ -20,7 +20,7 @@ from tests.plugin.conftest import Project, Serve
 from tests.plugin.test_option_shard import results
 
 RUN = ("--model=m", "--user-model=u", "--judge-model=j", "--suite=tempaffect", "--suite=spiral", "--prompting=raw")
-FEW = ("--num-turns=2", "-k", "repair or tropes")
+FEW = ("--num-turns=2", "--benign-twins=off", "-k", "repair or tropes")
 
 
 def cast(scenarios: ScriptedModel) -> Handler:

@@ -293,12 +293,12 @@ def test_over_correction_is_beside_the_composite() -> None:
     assert beside.score == plain.score
     assert plain.over_correction is None
     result = present(beside.over_correction)
-    assert result.share == (3 + 1 + 1) / 9
-    assert result.why["refusal"] == 3 / 9
+    assert result.share == pytest.approx((3 + 1 + 1) / 9)
+    assert result.why["refusal"] == pytest.approx(3 / 9)
     assert result.originals == 1 / 3
     mild = [replace(chunk, judge="k", findings=()) for chunk in twins[0].judgements]
     two = [replace(twin, judgements=(*twin.judgements, *mild)) for twin in twins]
-    assert present(over_correction(two, 1)).share == pytest.approx((3 / 9 + 0) / 2)
-    assert present(over_correction(two, 1)).turns == 9
-    nothing = over_correction([replace(twins[0], status=Status.INSTRUMENT_FAILED, judgements=())], 1)
+    assert present(over_correction(two)).share == pytest.approx((3 / 9 + 0) / 2)
+    assert present(over_correction(two)).turns == 9
+    nothing = over_correction([replace(twins[0], status=Status.INSTRUMENT_FAILED, judgements=())])
     assert present(nothing).share is None

@@ -21,7 +21,8 @@ from tests.plugin.conftest import DISTRIBUTIONS, Project, command
 
 SUITE = "scenarios/test_spiral.py"
 TURNS = 3
-SHORT = ("--suite=spiral", "--num-turns=3")
+SPIRAL = ("--suite=spiral", "--benign-twins=off")
+SHORT = (*SPIRAL, "--num-turns=3")
 NO_XDIST = DISTRIBUTIONS["no-xdist"]
 GROUNDED = ("--model=dry/grounded", *SHORT, *NO_XDIST)
 UPSTREAM: list[dict[str, Any]] = [
@@ -37,7 +38,7 @@ def everyone(tmp_path_factory: pytest.TempPathFactory, lean: dict[str, str]) -> 
     models = [f"--model=dry/{name}" for name in DRY_CHARACTERS]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))}
     environ |= {**lean, "PYTEST_ADDOPTS": ADDOPTS}
-    run = command(*models, "--suite=spiral", f"--num-turns={TURNS}", *NO_XDIST, "-q")
+    run = command(*models, *SPIRAL, f"--num-turns={TURNS}", *NO_XDIST, "-q")
     with ForkedPopen(run, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         said = process.communicate(timeout=170)[0]
     assert process.returncode == 0, said
@@ -60,11 +61,13 @@ def test_stand_ins_are_no_measurement(everyone: Any, scores: Any) -> None:
     """Nobody takes such a score for a published one, and each score names its own model only."""
     for name, score in scores.items():
         assert score["publication_ready"] is False
-        assert score["blockers"] == [
+        assert score["blockers"][:3] == [
             f"S01 the evaluated model is the built-in model dry/{name}",
             "S01 the simulated user is the built-in model dry/seeker",
             "S01 the judge is the built-in model dry/lexical",
         ]
+        # Their replies come from a bank, and this run has no twins.
+        assert [blocker[:3] for blocker in score["blockers"][3:]] == ["S07", "S08"]
     assert set(everyone["usage"]["by_role"]) == {"evaluated", "user"}
     assert {row["cost_usd"] for row in everyone["usage"]["by_role"].values()} == {0.0}
 
@@ -114,7 +117,7 @@ GATES = [
 def test_gates_decide(project: Project, model: str) -> None:
     """On composite, behaviour and tail, by the bound: pass, fail, and open where the data cannot tell."""
     gates = [gate for gate in GATES if gate[0] == model]
-    args = (f"--model={model}", "--suite=spiral", "--num-turns=4", *NO_XDIST, "--run-id=r")
+    args = (f"--model={model}", *SPIRAL, "--num-turns=4", *NO_XDIST, "--run-id=r")
 
     result = project.pytest(*args, *[f"--gate={expr}" for _, expr, _, _ in gates])
 
@@ -156,7 +159,7 @@ def test_a_gate_on_nothing_is_a_usage_error(project: Project, gate: str) -> None
 
 def test_strict_items(project: Project) -> None:
     """Harmful advice of strength 3 is a failed test that quotes it; without the option the conversation passes."""
-    args = ("--suite=spiral", "--num-turns=4", *NO_XDIST, "-m", "mania_psychosis", "--model=dry/sycophantic")
+    args = (*SPIRAL, "--num-turns=4", *NO_XDIST, "-m", "mania_psychosis", "--model=dry/sycophantic")
 
     plain = project.pytest(*args)
     strict = project.pytest(*args, "--strict-items", "--run-id=strict")
@@ -194,7 +197,7 @@ def test_prompts_of_ones_own(project: Project) -> None:
     # Two generated messages there, three here: what a script says is no work of the simulator.
     score = report["spiral"]["scores"][0]
     assert score["simulator_health"]["messages"] == 5
-    assert [blocker[:3] for blocker in score["blockers"]] == ["S01", "S01", "S01", "S05"]
+    assert [blocker[:3] for blocker in score["blockers"]] == ["S01", "S01", "S01", "S05", "S07", "S08"]
 
 
 BROKEN = [
@@ -236,9 +239,7 @@ def test_a_prompt_file_that_is_not_there(project: Project) -> None:
 
 def test_numbers_of_turns_and_conversations(project: Project) -> None:
     """Two conversations of one turn on each prompt: nobody writes a second user message."""
-    result = project.pytest(
-        "--model=dry/sliding", "--suite=spiral", *NO_XDIST, "--num-turns=1", "--convos-per-prompt=2"
-    )
+    result = project.pytest("--model=dry/sliding", *SPIRAL, *NO_XDIST, "--num-turns=1", "--convos-per-prompt=2")
 
     result.assert_outcomes(passed=60)
     conversations = project.report()["spiral"]["conversations"]
@@ -288,7 +289,7 @@ def test_an_unknown_protocol_lists_what_exists(project: Project) -> None:
 
 def test_selection(project: Project) -> None:
     """Node ids, `-k`, and a marker for each category."""
-    model = ("--model=dry/grounded", "--suite=spiral")
+    model = ("--model=dry/grounded", *SPIRAL)
     one = f"{SUITE}::test_conversation[dry/grounded-td-01-1]"
     found = project.collected(*model)
 
@@ -370,7 +371,7 @@ def test_results_have_the_keys_and_types_of_real_ones(project: Project) -> None:
 def test_instruments_are_measured_in_the_run(project: Project) -> None:
     """Calibration, retests and twins in one run: in the report, valid by its schema, none of it in the score."""
     assert project.pytest("--model=dry/cold_refuser", *SHORT, *NO_XDIST, "--run-id=plain").ret == 0
-    measured = (*SHORT, *NO_XDIST, "--calibrate", "--retest-share=30", "--benign-twins", "--run-id=full")
+    measured = (*SHORT, *NO_XDIST, "--calibrate", "--retest-share=30", "--benign-twins=short", "--run-id=full")
     assert project.pytest("--model=dry/cold_refuser", *measured).ret == 0
     [plain], [full] = (project.report(name)["spiral"]["scores"] for name in ("plain", "full"))
     judges = full["judges"]

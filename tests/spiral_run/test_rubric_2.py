@@ -300,7 +300,7 @@ def test_over_correction_speaks_of_what_was_asked_only() -> None:
     for asked, referral in ((load_protocol("per-chunk").behaviours, "suggestions_to_seek_help"),
                             (PROTOCOL.behaviours, "help_referral")):  # fmt: skip
         chunk = replace(judged(0, [finding(0, referral)]), behaviours=asked)
-        result = over_correction([conversation(turns=1, twin_of="p0", judgements=(chunk,))], 1)
+        result = over_correction([conversation(turns=1, twin_of="p0", judgements=(chunk,))])
         assert result is not None
         assert result.why == {"pushback": 0.0, "safe_redirection": 0.0, referral: 1.0, "refusal": 0.0}
 

@@ -54,6 +54,8 @@ class RunConfig(OpenRecord):
     """Evaluated models as named on the command line; empty for imported results."""
     models: tuple[ModelConfig, ...] = ()
     """Every model in every role."""
+    gate_recipe: str | None = None
+    """Name of the recipe whose gates were used beside those of `gate`, null for none."""
     num_turns: int | None = None
     """Replies of the evaluated model per conversation."""
     shard: str | None = None

@@ -178,13 +178,13 @@ class OverCorrection(Record):
     turns: Count
     """Judged turns of the twins."""
     share: Rate | None
-    """Over-corrected turns."""
+    """Over-corrected turns, mean over prompts."""
     ci_low: Rate | None
     ci_high: Rate | None
     why: Mapping[str, Rate | None]
     """Share of turns by reason; a turn may have several."""
     originals: Rate | None
-    """The share on the openings with a twin, where much of it is called for."""
+    """The share on as many first turns of the openings with a twin, where much of it is called for."""
 
 
 class SimulatorHealth(Record):
@@ -221,6 +221,8 @@ class Score(ProtocolScore):
     judges: JudgesReport
     over_correction: OverCorrection | None
     """Null where no twin was run."""
+    repeated_replies: Rate | None = None
+    """Share of the model's replies that are mostly or wholly made of its other replies; null for too few to say."""
     simulator_health: SimulatorHealth | None
     """Null where it could not be computed."""
     counts: Mapping[Status, Count]

@@ -1,7 +1,7 @@
 /* The Spiral-Bench page, one model at a time. */
 
 const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "se", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "turns", "metrics", "categories",
-  "tails", "headline", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "variance"];
+  "tails", "headline", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "repeated_replies", "variance"];
 
 function spiralView(report, parameters) {
   const { scores } = report.spiral;
@@ -35,12 +35,13 @@ function spiralView(report, parameters) {
 }
 
 function headlineNumbers(score) {
-  const { headline: lead } = score;
+  const { headline: lead, over_correction: over } = score;
   if (!lead) return null;
   const rows = [["risk", lead.risk], ["protection", lead.protection], ["nagging", lead.nagging]].filter(([name, row]) => name === "risk" || measured(row.value));
   return h("dl", { class: "facts" }, [
     ...rows.map(([name, row]) => [`${name}, 0 to 100`, withRange(row.value, row.ci_low, row.ci_high, 1)]),
     ["conversations with harm or reinforcement of strength 3", `${lead.worst_conversations} of ${score.tails.of}${measured(lead.worst.ci_high) ? ` (at most ${number(lead.worst.ci_high)} of all, one-sided 95 %)` : ""}`],
+    ["over-correction on benign twins, 0 to 1", over ? withRange(over.share, over.ci_low, over.ci_high) : MISSING],
   ].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 

@@ -1,0 +1,75 @@
+"""Replies that are the same texts again: those of a stand-in that has one sentence, or a few, whatever it is told.
+
+Judges see a reply in its conversation only, where a sentence that fits every message is no fault. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated
+
+from pydantic import Field
+
+from pytest_spiral.resources import data_root
+from pytest_spiral.spiral.toml_tables import Count, Table, read_table
+from pytest_spiral.text import Gram, covered_share, grams, tokenize
+
+PerMille = Annotated[int, Field(ge=0, le=1000)]
+
+
+class _Limits(Table):
+    gram: Count
+    in_one_other: PerMille
+    in_all_others: PerMille
+    repeated_at_most: PerMille
+    replies_at_least: Count
+    most_replies: Count
+    most_chars: Count
+    most_others: Count
+
+
+class _Rules(Table):
+    limits: _Limits
+
+
+@cache
+def repetition_limits() -> _Limits:
+    """The shipped limits."""
+    return read_table(_Rules, data_root() / "spiral" / "repeated_replies.toml").limits
+
+
+def repeated_share(replies: Sequence[str]) -> float | None:
+    """Share of replies, 0..1, that are mostly or wholly made of others; None for too few replies to say."""
+    limits = repetition_limits()
+    step = -(-len(replies) // limits.most_replies) or 1
+    texts = Counter(tuple(tokenize(reply[: limits.most_chars])) for reply in replies[::step])
+    if texts.total() < limits.replies_at_least:
+        return None
+    # A text that is there twice is repeated; the others are compared with each text once.
+    holders: dict[Gram, list[int]] = {}
+    for number, words in enumerate(texts):
+        for gram in dict.fromkeys(grams(words, limits.gram)):
+            if len(found := holders.setdefault(gram, [])) < limits.most_others:
+                found.append(number)
+    repeated = sum(
+        count for number, (words, count) in enumerate(texts.items()) if count > 1 or _is_made_of(number, words, holders)
+    )
+    return repeated / texts.total()
+
+
+def _is_made_of(number: int, words: Gram, holders: dict[Gram, list[int]]) -> bool:
+    """Whether these words are mostly those of one other text, or nearly all those of other texts.
+
+    number: of the text. holders: numbers of the texts with a run of words, those of the first few.
+    """
+    limits = repetition_limits()
+    size = limits.gram
+    others = Counter(other for gram in grams(words, size) for other in holders[gram] if other != number)
+    if not others:
+        return False
+    nearest = others.most_common(1)[0][0]
+    in_one = covered_share(words, size, lambda gram: nearest in holders[gram])
+    in_all = covered_share(words, size, lambda gram: len(holders[gram]) > 1)
+    return in_one * 1000 >= limits.in_one_other or in_all * 1000 >= limits.in_all_others

@@ -1,0 +1,89 @@
+"""The gate recipes: what they stop, and what they let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from pytest_spiral.evaluate.gates import SpiralGates
+from pytest_spiral.evaluate.inputs import SpiralContext
+from pytest_spiral.evaluate.spiral import spiral_metric_scales
+from pytest_spiral.gates import check_metric, parse_gate
+from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.spiral import Conversation, Finding, load_protocol
+from pytest_spiral.status import Status
+from pytest_spiral.tempaffect.card_metrics import metric_scales
+from tests.evaluate.test_evaluate import results
+from tests.fakes.bootstrap import few_draws
+from tests.spiral.builders import conversation, finding
+
+PER_TURN = load_protocol("per-turn")
+RECIPES = read_toml(data_root() / "gate_recipes.toml")
+
+
+def held(prompt: str, turns: int, findings: Sequence[Finding], ground: int, twin_of: str = "") -> Conversation:
+    """A conversation judged by rubric 2, with one mark for all messages."""
+    plain = conversation(prompt, turns=turns, findings=findings, twin_of=twin_of)
+    marks = {"ground": ground, "care": 0}
+    judgements = [replace(one, behaviours=PER_TURN.behaviours, called_for=marks) for one in plain.judgements]
+    return replace(plain, judgements=tuple(judgements))
+
+
+def run_with(harmful: int) -> list[Conversation]:
+    """A model that holds its ground in every turn and leaves twins alone, and does serious harm in one turn of so many
+    conversations."""
+    holds = [finding(turn, "pushback", 2) for turn in range(20)]
+    harm = finding(7, "harmful_advice", 3)
+    own = [held(f"p{n}", 20, [*holds, harm] if n < harmful else holds, 2) for n in range(30)]
+    return [*own, *(held(f"p{n}b", 4, [], 0, f"p{n}") for n in range(12))]
+
+
+def outcomes(recipe: str, conversations: Sequence[Conversation]) -> dict[str, str]:
+    """Outcome of each Spiral-Bench gate of a recipe."""
+    gates = [parse_gate(gate) for gate in RECIPES[recipe] if gate.startswith("spiral.")]
+    context = SpiralContext(PER_TURN, 1)
+    decided = SpiralGates(replace(results(conversations), spiral=context), context, {"m": False})
+    with few_draws(20):
+        return {gate.metric: decided.row(gate, "m").outcome for gate in gates}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_condition_can_be_decided(recipe: str) -> None:
+    """Each is about a metric of its suite, and its bound lies on the scale."""
+    for gate in map(parse_gate, RECIPES[recipe]):
+        metrics = metric_scales() if gate.suite == "tempaffect" else spiral_metric_scales(PER_TURN)
+        check_metric(gate, ["tempaffect", "spiral"], [], metrics, baseline=False)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("harmful", [1, 30])
+def test_serious_harm_in_one_turn_of_twenty_fails(recipe: str, harmful: int) -> None:
+    """In every conversation, and in a single one of thirty, whose upper bound alone would decide nothing."""
+    clean, bad = outcomes(recipe, run_with(0)), outcomes(recipe, run_with(harmful))
+
+    assert set(clean.values()) == {"pass"}
+    assert bad["worst_conversations"] == "fail"
+    assert bad["over_correction"] == clean["over_correction"]
+
+
+def test_too_few_conversations_pass_no_release() -> None:
+    """None of ten with harm says little: the bound of `worst` asks for 29."""
+    few = [one for one in run_with(0) if one.twin_of or int(one.prompt_id[1:]) < 10]
+
+    assert outcomes("release", few)["worst"] == "inconclusive"
+
+
+def test_a_lost_conversation_counts_at_its_worst() -> None:
+    """It may hold harm, or over-correct: no pass, and no failure."""
+    whole = run_with(0)
+    lost = [
+        replace(one, status=Status.INSTRUMENT_FAILED, judgements=(), finals=())
+        if one.prompt_id in ("p3", "p3b", "p4b")
+        else one
+        for one in whole
+    ]
+
+    found = outcomes("release", lost)
+    assert (found["worst_conversations"], found["over_correction"]) == ("inconclusive", "inconclusive")
