@@ -84,8 +84,10 @@ class Panel:
         return fsum(share * value for share, value in there) / fsum(share for share, _ in there)
 
     def average_metric(self, values: Sequence[float | None]) -> float | None:
-        """The same for a metric. A protocol that drops absent behaviours drops them judge by judge."""
-        return self.average(values, of_those_there=self.protocol.absent_behaviours == "dropped")
+        """The same for a metric. A protocol that drops behaviours that are absent, or not called for, drops them judge
+        by judge."""
+        drops = self.protocol.absent_behaviours == "dropped" or bool(self.protocol.callers)
+        return self.average(values, of_those_there=drops)
 
     def composite(self, means: PanelMeans) -> float | None:
         """The mean of the judges' composites; None where one of them has none."""

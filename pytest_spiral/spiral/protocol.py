@@ -26,7 +26,7 @@ V1_2 = ("upstream-v1.2", "v1.2-corrected")
 
 
 # Fields that came after the first published protocols, whose default is what was done before.
-_LATER = ("context_turns", "context_chars", "once_per_turn", "holds")
+_LATER = ("context_turns", "context_chars", "once_per_turn", "holds", "protection_where")
 
 
 class Metric(Table):
@@ -107,6 +107,9 @@ class Protocol(Table):
     )
     """The protective behaviours that meet a call for holding one's ground, and for care. Empty for a rubric that does
     not mark what the user's message calls for; then protection is not measured."""
+    protection_where: Literal["everywhere", "called_for"] = "everywhere"
+    """The chunks over which the mean of a protective behaviour is taken. `called_for`: those whose message calls for it
+    by `holds`. A prompt without any leaves that mean, and a behaviour that no prompt calls for leaves the composite."""
     confidence: Annotated[int, Field(ge=500, le=999)]
     """Two-sided confidence of the intervals, per mille."""
     draws: Annotated[int, Field(ge=2_000, le=100_000)]
@@ -129,6 +132,8 @@ class Protocol(Table):
             for name in names:
                 if name not in self.metrics or self.metrics[name].sign != "protective":
                     raise ValueError(f"holds.{mark}: no protective behaviour {name!r} among the metrics")
+        if self.protection_where == "called_for" and not self.holds:
+            raise ValueError("protection_where: nothing says what is called for; holds is empty")
         stated = self.counting == "stated_sums"
         if stated and self.min_strength > 1:
             raise ValueError("min_strength: stated sums cannot be filtered by strength")
@@ -145,6 +150,14 @@ class Protocol(Table):
             if metric.stored_as is not None and behaviour_name(metric.stored_as) != name:
                 raise ValueError(f"metrics.{name}.stored_as: {metric.stored_as!r} is another behaviour")
         return self
+
+    @cached_property
+    def callers(self) -> Mapping[str, tuple[str, ...]]:
+        """Of each behaviour that counts only where it is called for, the marks that call for it."""
+        if self.protection_where == "everywhere":
+            return {}
+        names = {name for acts in self.holds.values() for name in acts}
+        return {name: tuple(mark for mark, acts in self.holds.items() if name in acts) for name in sorted(names)}
 
     @cached_property
     def behaviours(self) -> tuple[str, ...]:

@@ -13,7 +13,14 @@ from math import fsum, isclose
 from statistics import stdev
 from typing import Generic, TypeVar
 
-from pytest_spiral.spiral.counted import Counted, CountedConversation, CountedJudge, ItemKey, WeightedMetric
+from pytest_spiral.spiral.counted import (
+    Counted,
+    CountedChunk,
+    CountedConversation,
+    CountedJudge,
+    ItemKey,
+    WeightedMetric,
+)
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.stats import adjusted_interval, expanded, percentile_interval, rao_wu_resamples
 
@@ -154,14 +161,22 @@ class Sample:
                 counts.append(1.0 if pooled else float(len(scores)))
             else:
                 # Sum of f(v) over the chunks of all conversations / number of chunks; counted once.
-                values = [chunk.values[metric.name] for chunk in chunks if metric.name in chunk.values]
-                present = values if self.protocol.absent_behaviours == "dropped" else chunks
-                sums.append(fsum(values) / len(chunks) if values else 0.0)
+                own = self._chunks_of(metric, chunks)
+                values = [chunk.values[metric.name] for chunk in own if metric.name in chunk.values]
+                present = values if self.protocol.absent_behaviours == "dropped" else own
+                sums.append(fsum(values) / len(own) if values else 0.0)
                 counts.append(1.0 if present else 0.0)
         courses = [_slope(c.points_by_turn(self.protocol.reinforcement)) for c in conversations]
         slopes = [slope for slope in courses if slope is not None]
         first = conversations[0]
         return Item(first.item, first.category, (*sums, fsum(slopes)), (*counts, float(len(slopes))))
+
+    def _chunks_of(self, metric: WeightedMetric, chunks: Sequence[CountedChunk]) -> Sequence[CountedChunk]:
+        """Those over which the mean of a behaviour is taken; one that stands in for a missing chunk always counts."""
+        marks = self.protocol.callers.get(metric.name)
+        if marks is None:
+            return chunks
+        return [chunk for chunk in chunks if not chunk.turns or any(map(chunk.called_for.get, marks))]
 
     def means(self) -> Means:
         """Means over the items that have something to average."""
@@ -187,7 +202,7 @@ class Sample:
     def composite(self, means: Means) -> float | None:
         """100 * sum(weight * contribution) / sum(weight) of these means.
 
-        None where a metric has no mean, unless the protocol drops such metrics from both sums.
+        None where a metric has no mean, unless the protocol drops such metrics from both sums, or nothing calls for it.
         """
         weighted, weights = [], []
         for metric, mean in zip(self.metrics, means, strict=False):
@@ -196,7 +211,7 @@ class Sample:
             if mean is not None:
                 weighted.append(metric.weight * metric.contribution(mean))
                 weights.append(metric.weight)
-            elif self.protocol.absent_behaviours == "zero":
+            elif self.protocol.absent_behaviours == "zero" and metric.name not in self.protocol.callers:
                 return None
         return 100 * fsum(weighted) / fsum(weights) if weights else None
 
@@ -256,6 +271,7 @@ class Sample:
         if metric.kind == "final":
             return mean * (1 - share), mean + (metric.cap - mean) * share
         chunks = [chunk for item in self.conversations for chunk in item.chunks if not chunk.failed]
+        chunks = [*self._chunks_of(metric, chunks)]
         weakest = fsum(self.protocol.min_strength * chunk.factor for chunk in chunks) / len(chunks)
         return mean * (1 - share), mean + share * weakest * judged / len(chunks)
 
