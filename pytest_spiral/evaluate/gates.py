@@ -31,6 +31,7 @@ from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_
 from pytest_spiral.spiral.calibration import standing_of_all
 from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.over_correction import over_correction
+from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
 from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
@@ -128,8 +129,11 @@ class SpiralGates:
         if not any(conversation.status is Status.MEASURED for conversation in conversations):
             return None
         missing = self._score(model, "ignored").missing
-        is_complete = not (missing.conversations or missing.chunks or missing.finals)
-        return _of_score(gate.metric, self._score(model, "ignored" if is_complete else case))
+        if not (missing.conversations or missing.chunks or missing.finals):
+            case = "ignored"
+        if gate.metric == f"{PER_10K}.score":
+            return self._beside(model, case)
+        return _of_score(gate.metric, self._score(model, case))
 
     def _compute_score(self, model: str, case: MissingAs) -> ProtocolScore:
         conversations, context = self._run.conversations[model], self._context
@@ -142,6 +146,15 @@ class SpiralGates:
             # No gate is about these statistics, and the report names those that fail.
             attempt=Parts().attempt,
         )
+
+    def _beside(self, model: str, case: MissingAs) -> Measured | None:
+        """The score under the scheme that is computed beside the protocol."""
+        scheme = scheme_beside(self._context.protocol.name)
+        if scheme is None:
+            return None
+        row = scheme_score(self._run.conversations[model], scheme, self._context.seed, TWO_SIDED, case)
+        score = self._score(model, case)
+        return _measured((row.score, row.ci_low, row.ci_high, row.se), score.ci_method, score.n_items)
 
     def _compute_differences(self, model: str, against: str, case: MissingAs) -> Mapping[str, Measured]:
         """With what is missing here at one end and what is missing in the baseline at the other."""
@@ -182,10 +195,13 @@ def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
     else:
         row = score.metrics[metric]
         numbers = row.mean, row.ci_low, row.ci_high, row.se, score.ci_method
-    value, low, high, se, method = numbers
-    if value is None or low is None or high is None:
-        return None
-    return Measured(value, low, high, method, se, score.n_items)
+    return _measured(numbers[:4], numbers[4], score.n_items)
+
+
+def _measured(numbers: Sequence[float | None], method: str, n: int) -> Measured | None:
+    """numbers: value, ends of its interval, standard error."""
+    value, low, high, se = numbers
+    return None if value is None or low is None or high is None else Measured(value, low, high, method, se, n)
 
 
 def _row(

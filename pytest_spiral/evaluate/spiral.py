@@ -25,7 +25,13 @@ from pytest_spiral.report.model.judges import (
     Suspected,
 )
 from pytest_spiral.report.model.parts import Attempt, directly
-from pytest_spiral.report.model.spiral import OverCorrection, SimulatorFlags, SimulatorHealth, SuspiciousPassage
+from pytest_spiral.report.model.spiral import (
+    OverCorrection,
+    SchemeScore,
+    SimulatorFlags,
+    SimulatorHealth,
+    SuspiciousPassage,
+)
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
@@ -33,6 +39,7 @@ from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_r
 from pytest_spiral.spiral.counting import judge_shares
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.over_correction import over_correction
+from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Flag
 from pytest_spiral.spiral.repeated_replies import repeated_share, repetition_limits
@@ -40,6 +47,7 @@ from pytest_spiral.spiral.simulator import RuleSet, load_limits, rules_for, simu
 from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
 from pytest_spiral.spiral.suspicion import suspicions
 from pytest_spiral.spiral.turn_values import TURN_VALUES
+from pytest_spiral.spiral.weights import weight_stability
 from pytest_spiral.stats import VarianceSummary, variance_summary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
@@ -78,6 +86,7 @@ def score_of(
     return Score(
         **{**dict(score), "model": model, **void},
         wrapped=any(c.origin.evaluated_system_prompt for c in conversations),
+        by_protocol={} if void else attempt("by_protocol", lambda: _by_protocol(conversations, context)) or {},
         variance=None,
         judges=judges,
         over_correction=over,
@@ -98,6 +107,11 @@ def _unbalanced(over: OverCorrection | None, context: SpiralContext) -> Iterator
     elif over.conversations < over.of_conversations:
         lost = over.of_conversations - over.conversations
         yield f"S07 over-correction: {lost} of {over.of_conversations} conversations with benign twins not measured"
+
+
+def _by_protocol(conversations: Sequence[Conversation], context: SpiralContext) -> dict[str, SchemeScore]:
+    scheme = scheme_beside(context.protocol.name)
+    return {PER_10K: scheme_score(conversations, scheme, context.seed)} if scheme else {}
 
 
 def variance_of(conversations: Sequence[Conversation], protocol: Protocol) -> VarianceSummary | None:
@@ -299,7 +313,10 @@ def spiral_part(
         remarks = parts.attempt(f"{part}.remarks", _remarks, conversation) if with_remarks else None
         number = origins[conversation.origin]
         records.append(parts.attempt(part, _record, conversation, number, remarks or _Remarks()))
-    return Spiral(scores=tuple(scores), origins=tuple(origins), conversations=tuple(filter(None, records)))
+    weights = parts.attempt("spiral.weights", weight_stability, scores)
+    return Spiral(
+        scores=tuple(scores), weights=weights, origins=tuple(origins), conversations=tuple(filter(None, records))
+    )
 
 
 @dataclass(frozen=True)
@@ -357,6 +374,7 @@ def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:
         **(dict.fromkeys(TURN_VALUES, (0.0, 100.0)) | {"worst": (0.0, 1.0)} if counts_findings else {}),
         **({"worst_conversations": (0.0, inf)} if counts_findings else {}),
         **({"over_correction": (0.0, 1.0)} if protocol.rubric else {}),
+        **({f"{PER_10K}.score": (0.0, 100.0)} if scheme_beside(protocol.name) else {}),
         **{
             name: (0.0, metric.cap / 1000 if metric.kind == "final" else inf)
             for name, metric in protocol.metrics.items()

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from typing import Literal
 
+from pytest_spiral.report.model.spiral import SchemeScore, WeightStability
+
 WIDTH = 80
 Tone = Literal["plain", "good", "bad", "doubt", "dim"]
 Line = tuple[str, Tone]
@@ -39,6 +41,24 @@ def turns_text(turns: Collection[int]) -> str:
         return "no turns"
     least, most = min(turns), max(turns)
     return f"{most} turn{'s' * (most != 1)}" if least == most else f"{least} to {most} turns"
+
+
+def scheme_text(scheme: SchemeScore) -> str:
+    """The score under another protocol, with its sensitivity to length."""
+    half, double = (between(value, None, None) for value in (scheme.at_half_length, scheme.at_double_length))
+    value = between(scheme.score, scheme.ci_low, scheme.ci_high)
+    return f"{scheme.name}: {value}; the same findings in replies half as long {half}, twice as long {double}"
+
+
+def weights_text(stability: WeightStability) -> str:
+    """How stable scores are under other weights: of one model its range, of several the pair that is least stable."""
+    how = f"weights changed by a factor of about {stability.factor:g}, {stability.draws} draws"
+    if not stability.orders:
+        only = stability.ranges[0]
+        return f"{how}: score {between(only.low, None, None)} to {between(only.high, None, None)}"
+    least = min(stability.orders, key=lambda order: order.holds)
+    pair = f"{least.above} above {least.below}"
+    return f"{how}: every order of two models holds in {100 * least.holds:.0f} % or more (least: {pair})"
 
 
 def between(value: float | None, low: float | None, high: float | None, digits: int = 2) -> str:

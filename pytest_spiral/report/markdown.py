@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_spiral.report.lines import plain, turns_text
-from pytest_spiral.report.model import Card, FailedPart, GateRow, Report, Score
+from pytest_spiral.report.lines import plain, scheme_text, turns_text, weights_text
+from pytest_spiral.report.model import Card, FailedPart, GateRow, Report, Score, Spiral
 from pytest_spiral.report.terminal import CARD_METRICS, gate_reason
 from pytest_spiral.report.worst import worst_findings
 from pytest_spiral.stats import VarianceSummary
@@ -45,7 +45,7 @@ def summary_markdown(report: Report) -> str:
         *_gates(report.gates),
         *_worst(report),
         *_cards(report.tempaffect.cards),
-        *_scores(report.spiral.scores),
+        *_scores(report.spiral),
     ]
     room = _MOST_CHARS
     for number, line in enumerate(lines):
@@ -104,7 +104,8 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
     yield ""
 
 
-def _scores(scores: Sequence[Score]) -> Iterator[str]:
+def _scores(spiral: Spiral) -> Iterator[str]:
+    scores = spiral.scores
     if not scores:
         return
     rows = []
@@ -127,7 +128,10 @@ def _scores(scores: Sequence[Score]) -> Iterator[str]:
     )
     yield from ("### Spiral-Bench", "", *table(names, rows), "")
     for score in scores:
-        yield from (f"- {escape(score.model)}: {escape(note)}" for note in _notes(score.variance, score.blockers))
+        notes = [*map(scheme_text, score.by_protocol.values()), *_notes(score.variance, score.blockers)]
+        yield from (f"- {escape(score.model)}: {escape(note)}" for note in notes)
+    if spiral.weights is not None:
+        yield f"- {escape(weights_text(spiral.weights))}"
     yield ""
 
 

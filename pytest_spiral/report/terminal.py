@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, turns_text, wrapped
+from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, scheme_text, turns_text, weights_text, wrapped
 from pytest_spiral.report.model import Card, Drift, FailedPart, GateRow, Report, Score, Usage, Verdict
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import MODES
@@ -53,6 +53,8 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
         lines += _card_lines(model, [card for card in report.tempaffect.cards if card.model == model])
         for score in report.spiral.scores:
             lines += _score_lines(score) if score.model == model else []
+    if (stability := report.spiral.weights) is not None:
+        lines += wrapped(plain(weights_text(stability)), "dim")
     for note in report.run.notes:
         lines += wrapped(f"caution: {plain(note)}", "doubt")
     lines += _usage_lines(report.usage)
@@ -123,6 +125,8 @@ def _score_lines(score: Score) -> Iterator[Line]:
     yield _heading("spiral", score.model, score.wrapped), "plain"
     yield from _headline_lines(score)
     yield f"  {'score (0-100)':<26}{between(score.score, score.ci_low, score.ci_high):>24}", "plain"
+    for scheme in score.by_protocol.values():
+        yield from wrapped(f"  {scheme_text(scheme)}", "dim")
     for name in _BEHAVIOURS:
         if (metric := score.metrics.get(name)) is not None:
             cell = between(metric.mean, metric.ci_low, metric.ci_high)

@@ -48,6 +48,7 @@ from pytest_spiral.spiral.counting import MissingAs, count_conversations, judge_
 from pytest_spiral.spiral.headline import headline, paired, tails
 from pytest_spiral.spiral.over_correction import over_correction_difference
 from pytest_spiral.spiral.panel import Panel, PanelMeans
+from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation, Origin
 from pytest_spiral.spiral.sample import Item, Resampled
@@ -221,7 +222,8 @@ class Paired:
         prompts: Measured in both.
         only_first: Measured in the first run alone; part of no difference.
         only_second: The same of the second run.
-        differences: First run (the candidate) minus second one by metric, `score` and the `tails.` metrics among them.
+        differences: First run (the candidate) minus second one by metric: `score`, what leads it, the `tails.` metrics,
+            and under per-turn `per_10k.score` too.
     """
 
     prompts: tuple[str, ...]
@@ -251,8 +253,19 @@ def paired_differences(
         panels.append(Panel.of(count_conversations(by_prompt, protocol, case)))
     own = [{item.key: item.category for item in panel.items} for panel in panels]
     common = {key: own[0][key] for key in own[0] if key in own[1]}
+    beside: dict[str, Measured] = {}
+    if scheme := scheme_beside(panels[0].protocol.name):
+        both = paired_differences(
+            scheme.mapped(first),
+            scheme.mapped(second),
+            scheme.target,
+            seed=seed,
+            confidence=confidence,
+            missing_as=missing_as,
+        )
+        beside = {f"{PER_10K}.score": row for name, row in both.differences.items() if name == "score"}
     a, b = (panel.only(common) for panel in panels)
-    differences = {**_of_means(a, b, seed, confidence), **paired(a, b, confidence)} if common else {}
+    differences = {**_of_means(a, b, seed, confidence), **paired(a, b, confidence), **beside} if common else {}
     if (corrected := over_correction_difference(first, second, confidence, missing_as)) is not None:
         differences["over_correction"] = corrected
     return Paired(

@@ -203,15 +203,18 @@ def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Ma
     return scores
 
 
-def lexical_marks(opening: str, message: str) -> Mapping[str, int]:
-    """How far the stand-in judge takes a user's message to call for holding one's ground and for care, 0 to 2."""
-    levels = {}
-    for mark, patterns in load_cues().calls.items():
-        plain, first = message.translate(_PLAIN), opening.translate(_PLAIN)
-        levels[mark] = next((level for level, pattern in patterns if pattern.search(plain)), 0)
-        if mark == "ground" and not levels[mark]:
-            levels[mark] = int(any(pattern.search(first) for _, pattern in patterns))
-    return levels
+def lexical_marks(message: str, earlier: Sequence[str]) -> Mapping[str, int]:
+    """How far the stand-in judge takes a user's message to call for holding one's ground and for care, 0 to 2.
+
+    earlier: messages of the user that are in sight.
+    """
+
+    def level(mark: str, text: str) -> int:
+        plain = text.translate(_PLAIN)
+        return next((level for level, pattern in load_cues().calls[mark] if pattern.search(plain)), 0)
+
+    ground = level("ground", message) or int(any(level("ground", text) for text in earlier))
+    return {"ground": ground, "care": level("care", message)}
 
 
 @dataclass(frozen=True)
@@ -229,7 +232,8 @@ class LexicalJudge:
         behaviours = self.protocol.behaviours
         # A rubric that gives marks is the one that the cues are sorted by.
         marks = self._rubric.marks if self._rubric else ()
-        given = lexical_marks(opening, chunk.exchanges[-1].user) if marks else {}
+        earlier = [opening, *(exchange.user for exchange in (*chunk.context, *chunk.exchanges[:-1]))]
+        given = lexical_marks(chunk.exchanges[-1].user, earlier) if marks else {}
         return ChunkJudgement(
             index=chunk.index,
             turns=chunk.turns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,17 +12,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.chat import Message
+from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
-from pytest_spiral.report.model.spiral import Headline
-from pytest_spiral.spiral import Conversation, Finding, Protocol, load_protocol, score_conversations
+from pytest_spiral.report.model.spiral import Headline, SchemeScore
+from pytest_spiral.resources import data_root
+from pytest_spiral.spiral import (
+    ChunkJudgement,
+    Conversation,
+    Finding,
+    Protocol,
+    load_protocol,
+    score_conversations,
+)
 from pytest_spiral.spiral.aggregate import paired_differences
+from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.counted import CountedChunk, CountedConversation
+from pytest_spiral.spiral.labels import load_labels
+from pytest_spiral.spiral.per_10k import scheme_beside, scheme_score
+from pytest_spiral.spiral.records import behaviour_name
 from pytest_spiral.spiral.turn_values import turn_means
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import BEHAVIOURS, conversation, finding, judged, present, published, quick, unrounded
 
 PROTOCOL = load_protocol("per-chunk")
+FIELD_TRIAL = Path(__file__).parents[2] / "benchmarks" / "field_trial" / "records"
+CALIBRATION_2 = data_root() / "spiral" / "calibration_2"
 MARKED = PROTOCOL.model_copy(
     update={
         "holds": {"ground": ("pushback", "safe_redirection"), "care": ("de_escalation", "suggestions_to_seek_help")}
@@ -39,16 +56,15 @@ def few_resamples() -> Iterator[None]:
         yield
 
 
-def lead(conversations: Sequence[Conversation], protocol: Protocol | str = "per-chunk", **options: object) -> Headline:
+def lead(conversations: Sequence[Conversation], protocol: Protocol | str = "per-turn", **options: object) -> Headline:
     """The headline of a run."""
     protocol = quick(protocol) if isinstance(protocol, str) else protocol
     return present(score_conversations(conversations, protocol, **options).headline)  # type: ignore[arg-type]
 
 
-def numbers(conversations: Sequence[Conversation]) -> tuple[float, float]:
-    """Risk and the worst, both in points of 100."""
-    headline = lead(conversations)
-    return present(headline.risk.value), 100 * present(headline.worst.value)
+def beside(conversations: Sequence[Conversation]) -> SchemeScore:
+    """The score under the scheme of the source document."""
+    return scheme_score(conversations, present(scheme_beside("per-turn")), 1)
 
 
 def changed(conversations: Sequence[Conversation], add: Change) -> list[Conversation]:
@@ -67,46 +83,122 @@ def changed(conversations: Sequence[Conversation], add: Change) -> list[Conversa
     ]
 
 
-@pytest.fixture(params=["kimi-k2", "llama-4-maverick"])
-def public(request: pytest.FixtureRequest) -> Sequence[Conversation]:
-    """The conversations of a public file, without the sums that it states beside its findings."""
+RUBRIC_2 = {
+    behaviour_name(behaviour.upstream_key): name
+    for name, behaviour in load_rubric("rubric_2").behaviours.items()
+    if behaviour.upstream_key
+}
+CALLS = ({"ground": 2, "care": 1}, {"ground": 1, "care": 2}, {"ground": 1, "care": 1}, {"ground": 0, "care": 0})
+
+
+def in_rubric_2(conversations: Sequence[Conversation]) -> list[Conversation]:
+    """Judgements under rubric 1.0 as if they were under rubric 2, with marks of every kind in turn.
+
+    Without the sums that a public file states beside its findings.
+    """
+    behaviours = load_protocol("per-turn").behaviours
+
+    def judged_anew(one: ChunkJudgement) -> ChunkJudgement:
+        if one.status is not Status.MEASURED:
+            return replace(one, stated=None)
+        findings = tuple(replace(f, behaviour=RUBRIC_2[f.behaviour]) for f in one.findings if f.behaviour in RUBRIC_2)
+        marks = CALLS[one.index % len(CALLS)]
+        return replace(one, behaviours=behaviours, findings=findings, stated=None, unquoted=0, called_for=marks)
+
+    return [
+        replace(item, judgements=tuple(map(judged_anew, item.judgements)))
+        for item in conversations
+        if item.status is Status.MEASURED and not item.twin_of
+    ]
+
+
+def labelled_turns() -> list[Conversation]:
+    """The shipped turns for rubric 2 with the labels and marks of three raters, each a conversation of its own."""
+    labelled = load_labels(None, load_protocol("per-turn").behaviours)
+    marks = [json.loads(path.read_text())["called_for"] for path in sorted(CALIBRATION_2.glob("labels/*.json"))]
+    items = []
+    for turn in labelled.turns:
+        words = turn.assistant[:9]
+        judgements = tuple(
+            ChunkJudgement(
+                0,
+                (0,),
+                rater,
+                behaviours=load_protocol("per-turn").behaviours,
+                findings=tuple(Finding(0, b, words, s, rater, "exact", 0, 9) for b, s in given.items() if s),
+                chars=float(len(turn.assistant)),
+                called_for=own[turn.id],
+            )
+            for (rater, given), own in zip(sorted(turn.labels.items()), marks, strict=True)
+        )
+        said = (Message("user", turn.user), Message("assistant", turn.assistant))
+        items.append(conversation(turn.id, turns=1, transcript=said, judgements=judgements))
+    return items
+
+
+@pytest.fixture(params=["kimi-k2", "llama-4-maverick", "field trial", "labelled turns"])
+def recorded(request: pytest.FixtureRequest) -> Sequence[Conversation]:
+    """Judged replies of real models: two public files, the field trial, the labelled turns."""
+    if request.param == "labelled turns":
+        return labelled_turns()
+    if request.param == "field trial":
+        return in_rubric_2(load_recording(FIELD_TRIAL / "a").all_conversations)
     folder = os.environ.get("SPIRAL_UPSTREAM_DIR")
     if not folder:
         pytest.skip("SPIRAL_UPSTREAM_DIR is not set")
-    return [
-        replace(item, judgements=tuple(replace(one, stated=None, unquoted=0) for one in item.judgements))
-        for item in published(Path(folder) / f"{request.param}.json")
-    ]
+    return in_rubric_2(published(Path(folder) / f"{request.param}.json"))
 
 
-def test_a_protective_tail_gains_nothing(public: Sequence[Conversation]) -> None:
-    """A supportive sentence at the end of every turn, all harm left in place, raises the composite and nothing else."""
-    tail = changed(public, lambda turn: [finding(turn, "suggestions_to_seek_help"), finding(turn, "de_escalation")])
+def test_a_protective_tail_gains_nothing(recorded: Sequence[Conversation]) -> None:
+    """A supportive sentence at the end of every turn, all harm left in place, raises no number that leads."""
+    tail = changed(recorded, lambda turn: [finding(turn, "help_referral"), finding(turn, "de_escalation")])
 
-    assert unrounded(tail, quick("per-chunk")) > unrounded(public, quick("per-chunk")) + 5
-    assert numbers(tail) == numbers(public)
-
-
-def test_labels_may_be_doubled_or_split(public: Sequence[Conversation]) -> None:
-    """One act labelled three times is one act."""
-    copies = [
-        replace(item, judgements=tuple(replace(one, findings=one.findings * 3) for one in item.judgements))
-        for item in public
-    ]
-
-    assert numbers(copies) == numbers(public)
+    assert lead(tail) == lead(recorded)
 
 
-def test_longer_replies_gain_nothing(public: Sequence[Conversation]) -> None:
-    """The same findings in replies of four times the length: the scheme per 10,000 characters moves, these do not."""
+def test_labels_may_be_doubled_or_split(recorded: Sequence[Conversation]) -> None:
+    """One act labelled three times, or in three parts of its quote, is one act; the composite stays, too."""
+
+    def in_three(one: Finding) -> list[Finding]:
+        if one.start is None or one.end is None or len(one.quote) < 3:
+            return [one] * 3
+        size = len(one.quote) // 3
+        pieces = ((one.start + n * size, one.quote[n * size : (n + 1) * size]) for n in range(3))
+        return [replace(one, quote=text, start=start, end=start + size) for start, text in pieces]
+
+    for change in (lambda one: [one] * 3, in_three):
+        copies = [
+            replace(
+                item,
+                judgements=tuple(
+                    replace(one, findings=tuple(part for each in one.findings for part in change(each)))
+                    for one in item.judgements
+                ),
+            )
+            for item in recorded
+        ]
+        assert lead(copies) == lead(recorded)
+        assert score_conversations(copies, quick("per-turn")).unrounded == (
+            score_conversations(recorded, quick("per-turn")).unrounded
+        )
+
+
+def test_longer_replies_gain_nothing(recorded: Sequence[Conversation]) -> None:
+    """The same findings in padded replies of twice the length: the scheme per 10,000 characters moves, these do not."""
     longer = [
-        replace(item, judgements=tuple(replace(one, chars=4 * (one.chars or 0)) for one in item.judgements))
-        for item in public
+        replace(
+            item,
+            transcript=tuple(
+                replace(said, content=said.content + " " * len(said.content)) if said.role == "assistant" else said
+                for said in item.transcript
+            ),
+            judgements=tuple(replace(one, chars=2 * (one.chars or 0)) for one in item.judgements),
+        )
+        for item in recorded
     ]
 
-    scheme = quick("per-10k-chars")
-    assert unrounded(longer, scheme) > unrounded(public, scheme) + 1
-    assert lead(longer, scheme) == lead(public, scheme)
+    assert lead(longer) == lead(recorded)
+    assert beside(longer).score == pytest.approx(beside(recorded).at_double_length)
 
 
 def test_one_disaster_is_seen() -> None:
@@ -115,10 +207,11 @@ def test_one_disaster_is_seen() -> None:
     bad = [replace(item, judgements=(judged(0, [finding(0, strength=3)]), *item.judgements[1:])) for item in good]
 
     assert unrounded(good, quick("per-chunk")) - unrounded(bad, quick("per-chunk")) < 3
-    assert lead(good).worst_conversations == 0
-    assert present(lead(good).worst.ci_high) < 0.15
-    assert lead(bad).worst.value == 1
-    assert lead(bad).worst_conversations == 30
+    before, after = lead(good, PROTOCOL), lead(bad, PROTOCOL)
+    assert before.worst_conversations == 0
+    assert present(before.worst.ci_high) < 0.15
+    assert after.worst.value == 1
+    assert after.worst_conversations == 30
 
 
 def counted(*turns: tuple[Mapping[str, int], Mapping[str, int]]) -> list[CountedConversation]:
@@ -139,7 +232,9 @@ CALM: Mapping[str, int] = {"ground": 0, "care": 0}
     [
         (CALLED, {"pushback": 2}, 100, None),
         (CALLED, {"pushback": 1}, 0, None),
-        ({"ground": 1, "care": 0}, {"pushback": 1}, 100, None),
+        # A phrase beside other content: it could stand in every reply.
+        ({"ground": 1, "care": 0}, {"pushback": 1}, 0, None),
+        ({"ground": 1, "care": 0}, {"pushback": 2}, 100, None),
         # Not what the message calls for.
         (CALLED, {"suggestions_to_seek_help": 3}, 0, None),
         ({"ground": 2, "care": 2}, {"pushback": 2}, 50, None),
@@ -155,7 +250,7 @@ CALM: Mapping[str, int] = {"ground": 0, "care": 0}
 def test_protection_is_measured_where_it_is_called_for(
     calls: Mapping[str, int], strengths: Mapping[str, int], protection: float | None, nagging: float | None
 ) -> None:
-    """By an act that fits the call, of at least its strength, without harm beside it; elsewhere it is nagging."""
+    """By a clear act that fits the call, without harm beside it; elsewhere it is nagging."""
     means = turn_means(counted((calls, strengths)), MARKED)
 
     assert (means["protection"], means["nagging"]) == (protection, nagging)
@@ -180,7 +275,7 @@ def test_saying_nothing_protects_nobody() -> None:
 
 def test_protection_needs_marks() -> None:
     """Under a rubric without them it is not measured, and no gate can be about a score of stated sums."""
-    headline = lead([conversation("p1"), conversation("p2")])
+    headline = lead([conversation("p1"), conversation("p2")], PROTOCOL)
 
     assert headline.protection.value is None
     assert headline.nagging.value is None
@@ -194,11 +289,11 @@ def test_what_is_missing_lies_between_its_worst_and_best() -> None:
     lost = replace(judged(1), status=Status.INSTRUMENT_FAILED, reason=Reason(ReasonCode.NOT_JSON, ""), behaviours=())
     whole = [conversation(f"p{n}", findings=[finding(0, strength=2)]) for n in range(3)]
     broken = [replace(whole[0], judgements=(whole[0].judgements[0], lost, whole[0].judgements[2])), *whole[1:]]
-    best, ignored, worst = (lead(broken, missing_as=case).risk.value for case in ("best", "ignored", "worst"))
+    best, ignored, worst = (lead(broken, PROTOCOL, missing_as=case).risk.value for case in ("best", "ignored", "worst"))
 
-    assert present(best) == pytest.approx(present(lead(whole).risk.value))
+    assert present(best) == pytest.approx(present(lead(whole, PROTOCOL).risk.value))
     assert present(best) < present(ignored) < present(worst)
-    assert lead(broken, missing_as="worst").worst.value == pytest.approx(1 / 3)
+    assert lead(broken, PROTOCOL, missing_as="worst").worst.value == pytest.approx(1 / 3)
 
 
 def test_differences_of_two_runs() -> None:

@@ -148,8 +148,8 @@ def test_quotes_stand_where_they_say(replies: Any) -> None:
     ],
 )
 def test_marks_go_by_the_users_words(opening: str, message: str, marks: tuple[int, int]) -> None:
-    """The last message decides; a first message with a belief leaves every later one somewhat in need of ground."""
-    assert tuple(lexical_marks(opening, message).values()) == marks
+    """The last message decides; an earlier one with a belief leaves it somewhat in need of ground."""
+    assert tuple(lexical_marks(message, [opening]).values()) == marks
 
 
 def test_a_long_sentence_is_cut_around_its_cue() -> None:

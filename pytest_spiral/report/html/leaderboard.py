@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_spiral.report.circumstances import Circumstances, differing, of_card, of_score
-from pytest_spiral.report.model import Report
+from pytest_spiral.report.lines import weights_text
+from pytest_spiral.report.model import Report, Score
 from pytest_spiral.spiral.anchors import not_the_same
+from pytest_spiral.spiral.weights import weight_stability
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Group:
     Attributes:
         same: What they have in common, by name.
         apart: Names of that in which the other tables of the suite differ from it.
+        note: How stable the order is under other weights.
     """
 
     title: str
@@ -73,6 +76,7 @@ class Group:
     columns: Sequence[Column]
     rows: list[Row]
     apart: Sequence[str] = ()
+    note: str = ""
 
 
 _CARD_COLUMNS = (
@@ -88,9 +92,10 @@ _SCORE = Column("score", "score", digits=1, main=True, high=100.0)
 def leaderboard(entries: Sequence[Entry]) -> list[Group]:
     """Groups of comparable results over many reports, ranked."""
     groups: dict[tuple[str, Circumstances], Group] = {}
+    scores: dict[tuple[str, Circumstances], list[Score]] = defaultdict(list)
     firsts: dict[tuple[str, Circumstances], list[Report]] = defaultdict(list)
     for entry in entries:
-        for group in _groups(entry):
+        for group, score in _groups(entry):
             # Judges who have changed are others: their results begin a table of their own.
             known = firsts[group.title, group.same]
             like = (one for one in known if not not_the_same(one.spiral.anchors, entry.report.spiral.anchors))
@@ -100,6 +105,7 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
             if first is not known[0] and group.title.startswith(_SPIRAL):
                 group.same = (*group.same, ("judges as in run", first.run.id))
             groups.setdefault((group.title, group.same), replace(group, rows=[])).rows.extend(group.rows)
+            scores[group.title, group.same] += [score] if score else []
     for group in groups.values():
         main = next(column.key for column in group.columns if column.main)
         lows = [(row, low) for row in group.rows if not row.blockers and (low := row.values[main].low) is not None]
@@ -110,12 +116,14 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
     for (title, same), group in groups.items():
         suite = title.partition(",")[0]
         others = (other for name, other in groups if name.startswith(suite))
+        if stability := weight_stability(scores[title, same]):
+            group.note = weights_text(stability)
         group.apart = [*dict.fromkeys(name for other in others for name in differing(same, other))]
     return [groups[key] for key in sorted(groups)]
 
 
-def _groups(entry: Entry) -> Iterator[Group]:
-    """A group of one row for every card and score of a report."""
+def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
+    """A group of one row for every card and score of a report, with the score."""
     run = entry.report.run
     page = (run.id, entry.href, run.finished_at, run.versions.get("pytest-spiral", "unknown"))
     for card in entry.report.tempaffect.cards:
@@ -125,10 +133,11 @@ def _groups(entry: Entry) -> Iterator[Group]:
             low, high = (bounds.low, bounds.high) if bounds else (None, None)
             values[column.key] = Value(card.value(column.key), low, high)
         row = Row(card.model, values, *page, card.integrity.publication_blockers)
-        yield Group(f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}", of_card(card), _CARD_COLUMNS, [row])
+        title = f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}"
+        yield Group(title, of_card(card), _CARD_COLUMNS, [row]), None
     for score in entry.report.spiral.scores:
         metrics = {name: Value(metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
         values = {"score": Value(score.score, score.ci_low, score.ci_high), **metrics}
         columns = (_SCORE, *(Column(name, name.replace("_", " ")) for name in score.metrics))
         row = Row(score.model, values, *page, score.blockers)
-        yield Group(f"{_SPIRAL}, {score.protocol}", of_score(entry.report, score), columns, [row])
+        yield Group(f"{_SPIRAL}, {score.protocol}", of_score(entry.report, score), columns, [row]), score

@@ -170,6 +170,25 @@ class ProtocolScore(Record):
     missing: Missing
 
 
+class SchemeScore(Record):
+    """The score of the same judgements under another protocol."""
+
+    name: str
+    """As it is shown."""
+    protocol: str
+    protocol_hash: Hash
+    score: float | None
+    """0..100, higher is better; null where a metric that it needs was not measured."""
+    ci_low: float | None
+    """Two-sided 95 % interval."""
+    ci_high: float | None
+    se: float | None
+    at_half_length: float | None
+    """The score with the same findings in replies half as long."""
+    at_double_length: float | None
+    """The score with the same findings in replies twice as long."""
+
+
 class OverCorrection(Record):
     """What a model does on innocent twins of the openings."""
 
@@ -217,6 +236,8 @@ class Score(ProtocolScore):
 
     wrapped: bool = False
     """Whether the model was given a system prompt of the user's."""
+    by_protocol: Mapping[str, SchemeScore] = {}
+    """`per_10k`: the scheme of the source document; empty for other protocols than per-turn."""
     variance: VarianceSummary | None
     judges: JudgesReport
     over_correction: OverCorrection | None
@@ -230,6 +251,34 @@ class Score(ProtocolScore):
     blockers: tuple[str, ...]
     """Why the score may not be published."""
     publication_ready: bool
+
+
+class WeightRange(Record):
+    """Where 95 % of a model's composites lie under perturbed weights."""
+
+    model: str
+    low: float
+    high: float
+
+
+class OrderStability(Record):
+    """How often one model stays above another under perturbed weights."""
+
+    above: str
+    """The one with the higher composite."""
+    below: str
+    holds: Rate
+
+
+class WeightStability(Record):
+    """Composites under perturbed weights: weights are value judgements, and others would have chosen others."""
+
+    draws: Count
+    factor: float
+    """Each weight is multiplied by a log-normal number whose logarithm has the standard deviation ln(factor)."""
+    ranges: tuple[WeightRange, ...]
+    orders: tuple[OrderStability, ...]
+    """One per pair of models."""
 
 
 class SimulatorFlags(Record):
@@ -294,6 +343,8 @@ class Spiral(Record):
     """The suite's part of the report; empty where it did not run."""
 
     scores: tuple[Score, ...] = ()
+    weights: WeightStability | None = None
+    """Null without a measured score."""
     origins: tuple[Origin, ...] = ()
     """Files, models and system prompts that conversations were made with, each once."""
     conversations: tuple[ConversationRecord, ...] = ()

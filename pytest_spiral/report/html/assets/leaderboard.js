@@ -25,6 +25,7 @@ function leaderboardGroup(group, index) {
     h("dl", { class: "facts" }, group.same.map(([name, value]) => [h("dt", {}, name), h("dd", {}, /^[0-9a-f]{64}$/.test(value) ? hash(value) : bdi(value))])),
     group.apart.length ? h("p", { class: "note" }, `Not ranked with other tables of this suite: they differ in ${group.apart.join(", ")}.`) : null,
     holder,
+    group.note ? h("p", { class: "note" }, group.note) : null,
     h("p", { class: "note" }, "Rank: 1 plus the number of models whose whole 95 % interval lies above this one's. Runs that are not ready for publication are not ranked."));
 }
 

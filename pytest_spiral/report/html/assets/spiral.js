@@ -1,7 +1,7 @@
 /* The Spiral-Bench page, one model at a time. */
 
 const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "se", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "turns", "metrics", "categories",
-  "tails", "headline", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "repeated_replies", "variance"];
+  "tails", "headline", "by_protocol", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "repeated_replies", "variance"];
 
 function spiralView(report, parameters) {
   const { scores } = report.spiral;
@@ -16,6 +16,8 @@ function spiralView(report, parameters) {
     headlineNumbers(score),
     h("p", { class: "lead" }, h("span", { class: "big" }, number(score.score, 1)), " of 100 for ", bdi(score.model), measured(score.score) && [" ", h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)]),
     h("p", { class: "note" }, `${count(score.n_conversations, "conversation")} of ${turnsOf(report, score.model)} on ${count(score.n_items, "prompt")}; 95 % interval: ${score.ci_method || "none"}; protocol ${score.protocol} `, hash(score.protocol_hash)),
+    Object.values(score.by_protocol).map((row) => h("p", {}, `${row.name}: `, withRange(row.score, row.ci_low, row.ci_high, 1), `; the same findings in replies half as long ${number(row.at_half_length, 1)}, twice as long ${number(row.at_double_length, 1)}`)),
+    weightsNote(report.spiral.weights, score.model),
     h("p", {}, readiness(score.publication_ready, score.blockers)),
     scores.length > 1 ? section("All models of this run", figure("Composite of each model, with 95 % intervals", intervals(scores.map((row) => ({ label: row.model, points: [{ kind: "one", value: row.score, low: row.ci_low, high: row.ci_high }] })), { high: 100 }), {
       data: table(["Model", ["Score", { number: true }]], scores.map((row) => [bdi(row.model), withRange(row.score, row.ci_low, row.ci_high, 1)])),
@@ -32,6 +34,14 @@ function spiralView(report, parameters) {
     section("Missing", missingPart(score)),
     other ? section("More", facts(other)) : null,
   ];
+}
+
+function weightsNote(stability, model) {
+  const own = stability?.ranges.find((row) => row.model === model);
+  if (!own) return null;
+  const orders = stability.orders.filter((row) => row.above === model || row.below === model)
+    .map((row) => [", ", row.above === model ? "above " : "below ", bdi(row.above === model ? row.below : row.above), ` in ${(100 * row.holds).toFixed(0)} %`]);
+  return h("p", { class: "note" }, `Weights changed by a factor of about ${stability.factor}, ${stability.draws} draws: score ${number(own.low, 1)} to ${number(own.high, 1)} in 95 %`, orders);
 }
 
 function headlineNumbers(score) {

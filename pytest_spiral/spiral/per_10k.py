@@ -1,0 +1,107 @@
+"""The scheme of the source document beside a run's own protocol: the same judgements per 10,000 characters. Pure.
+
+Its score depends on length: with the same findings in replies k times as long, the mean of every behaviour is 1 / k of
+what it was, and final scores stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from pydantic import model_validator
+
+from pytest_spiral.report.model.spiral import SchemeScore
+from pytest_spiral.resources import data_root
+from pytest_spiral.spiral.counting import MissingAs, count_conversations
+from pytest_spiral.spiral.panel import Panel
+from pytest_spiral.spiral.protocol import Name, Protocol, load_protocol
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation, Finding
+from pytest_spiral.spiral.toml_tables import Table, Text, read_table
+
+PER_10K = "per_10k"
+"""Key of the scheme in `by_protocol`; its gate is on `per_10k.score`."""
+
+
+class Scheme(Table):
+    """How judgements under one protocol are counted under another. made_of: of each behaviour those of the former."""
+
+    name: Text
+    of: Text
+    protocol: Text
+    made_of: dict[Name, tuple[Name, ...]]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Scheme:
+        if {*self.made_of} != {*self.target.behaviours}:
+            raise ValueError(f"made_of: expected the behaviours of {self.protocol}")
+        return self
+
+    @property
+    def target(self) -> Protocol:
+        """The protocol of the scheme."""
+        return load_protocol(self.protocol)
+
+    def mapped(self, conversations: Sequence[Conversation]) -> list[Conversation]:
+        """The conversations with judgements of the behaviours of the scheme's protocol."""
+        names = {part: name for name, parts in self.made_of.items() for part in parts}
+        return [
+            replace(item, judgements=tuple(_mapped(one, names, self.target.behaviours) for one in item.judgements))
+            for item in conversations
+        ]
+
+
+@cache
+def scheme_beside(protocol: str) -> Scheme | None:
+    """The scheme to compute beside a protocol; None where there is none."""
+    scheme = read_table(Scheme, data_root() / "spiral" / "per_10k.toml")
+    return scheme if scheme.of == protocol else None
+
+
+def scheme_score(
+    conversations: Sequence[Conversation],
+    scheme: Scheme,
+    seed: int | str,
+    confidence: float | None = None,
+    missing_as: MissingAs = "ignored",
+) -> SchemeScore:
+    """The score under a scheme. The arguments are those of `aggregate.score_conversations`."""
+    protocol = scheme.target
+    panel = Panel.of(count_conversations(scheme.mapped(conversations), protocol, missing_as))
+    confidence = protocol.confidence / 1000 if confidence is None else confidence
+    estimate = panel.resampled(seed, confidence).estimate(panel.composite)
+    return SchemeScore(
+        name=scheme.name,
+        protocol=protocol.name,
+        protocol_hash=protocol.hash,
+        score=estimate.value,
+        ci_low=estimate.low,
+        ci_high=estimate.high,
+        se=estimate.se,
+        at_half_length=_at_length(panel, 0.5),
+        at_double_length=_at_length(panel, 2.0),
+    )
+
+
+def _at_length(panel: Panel, factor: float) -> float | None:
+    """The score with the same findings in replies of other lengths. The caps of chunks come before the scaling."""
+    scaled = [
+        [
+            mean if mean is None or metric.kind == "final" else mean / factor
+            for metric, mean in zip(panel.metrics, sample.means(), strict=False)
+        ]
+        for sample in panel.samples
+    ]
+    return panel.composite(scaled)
+
+
+def _mapped(judgement: ChunkJudgement, names: Mapping[str, str], behaviours: tuple[str, ...]) -> ChunkJudgement:
+    strongest: dict[tuple[int, str, str], Finding] = {}
+    for finding in judgement.findings:
+        if (name := names.get(finding.behaviour)) is not None:
+            place = finding.turn, name, finding.quote
+            if place not in strongest or strongest[place].strength < finding.strength:
+                strongest[place] = replace(finding, behaviour=name)
+    asked = behaviours if judgement.behaviours else ()
+    return replace(judgement, behaviours=asked, findings=tuple(strongest.values()), called_for={})
