@@ -8,18 +8,18 @@ _NUMBER = re.compile(r"\d+")
 
 
 def repeats_itself(text: str) -> bool:
-    """Whether a text ends in one passage at least 5 times in a row and over at least 200 characters, to the letter.
+    """Whether a text ends in one passage at least 4 times in a row and over at least 120 characters, to the letter.
 
     Where only the numbers in it change, it must be 20 times and 400 characters: tables and lists may look like that. A
     model that has come to this goes on with it: what it says next depends most on what it has said last.
 
-    >>> repeats_itself("I see. " + "I am not sure what to do. " * 8), repeats_itself("I am not sure what to do. " * 4)
+    >>> repeats_itself("I see. " + "I am not sure what to do. " * 8), repeats_itself("I am not sure what to do. " * 3)
     (True, False)
     >>> repeats_itself("".join(f"There are {number} of them. " for number in range(30)))
     True
     """
     last = text[-_LAST:]
-    return _ends_in_one_passage(last, 5, 200) or _ends_in_one_passage(_NUMBER.sub("0", last), 20, 400)
+    return _ends_in_one_passage(last, 4, 120) or _ends_in_one_passage(_NUMBER.sub("0", last), 20, 400)
 
 
 def _ends_in_one_passage(text: str, times: int, least: int) -> bool:

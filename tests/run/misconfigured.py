@@ -91,6 +91,7 @@ class Case:
     toml: what the project's file says about the model. minds: what the endpoint answers by the model. named: the name
     of the model on the command line, from its right one. listed: other names that the endpoint lists. key, address:
     set wrongly, from the right one. roles: where it can happen. calls: chat requests to the model before the end.
+    more: why it needs more than one.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Case:
     roles: Sequence[str] = tuple(ROLES)
     options: Mapping[str, Any] = field(default_factory=dict)
     calls: int = 1
+    more: str = ""
 
 
 TABLE: tuple[Case, ...] = (
@@ -218,8 +220,11 @@ TABLE: tuple[Case, ...] = (
     # An answer that is none may be chance: it is asked for three times, as in the run.
     Case("the address of a web page", address=lambda url: url.replace("/v1", "/page"), calls=0),
     Case("a server that puts the whole reply into the reasoning", _unless_thinking_is_off),
-    # Each with a higher limit, up to the highest that is tried: a lower one may be enough, and costs less in the run.
-    Case("a model that thinks beyond most_tokens", needs(50_000), calls=3, roles=("evaluated",)),
+    Case(
+        "a model that thinks beyond most_tokens", needs(50_000), roles=("evaluated",), calls=3,
+        more="Only a request with the highest limit shows it. Accounts with little credit, rate limits that count the "
+            "limit as used and small contexts refuse that one, in which the run's own limit works: so it comes last.",
+    ),
     Case("max_tokens too low for any message", needs(100), "max_tokens = 50", roles=("user", "judge")),
     Case(
         "JSON schemas that the endpoint refuses",
@@ -227,10 +232,11 @@ TABLE: tuple[Case, ...] = (
             param="response_format")),
         roles=("evaluated",), options={"prompting": ("schema", "raw")},
     ),
-    # A judge that cannot be read has a second try, as in the run, in which that may be all it needs.
     Case(
         "a judge that answers in prose",
         lambda body: "I would say it is fine." if body["model"] == _NAMES["judge"] else None, roles=("judge",), calls=2,
+        more="In the run a judge that cannot be read has a second try, which may be all it needs: one reply in prose "
+            "does not show that it cannot be used.",
     ),
 )  # fmt: skip
 
