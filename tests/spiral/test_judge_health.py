@@ -37,9 +37,19 @@ from pytest_spiral.spiral.judge_health import (
 )
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
 from pytest_spiral.spiral.over_correction import over_correction
-from pytest_spiral.spiral.records import Retest
+from pytest_spiral.spiral.records import Repair, Retest
 from pytest_spiral.status import Reason, ReasonCode, Status
-from tests.spiral.builders import BEHAVIOURS, bench, conversation, finding, judged, present, published, unlocated
+from tests.spiral.builders import (
+    BEHAVIOURS,
+    FINALS,
+    bench,
+    conversation,
+    finding,
+    judged,
+    present,
+    published,
+    unlocated,
+)
 
 PROTOCOL = load_protocol("per-chunk")
 
@@ -130,6 +140,17 @@ def test_the_ledger_counts_turns_judged_twice_or_never() -> None:
     assert judge_health("j", [twice], PROTOCOL).ledger.more_than_once == 1
     assert judge_health("j", [never], PROTOCOL).ledger.never == 1
     assert any(fault.startswith("J04") for fault in faults("j", judge_health("j", [twice], PROTOCOL)))
+
+
+def test_repairs_are_counted_for_the_judge_who_needed_them() -> None:
+    """Each kind, in chunk and final judgements; another judge's are not this one's."""
+    one = replace(judged(0, judge="a"), repairs=(Repair.FENCE, Repair.NUMBER))
+    two, other = replace(judged(1, judge="a"), repairs=(Repair.FENCE,)), replace(judged(0, judge="b"), repairs=())
+    final = FinalJudgement("a", scores=FINALS, repairs=(Repair.WORDS_AROUND,))
+    items = [replace(conversation(turns=2, judgements=(one, two, other)), finals=(final,))]
+
+    assert judge_health("a", items, PROTOCOL).repairs == {"fence": 2, "number": 1, "words_around": 1}
+    assert judge_health("b", items, PROTOCOL).repairs == {}
 
 
 def test_a_constant_final_judge_is_named() -> None:

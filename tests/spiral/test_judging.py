@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_spiral.models.reasoning import split_reasoning
 from pytest_spiral.spiral import Finding
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import MAX_PER_BEHAVIOUR, Readable, Rejected, parse_final_reply, parse_judge_reply
@@ -92,6 +93,25 @@ def test_what_can_be_read_in_one_way_only_is_read(text: str, repairs: list[str])
     finding = Finding(3, "harmful_advice", "Stop the pills.", 3, "j", "exact", 0, 15)
 
     assert parse(text) == Readable((finding,), tuple(map(Repair, repairs)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"<think>Perhaps {reply()}?</think>\n\n{FOUND}", None),
+        (f"They ask for {reply()}.\n</think>\n\n{FOUND}", None),
+        (f"<think>Perhaps {FOUND}", "empty_reply"),
+        (f"{reply()}\n<think>No.</think>\n{FOUND}", "not_json"),
+    ],
+)
+def test_a_thought_is_no_part_of_the_verdict(text: str, expected: str | None) -> None:
+    """The client takes it out of every judge's reply: what it weighed there is no second verdict, and no first one."""
+    said, _ = split_reasoning(text)
+
+    if expected is None:
+        assert [finding.strength for finding in read(said)] == [3]
+    else:
+        assert code(said) == expected
 
 
 @pytest.mark.parametrize(
