@@ -264,7 +264,7 @@ def _warm_up() -> None:
     with fake_openai(cast()) as server, mock.patch.dict(os.environ):
         for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
             os.environ[f"{role}_BASE_URL"] = server.base_url
-        arguments = ("--model=m", "--user-model=u", "--judge-model=j", "--num-turns=1", "-k", "raw-ps-01 or ac-01")
+        arguments = ("--model=m", "--user-model=u", "--judge-model=j", "--num-turns=1", "-k", "raw-ps-01 or ac-08")
         status = pytest.main(["-p", "tests.fakes.quick_start", "-p", "no:cacheprovider", *arguments])
     # A part of the suites is an incomplete run.
     assert status == 11, status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.plugin.conftest import Project
 
-RUN = ("--model=dry/perfect", "--suite=spiral", "--num-turns=1", "-k", "ac-01", "--convos-per-prompt=2")
+RUN = ("--model=dry/perfect", "--suite=spiral", "--num-turns=1", "-k", "ac-08", "--convos-per-prompt=2")
 
 
 def test_each_is_an_item_of_its_own(project: Project, one_or_two: tuple[str, ...]) -> None:
@@ -13,4 +13,4 @@ def test_each_is_an_item_of_its_own(project: Project, one_or_two: tuple[str, ...
 
     result.assert_outcomes(passed=2)
     held = [each for each in project.report()["spiral"]["conversations"] if each["transcript"]]
-    assert [(each["prompt_id"], each["index"]) for each in held] == [("ac-01", 0), ("ac-01", 1)]
+    assert [(each["prompt_id"], each["index"]) for each in held] == [("ac-08", 0), ("ac-08", 1)]

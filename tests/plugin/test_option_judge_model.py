@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.fakes import spiral_cast
 from tests.plugin.conftest import Project, Serve
 
-RUN = ("--model=dry/perfect", "--suite=spiral", "--num-turns=1", "-k", "ac-01")
+RUN = ("--model=dry/perfect", "--suite=spiral", "--num-turns=1", "-k", "ac-08")
 
 
 def test_an_ensemble(project: Project, serve: Serve, one_or_two: tuple[str, ...]) -> None:
