@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pytest_spiral.resources import data_root, read_toml
@@ -38,12 +39,12 @@ _DROPPED_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cs", "Co", "Cn"})
 _HALVES_OF_DAY = frozenset({"am", "pm"})
 
 
-class Word(NamedTuple):
-    """One normalised token, as written ("" for the later parts of a contraction), and what stands before it."""
+class Words(NamedTuple):
+    """Normalised tokens, each as written ("" for the later parts of a contraction), and what stands before each."""
 
-    norm: str
-    raw: str
-    before: str
+    norms: list[str]
+    raws: list[str]
+    before: list[str]
 
 
 def _table(name: str) -> dict[str, Any]:
@@ -126,24 +127,25 @@ def _latinized(match: re.Match[str]) -> str:
     return token.translate(_tables().letters)
 
 
-def words(text: str, *, cleaned: bool = False) -> list[Word]:
+def words(text: str, *, cleaned: bool = False) -> Words:
     """Return the normalised tokens of a text, in order.
 
     Args:
         cleaned: The text has already been through `clean`.
 
-    >>> [word.norm for word in words("I can't re-send 41,800 in twenty-two minutes, mum's colour")]
+    >>> words("I can't re-send 41,800 in twenty-two minutes, mum's colour").norms
     ['i', 'can', 'not', 're', 'send', '41800', 'in', '22', 'minutes', 'mother', 'color']
     """
     # What stands before each token, the token, and in the end the rest.
     pieces = _TOKENS_APART.split(text if cleaned else clean(text))
-    found: list[Word] = []
+    found = Words([], [], [])
     for before, raw in zip(pieces[::2], pieces[1::2], strict=False):
         for part in _normal_forms(raw):
-            found.append(Word(part, raw, before))
+            found.norms.append(part)
+            found.raws.append(raw)
+            found.before.append(before)
             before, raw = " ", ""
-    number_words = _tables().number_words
-    return found if number_words.isdisjoint([word.norm for word in found]) else _join_numbers(found)
+    return _join_numbers(found) if _tells_numbers(found.norms) else found
 
 
 @lru_cache(maxsize=65536)
@@ -180,35 +182,44 @@ def _open_contraction(token: str, tables: _Tables) -> str:
     return token.replace("'", "")
 
 
-def _join_numbers(found: Sequence[Word]) -> list[Word]:
+def _tells_numbers(norms: Sequence[str]) -> bool:
+    """Whether there may be numbers in words. In "I am" there are none."""
+    number_words = _tables().number_words
+    if number_words.isdisjoint(norms):
+        return False
+    return any(
+        after in number_words and (after not in _HALVES_OF_DAY or before[:1].isdigit() or before in number_words)
+        for before, after in pairwise(("", *norms))
+    )
+
+
+def _join_numbers(found: Words) -> Words:
     """Turn runs of number words into digits, "3 am" into "3am"."""
-    joined: list[Word] = []
+    norms, raws, before = joined = Words([], [], [])
     index = 0
     number_words = _tables().number_words
-    while index < len(found):
-        word = found[index]
-        if word.norm not in number_words and not word.norm[:1].isdigit():
-            joined.append(word)
-            index += 1
-            continue
-        value, size = _spelled_number(found, index)
-        if size:
-            joined.append(Word(str(value), word.raw, word.before))
-        elif word.norm in _HALVES_OF_DAY and joined and _HOUR.fullmatch(joined[-1].norm) and word.before.isspace():
-            hour = joined[-1]
-            joined[-1] = Word(hour.norm + word.norm, hour.raw + word.raw, hour.before)
+    while index < len(found.norms):
+        norm, size = found.norms[index], 0
+        if norm in number_words or norm[:1].isdigit():
+            value, size = _spelled_number(found, index)
+            norm = str(value) if size else norm
+        if norm in _HALVES_OF_DAY and norms and _HOUR.fullmatch(norms[-1]) and found.before[index].isspace():
+            norms[-1] += norm
+            raws[-1] += found.raws[index]
         else:
-            joined.append(word)
+            norms.append(norm)
+            raws.append(found.raws[index])
+            before.append(found.before[index])
         index += max(size, 1)
     return joined
 
 
-def _spelled_number(found: Sequence[Word], start: int) -> tuple[int, int]:
+def _spelled_number(found: Words, start: int) -> tuple[int, int]:
     """Return value and length in tokens of the number that begins at `start`; length 0 where none does."""
     tables = _tables()
     total, current, size, scaled, last = 0, 0, 0, False, 0  # `last`: value of the token before, -1 for zero and digits
-    for index in range(start, len(found)):
-        norm, before = found[index].norm, found[index].before
+    for index in range(start, len(found.norms)):
+        norm, before = found.norms[index], found.before[index]
         if size and before.strip(" -"):
             break
         if norm in tables.units and (
@@ -233,10 +244,10 @@ def _spelled_number(found: Sequence[Word], start: int) -> tuple[int, int]:
     return total + current, size
 
 
-def _next(found: Sequence[Word], index: int) -> str:
+def _next(found: Words, index: int) -> str:
     """Return the token after `index` if only a space or hyphen stands between."""
-    following = found[index + 1 : index + 2]
-    return following[0].norm if following and not following[0].before.strip(" -") else ""
+    beside = not any(before.strip(" -") for before in found.before[index + 1 : index + 2])
+    return "".join(found.norms[index + 1 : index + 2]) if beside else ""
 
 
 def tokenize(text: str) -> list[str]:
@@ -247,7 +258,7 @@ def tokenize(text: str) -> list[str]:
     """
     found = [form for raw in _TOKEN.findall(clean(text)) for form in _normal_forms(raw)]
     # Only numbers are told by more than one token.
-    return found if _tables().number_words.isdisjoint(found) else [word.norm for word in words(text)]
+    return words(text).norms if _tells_numbers(found) else found
 
 
 @cache

@@ -89,8 +89,8 @@ class UnitMessage(BaseModel):
 
 def take_message(report: pytest.TestReport) -> UnitMessage | None:
     """The message on a report, None where it has none."""
-    text = report.__dict__.get("spiral")
-    return None if text is None else UnitMessage.model_validate_json(text)
+    sent: UnitMessage | str | None = report.__dict__.get("spiral")
+    return UnitMessage.model_validate_json(sent) if isinstance(sent, str) else sent
 
 
 MOST_UNDER_WAY = 2_000
@@ -231,13 +231,22 @@ class Execution:
             del item.stash[TIMES]
         message = item.stash.get(MESSAGE, None)
         if message is not None:
-            # One ASCII string: xdist can send nothing but plain values.
-            report.__dict__["spiral"] = message.model_dump_json(ensure_ascii=True)
+            report.__dict__["spiral"] = message
             del item.stash[MESSAGE]
             if report.failed and message.failure is not None:
                 # The sentence says it all; a traceback through this package would bury it.
                 report.longrepr = f"InstrumentFailure: {plain(message.failure)}"
         return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_to_serializable(
+        self,
+    ) -> Generator[None, dict[str, object] | None, dict[str, object] | None]:
+        """In a worker: the message as one ASCII string, for xdist can send nothing but plain values."""
+        data = yield
+        if data is not None and isinstance(message := data.get("spiral"), UnitMessage):
+            data["spiral"] = message.model_dump_json(ensure_ascii=True)
+        return data
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None]:

@@ -6,10 +6,11 @@ import itertools
 import os
 import re
 import tempfile
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from pytest_spiral.errors import StoreError
 from pytest_spiral.report.html.build import leaderboard_page, report_page
@@ -18,8 +19,6 @@ from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.parts import Parts
-
-_REPORT = TypeAdapter(Report)
 
 
 def write_report(report: Report, run_dir: Path, step_summary: str | None = None, *, newest: bool = True) -> Report:
@@ -75,13 +74,30 @@ def _naming(report: Report, parts: Parts) -> Report:
 def write_results(report: Report, run_dir: Path) -> None:
     """Write `report.json` alone. Raises `StoreError`."""
     try:
-        # As bytes: of a large suite every copy takes 100 MB.
-        write_atomically(run_dir / "report.json", _REPORT.dump_json(report), b"\n")
+        write_atomically(run_dir / "report.json", itertools.chain(_in_parts(report), [b"\n"]))
     except OSError as error:
         raise StoreError(
             f"{run_dir}: the report cannot be written ({error.strerror or error}); every reply is kept in run.sqlite: "
             f"make room or permissions and resume with --run-id {run_dir.name}"
         ) from None
+
+
+def _in_parts(value: object, levels: int = 3) -> Iterator[bytes]:
+    """JSON, bit by bit down to single results: of a large suite the whole of it takes 130 MB."""
+    if isinstance(value, BaseModel) and levels:
+        value = dict(value)
+    if isinstance(value, dict) and value and levels:
+        for number, (key, part) in enumerate(value.items()):
+            yield (b"," if number else b"{") + to_json(key) + b":"
+            yield from _in_parts(part, levels - 1)
+        yield b"}"
+    elif isinstance(value, tuple) and value and levels:
+        for number, part in enumerate(value):
+            yield b"," if number else b"["
+            yield from _in_parts(part, levels - 1)
+        yield b"]"
+    else:
+        yield to_json(value, by_alias=False)
 
 
 def _append(file: Path, text: str) -> None:
@@ -128,14 +144,13 @@ def file_slug(model: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
 
 
-def write_atomically(path: Path, *texts: str | bytes) -> None:
+def write_atomically(path: Path, text: str | Iterable[bytes]) -> None:
     """Replace the content of a file: readers see the old text or the new one. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "wb") as file:
-            for text in texts:
-                file.write(text if isinstance(text, bytes) else text.encode())
+            file.writelines([text.encode()] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp is private to the user; a report is an ordinary file.

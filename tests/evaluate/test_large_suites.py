@@ -12,10 +12,10 @@ from time import process_time
 import pytest
 
 from pytest_spiral.evaluate.inputs import RunResults
-from pytest_spiral.evaluate.report import evaluate
+from pytest_spiral.evaluate.report import evaluate, recorded
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.report.model import Run, RunConfig, Usage
-from pytest_spiral.report.write import write_report
+from pytest_spiral.report.write import write_report, write_results
 from pytest_spiral.stats import percentile_resamples
 from pytest_spiral.tempaffect.detectors import _near_duplicates
 from pytest_spiral.tempaffect.records import Item, Mode
@@ -92,6 +92,21 @@ def test_memory_grows_with_the_suite(tmp_path: Path) -> None:
                 tracemalloc.stop()
 
     assert (peaks[1] - peaks[0]) / 30 / 1024 <= KIB, f"{peaks} bytes for 20 and 50 scenarios"
+
+
+def test_a_report_is_written_without_a_second_one_in_memory(tmp_path: Path) -> None:
+    """`report.json` never exists as a whole but on disk."""
+    suite, items = large(MANY)
+    written = recorded(RunResults(RUN, Usage(), suite=suite, items={("m", "raw"): items}))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        write_results(written, tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < (tmp_path / "report.json").stat().st_size / 4
 
 
 def test_a_reply_is_compared_only_with_replies_that_may_be_like_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +118,11 @@ def test_a_disk_that_is_full_for_the_page(
     full: list[Path] = []
     really = write.write_atomically
 
-    def with_little_room(path: Path, *texts: str | bytes) -> None:
+    def with_little_room(path: Path, text: str | Iterable[bytes]) -> None:
         if path.name == "report.html" or (full and from_then_on):
             full.append(path)
             raise OSError(errno.ENOSPC, "No space left on device")
-        really(path, *texts)
+        really(path, text)
 
     with monkeypatch.context() as patch:
         patch.setattr(write, "write_atomically", with_little_room)

@@ -43,8 +43,10 @@ def test_the_shipped_schema_is_generated() -> None:
 def test_a_written_report_keeps_the_schema_and_reads_back(report: Report, tmp_path: Path) -> None:
     """Every key is one of the shipped schema, and reading gives the report that was written."""
     write_report(report, tmp_path / "r")
-    document = json.loads((tmp_path / "r" / "report.json").read_text(encoding="utf-8"))
+    text = (tmp_path / "r" / "report.json").read_text(encoding="utf-8")
+    document = json.loads(text)
 
+    assert text == report.model_dump_json() + "\n"
     schema = json.loads((data_root() / "report.schema.json").read_text(encoding="utf-8"))
     assert [error.message for error in Draft202012Validator(schema).iter_errors(document)] == []
     assert load_report(tmp_path / "r" / "report.json") == report

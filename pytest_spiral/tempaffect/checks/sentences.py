@@ -11,6 +11,8 @@ from functools import cached_property
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
 from pytest_spiral.text import clean, count_words, sentences, stem, words
 
+_QUOTATION_MARKS = re.compile("[\"']")
+
 
 @dataclass(frozen=True)
 class Sentence:
@@ -187,19 +189,18 @@ def prepare_reply(text: str) -> PreparedReply:
     quotes = _Quotes()
     for piece in sentences(clean(text)):
         parts = words(piece, cleaned=True)
-        if not parts:
+        if not parts.norms:
             continue
-        quoted = tuple([quotes.read(part.before, index == 0) for index, part in enumerate(parts)])
+        quoted = quotes.read(parts.before)
         tail = piece[len(piece.rstrip("'\")].?!;")) :]
         quotes.end(tail)
-        tokens = tuple([part.norm for part in parts])
         found.append(
             Sentence(
                 text=piece,
-                tokens=tokens,
-                raws=tuple([part.raw for part in parts]),
-                before=tuple([part.before for part in parts]),
-                stems=tuple(map(stem, tokens)),
+                tokens=tuple(parts.norms),
+                raws=tuple(parts.raws),
+                before=tuple(parts.before),
+                stems=tuple(map(stem, parts.norms)),
                 quoted=quoted,
                 question="?" in tail,
             )
@@ -221,8 +222,13 @@ class _Quotes:
         """Whether a quotation is open."""
         return self._double or self._single
 
-    def read(self, before: str, opens_sentence: bool) -> bool:
-        """Read the signs before a token; return whether the token is quoted."""
+    def read(self, signs: Sequence[str]) -> tuple[bool, ...]:
+        """Read what stands before each token of a sentence; return whether the token is quoted."""
+        if not _QUOTATION_MARKS.search("".join(signs)):
+            return (self.open,) * len(signs)
+        return tuple([self._read(before, at == 0) for at, before in enumerate(signs)])
+
+    def _read(self, before: str, opens_sentence: bool) -> bool:
         for index, sign in enumerate(before):
             if sign == '"':
                 self._double = not self._double
