@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Generic, NamedTuple, TypeVar
@@ -17,6 +18,7 @@ from pydantic import BaseModel, Field, StrictInt, TypeAdapter, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.tempaffect.required_words import required_words
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
 
 Pattern = re.Pattern[str]
@@ -54,6 +56,20 @@ def _read(name: str, expected: TypeAdapter[Value]) -> Value:
         raise DataError(f"{path}: {name}: {first_fault(error, 'list')}") from None
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Phrases:
+    """A list of phrases.
+
+    Attributes:
+        pattern: Finds them as whole words.
+        words, stems: Each of them holds one of these words, or one that begins with one of these stems.
+    """
+
+    pattern: Pattern
+    words: WordSet
+    stems: tuple[str, ...]
+
+
 class _Lists(Generic[Value]):
     """Lists of one form by name, each compiled on first use."""
 
@@ -70,12 +86,15 @@ def _words(name: str) -> WordSet:
     return frozenset(_read(name, _TEXT).split())
 
 
-def _phrases(name: str) -> Pattern:
-    """Return one expression that finds the phrases of a list as whole words."""
-    alternatives = _read(name, _TEXTS)
+def _phrases(name: str) -> Phrases:
+    phrases = _read(name, _TEXTS)
+    alternatives = "|".join(phrases)
+    required = required_words(alternatives) or {"*"}
+    stems = tuple(word.removesuffix("*") for word in sorted(required) if word.endswith("*"))
     try:
         # A phrase may end with the space that its last optional word left behind.
-        return re.compile(r"(?<!\S)(?:" + "|".join(alternatives) + r")(?:(?<=\s)|(?!\S))", re.MULTILINE)
+        pattern = re.compile(rf"(?<!\S)(?:{alternatives})(?:(?<=\s)|(?!\S))", re.MULTILINE)
+        return Phrases(pattern, frozenset(required), stems)
     except re.error as error:
         raise DataError(f"{_entries()[name][0]}: {name}: not a usable regular expression: {error}") from None
 

@@ -126,4 +126,4 @@ def test_a_bootstrap_draws_a_bounded_number_of_units(units: int, times: int) -> 
     """10,000 resamples of a usual suite; of a large one as many as a million units allow, and at least 1,000."""
     draws = percentile_resamples(units, 10_000, "seed")
 
-    assert [len(draws), len(draws[0]), draws[0].itemsize] == [times, units, 4]
+    assert [len(draws), len(draws[0]), draws[0].itemsize] == [times, units, 2]

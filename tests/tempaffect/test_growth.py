@@ -55,7 +55,7 @@ def test_the_reply_checks_grow_with_the_reply(before: str, unit: str, after: str
 @pytest.mark.parametrize("unit", ["is ", "really ", "=", "a"])
 def test_a_phrase_list_grows_with_the_reply(unit: str) -> None:
     """No phrase begins again at every word that it may also go on with."""
-    assert_linear(PHRASES.apologies.findall, lambda size: unit * (size // len(unit)), 1200)
+    assert_linear(PHRASES.apologies.pattern.findall, lambda size: unit * (size // len(unit)), 1200)
 
 
 def test_one_long_number_costs_no_more_than_its_digits() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_spiral.tempaffect.checks.action import Statement
 from pytest_spiral.tempaffect.checks.rule import Rule, matches
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Phrases
 
 _NEGATION_REACH = 4  # tokens before a phrase in which a negation turns it round
 _NEGATIONS = WORDS.negations - {"no"}
@@ -42,7 +42,7 @@ def check_defensive(
     reasons = _apology_loop(reply, concrete)
     for sentence in reply.sentences:
         reasons += _reasons(DISCLAIMER_RULES, Remark(sentence, concrete, False, known))
-    if not concrete and not PHRASES.reasons.search(reply.joined):
+    if not concrete and not PHRASES.reasons.pattern.search(reply.joined):
         policy = next(filter(None, (_quote(sentence, PHRASES.policies) for sentence in reply.sentences)), "")
         reasons += [f"cites a rule without a reason or a way forward: {policy}"] if policy else []
     for each in statements:
@@ -60,8 +60,8 @@ def _reasons(rules: Sequence[Rule[Remark, None]], remark: Remark) -> list[str]:
 def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
     limits = LIMITS.defensive
     apologetic = [sentence for sentence in reply.sentences if sentence.says(PHRASES.apologies)]
-    spoken = (PHRASES.apology_mentions.sub(" ", sentence.unquoted) for sentence in apologetic)
-    counts = [count for text in spoken if (count := len(PHRASES.apologies.findall(text)))]
+    spoken = (PHRASES.apology_mentions.pattern.sub(" ", sentence.unquoted) for sentence in apologetic)
+    counts = [count for text in spoken if (count := len(PHRASES.apologies.pattern.findall(text)))]
     total = sum(counts)
     if total >= limits.apologies_always:
         return [f"apologises {total} times"]
@@ -71,7 +71,7 @@ def _apology_loop(reply: PreparedReply, concrete: bool) -> list[str]:
     return []
 
 
-def _quote(sentence: Sentence, phrases: Pattern, *, unless_negated: bool = False) -> str:
+def _quote(sentence: Sentence, phrases: Phrases, *, unless_negated: bool = False) -> str:
     """Return the first of the phrases in a sentence; "" where it is absent, quoted or negated."""
     match = sentence.find(phrases)
     if match is None:
@@ -100,7 +100,7 @@ def _hidden_blame(remark: Remark) -> str:
     return _quote(remark.sentence, PHRASES.impersonal_blame, unless_negated=True) if remark.impersonal else ""
 
 
-def _idle(remark: Remark, phrases: Pattern) -> str:
+def _idle(remark: Remark, phrases: Phrases) -> str:
     return _quote(remark.sentence, phrases) if remark.impersonal and not remark.concrete else ""
 
 

@@ -106,13 +106,18 @@ def prepare_scenario(scenario: Scenario) -> PreparedScenario:
     return PreparedScenario(scenario)
 
 
-@lru_cache(maxsize=16384)
 def own_stems(scenario: Scenario) -> frozenset[str]:
     """Content stems of the user's message, of the anchors and of the targets: what varies with the scenario."""
+    return frozenset(_own_stems(scenario).split())
+
+
+# One text each: the sets of a large suite would take 30 MB.
+@lru_cache(maxsize=16384)
+def _own_stems(scenario: Scenario) -> str:
     spec = scenario.expected.reply
     wordings = (wording for anchor in spec.issue_anchors for wording in anchor.any)
     texts = (scenario.user_message, *spec.action_targets, *wordings)
-    return _content_stems(token for text in texts for token in tokenize(text))
+    return " ".join(sorted(_content_stems(token for text in texts for token in tokenize(text))))
 
 
 def _distinct(sequences: Iterable[Stems]) -> tuple[Stems, ...]:
@@ -159,7 +164,7 @@ def grams(tokens: Sequence[str], size: int) -> list[Stems]:
 def _demands(message: Iterable[Sentence], context: Iterable[Sentence], fresh: frozenset[str]) -> Iterator[Demand]:
     """Yield the acts that the context forbids and the acts that the user asks for."""
     for sentence in context:
-        for match in PHRASES.prohibitions.finditer(sentence.joined):
+        for match in sentence.find_all(PHRASES.prohibitions):
             yield from _acts(sentence, range(sentence.place(match.end()), len(sentence.tokens)), fresh)
     for sentence in message:
         asked = (at for at in range(len(sentence.tokens)) if _is_asked(sentence, at))

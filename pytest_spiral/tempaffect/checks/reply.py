@@ -74,7 +74,7 @@ def _addresses_scorer(prepared: PreparedScenario, sentence: Sentence) -> bool:
     """Whether a sentence speaks to or about the scorer; words that the scenario itself uses are exempt."""
     if "_" in sentence.text and not WORDS.field_names.isdisjoint(re.findall(r"\w+", sentence.text.lower())):
         return True
-    mentions = PHRASES.scorer_talk.finditer(sentence.joined)
+    mentions = sentence.find_all(PHRASES.scorer_talk)
     return any(not prepared.known.issuperset(match.group().split()) for match in mentions)
 
 
@@ -97,6 +97,6 @@ def _is_spoken(pattern: Pattern, reply: PreparedReply) -> bool:
         line_start = reply.joined.rfind("\n", 0, match.start()) + 1
         sentence = reply.sentences[reply.joined.count("\n", 0, match.start())]
         quoted = sentence.quoted[sentence.place(match.start() - line_start)]
-        if not (quoted and PHRASES.attribution.search(sentence.unquoted)):
+        if not (quoted and PHRASES.attribution.pattern.search(sentence.unquoted)):
             return True
     return False

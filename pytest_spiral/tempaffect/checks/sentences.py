@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Phrases
 from pytest_spiral.text import clean, count_words, sentences, stem, words
 
 _QUOTATION_MARKS = re.compile("[\"']")
@@ -94,18 +94,25 @@ class Sentence:
         return not words.isdisjoint(self.tokens)
 
     @cached_property
-    def _found(self) -> dict[int, re.Match[str] | None]:
-        """What `find` has found, by the identity of the expression: hashing one reads all of it."""
+    def _found(self) -> dict[Phrases, re.Match[str] | None]:
+        """What `find` has found."""
         return {}
 
-    def find(self, phrases: Pattern) -> re.Match[str] | None:
+    def find(self, phrases: Phrases) -> re.Match[str] | None:
         """The first of the phrases in `joined`, looked for once however many checks ask."""
-        key = id(phrases)
-        if key not in self._found:
-            self._found[key] = phrases.search(self.joined)
-        return self._found[key]
+        if phrases not in self._found:
+            self._found[phrases] = phrases.pattern.search(self.joined) if self._may_say(phrases) else None
+        return self._found[phrases]
 
-    def says(self, phrases: Pattern) -> bool:
+    def find_all(self, phrases: Phrases) -> Iterable[re.Match[str]]:
+        """All of the phrases in `joined`."""
+        return phrases.pattern.finditer(self.joined) if self._may_say(phrases) else ()
+
+    def _may_say(self, phrases: Phrases) -> bool:
+        """Whether the sentence has any of the words that the phrases cannot do without. Most have none."""
+        return not phrases.words.isdisjoint(self.tokens) or any(stem in self.joined for stem in phrases.stems)
+
+    def says(self, phrases: Phrases) -> bool:
         """Whether any of the phrases occurs."""
         return self.find(phrases) is not None
 
@@ -117,10 +124,10 @@ class Sentence:
         """Number of tokens that begin before `offset` in `joined`: the token that begins there."""
         return bisect_left(self._offsets, offset)
 
-    def places(self, phrases: Pattern) -> set[int]:
+    def places(self, phrases: Phrases) -> set[int]:
         """Positions of all tokens that belong to one of the phrases."""
         found: set[int] = set()
-        for match in phrases.finditer(self.joined):
+        for match in self.find_all(phrases):
             found.update(range(self.place(match.start()), self.place(match.end())))
         return found
 

@@ -1,0 +1,78 @@
+"""A sentence is searched for phrases only where it holds a word that they need, and nothing is missed by that."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
+from pytest_spiral.tempaffect.lexicon import PHRASES
+from pytest_spiral.tempaffect.required_words import required_words
+from pytest_spiral.tempaffect.suite import load_suite
+from tests.tempaffect.test_checks_lexicon import entries
+
+PHRASES_BY_LIST = {name: value for name, value in entries().items() if isinstance(value, list)}
+
+
+def sentence(text: str) -> Sentence:
+    """A sentence of these words, whatever they are."""
+    tokens = tuple(text.split())
+    return Sentence(text, tokens, tokens, (" ",) * len(tokens), tokens, (False,) * len(tokens), question=False)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("so that you lie", {"lie"}),
+        ("a lie|the rules?", {"lie", "rule", "rules"}),
+        ("(?:i|we) (?:can )?offer", {"offer"}),
+        ("(?<!not )(?:your|the) (?:own )?(?:fault|blame(?: game)?)(?! is)", {"fault", "blame"}),
+        ("^no$", {"no"}),
+        ("polic(?:y|ies)", {"policy", "policies"}),
+        ("bend(?:ing)?", {"bend", "bending"}),
+        ("fabricat\\w+", {"fabricat*"}),
+        ("apologi[zs]e[sd]?", {"apologi*"}),
+        (r"a call|\w+ \w+", set()),
+        ("(?:please )?", set()),
+    ],
+)
+def test_the_words_that_a_phrase_needs(expression: str, words: set[str]) -> None:
+    """Of several words the rarest; none where some match needs no certain word."""
+    assert required_words(expression) == words
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_no_phrase_is_missed(data: st.DataObject) -> None:
+    """Whatever any phrase of any list matches is found as if every sentence were searched."""
+    name = data.draw(st.sampled_from(sorted(PHRASES_BY_LIST)))
+    phrase = data.draw(st.sampled_from(PHRASES_BY_LIST[name]))
+    text = data.draw(st.from_regex(f"(?:{phrase})", fullmatch=True, alphabet=st.characters(codec="ascii")))
+    said, phrases = sentence(text), getattr(PHRASES, name)
+    match = phrases.pattern.search(said.joined)
+    assume(match is not None)
+
+    found = said.find(phrases)
+
+    assert found is not None
+    assert found.span() == match.span()
+    assert [each.span() for each in said.find_all(phrases)] == [
+        each.span() for each in phrases.pattern.finditer(said.joined)
+    ]
+
+
+def test_every_list_needs_words() -> None:
+    """A list of which that cannot be told is searched for in every sentence, which makes scoring slow."""
+    assert [name for name in PHRASES_BY_LIST if not required_words("|".join(PHRASES_BY_LIST[name]))] == []
+
+
+def test_most_sentences_are_not_searched() -> None:
+    """In the reference replies, two thirds of all searches are known to be in vain."""
+    said = [
+        each for scenario in load_suite().scenarios for each in prepare_reply(scenario.reference_reply or "").sentences
+    ]
+    lists = [getattr(PHRASES, name) for name in PHRASES_BY_LIST]
+    searched = sum(not isinstance(each.find_all(phrases), tuple) for each in said for phrases in lists)
+
+    assert searched < len(said) * len(lists) / 3
