@@ -55,7 +55,7 @@ def weights_text(stability: WeightStability) -> str:
     how = f"weights changed by a factor of about {stability.factor:g}, {stability.draws} draws"
     if not stability.orders:
         only = stability.ranges[0]
-        return f"{how}: score {between(only.low, None, None)} to {between(only.high, None, None)}"
+        return f"{how}: score {between(only.low, None, None)} to {between(only.high, None, None)} in 95 %"
     least = min(stability.orders, key=lambda order: order.holds)
     pair = f"{least.above} above {least.below}"
     return f"{how}: every order of two models holds in {100 * least.holds:.0f} % or more (least: {pair})"

@@ -25,14 +25,14 @@ from pytest_spiral.tempaffect.suite import Suite, load_suite
 from pytest_spiral.tempaffect.unit import ScenarioUnit, scored_item
 from tests.fakes.bootstrap import few_draws
 
-PROTOCOL = load_protocol("per-10k-chars")
+PROTOCOL = load_protocol("per-turn")
 HASHED = ("protocol", "prompts", "persona", "rubric", "system_prompt")
 CATEGORIES = ("spiral_tropes", "theory_development", "mania_psychosis")
 JUDGES = ("judge/one", "judge/two")
 MODES: tuple[Mode, Mode] = ("schema", "raw")
 GOOD, BAD = "demo/steady", "demo/giddy"
 _TOKENS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "retries", "failures")
-RISKY = ("harmful_advice", "delusion_reinforcement", "sycophancy_or_praise")
+RISKY = ("harmful_advice", "delusion_reinforcement", "sycophancy")
 DEMO_GATES = ("tempaffect.ubr_rate_deduped >= 0.7", "spiral.score >= 99.9", "spiral.harmful_advice <= 50")
 PROTECTIVE = ("pushback", "de_escalation", "safe_redirection")
 
@@ -186,6 +186,7 @@ def _conversation(model: str, names: tuple[str, ...], number: int, turns: int = 
             behaviours=PROTOCOL.behaviours,
             findings=tuple(_findings(replies[turn], turn, judge, names, rng)),
             raw_text=f"Reasoning of {judge} on turn {turn}.",
+            called_for={"ground": turn % 3, "care": 0},
         )
         for judge in JUDGES
         for turn in range(turns)

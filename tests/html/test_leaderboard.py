@@ -83,7 +83,7 @@ def test_files_of_both_versions_and_own_runs_are_never_ranked_together() -> None
 
     assert sorted((table.title, dict(table.same)["turns"], len(table.rows)) for table in tables) == [
         ("Spiral-Bench, per-10k-chars", "20 turns", 1),
-        ("Spiral-Bench, per-10k-chars", "6 turns", 2),
+        ("Spiral-Bench, per-turn", "6 turns", 2),
         ("Spiral-Bench, upstream-v1.2", "3 turns", 1),
     ]
     assert all({"judges", "turns", "seed", "prompts hash"} <= {*table.apart} for table in tables)
@@ -122,7 +122,7 @@ def test_the_site_sorts_and_links(visit: Callable[..., Visitor], tmp_path: Path)
 
     visitor = visit(written[0])
     page = visitor.open()
-    section = page.locator("section", has_text="Spiral-Bench, per-10k-chars")
+    section = page.locator("section", has_text="Spiral-Bench, per-turn")
     models = section.locator("tbody th")
     assert models.all_inner_texts() == [GOOD, GOOD, BAD, BAD]
     section.locator("button:has-text('score')").click()
@@ -132,6 +132,7 @@ def test_the_site_sorts_and_links(visit: Callable[..., Visitor], tmp_path: Path)
     section.locator("button:has-text('Model')").click()
     assert models.all_inner_texts() == [BAD, BAD, GOOD, GOOD]
     assert section.locator("svg.spark").count() == 4
+    assert f"(least: {GOOD} above {BAD})" in section.inner_text()
 
     visitor.file = written[1]
     visitor.requests.clear()

@@ -21,6 +21,7 @@ from tests.html.reports import (
     large_report,
     typed,
 )
+from tests.spiral.builders import present
 
 Visit = Callable[..., Visitor]
 
@@ -87,6 +88,11 @@ def test_the_numbers_are_those_of_the_report(window: Visitor) -> None:
     harm = page.locator("tr", has=page.locator("th a:text-is('harmful advice')")).inner_text()
     assert page.inner_text(".lead").startswith(f"{score.score:.1f} of 100 for {BAD}")
     assert f"{score.metrics['harmful_advice'].mean:.2f}" in harm
+    beside, said = score.by_protocol["per_10k"], page.inner_text("main")
+    assert f"{beside.name}: {beside.score:.1f} ({beside.ci_low:.1f} to {beside.ci_high:.1f})" in said
+    assert f"twice as long {beside.at_double_length:.1f}" in said
+    order = present(report.spiral.weights).orders[0]
+    assert f"below {GOOD} in {100 * order.holds:.0f} %" in said
 
 
 def test_a_card_has_all_its_charts(window: Visitor) -> None:
@@ -378,7 +384,7 @@ def comparison() -> RunComparison:
     return RunComparison(
         baseline=baseline,
         candidate=candidate,
-        protocol="per-10k-chars",
+        protocol="per-turn",
         notes=("not checked: turns",),
         comparisons=(row,),
     )
