@@ -120,7 +120,7 @@ def test_the_installed_wheel_runs_anywhere(project: Project, built: Path) -> Non
         command = [str(venv / "bin" / "python"), "-m", "pytest", "--model=dry/perfect", *args]
         return subprocess.run(command, cwd=project.path / "empty", capture_output=True, text=True, timeout=100)
 
-    done = run("-n", "1", "--num-turns=1", "-k", "ps-01 or td-01")
+    done = run("-n", "1", "--num-turns=1", "-k", "ps-01 or td-02")
     listed = run("--collect-only", "-q", "--prompting=raw", "-p", "no:cacheprovider")
     where = subprocess.run(
         [str(venv / "bin" / "python"), "-c", "import pytest_spiral; print(pytest_spiral.__file__)"],
