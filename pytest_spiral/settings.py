@@ -255,6 +255,13 @@ class Settings:
         " --num-turns, or none",
         suite="spiral",
     )
+    floors: bool = option(
+        False,
+        # Adds conversations of stand-ins; those that are scored stay the same.
+        "evaluation",
+        "Also hold the conversations with two models that do nothing, once for each set of judges, and report how far "
+        "a score is above theirs",
+    )
     calibrate: bool = option(
         False,
         "evaluation",
@@ -332,7 +339,7 @@ class Settings:
         if not self.protocol and not (self.replay and not self.redo_judging and not self.spiral_upstream):
             object.__setattr__(self, "protocol", PUBLIC_PROTOCOL if self.spiral_upstream else DEFAULT_PROTOCOL)
         if self.spiral_upstream:
-            for key in ("spiral_prompts", "system_prompt", "calibrate"):
+            for key in ("spiral_prompts", "system_prompt", "calibrate", "floors"):
                 if getattr(self, key):
                     flag = "--" + key.replace("_", "-")
                     raise ConfigError(f"{flag}: no part of the public benchmark; leave it or --spiral-upstream out")
@@ -343,6 +350,10 @@ class Settings:
             object.__setattr__(self, "benign_twins", "off")
         if self.redo_judging and not self.replay:
             raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
+        if self.floors and self.replay:
+            raise ConfigError(
+                "--floors: in a replay nothing is held; leave it out; the report has the floor of the run"
+            )
         if self.system_prompt and self.replay:
             raise ConfigError("--system-prompt: what is replayed was answered without it; leave it out")
 

@@ -6,7 +6,7 @@ A recording is untrusted data: it is read within bounds and validated, and nothi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -221,10 +221,16 @@ def load_recording(path: Path) -> Recording:
     if path.is_dir() or path.name == "run.sqlite":
         path = (path if path.is_dir() else path.parent) / "report.json"
     report = find_report(path)
-    conversations = tuple(report.spiral.recorded()) if report else load_upstream(path)
+    conversations = tuple(candidates(report)) if report else load_upstream(path)
     if not conversations and not (report and report.tempaffect.items):
         raise DataError(f"{path}: nothing is recorded in it")
     return Recording(name, path, hashlib.sha256(path.read_bytes()).hexdigest(), conversations, report)
+
+
+def candidates(report: Report) -> Iterator[Conversation]:
+    """The conversations of a report without those of models that do nothing."""
+    floors = {model.spec for model in report.run.config.models if model.floor}
+    return (one for one in report.spiral.recorded() if one.model not in floors)
 
 
 def load_run(path: Path) -> Recording:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from pytest_spiral.compare.recording import Recording, counterpart
+from pytest_spiral.evaluate.floor import measured_skill, without_floor
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
@@ -24,6 +25,7 @@ from pytest_spiral.gates import (
 )
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model import BaselineValue, GateRow, ProtocolScore
+from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
@@ -81,9 +83,12 @@ def undecided_row(gate: Gate, run: RunResults, model: str, mode: Mode | None) ->
 class SpiralGates:
     """Spiral-Bench gates of a run. What they decide on is computed once for all gates."""
 
-    def __init__(self, run: RunResults, context: SpiralContext, incomplete: Mapping[str, bool]) -> None:
+    def __init__(
+        self, run: RunResults, context: SpiralContext, incomplete: Mapping[str, bool], floor: Floor | None = None
+    ) -> None:
         """incomplete: by model, whether more is missing than the limit allows."""
         self._run = run
+        self._floor = floor
         self._context = context
         self._incomplete = incomplete
         self._score = cache(self._compute_score)
@@ -97,6 +102,8 @@ class SpiralGates:
         # A count is what happened in this run: there is nothing to infer.
         policy = "point" if gate.metric == "worst_conversations" else self._run.policy
         decision = NOTHING_MEASURED
+        if gate.metric == "skill" and (self._floor is None or self._floor.refused):
+            decision = without_floor(self._floor)
         if measured is not None:
             decision = conclude(gate, measured, (worst, best), policy)
         # Tails and the worst count conversations with certain behaviours: they are as good as the judges are on these.
@@ -131,6 +138,8 @@ class SpiralGates:
         missing = self._score(model, "ignored").missing
         if not (missing.conversations or missing.chunks or missing.finals):
             case = "ignored"
+        if gate.metric == "skill":
+            return measured_skill(conversations, self._context, self._floor, TWO_SIDED, case)
         if gate.metric == f"{PER_10K}.score":
             return self._beside(model, case)
         return _of_score(gate.metric, self._score(model, case))

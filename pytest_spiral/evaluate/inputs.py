@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pytest_spiral.compare.recording import Recording
 from pytest_spiral.gates import Gate, Policy
 from pytest_spiral.report.model import Anchors, Drift, Run, Usage
+from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.run import SpiralIntegrity
 from pytest_spiral.spiral.calibration import Calibration, CalibrationResult
 from pytest_spiral.spiral.protocol import Protocol
@@ -70,6 +71,8 @@ class RunResults:
         items: TempAffect's items by model and prompting mode, each with its `contexts`.
         spiral: Circumstances of the conversations; None where the suite did not run, like `spiral_integrity`.
         conversations: By model.
+        stand_ins: Conversations of models that do nothing, likewise.
+        floor: What is known of the floor before these are scored; None where there is none.
     """
 
     run: Run
@@ -84,3 +87,5 @@ class RunResults:
     spiral: SpiralContext | None = None
     spiral_integrity: SpiralIntegrity | None = None
     conversations: Mapping[str, Sequence[Conversation]] = field(default_factory=dict)
+    stand_ins: Mapping[str, Sequence[Conversation]] = field(default_factory=dict)
+    floor: Floor | None = None

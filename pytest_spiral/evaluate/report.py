@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 
+from pytest_spiral.evaluate.floor import floor_of, skill_number
 from pytest_spiral.evaluate.gates import SpiralGates, card_row, prepare_card, undecided_row
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
@@ -24,6 +25,7 @@ from pytest_spiral.report.model import (
     TempAffect,
     Usage,
 )
+from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.model.run import TempAffectIntegrity
 from pytest_spiral.report.model.tempaffect import ModeDelta
@@ -60,12 +62,13 @@ def evaluate(run: RunResults) -> Report:
         if card is not None:
             cards[key] = card
     scores = {}
+    floor = parts.attempt("spiral.floor", floor_of, run)
     if run.spiral:
         for model, conversations in run.conversations.items():
-            score = score_report(model, conversations, run.spiral, parts)
+            score = score_report(model, conversations, run.spiral, parts, floor)
             if score is not None:
                 scores[model] = score
-    gates = _gates(run, cards, scores, parts)
+    gates = _gates(run, cards, scores, parts, floor)
     deltas, profile = _deltas(run, parts), _profiles(run, parts)
     # Of a large suite they take 80 MB, which rendering needs.
     bootstrap_draws.cache_clear()
@@ -75,6 +78,7 @@ def evaluate(run: RunResults) -> Report:
     computed = {
         "verdict": verdict_of([row.outcome for row in gates], lost or bool(parts.failed)),
         "gates": tuple(gates),
+        "spiral": report.spiral.model_copy(update={"floor": floor}),
         "tempaffect": report.tempaffect.model_copy(update={"cards": tuple(cards.values()), "deltas": deltas}),
         "profile": profile,
         "failed_parts": tuple(parts.failed),
@@ -107,7 +111,11 @@ def _measured(run: RunResults, spiral: Spiral) -> Report:
 
 
 def score_report(
-    model: str, conversations: Sequence[Conversation], context: SpiralContext, parts: Parts
+    model: str,
+    conversations: Sequence[Conversation],
+    context: SpiralContext,
+    parts: Parts,
+    floor: Floor | None = None,
 ) -> Score | None:
     """The score of one model with all statistics; those that fail are null, and None stands for no score at all."""
     part = f"spiral.scores[{model}]"
@@ -115,19 +123,23 @@ def score_report(
     if score is None:
         return None
     agreement = parts.attempt(f"{part}.judges.agreement", judges_agreement, conversations, context)
+    void = score.score is None
     return score.model_copy(
         update={
+            "skill": None if void else parts.attempt(f"{part}.skill", skill_number, conversations, context, floor),
             "variance": parts.attempt(f"{part}.variance", variance_of, conversations, context.protocol),
             "judges": score.judges.model_copy(update={"agreement": agreement}),
         }
     )
 
 
-def _gates(run: RunResults, cards: Cards, scores: Mapping[str, Score], parts: Parts) -> list[GateRow]:
+def _gates(
+    run: RunResults, cards: Cards, scores: Mapping[str, Score], parts: Parts, floor: Floor | None
+) -> list[GateRow]:
     """Every gate on every card or model that it speaks about."""
     prepared = cache(partial(prepare_card, run))
     no_verdict = {model: has_no_verdict(score) for model, score in scores.items()}
-    spiral = SpiralGates(run, run.spiral, no_verdict) if run.spiral else None
+    spiral = SpiralGates(run, run.spiral, no_verdict, floor) if run.spiral else None
     rows = []
     for gate in run.gates:
         if gate.suite == "tempaffect":
@@ -209,7 +221,8 @@ def _named(model: str, mode: Mode) -> str:
 
 
 def _conversations(run: RunResults) -> list[Conversation]:
-    return [conversation for group in run.conversations.values() for conversation in group]
+    groups = (*run.conversations.values(), *run.stand_ins.values())
+    return [conversation for group in groups for conversation in group]
 
 
 def _profiles(run: RunResults, parts: Parts) -> Profiles:

@@ -371,6 +371,7 @@ def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:
     counts_findings = protocol.counting == "located_findings"
     return {
         "score": (0.0, 100.0),
+        "skill": (-inf, 1.0),
         **(dict.fromkeys(TURN_VALUES, (0.0, 100.0)) | {"worst": (0.0, 1.0)} if counts_findings else {}),
         **({"worst_conversations": (0.0, inf)} if counts_findings else {}),
         **({"over_correction": (0.0, 1.0)} if protocol.rubric else {}),

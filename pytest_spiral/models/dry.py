@@ -7,7 +7,7 @@ from typing import Literal
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
 from pytest_spiral.errors import ConfigError
-from pytest_spiral.spiral.actors import DRY_CHARACTERS, assistant_reply, seeker_message
+from pytest_spiral.spiral.actors import DRY_CHARACTERS, SILENT, assistant_reply, seeker_message
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE
 from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, dry_output
 from pytest_spiral.tempaffect.suite import Suite
@@ -16,7 +16,7 @@ PREFIX = "dry/"
 SEEKER = "dry/seeker"
 SuiteName = Literal["tempaffect", "spiral"]
 
-_EVALUATED: Mapping[SuiteName, Sequence[str]] = {"tempaffect": tuple(DRY_MODELS), "spiral": DRY_CHARACTERS}
+_EVALUATED: Mapping[SuiteName, Sequence[str]] = {"tempaffect": tuple(DRY_MODELS), "spiral": (*DRY_CHARACTERS, SILENT)}
 
 
 def known_suites(spec: str, role: Role, suites: Sequence[SuiteName]) -> tuple[SuiteName, ...]:

@@ -31,6 +31,7 @@ from pytest_spiral.report.terminal import failed_lines, plan_lines, summary_line
 from pytest_spiral.report.write import write_report, write_results
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
+from pytest_spiral.run.floors import keep_floor, with_floors
 from pytest_spiral.run.models import Chats, Connections
 from pytest_spiral.run.plan import all_units, make_plan, shard_of
 from pytest_spiral.run.remote_workers import unpack
@@ -54,8 +55,9 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
     with usage_errors():
         content = Content(settings, directory)
         environ = load_environment(os.environ, directory, trust=settings.trust_env)
-        plan = make_plan(settings, content, environ, datetime.now(UTC))
+        plan, floor = with_floors(make_plan(settings, content, environ, datetime.now(UTC)), content)
         run = RunController(plan, content, environ)
+        run.measured.floor = floor
         if config.args_source is config.ArgsSource.ARGS:
             nodes, others = split_arguments(config.args, directory)
         else:
@@ -267,6 +269,7 @@ class Controller:
         write_results(recorded(results), folder)
         report = write_report(evaluate(results), folder, os.environ.get("GITHUB_STEP_SUMMARY"))
         parts = Parts()
+        parts.attempt("kept floor", keep_floor, self.run.plan, report)
         parts.attempt("JUnit XML", lambda: add_junit_properties(self._config, suite_properties(report)))
         self._summary = parts.attempt("terminal", summary_lines, report, os.path.relpath(folder))
         if parts.failed:

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from typing import Literal
 
-from pytest_spiral.report.model.spiral import SchemeScore, WeightStability
+from pytest_spiral.report.model.floor import Floor
+from pytest_spiral.report.model.spiral import HeadlineNumber, SchemeScore, WeightStability
 
 WIDTH = 80
 Tone = Literal["plain", "good", "bad", "doubt", "dim"]
@@ -48,6 +49,21 @@ def scheme_text(scheme: SchemeScore) -> str:
     half, double = (between(value, None, None) for value in (scheme.at_half_length, scheme.at_double_length))
     value = between(scheme.score, scheme.ci_low, scheme.ci_high)
     return f"{scheme.name}: {value}; the same findings in replies half as long {half}, twice as long {double}"
+
+
+def skill_text(skill: HeadlineNumber | None, floor: Floor | None) -> str:
+    """How far a score is above what models that do nothing get, and where that is known from."""
+    if floor is None:
+        return "skill over a model that does nothing: not measured, see --floors"
+    if skill is None or floor.value is None:
+        return f"skill over a model that does nothing: none; {floor.refused or 'there is no score'}"
+    highest = max(floor.stand_ins, key=lambda name: floor.stand_ins[name].score or 0.0)
+    source = ""
+    if floor.reused:
+        drift = "older than the judges' last drift check, which shows no change"
+        source = f" in run {floor.run} of {floor.measured_at[:10]}, {drift}"
+    value = between(skill.value, skill.ci_low, skill.ci_high)
+    return f"skill over a model that does nothing: {value}; floor {floor.value:.2f} ({highest}{source})"
 
 
 def weights_text(stability: WeightStability) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_spiral.report.lines import plain, scheme_text, turns_text, weights_text
+from pytest_spiral.report.lines import plain, scheme_text, skill_text, turns_text, weights_text
 from pytest_spiral.report.model import Card, FailedPart, GateRow, Report, Score, Spiral
 from pytest_spiral.report.terminal import CARD_METRICS, gate_reason
 from pytest_spiral.report.worst import worst_findings
@@ -128,7 +128,8 @@ def _scores(spiral: Spiral) -> Iterator[str]:
     )
     yield from ("### Spiral-Bench", "", *table(names, rows), "")
     for score in scores:
-        notes = [*map(scheme_text, score.by_protocol.values()), *_notes(score.variance, score.blockers)]
+        notes = [skill_text(score.skill, spiral.floor), *map(scheme_text, score.by_protocol.values())]
+        notes += _notes(score.variance, score.blockers)
         yield from (f"- {escape(score.model)}: {escape(note)}" for note in notes)
     if spiral.weights is not None:
         yield f"- {escape(weights_text(spiral.weights))}"

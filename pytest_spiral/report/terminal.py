@@ -6,12 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from pytest_spiral.report.lines import WIDTH, Line, Tone, between, plain, scheme_text, turns_text, weights_text, wrapped
+from pytest_spiral.report.lines import (
+    WIDTH,
+    Line,
+    Tone,
+    between,
+    plain,
+    scheme_text,
+    skill_text,
+    turns_text,
+    weights_text,
+    wrapped,
+)
 from pytest_spiral.report.model import Card, Drift, FailedPart, GateRow, Report, Score, Usage, Verdict
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import MODES
 
 if TYPE_CHECKING:
+    from pytest_spiral.report.model.floor import Floor
     from pytest_spiral.report.model.judges import Estimate as RatedEstimate
     from pytest_spiral.run.estimate import Estimate
     from pytest_spiral.spiral.calibration import CalibrationResult
@@ -52,7 +64,7 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
     for model in report.models:
         lines += _card_lines(model, [card for card in report.tempaffect.cards if card.model == model])
         for score in report.spiral.scores:
-            lines += _score_lines(score) if score.model == model else []
+            lines += _score_lines(score, report.spiral.floor) if score.model == model else []
     if (stability := report.spiral.weights) is not None:
         lines += wrapped(plain(weights_text(stability)), "dim")
     for note in report.run.notes:
@@ -121,10 +133,11 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
             yield from wrapped(f"  {mode} not publishable: {_shortened(card.integrity.publication_blockers)}", "dim")
 
 
-def _score_lines(score: Score) -> Iterator[Line]:
+def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     yield _heading("spiral", score.model, score.wrapped), "plain"
     yield from _headline_lines(score)
     yield f"  {'score (0-100)':<26}{between(score.score, score.ci_low, score.ci_high):>24}", "plain"
+    yield from wrapped(f"  {plain(skill_text(score.skill, floor))}", "plain" if score.skill else "dim")
     for scheme in score.by_protocol.values():
         yield from wrapped(f"  {scheme_text(scheme)}", "dim")
     for name in _BEHAVIOURS:

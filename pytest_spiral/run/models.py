@@ -167,7 +167,7 @@ class Chats:
                 turns=settings.num_turns,
                 prompt_file=spiral.prompt_file,
                 retest_percent=settings.retest_share,
-                system=self._content.system,
+                system=None if spec in self._plan.floors else self._content.system,
             )
         return self._setups[spec]
 

@@ -34,6 +34,7 @@ from pytest_spiral.settings import OPTIONS, Settings, SuiteName
 from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
 from pytest_spiral.spiral.content import short_twin_turns
 from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.spiral.floors import FLOORS
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
 from pytest_spiral.tempaffect.unit import ScenarioUnit
@@ -56,7 +57,7 @@ class ModelPlan(BaseModel):
     patience: seconds to wait for an endpoint that answers nothing. timeouts: deadlines in seconds, where not the usual.
     freedom: what may be changed about the parameters of each suite. negotiated: what is sent instead of `params`, and
     schemaless: whether JSON schemas are left out of requests, as the endpoint was found to need it.
-    reasoning_tokens: of a typical reply, for plans.
+    reasoning_tokens: of a typical reply, for plans. floor: an evaluated model that does nothing, and no candidate.
     endpoint: None for dry models, and for local ones until their server runs. endpoint_name: stands for it in the run's
     identity; "" where nothing is sent to another machine.
     """
@@ -74,6 +75,7 @@ class ModelPlan(BaseModel):
     timeouts: dict[str, float] = {}
     price: Price | None = None
     reasoning_tokens: int = 0
+    floor: bool = False
     endpoint: EndpointSettings | None = None
     endpoint_name: str = ""
     freedom: dict[SuiteName, Freedom] = {}
@@ -117,7 +119,12 @@ class RunPlan(BaseModel):
     @property
     def models(self) -> tuple[ModelPlan, ...]:
         """The evaluated models; none in a session in which only judges are called."""
-        return tuple(model for model in self.everybody if model.role == "evaluated")
+        return tuple(model for model in self.everybody if model.role == "evaluated" and not model.floor)
+
+    @property
+    def floors(self) -> tuple[str, ...]:
+        """Specs of the models that do nothing, with which conversations are held as well."""
+        return tuple(model.spec for model in self.everybody if model.floor)
 
     @property
     def user(self) -> ModelPlan | None:
@@ -132,7 +139,7 @@ class RunPlan(BaseModel):
         return Path(self.run_dir) / "run.sqlite"
 
     def model(self, spec: str) -> ModelPlan:
-        return next(model for model in self.models if model.spec == spec)
+        return next(model for model in self.everybody if model.role == "evaluated" and model.spec == spec)
 
     def most_in_flight(self, model: ModelPlan) -> int:
         """Requests to a model that may be in flight at once, over all processes together."""
@@ -215,6 +222,10 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
             f"--system-prompt: {deaf[0]} is built in and reads no prompt; leave out the option or the model"
         )
     everybody = list(models)
+    if settings.floors and "spiral" in settings.suite:
+        if own := [spec for spec in settings.model if spec in FLOORS]:
+            raise ConfigError(f"--model {own[0]}: is what --floors compares with; leave one of them out")
+        everybody += [resolve(spec, "evaluated", ("spiral",)).model_copy(update={"floor": True}) for spec in FLOORS]
     if "spiral" in settings.suite and (settings.redo_judging or not settings.replay):
         # Never silently the evaluated model: what is not named comes from the shipped defaults.
         defaults = default_models()
@@ -391,7 +402,10 @@ def conversation_units(plan: RunPlan, content: Content) -> list[ConversationUnit
     models = plan.of_suite("spiral")
     if content.recording is not None:
         return sorted((unit for unit in content.recording.conversations if unit.model in models), key=lambda u: u.id)
-    return [
+    floors = [
+        ConversationUnit(model, opening.prompt_id) for model in plan.floors for opening in content.spiral.openings
+    ]
+    return floors + [
         ConversationUnit(model, opening.prompt_id, index)
         for model in models
         for opening in content.spiral.held

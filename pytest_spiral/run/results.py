@@ -13,11 +13,13 @@ from pytest_spiral.models.endpoint import host_of, is_loopback
 from pytest_spiral.models.parameters import local_models
 from pytest_spiral.report.circumstances import text_hashes
 from pytest_spiral.report.model import Anchors, RequestLimit, Run, RunConfig, Usage
+from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
 from pytest_spiral.report.model.run import Preflight as ModelPreflight
 from pytest_spiral.run.baseline import Gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
+from pytest_spiral.run.floors import floor_key
 from pytest_spiral.run.plan import RunPlan, conversation_units, versions
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
@@ -39,7 +41,7 @@ _ACTORS: Mapping[Role, str] = {"evaluated": EVALUATED, "user": "simulated user",
 class Measurements:
     """What has been measured so far. preflight: of the scorer, None where TempAffect does not run. enforcement: by
     evaluated model. learned: about each model, before anything was measured. moved: judges who are not the same in all
-    shards, one clause each."""
+    shards, one clause each. floor: measured in another run."""
 
     items: dict[ScenarioUnit, Item] = field(default_factory=dict)
     conversations: dict[ConversationUnit, Conversation] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class Measurements:
     calibrated: JudgeCalibrations | None = None
     anchors: Anchors | None = None
     moved: tuple[str, ...] = ()
+    floor: Floor | None = None
 
     def of(self, unit: ScenarioUnit | ConversationUnit) -> Item | Conversation | None:
         """The result of a unit, None as long as there is none."""
@@ -114,14 +117,6 @@ def run_results(
     spiral = "spiral" in plan.suites
     keys = [(model, mode) for model in plan.of_suite("tempaffect") for mode in settings.prompting]
     floors = baselines(content.suite) if keys else {}
-    models = [
-        # The port of a local server says nothing about the measurement and differs from run to run.
-        model.model_copy(
-            update={"endpoint": None if model.kind == "local" or model.endpoint is None else model.endpoint.shown()}
-        ).model_dump(mode="json")
-        for model in plan.everybody
-    ]
-    config = plan.model_dump(mode="json", include={"settings"})["settings"]
     return RunResults(
         run=Run(
             id=plan.run_id,
@@ -129,9 +124,7 @@ def run_results(
             finished_at=finished_at.astimezone(UTC).isoformat(timespec="seconds"),
             complete=complete,
             argv=tuple(argv),
-            config=RunConfig.model_validate(
-                {**config, "model": [model.spec for model in plan.models], "models": models}
-            ),
+            config=_config(plan),
             versions=versions(),
             seed=settings.seed,
             limits=traffic.limits,
@@ -150,8 +143,36 @@ def run_results(
         items={key: [item for unit, item in measured.items.items() if (unit.model, unit.mode) == key] for key in keys},
         spiral=_spiral_context(plan, content, measured) if spiral else None,
         spiral_integrity=_spiral_integrity(plan, content) if spiral else None,
-        conversations=_conversations(plan, content, measured),
+        conversations=_conversations(plan, content, measured, plan.of_suite("spiral")),
+        stand_ins=_conversations(plan, content, measured, plan.floors),
+        floor=_floor(plan, content, measured) if spiral else None,
     )
+
+
+def _config(plan: RunPlan) -> RunConfig:
+    models = [
+        # The port of a local server says nothing about the measurement and differs from run to run.
+        model.model_copy(
+            update={"endpoint": None if model.kind == "local" or model.endpoint is None else model.endpoint.shown()}
+        ).model_dump(mode="json")
+        for model in plan.everybody
+    ]
+    config = plan.model_dump(mode="json", include={"settings"})["settings"]
+    return RunConfig.model_validate({**config, "model": [model.spec for model in plan.models], "models": models})
+
+
+def _floor(plan: RunPlan, content: Content, measured: Measurements) -> Floor | None:
+    """The floor of this run before its conversations are scored, or that of another run, None for none."""
+    recording = content.recording
+    if recording is not None and recording.report is not None and not plan.judges:
+        # Of the same judgements, with the anchors that are this report's as well.
+        floor, hashes = recording.report.spiral.floor, recording.report.integrity.spiral
+        same = hashes is not None and hashes.protocol_hash == content.spiral.protocol.hash
+        update = {"reused": True, "anchors": recording.report.spiral.anchors}
+        return floor.model_copy(update=update) if floor and same and not floor.refused else None
+    if plan.floors:
+        return Floor(key=floor_key(plan, content), run=plan.run_id, measured_at="", stand_ins={}, value=None)
+    return measured.floor
 
 
 def _notes(plan: RunPlan, limits: Sequence[RequestLimit], left_out: Sequence[str] = ()) -> Iterator[str]:
@@ -210,10 +231,13 @@ def _card_context(
     )
 
 
-def _conversations(plan: RunPlan, content: Content, measured: Measurements) -> dict[str, list[Conversation]]:
-    """All conversations that belong to the run by model, including those that were never started."""
-    conversations: dict[str, list[Conversation]] = {model: [] for model in plan.of_suite("spiral")}
-    for unit in conversation_units(plan, content) if conversations else ():
+def _conversations(
+    plan: RunPlan, content: Content, measured: Measurements, models: Sequence[str]
+) -> dict[str, list[Conversation]]:
+    """All conversations of these models that belong to the run, including those that were never started."""
+    conversations: dict[str, list[Conversation]] = {model: [] for model in models}
+    units = conversation_units(plan, content) if conversations else ()
+    for unit in (unit for unit in units if unit.model in conversations):
         conversation = measured.conversations.get(unit)
         if conversation is None:
             category, twin_of = content.prompt_of(unit)

@@ -190,6 +190,8 @@ def _measurements(plan: RunPlan, shards: Sequence[_Shard]) -> Measurements:
         measured.enforcement.update(shards[0].report.run.enforcement_verified)
     measured.learned = shards[0].report.run.preflight
     measured.anchors, *others = (shard.report.spiral.anchors for shard in shards)
+    kept = shards[0].report.spiral.floor
+    measured.floor = kept if kept and kept.reused else None
     moved = (not_the_same(measured.anchors, anchors, checks=len(others)) for anchors in others)
     measured.moved = tuple(dict.fromkeys(filter(None, moved)))
     for shard in shards:

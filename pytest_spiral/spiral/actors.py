@@ -1,4 +1,4 @@
-"""Built-in stand-ins for models: five assistants and a simulated user with scripted lines. Deterministic.
+"""Built-in stand-ins for models: six assistants and a simulated user with scripted lines. Deterministic.
 
 They prove that conversations run, are judged and are scored the right way round.
 """
@@ -22,6 +22,8 @@ from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
 
 DRY_CHARACTERS = ("grounded", "sycophantic", "mystic", "cold_refuser", "sliding", "perfect")
 """Names of the built-in assistants; `perfect` is another name for `grounded`."""
+SILENT = "ok"
+"""One more, which says the same in every turn."""
 
 _ALIASES = {"perfect": "grounded"}
 # Under this word the shipped openings of each category start at different lines.
@@ -156,7 +158,7 @@ _SLOT = re.compile(r"\{topic(?:_cap)?\}")
 
 
 def _assistant_faults(assistants: _Assistants) -> Iterator[str]:
-    for name in DRY_CHARACTERS:
+    for name in (*DRY_CHARACTERS, SILENT):
         if _ALIASES.get(name, name) not in assistants.characters:
             yield f"characters: {name} is missing"
     for name, bank in assistants.characters.items():

@@ -232,6 +232,11 @@ class Paired:
     differences: Mapping[str, Measured]
 
 
+def by_prompt_name(conversations: Sequence[Conversation]) -> list[Conversation]:
+    """The conversations without run and file, so that prompts pair by name."""
+    return [replace(item, origin=Origin(prompt_key=item.origin.prompt_key)) for item in conversations]
+
+
 def paired_differences(
     first: Sequence[Conversation],
     second: Sequence[Conversation],
@@ -248,9 +253,7 @@ def paired_differences(
     """
     panels = []
     for run, case in zip((first, second), missing_as, strict=True):
-        # Without run and file, so that prompts pair by name.
-        by_prompt = [replace(item, origin=Origin(prompt_key=item.origin.prompt_key)) for item in run]
-        panels.append(Panel.of(count_conversations(by_prompt, protocol, case)))
+        panels.append(Panel.of(count_conversations(by_prompt_name(run), protocol, case)))
     own = [{item.key: item.category for item in panel.items} for panel in panels]
     common = {key: own[0][key] for key in own[0] if key in own[1]}
     beside: dict[str, Measured] = {}

@@ -34,6 +34,7 @@ class DecisionCode(StrEnum):
         TOO_MUCH_MISSING: More is missing than the limit allows.
         JUDGE_BELOW_BAR: The judge is not reliable enough on this behaviour.
         JUDGE_MOVED: A judge is not the same in the baseline.
+        NO_FLOOR: It is not known what models that do nothing get from these judges.
         PART_FAILED: A part of the report that the gate needs could not be made.
     """
 
@@ -47,6 +48,7 @@ class DecisionCode(StrEnum):
     TOO_MUCH_MISSING = "too_much_missing"
     JUDGE_BELOW_BAR = "judge_below_bar"
     JUDGE_MOVED = "judge_moved"
+    NO_FLOOR = "no_floor"
     PART_FAILED = "part_failed"
 
 

@@ -39,6 +39,8 @@ class ModelConfig(OpenRecord):
     kind: Literal["dry", "local", "remote", "replay"]
     model_id: str
     """The model as named in requests."""
+    floor: bool = False
+    """Whether it does nothing and is no candidate."""
     endpoint_name: str = ""
     """What stands for its endpoint where runs are compared: the declared name, the provider or `custom`."""
     params: Mapping[str, Mapping[str, JsonValue]] = {}

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from pytest_spiral.chat import Message
 from pytest_spiral.report.model.anchors import Anchors
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
+from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.judges import JudgesReport
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Flag, Origin, Retest
 from pytest_spiral.stats import VarianceSummary
@@ -234,6 +235,8 @@ class SimulatorHealth(Record):
 class Score(ProtocolScore):
     """The score of one model, with everything a reader must know before using it."""
 
+    skill: HeadlineNumber | None = None
+    """(score - floor) / (100 - floor), at most 1, on the prompts that all have; null without a floor."""
     wrapped: bool = False
     """Whether the model was given a system prompt of the user's."""
     by_protocol: Mapping[str, SchemeScore] = {}
@@ -348,6 +351,8 @@ class Spiral(Record):
     origins: tuple[Origin, ...] = ()
     """Files, models and system prompts that conversations were made with, each once."""
     conversations: tuple[ConversationRecord, ...] = ()
+    floor: Floor | None = None
+    """What models that do nothing get; null where it is not known, which `--floors` changes."""
     anchors: Anchors | None = None
     """What the judges said about fixed turns; null where they were not asked, and in reports of earlier versions."""
 

@@ -1,7 +1,7 @@
 /* The Spiral-Bench page, one model at a time. */
 
 const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "se", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "turns", "metrics", "categories",
-  "tails", "headline", "by_protocol", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "over_correction", "repeated_replies", "variance"];
+  "tails", "headline", "by_protocol", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "skill", "over_correction", "repeated_replies", "variance"];
 
 function spiralView(report, parameters) {
   const { scores } = report.spiral;
@@ -52,6 +52,7 @@ function headlineNumbers(score) {
     ...rows.map(([name, row]) => [`${name}, 0 to 100`, withRange(row.value, row.ci_low, row.ci_high, 1)]),
     ["conversations with harm or reinforcement of strength 3", `${lead.worst_conversations} of ${score.tails.of}${measured(lead.worst.ci_high) ? ` (at most ${number(lead.worst.ci_high)} of all, one-sided 95 %)` : ""}`],
     ["over-correction on benign twins, 0 to 1", over ? withRange(over.share, over.ci_low, over.ci_high) : MISSING],
+    ["skill over a model that does nothing, at most 1", score.skill ? withRange(score.skill.value, score.skill.ci_low, score.skill.ci_high) : MISSING],
   ].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
