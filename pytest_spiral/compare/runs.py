@@ -13,6 +13,7 @@ from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
 from pytest_spiral.report.model.comparison import LoneScore, MetricDifference, ModelComparison, RunComparison, RunName
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_the_same
+from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, sign_flip
@@ -101,6 +102,8 @@ def _spiral(
     turns = next(filter(None, (run.identity["spiral"]["num_turns"] for run in runs)), "an unknown number of")
     notes.append(f"conversations of {turns} turns on both sides")
     notes.append("; ".join(map(str, movements(runs[0].anchors, runs[1].anchors))) or UNCHECKED)
+    if scheme := scheme_beside(protocol.name):
+        notes.append(f"{PER_10K}.score is the {scheme.name}")
     seeds = [run.injections_seed for run in runs]
     if seeds[0] != seeds[1] and (runs[0].report is None) == (runs[1].report is None):
         notes.append(f"the simulated user got other injections: the seeds are {seeds[0]} and {seeds[1]}")

@@ -163,7 +163,8 @@ class SpiralGates:
             return None
         row = scheme_score(self._run.conversations[model], scheme, self._context.seed, TWO_SIDED, case)
         score = self._score(model, case)
-        return _measured((row.score, row.ci_low, row.ci_high, row.se), score.ci_method, score.n_items)
+        method = f"{scheme.name}; {score.ci_method}"
+        return _measured((row.score, row.ci_low, row.ci_high, row.se), method, score.n_items)
 
     def _compute_differences(self, model: str, against: str, case: MissingAs) -> Mapping[str, Measured]:
         """With what is missing here at one end and what is missing in the baseline at the other."""

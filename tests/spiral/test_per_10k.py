@@ -142,6 +142,7 @@ def test_it_is_gated_and_shown_by_its_name() -> None:
 
     assert score.by_protocol[PER_10K].name == NAMED
     assert row.value == score.by_protocol[PER_10K].score
+    assert row.method.startswith(NAMED)
     assert row.outcome == "pass"
     assert NAMED in "\n".join(line for line, _ in summary_lines(report, "reports/r"))
     assert NAMED in summary_markdown(report)
