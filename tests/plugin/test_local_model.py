@@ -32,7 +32,7 @@ def test_workers_share_one_server(project: Project, local_file: LocalFile) -> No
 
     result = project.pytest(
         *("--model=local/smollm2-135m", "--suite=tempaffect", "--prompting=schema", "--suite=spiral", "--num-turns=1"),
-        *("--user-model=dry/seeker", "--judge-model=dry/lexical", "-k", "ps-01 or td-01"),
+        *("--user-model=dry/seeker", "--judge-model=dry/lexical", "-k", "ps-01 or td-01", "--benign-twins=off"),
         *DISTRIBUTIONS["n2"],
     )
 
