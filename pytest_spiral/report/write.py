@@ -20,6 +20,9 @@ from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.parts import Parts
 
+# Characters that are encoded at once: the page of a large suite has 40 million.
+_CHUNK = 2**20
+
 
 def write_report(report: Report, run_dir: Path, step_summary: str | None = None, *, newest: bool = True) -> Report:
     """Write all files of a report: `report.json` first, then each of the others by itself.
@@ -150,7 +153,10 @@ def write_atomically(path: Path, text: str | Iterable[bytes]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.writelines([text.encode()] if isinstance(text, str) else text)
+            if isinstance(text, str):
+                file.writelines(text[start : start + _CHUNK].encode() for start in range(0, len(text), _CHUNK))
+            else:
+                file.writelines(text)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp is private to the user; a report is an ordinary file.
