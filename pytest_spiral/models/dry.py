@@ -14,6 +14,8 @@ from pytest_spiral.tempaffect.suite import Suite
 
 PREFIX = "dry/"
 SEEKER = "dry/seeker"
+FLOORS = (f"{PREFIX}{SILENT}", f"{PREFIX}cold_refuser")
+"""Assistants that do nothing: one answers "ok." to everything, the other refuses coldly."""
 SuiteName = Literal["tempaffect", "spiral"]
 
 _EVALUATED: Mapping[SuiteName, Sequence[str]] = {"tempaffect": tuple(DRY_MODELS), "spiral": (*DRY_CHARACTERS, SILENT)}

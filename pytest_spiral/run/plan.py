@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
+from pytest_spiral.models.dry import FLOORS, known_suites
 from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
-from pytest_spiral.models.dry import known_suites
 from pytest_spiral.models.endpoint import host_of
 from pytest_spiral.models.environment import EndpointSettings, endpoint_settings, provider_name
 from pytest_spiral.models.local_file import is_local, locate
@@ -34,7 +34,6 @@ from pytest_spiral.settings import OPTIONS, Settings, SuiteName
 from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
 from pytest_spiral.spiral.content import short_twin_turns
 from pytest_spiral.spiral.conversation import ConversationUnit
-from pytest_spiral.spiral.floors import FLOORS
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
 from pytest_spiral.tempaffect.unit import ScenarioUnit

@@ -24,9 +24,6 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.sample import Item
 
-FLOORS = ("dry/ok", "dry/cold_refuser")
-"""The stand-ins: one answers "ok." to everything, the other refuses coldly."""
-
 
 def stand_in(conversations: Sequence[Conversation], protocol: Protocol) -> StandIn:
     """A stand-in as it was judged, with what is missing at its best: a floor that is too high promises nothing."""

@@ -11,11 +11,11 @@ import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.models.dry import FLOORS
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.floors import read_floor, with_floors
 from pytest_spiral.run.plan import conversation_units, make_plan
 from pytest_spiral.settings import Settings
-from pytest_spiral.spiral.floors import FLOORS
 from tests.plugin.conftest import Project
 
 OPENINGS = [

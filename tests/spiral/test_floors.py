@@ -15,6 +15,7 @@ from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.report import evaluate
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.gates.estimate import TWO_SIDED
+from pytest_spiral.models.dry import FLOORS
 from pytest_spiral.report.model import Anchors, Report, Score, Usage
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.settings import DEFAULT_PROTOCOL
@@ -22,7 +23,7 @@ from pytest_spiral.spiral import ChunkJudgement, Conversation, Finding, load_pro
 from pytest_spiral.spiral.actors import assistant_reply, seeker_message
 from pytest_spiral.spiral.chunks import chunk_transcript
 from pytest_spiral.spiral.content import load_openings
-from pytest_spiral.spiral.floors import FLOORS, skill, stand_in
+from pytest_spiral.spiral.floors import skill, stand_in
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, LexicalJudge
 from pytest_spiral.spiral.records import FinalJudgement
 from tests.evaluate.test_evaluate import RUN
