@@ -16,7 +16,7 @@ function overview(report) {
     !run.complete && h("p", { class: "notice" }, "This run was interrupted. Measurements up to that point are shown; the rest counts as missing."),
     failedParts(report.failed_parts ?? []),
     (run.notes ?? []).map((note) => h("p", { class: "notice" }, note)),
-    report.gates.length ? section("Gates", gateTable(report.gates)) : null,
+    report.gates.length ? section("Gates", run.config.gate_recipe ? h("p", {}, `Those of the recipe ${run.config.gate_recipe} are among them.`) : null, gateTable(report.gates)) : null,
     section("At a glance", glance(report)),
     section("Worst findings", worstList(report.worst)),
     section("What was measured", statusTable(report)),
