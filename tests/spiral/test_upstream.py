@@ -126,7 +126,7 @@ def test_mistake_2_a_conversation_cut_short_is_no_measurement(tmp_path: Path) ->
     assert by_prompt["p1"].reason == Reason(ReasonCode.CUT_SHORT, "1 of 3 turns; rate limit")
     assert by_prompt["p2"].status is Status.INSTRUMENT_FAILED
     assert by_prompt["p3"].status is Status.NOT_RUN
-    assert score_conversations(list(by_prompt.values())).missing.conversations == 3
+    assert score_conversations(list(by_prompt.values()), "per-chunk").missing.conversations == 3
     assert score_conversations(list(by_prompt.values()), "upstream-per-chunk").n_items == 6
 
 
