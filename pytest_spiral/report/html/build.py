@@ -30,10 +30,7 @@ _ITEM = TypeAdapter(Item)
 _EXCERPT_CHARS = 200
 # Shown in the list of conversations; everything else about one waits in its pack.
 _CONVERSATION_ROW = {"id", "prompt_id", "category", "model", "index", "status", "reason", "final_judgement", "twin_of"}
-_ITEM_ROW = {
-    *("id", "family", "model", "prompting_mode", "epoch"),
-    *("status", "reason", "score", "useful_bounded", "points"),
-}
+_ITEM_ROW = {"id", "family", "model", "prompting_mode", "epoch", "status", "reason", "score", "useful_bounded"}
 # The page does not use them.
 _LEFT_OUT: Mapping[str, bool | Mapping[str, set[str]]] = {
     "behaviours": True,
@@ -96,7 +93,8 @@ def _tempaffect(suite: TempAffect, packs: Packs, prefix: str) -> Payload:
     for item in suite.items:
         message = suite.scenarios[item.id].user_message[:_EXCERPT_CHARS] if item.id in suite.scenarios else ""
         row = _ITEM.dump_python(item, mode="json", include=_ITEM_ROW)
-        rows.append({**row, "message": message, "pack": names[item.id]})
+        # The points as they are: copies of those of a large suite would take 15 MB.
+        rows.append({**row, "points": item.points, "message": message, "pack": names[item.id]})
     for item_id, name in names.items():
         scenario = suite.scenarios.get(item_id)
         shown = scenario and scenario.model_dump(mode="json", exclude={"meta"})
