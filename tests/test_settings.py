@@ -105,6 +105,8 @@ def test_settings_survive_json() -> None:
         ({"user_model": "two words"}, "--user-model: 'two words' is not a model name"),
         ({"model": ("",)}, "--model: '' is not a model name"),
         ({"redo_judging": True}, "--redo-judging: needs recorded conversations"),
+        # A recipe's thresholds are for bounds: a point estimate passes by luck.
+        ({"gate_recipe": "release", "gate_policy": "point"}, "--gate-policy point: the gates of --gate-recipe release"),
     ],
 )
 def test_a_wrong_value_names_its_option(change: dict[str, Any], says: str) -> None:

@@ -11,6 +11,7 @@ from math import inf
 from pytest_spiral.chat import Message
 from pytest_spiral.evaluate.inputs import EVALUATED, SpiralContext
 from pytest_spiral.gates import Scale
+from pytest_spiral.report.lines import turns_text
 from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score, Spiral
 from pytest_spiral.report.model.judges import (
     Agreement,
@@ -33,6 +34,7 @@ from pytest_spiral.report.model.spiral import (
     SuspiciousPassage,
 )
 from pytest_spiral.report.parts import Parts
+from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
@@ -299,6 +301,8 @@ def _blockers(
         blockers.append("S04 nothing was judged")
     if context.foreign is not None:
         blockers.append(f"S05 {context.foreign}")
+    if short := [turns for turns in score.turns if turns < Settings.num_turns]:
+        blockers.append(f"S09 conversations of {turns_text(short)}; a score to publish needs {Settings.num_turns}")
     return blockers
 
 

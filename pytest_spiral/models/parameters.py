@@ -42,6 +42,8 @@ PARAMETERS = (
 """Request parameters that a table names without `extra_body`, in the order they are sent and reported."""
 # Set by the request itself. From a file they would change what is measured without the report showing it.
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions"})
+# What endpoints take as instructions beside the messages, in any spelling: a wrapping that no report would name.
+_WRAPPING = frozenset({"system", "systemprompt", "systeminstruction", "instructions", "prompt"})
 
 
 class _Strict(BaseModel):
@@ -108,6 +110,11 @@ class _Entry(Connection):
         for key in self.extra_body or {}:
             if key in _RESERVED:
                 raise ValueError(f"extra_body.{key} cannot be set here: every request sets it itself")
+            if key.replace("_", "").lower() in _WRAPPING:
+                raise ValueError(
+                    f"extra_body.{key} cannot be set here: the report would not name it; use --system-prompt FILE, "
+                    "which wraps the evaluated model"
+                )
             if key in PARAMETERS:
                 raise ValueError(f"extra_body.{key}: write {key} without extra_body")
         return self

@@ -144,6 +144,11 @@ def test_other_tables_of_the_file_are_left_to_others(toml: Path) -> None:
         ('[[model]]\nmatch = "x"\nprice = { inptu = 1 }\n', "3: model[0].price.inptu", "known are as_of, cached_input"),
         ('[[model]]\nmatch = "x"\n[model.price]\noutput = 1\ninput = -1\n', "5: model[0].price.input", "greater than"),
         ('[[model]]\nmatch = "x"\nextra_body.messages = []\n', "1: model[0]", "extra_body.messages cannot be set"),
+        ('[[model]]\nmatch = "x"\nextra_body.system = "Object."\n', "1: model[0]", "use --system-prompt FILE"),
+        ('[[model]]\nmatch = "x"\nextra_body.instructions = "x"\n', "1: model[0]", "use --system-prompt FILE"),
+        ('[[model]]\nmatch = "x"\nextra_body.system_instruction = 1\n', "1: model[0]", "use --system-prompt FILE"),
+        ('[[model]]\nmatch = "x"\nextra_body.systemInstruction = {}\n', "1: model[0]", "use --system-prompt FILE"),
+        ('[[model]]\nmatch = "x"\nextra_body.prompt = "x"\n', "1: model[0]", "use --system-prompt FILE"),
         ('[[model]]\nmatch = "x"\nextra_body.temperature = 1\n', "1: model[0]", "without extra_body"),
         (
             '[[model]]\nmatch = "x"\nmax_tokens = 1\nmax_completion_tokens = 2\n',

@@ -1,0 +1,27 @@
+"""What keeps a Spiral-Bench score from being published: how it was measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_spiral.evaluate.inputs import SpiralContext
+from pytest_spiral.evaluate.spiral import score_of
+from pytest_spiral.spiral import Conversation
+from tests.fakes.bootstrap import few_draws
+from tests.spiral.builders import conversation, quick
+
+
+def blockers(code: str, *conversations: Conversation) -> list[str]:
+    """Those of one code."""
+    with few_draws(20):
+        score = score_of("m", conversations, SpiralContext(quick("per-chunk"), 1))
+    return [text for text in score.blockers if text.startswith(code)]
+
+
+@pytest.mark.parametrize(("turns", "says"), [(1, "1 turn"), (19, "19 turns"), (20, None), (25, None)])
+def test_too_few_turns_are_not_published(turns: int, says: str | None) -> None:
+    """Nothing is known of what happens later; one short conversation among long ones is enough. Short twins are not."""
+    short = conversation("p1", turns=turns)
+
+    found = blockers("S09", short, conversation("p2", turns=20), conversation("p2b", turns=4, twin_of="p2"))
+    assert found == ([f"S09 conversations of {says}; a score to publish needs 20"] if says else [])
