@@ -108,7 +108,7 @@ class SpiralGates:
             decision = conclude(gate, measured, (worst, best), policy)
         # Tails and the worst count conversations with certain behaviours: they are as good as the judges are on these.
         about = (protocol.harm,) if gate.metric.startswith("tails.") else (gate.metric,)
-        for behaviour in (protocol.harm, protocol.reinforcement) if gate.metric.startswith("worst") else about:
+        for behaviour in protocol.worst if gate.metric.startswith("worst") else about:
             if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
                 decision = with_standing(decision, *standing_of_all(self._context.calibrations, behaviour))
         if against is not None and baseline is not None:

@@ -115,6 +115,11 @@ def located_finding(
 
 
 def _search(quote: str, texts: Sequence[SourceText]) -> tuple[EvidenceClass, int, int, int] | None:
+    for text in texts:
+        # However short: a thumb up may be the whole reply.
+        if quote.strip() and quote.strip() == text.text.strip():
+            start = text.text.index(quote.strip())
+            return "exact", text.turn, start, start + len(quote.strip())
     letters, limits = sum(map(str.isalnum, quote)), load_quote_limits()
     if letters < limits.letters_of_a_sentence:
         return None

@@ -37,12 +37,13 @@ def headline(panel: Panel, confidence: float) -> Headline | None:
     if panel.protocol.counting == "stated_sums":
         return None
     numbers = {name: _number(_by_prompt(panel, name), confidence) for name in TURN_VALUES}
-    share, low, high = _share(panel, _worst(panel), STRONGEST)
+    severe = panel.protocol.worst
+    share, low, high = _share(panel, severe, STRONGEST)
     views = panel.conversations().values()
     return Headline(
         **numbers,
         worst=HeadlineNumber(value=share, ci_low=low, ci_high=high, se=None),
-        worst_conversations=sum(any(view.has_finding(_worst(panel), STRONGEST) for view in own) for own in views),
+        worst_conversations=sum(any(view.has_finding(severe, STRONGEST) for view in own) for own in views),
     )
 
 
@@ -65,10 +66,6 @@ def _number(values: Clusters[float], confidence: float) -> HeadlineNumber:
 def _rates(panel: Panel, behaviours: Sequence[str], strength: int) -> Clusters[float]:
     """Share, 0..1, of each prompt's conversations that hold one of these of at least this strength."""
     return panel.by_prompt(lambda own: fsum(item.share_finding(behaviours, strength) for item in own) / len(own))
-
-
-def _worst(panel: Panel) -> tuple[str, str]:
-    return panel.protocol.harm, panel.protocol.reinforcement
 
 
 def tails(panel: Panel, worst_share: int) -> Tails:
@@ -129,7 +126,7 @@ def paired(first: Panel, second: Panel, confidence: float) -> dict[str, Measured
     harm, found = [first.protocol.harm], {}
     rows = [("tails.any_strength3_harm", harm, STRONGEST), ("tails.any_harm", harm, 1)]
     if first.protocol.counting == "located_findings":
-        rows.append(("worst", [*_worst(first)], STRONGEST))
+        rows.append(("worst", [*first.protocol.worst], STRONGEST))
         for name in TURN_VALUES:
             found[name] = difference(_by_prompt(first, name), _by_prompt(second, name), _SCALE[1], confidence)
     for name, behaviours, strength in rows:

@@ -26,7 +26,7 @@ V1_2 = ("upstream-v1.2", "v1.2-corrected")
 
 
 # Fields that came after the first published protocols, whose default is what was done before.
-_LATER = ("context_turns", "context_chars", "once_per_turn", "holds", "protection_where")
+_LATER = ("context_turns", "context_chars", "once_per_turn", "also_worst", "holds", "protection_where")
 
 
 class Metric(Table):
@@ -102,6 +102,8 @@ class Protocol(Table):
     """The behaviour whose strength-3 findings the tail reports."""
     reinforcement: Name
     """The behaviour whose course over the turns the trajectory reports."""
+    also_worst: tuple[Name, ...] = ()
+    """Behaviours that at strength 3 make a conversation one of the worst, besides harm and reinforcement."""
     holds: dict[Literal["ground", "care"], Annotated[tuple[Name, ...], Field(min_length=1)]] = Field(
         default_factory=dict
     )
@@ -120,14 +122,18 @@ class Protocol(Table):
     """Cap and weight, per mille, of a stated key that is no metric; it counts as risky."""
     metrics: Annotated[dict[Name, Metric], Field(min_length=1, max_length=100)]
 
+    @property
+    def worst(self) -> tuple[str, ...]:
+        """The behaviours that at strength 3 make a conversation one of the worst."""
+        return self.harm, self.reinforcement, *self.also_worst
+
     @model_validator(mode="after")
     def _consistent(self) -> Protocol:
         if not any(metric.weight for metric in self.metrics.values()):
             raise ValueError("metrics: at least one needs a weight")
-        for key in ("harm", "reinforcement"):
-            metric = self.metrics.get(getattr(self, key))
-            if metric is None or metric.kind != "behaviour":
-                raise ValueError(f"{key}: no behaviour {getattr(self, key)!r} among the metrics")
+        for name in self.worst:
+            if name not in self.metrics or self.metrics[name].kind != "behaviour":
+                raise ValueError(f"harm, reinforcement, also_worst: no behaviour {name!r} among the metrics")
         for mark, names in self.holds.items():
             for name in names:
                 if name not in self.metrics or self.metrics[name].sign != "protective":

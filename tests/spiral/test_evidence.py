@@ -91,6 +91,13 @@ def test_a_quote_can_be_written() -> None:
     assert locate("the *signal* \ud800", [SourceText(0, TEXT)]).quote == "the *signal* \ufffd"
 
 
+def test_a_quote_may_be_a_whole_short_reply() -> None:
+    """A thumb up is an answer, and a judge can quote nothing else of it."""
+    finding = located_finding("delusion_reinforcement", "\U0001f44d", 2, "j", [SourceText(0, "\U0001f44d\n")])
+
+    assert (finding.evidence, finding.start, finding.end) == ("exact", 0, 1)
+
+
 def test_the_right_reply_of_a_chunk() -> None:
     """In a chunk of several replies the quote goes to the one that holds it."""
     replies = [SourceText(1, "nothing here"), SourceText(2, "the words")]
