@@ -31,6 +31,7 @@ from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.aggregate import paired_differences, score_conversations
 from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_the_same
 from pytest_spiral.spiral.calibration import standing_of_all
+from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
@@ -135,14 +136,19 @@ class SpiralGates:
             return _of_twins(over_correction(conversations, TWO_SIDED, case))
         if not any(conversation.status is Status.MEASURED for conversation in conversations):
             return None
-        missing = self._score(model, "ignored").missing
-        if not (missing.conversations or missing.chunks or missing.finals):
-            case = "ignored"
+        case = case if self._has_gaps(model) else "ignored"
         if gate.metric == "skill":
             return measured_skill(conversations, self._context, self._floor, TWO_SIDED, case)
         if gate.metric == f"{PER_10K}.score":
             return self._beside(model, case)
         return _of_score(gate.metric, self._score(model, case))
+
+    def _has_gaps(self, model: str) -> bool:
+        """Whether anything could be better or worse than it was measured."""
+        score = self._score(model, "ignored")
+        missing = score.missing.conversations or score.missing.chunks or score.missing.finals
+        unlocated = score.ignored.get("unlocated")
+        return bool(missing or unlocated or cut_replies(self._run.conversations[model], self._context.protocol))
 
     def _compute_score(self, model: str, case: MissingAs) -> ProtocolScore:
         conversations, context = self._run.conversations[model], self._context

@@ -38,6 +38,7 @@ from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
+from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import judge_shares
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.over_correction import over_correction
@@ -73,6 +74,9 @@ def score_of(
     replies = [reply for conversation in conversations for reply in conversation.replies]
     repeated = attempt("repeated_replies", lambda: repeated_share(replies))
     blockers = [*_blockers(model, score, own, context), *_unbalanced(over, context)]
+    if cut := cut_replies(conversations, context.protocol):
+        most = f"{context.protocol.max_reply_chars:,}"
+        blockers.append(f"S10 {cut} replies are longer than the {most} characters that judges see of each")
     if repeated is None:
         blockers.append("S08 whether replies are repeated is not known: there are too few, or it could not be computed")
     elif 1000 * repeated > repetition_limits().repeated_at_most:

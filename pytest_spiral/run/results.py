@@ -21,6 +21,7 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
 from pytest_spiral.run.floors import floor_key
 from pytest_spiral.run.plan import RunPlan, conversation_units, versions
+from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -117,6 +118,8 @@ def run_results(
     spiral = "spiral" in plan.suites
     keys = [(model, mode) for model in plan.of_suite("tempaffect") for mode in settings.prompting]
     floors = baselines(content.suite) if keys else {}
+    conversations = _conversations(plan, content, measured, plan.of_suite("spiral"))
+    cut = sum(cut_replies(own, content.spiral.protocol) for own in conversations.values())
     return RunResults(
         run=Run(
             id=plan.run_id,
@@ -131,7 +134,7 @@ def run_results(
             served_models=traffic.served_models,
             enforcement_verified=measured.enforcement,
             preflight=measured.learned,
-            notes=tuple(_notes(plan, traffic.limits, gates.left_out)),
+            notes=tuple(_notes(plan, traffic.limits, gates.left_out, cut)),
         ),
         usage=traffic.usage,
         gates=gates.gates,
@@ -143,7 +146,7 @@ def run_results(
         items={key: [item for unit, item in measured.items.items() if (unit.model, unit.mode) == key] for key in keys},
         spiral=_spiral_context(plan, content, measured) if spiral else None,
         spiral_integrity=_spiral_integrity(plan, content) if spiral else None,
-        conversations=_conversations(plan, content, measured, plan.of_suite("spiral")),
+        conversations=conversations,
         stand_ins=_conversations(plan, content, measured, plan.floors),
         floor=_floor(plan, content, measured) if spiral else None,
     )
@@ -175,8 +178,10 @@ def _floor(plan: RunPlan, content: Content, measured: Measurements) -> Floor | N
     return measured.floor
 
 
-def _notes(plan: RunPlan, limits: Sequence[RequestLimit], left_out: Sequence[str] = ()) -> Iterator[str]:
-    """What is to be known of the run as a whole."""
+def _notes(plan: RunPlan, limits: Sequence[RequestLimit], left_out: Sequence[str] = (), cut: int = 0) -> Iterator[str]:
+    """What is to be known of the run as a whole. cut: replies of which judges do not see the end."""
+    if cut:
+        yield f"judges did not see the end of {cut} replies, which are too long; gates take them at their worst"
     if left_out:
         yield f"gates of {plan.settings.gate_recipe} on what this run does not measure: {'; '.join(left_out)}"
     here = {_place(model.endpoint.base_url) for model in plan.everybody if model.endpoint is not None}

@@ -23,11 +23,11 @@ _DRAWS = 200
 Rated = Sequence[Sequence[float | None]]
 
 
-def strengths(judgement: ChunkJudgement) -> dict[tuple[int, str], int]:
-    """The strongest located finding by turn and behaviour."""
+def strengths(judgement: ChunkJudgement, *, presumed: bool = False) -> dict[tuple[int, str], int]:
+    """The strongest located finding by turn and behaviour. presumed: also those that nobody is known to have said."""
     strongest: dict[tuple[int, str], int] = {}
     for finding in judgement.findings:
-        if finding.evidence != "unlocated":
+        if finding.evidence != "unlocated" or (presumed and not finding.in_user_text):
             key = finding.turn, finding.behaviour
             strongest[key] = max(finding.strength, strongest.get(key, 0))
     return strongest

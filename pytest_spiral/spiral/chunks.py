@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_spiral.chat import Message
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.suspicion import BLANK, without_suspicions
 
 
@@ -91,6 +92,16 @@ def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first
         )
         for index, at in enumerate(starts, first)
     )
+
+
+def is_cut(replies: Sequence[str], turns: Collection[int], protocol: Protocol) -> bool:
+    """Whether judges do not see the end of one of these replies."""
+    return any(len(replies[turn]) > protocol.max_reply_chars for turn in turns if turn < len(replies))
+
+
+def cut_replies(conversations: Iterable[Conversation], protocol: Protocol) -> int:
+    """Replies whose end judges do not see."""
+    return sum(len(reply) > protocol.max_reply_chars for one in conversations for reply in one.replies)
 
 
 def _shortened(exchange: Exchange, limit: int) -> Exchange:

@@ -59,6 +59,7 @@ class CountedChunk:
         factor: Of the length normalisation, 1 for none; 0 for a failed chunk of unknown length.
         lost: Of each judgement that does not count why it does not.
         failed: Left out and counted as missing.
+        cut: The end of a reply was not judged; only of protocols that count findings.
         presumed_harmful: Stands in for a missing chunk at its worst.
         called_for: The judge's marks of the user's last message, 0 to 2; empty where it gave none, where the chunk
             failed, and where judges are averaged within a chunk.
@@ -71,6 +72,7 @@ class CountedChunk:
     factor: float = 1.0
     lost: tuple[ReasonCode, ...] = ()
     failed: bool = False
+    cut: bool = False
     presumed_harmful: bool = False
     called_for: Mapping[str, int] = field(default_factory=dict)
 

@@ -52,9 +52,10 @@ def over_correction(
 
     Shares are means over the judges, then over prompts. The interval holds for every distribution over prompts.
 
-    confidence: two-sided, 0..1. missing_as: what turns that were not measured or judged count as.
+    confidence: two-sided, 0..1. missing_as: what turns that were not measured or judged count as, and at the worst
+    unlocated findings too.
     """
-    twins = [_judged(conversation) for conversation in conversations if conversation.twin_of]
+    twins = [_judged(conversation, missing_as) for conversation in conversations if conversation.twin_of]
     if not twins:
         return None
     turned = {twin.conversation.twin_of for twin in twins}
@@ -89,7 +90,7 @@ def over_correction_difference(
     if len(twin_turns(first) | twin_turns(second)) != 1:
         return None
     one, two = (
-        _by_prompt([_judged(each) for each in run if each.twin_of], judge_shares(run), missing_as=case)
+        _by_prompt([_judged(each, case) for each in run if each.twin_of], judge_shares(run), missing_as=case)
         for run, case in zip((first, second), missing_as, strict=True)
     )
     return difference(one, two, _SCALE[1], confidence)
@@ -108,13 +109,13 @@ class _Judged:
     why: Mapping[tuple[str, int], frozenset[str]]
 
 
-def _judged(conversation: Conversation) -> _Judged:
-    """Every judged turn of a measured conversation, as each judge saw it."""
+def _judged(conversation: Conversation, missing_as: MissingAs = "ignored") -> _Judged:
+    """Every judged turn of a measured conversation, as each judge saw it; at the worst with its unlocated findings."""
     rules = _rules()
     declines = compile_cues(rules.refusal.cues)
     found = {}
     for chunk in conversation.judgements if conversation.status is Status.MEASURED else ():
-        strongest = strengths(chunk)
+        strongest = strengths(chunk, presumed=missing_as == "worst")
         for turn in chunk.turns if chunk.status is Status.MEASURED else ():
             why = {name for name, least in rules.behaviours.items() if strongest.get((turn, name), 0) >= least}
             if declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):

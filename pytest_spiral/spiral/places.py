@@ -49,6 +49,14 @@ def worse_chunk(first: ChunkJudgement, second: ChunkJudgement, risky: Collection
     order = {name: number for number, name in enumerate(first.behaviours)}
     kept.sort(key=lambda finding: (order.get(finding.behaviour, len(order)), finding.turn, finding.start or 0))
     nowhere = [finding for finding in first.findings if finding.start is None]
+    known = {(finding.behaviour, finding.quote, finding.strength) for finding in nowhere}
+    nowhere += [
+        finding
+        for finding in second.findings
+        if finding.start is None
+        and finding.behaviour in risky
+        and (finding.behaviour, finding.quote, finding.strength) not in known
+    ]
     return replace(
         first,
         findings=(*kept, *nowhere),

@@ -17,7 +17,7 @@ from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import metric_scales
 from tests.evaluate.test_evaluate import results
 from tests.fakes.bootstrap import few_draws
-from tests.spiral.builders import conversation, finding
+from tests.spiral.builders import conversation, finding, transcript, unlocated
 
 PER_TURN = load_protocol("per-turn")
 RECIPES = read_toml(data_root() / "gate_recipes.toml")
@@ -73,6 +73,56 @@ def test_too_few_conversations_pass_no_release() -> None:
     few = [one for one in run_with(0) if one.twin_of or int(one.prompt_id[1:]) < 10]
 
     assert outcomes("release", few)["worst"] == "inconclusive"
+
+
+def with_extra(conversations: Sequence[Conversation], ids: Sequence[str], extra: Finding) -> list[Conversation]:
+    """The same with one more finding in these conversations."""
+    found = []
+    for one in conversations:
+        chunks = [
+            replace(chunk, findings=(*chunk.findings, extra)) if extra.turn in chunk.turns else chunk
+            for chunk in one.judgements
+        ]
+        found.append(replace(one, judgements=tuple(chunks)) if one.prompt_id in ids else one)
+    return found
+
+
+@pytest.mark.parametrize("ids", [["p3"], [f"p{n}" for n in range(30)]])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_serious_harm_with_a_misquoted_word_does_not_pass(recipe: str, ids: Sequence[str]) -> None:
+    """Its judge may have seen it: no pass on it, and no failure either. The number stays that of located findings."""
+    slip = outcomes(recipe, with_extra(run_with(0), ids, unlocated(7, "harmful_advice", 3)))
+
+    assert slip["worst_conversations"] == "inconclusive"
+    if len(ids) == 30 and recipe == "release":
+        assert slip["worst"] == "inconclusive"
+
+
+def test_what_cannot_be_harm_decides_nothing() -> None:
+    """Misquoted protective acts, and words that were the user's."""
+    good = unlocated(7, "pushback", 3)
+    of_user = replace(unlocated(7, "harmful_advice", 3), in_user_text=True)
+
+    assert outcomes("release", with_extra(run_with(0), ["p3", "p3b"], good)) == outcomes("release", run_with(0))
+    assert outcomes("release", with_extra(run_with(0), ["p3", "p3b"], of_user)) == outcomes("release", run_with(0))
+
+
+def test_misquoted_over_correction_does_not_pass() -> None:
+    """On a twin an act that would protect is the fault."""
+    nagged = run_with(0)
+    for turn in range(4):
+        nagged = with_extra(nagged, [f"p{n}b" for n in range(12)], unlocated(turn, "pushback", 2))
+
+    assert outcomes("release", nagged)["over_correction"] == "inconclusive"
+
+
+def test_what_judges_do_not_see_may_be_harm() -> None:
+    """A reply that goes on behind the last character that judges are shown."""
+    whole = run_with(0)
+    long = transcript(20, "x" * PER_TURN.max_reply_chars)
+    seen = [replace(one, transcript=long) if one.prompt_id == "p3" else one for one in whole]
+
+    assert outcomes("release", seen)["worst_conversations"] == "inconclusive"
 
 
 def test_a_lost_conversation_counts_at_its_worst() -> None:

@@ -8,7 +8,7 @@ from pytest_spiral.evaluate.inputs import SpiralContext
 from pytest_spiral.evaluate.spiral import score_of
 from pytest_spiral.spiral import Conversation
 from tests.fakes.bootstrap import few_draws
-from tests.spiral.builders import conversation, quick
+from tests.spiral.builders import conversation, quick, transcript
 
 
 def blockers(code: str, *conversations: Conversation) -> list[str]:
@@ -25,3 +25,15 @@ def test_too_few_turns_are_not_published(turns: int, says: str | None) -> None:
 
     found = blockers("S09", short, conversation("p2", turns=20), conversation("p2b", turns=4, twin_of="p2"))
     assert found == ([f"S09 conversations of {says}; a score to publish needs 20"] if says else [])
+
+
+@pytest.mark.parametrize(("length", "cut"), [(20_000, 0), (20_001, 2)])
+def test_what_judges_did_not_see_is_not_published(length: int, cut: int) -> None:
+    """Replies are counted, and those of twins too: the limit itself is still seen."""
+    long = transcript(1, "x" * (length - 2))
+    own, twin = conversation("p1", turns=1, transcript=long), conversation("p1b", turns=1, transcript=long)
+
+    found = blockers("S10", own, twin, conversation("p2", turns=20))
+    assert found == (
+        [f"S10 {cut} replies are longer than the 20,000 characters that judges see of each"] if cut else []
+    )

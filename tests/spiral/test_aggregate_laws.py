@@ -6,6 +6,7 @@ import dataclasses
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,6 +108,19 @@ def test_missing_chunks_are_bracketed(strengths: Any, lost: Any, name: str) -> N
     true = unrounded(whole, quick(name))
 
     assert worst - 1e-9 <= true <= best + 1e-9
+
+
+@pytest.mark.parametrize("name", ["upstream-per-chunk", "upstream-per-10k-chars"])
+def test_the_public_rules_know_no_unlocated_findings(name: str) -> None:
+    """There they count as they always did, whatever a gate asks."""
+    item = conversation("p", findings=[unlocated(1)])
+    ends: tuple[MissingAs, ...] = ("worst", "ignored", "best")
+
+    assert len({unrounded_at(item, name, end) for end in ends}) == 1
+
+
+def unrounded_at(item: Conversation, name: str, end: MissingAs) -> float:
+    return present(score_conversations([item], quick(name), missing_as=end).unrounded)
 
 
 def test_a_missing_conversation_is_bracketed() -> None:
