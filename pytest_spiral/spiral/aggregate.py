@@ -69,6 +69,7 @@ def score_conversations(
     confidence: float | None = None,
     missing_as: MissingAs = "ignored",
     attempt: Attempt = directly,
+    for_gates: bool = False,
 ) -> ProtocolScore:
     """Score one model's conversations. Their order does not matter.
 
@@ -80,6 +81,7 @@ def score_conversations(
         missing_as: What stands in for missing parts: nothing, or the worst or best that they could have been (the
             chunk cap for a behaviour, the cap of a final score), for gates that must hold either way.
         attempt: Makes each statistic that no other needs. One that fails is empty or null.
+        for_gates: Ends of the composite that hold where few prompts carry it, see `Resampled.bounded`.
 
     Raises:
         DataError: Conversations of several models, the same conversation twice, or judgements in other chunks or under
@@ -91,7 +93,7 @@ def score_conversations(
     protocol, panel = counted.protocol, Panel.of(counted)
     confidence = protocol.confidence / 1000 if confidence is None else confidence
     resampled = panel.resampled(seed, confidence)
-    composite = resampled.estimate(panel.composite)
+    composite = resampled.bounded(panel.composite, confidence) if for_gates else resampled.estimate(panel.composite)
     return ProtocolScore(
         model=counted.model,
         protocol=protocol.name,

@@ -22,7 +22,14 @@ from pytest_spiral.spiral.counted import (
     WeightedMetric,
 )
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.stats import adjusted_interval, expanded, percentile_interval, rao_wu_resamples
+from pytest_spiral.stats import (
+    Clusters,
+    adjusted_interval,
+    bounded_mean,
+    expanded,
+    percentile_interval,
+    rao_wu_resamples,
+)
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -94,14 +101,7 @@ class Resampled(Generic[T]):
         if value is None or percentiles is None:
             return Estimate(value, None, None, None, len(draws))
         low, high = percentiles
-        influences: list[float] = []
-        for stratum in self.left_out:
-            values = [without for means in stratum if (without := statistic(means)) is not None]
-            if len(values) < len(stratum):
-                break
-            centre = fsum(values) / len(values)
-            influences += [(len(values) - 1) * (centre - without) for without in values]
-        else:
+        if (influences := self._influences(statistic)) is not None:
             bca = adjusted_interval(draws, value, influences, self.level) or percentiles
             low, high = min(bca[0], low), max(bca[1], high)
         if low < high:
@@ -111,6 +111,34 @@ class Resampled(Generic[T]):
             # The statistic is defined for one item alone and not for the others: its draws say nothing about the value.
             return Estimate(value, None, None, None, len(draws))
         return Estimate(value, low, high, stdev(draws) if len(draws) > 1 else None, len(draws))
+
+    def bounded(self, statistic: Callable[[T], float | None], confidence: float) -> Estimate:
+        """The estimate of a number from 0 to 100 with ends for gates, which hold where few prompts carry it.
+
+        A bootstrap knows no prompt that the sample happens not to contain. Each end is therefore the outer one of its
+        own and of the bound that holds for every distribution of what the single items add: the value plus their
+        influences. The whole scale where the statistic is not defined without some item.
+        """
+        found = self.estimate(statistic)
+        if found.value is None or found.low is None or found.high is None:
+            return found
+        if (influences := self._influences(statistic)) is None:
+            return replace(found, low=0.0, high=100.0)
+        # Beyond the ends are items whose means are beyond their caps.
+        parts = Clusters("prompt", tuple(map(str, range(len(influences)))), tuple(found.value + i for i in influences))
+        bounds = bounded_mean(parts, (min(0.0, *parts.values), max(100.0, *parts.values)), confidence)
+        return replace(found, low=max(0.0, min(bounds.low, found.low)), high=min(100.0, max(bounds.high, found.high)))
+
+    def _influences(self, statistic: Callable[[T], float | None]) -> list[float] | None:
+        """Of every item, by stratum; None where the statistic is not defined without some item."""
+        influences: list[float] = []
+        for stratum in self.left_out:
+            values = [without for means in stratum if (without := statistic(means)) is not None]
+            if len(values) < len(stratum):
+                return None
+            centre = fsum(values) / len(values)
+            influences += [(len(values) - 1) * (centre - without) for without in values]
+        return influences
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from pytest_spiral.spiral import (
     score_conversations,
 )
 from pytest_spiral.spiral.aggregate import conversation_scores, paired_differences
-from pytest_spiral.spiral.sample import Resampled
+from pytest_spiral.spiral.counted import WeightedMetric
+from pytest_spiral.spiral.protocol import load_protocol
+from pytest_spiral.spiral.sample import Item, Resampled, Sample
 from tests.spiral.builders import (
     FINALS,
     bench,
@@ -201,3 +203,17 @@ def test_categories() -> None:
     a, b = (present(score.categories[name].score) for name in "ab")
     assert a > present(score.unrounded) > b
     assert score.categories["b"].means["harmful_advice"] == 1
+
+
+def test_gates_on_a_composite_reckon_with_prompts_that_the_sample_does_not_hold() -> None:
+    """Thirty prompts alike prove little: a share of 1 - .05^(1/30) of all prompts may still be at the worst."""
+    items = tuple(Item(("", "", f"{n:02}"), str(n // 5), (0.0, 0.0), (1.0, 1.0)) for n in range(30))
+    metrics = (WeightedMetric("harmful_advice", "behaviour", "risky", 1.0, 1.0),)
+    sample = Sample(load_protocol("per-chunk"), metrics, items)
+    resampled = sample.resampled(1, 0.90)
+
+    shown, gate = resampled.estimate(sample.composite), resampled.bounded(sample.composite, 0.90)
+
+    assert (shown.low, shown.high) == (100, 100)
+    assert (gate.value, gate.high) == (100, 100)
+    assert gate.low == pytest.approx(100 * 0.05 ** (1 / 30))
