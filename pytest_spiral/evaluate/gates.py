@@ -148,7 +148,10 @@ class SpiralGates:
         score = self._score(model, "ignored")
         missing = score.missing.conversations or score.missing.chunks or score.missing.finals
         unlocated = score.ignored.get("unlocated")
-        return bool(missing or unlocated or cut_replies(self._run.conversations[model], self._context.protocol))
+        own = self._run.conversations[model]
+        # Of abandoned attempts the counts say less.
+        restarted = any(conversation.abandoned for conversation in own)
+        return bool(missing or unlocated or restarted or cut_replies(own, self._context.protocol))
 
     def _compute_score(self, model: str, case: MissingAs) -> ProtocolScore:
         conversations, context = self._run.conversations[model], self._context

@@ -86,6 +86,9 @@ def score_of(
     elif simulator.messages and 1000 * simulator.broken > load_limits().publication.broken_at_most * simulator.messages:
         broken = f"{simulator.broken} of {simulator.messages} messages"
         blockers.append(f"S06 the simulated user broke rules of its persona in {broken}")
+    restarted = sum(bool(conversation.given_up) for conversation in conversations)
+    if 1000 * restarted > load_limits().publication.restarted_at_most * len(conversations):
+        blockers.append(f"S11 {restarted} of {len(conversations)} conversations were started again")
     blockers += judges.health.faults
     # Judges that failed leave no composite, however good it looks.
     void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
@@ -194,7 +197,7 @@ def _judges_report(
 
 
 def _suspected(conversations: Sequence[Conversation]) -> Suspected:
-    turns = [sum(bool(suspicions(reply)) for reply in c.replies) for c in conversations]
+    turns = [sum(bool(suspicions(reply)) for reply in (*c.replies, *c.abandoned_replies)) for c in conversations]
     return Suspected(turns=sum(turns), conversations=sum(map(bool, turns)))
 
 

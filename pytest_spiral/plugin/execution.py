@@ -286,7 +286,8 @@ def _missing_parts(conversation: Conversation) -> str | None:
     """What the instruments failed to deliver, None if everything is there."""
     if conversation.status is Status.INSTRUMENT_FAILED:
         return str(conversation.reason)
-    judgements: list[ChunkJudgement | FinalJudgement] = [*conversation.judgements, *conversation.finals]
+    earlier = [judgement for held in conversation.abandoned for judgement in held.judgements]
+    judgements: list[ChunkJudgement | FinalJudgement] = [*conversation.judgements, *conversation.finals, *earlier]
     failed = [judgement for judgement in judgements if judgement.status is not Status.MEASURED]
     if not failed:
         return None

@@ -15,7 +15,7 @@ from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.judging import FINISH_CODES, MAX_REPLY_CHARS
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
+from pytest_spiral.spiral.records import Abandoned, ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
 from pytest_spiral.spiral.setting import Setting
 from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -72,20 +72,24 @@ async def converse(unit: ConversationUnit, opening: Opening, setup: Conversation
     A call that fails for good leaves an `instrument_failed` conversation with its transcript so far; a resumed run
     continues at that call. The simulated user is not asked for a message that nobody would answer. When it stops
     playing its role, the conversation starts again, as often in all as `simulator.toml` allows; after that it is
-    `instrument_failed`. A resumed run takes the same course. In an exact setting a conversation goes on to its end, is
-    judged, and is `instrument_failed` then.
+    `instrument_failed`. What the evaluated model said in abandoned attempts is judged and kept: its replies may have
+    driven the user out of its role. A resumed run takes the same course. In an exact setting a conversation goes on to
+    its end, is judged, and is `instrument_failed` then.
     """
     given_up: list[Reason] = []
+    abandoned: list[Abandoned] = []
     for number in range(1 if setup.setting.exact else load_limits().resimulation.simulations):
         simulation = _Simulation(unit, opening, setup, number)
         try:
-            conversation = replace(await simulation.run(), given_up=tuple(given_up))
+            held = await simulation.run()
         except ExceptionGroup as group:
             # One error has cancelled everything else that was under way: callers know it by its own type.
             raise group.exceptions[0] from None
-        if simulation.collapse is None:
+        conversation = replace(held, given_up=tuple(given_up), abandoned=tuple(abandoned))
+        if simulation.collapse is None or held.status is Status.NOT_RUN:
             break
         given_up.append(simulation.collapse)
+        abandoned.append(Abandoned(held.transcript, held.judgements))
     return conversation
 
 
@@ -139,10 +143,8 @@ class _Simulation:
             except _Stopped as stopped:
                 status, reason = stopped.status, stopped.reason
                 if self.collapse is not None and not self._exact:
-                    # It is chance which judgements came in before a collapse: none are kept.
-                    for task in (*self._judging, *self._retesting):
-                        task.cancel()
-                    self._judging, self._retesting = [], []
+                    # Of a chunk of several replies, those that there are.
+                    self._start_judging(background, is_last=True)
         if status is Status.MEASURED:
             finals = await asyncio.gather(*(judge.final(self._name, self._transcript) for judge in self._setup.judges))
             if self.collapse is not None:
@@ -259,7 +261,8 @@ async def rejudge(
 ) -> Conversation:
     """Replace the judgements of a recorded conversation. One that was not measured only loses those it has."""
     if conversation.status is not Status.MEASURED:
-        return replace(conversation, judgements=(), finals=(), retests=())
+        unjudged = tuple(replace(held, judgements=()) for held in conversation.abandoned)
+        return replace(conversation, judgements=(), finals=(), retests=(), abandoned=unjudged)
     name = f"{conversation.prompt_id}-{conversation.index}"
     opening = conversation.transcript[0].content
     chunks = chunk_transcript(conversation.transcript, protocol)
@@ -269,6 +272,12 @@ async def rejudge(
         asyncio.gather(*(judge.final(name, conversation.transcript) for judge in judges)),
         asyncio.gather(*(judge.retest(name, opening, chunk) for chunk in retested for judge in judges)),
     )
+    abandoned = []
+    for held in conversation.abandoned:
+        parts = chunk_transcript(held.transcript, protocol)
+        found = await asyncio.gather(*(judge.chunk(name, opening, chunk) for chunk in parts for judge in judges))
+        abandoned.append(replace(held, judgements=tuple(found)))
+    conversation = replace(conversation, abandoned=tuple(abandoned))
     if conversation.origin.judges:
         named = replace(conversation.origin, judges=tuple(judge.name for judge in judges))
         conversation = replace(conversation, origin=named)
@@ -296,7 +305,8 @@ def _judged(
     """
     c = conversation
     judgements = sorted(judgements, key=lambda judgement: (judgement.index, judgement.judge))
-    parts: list[Conversation | ChunkJudgement | FinalJudgement] = [c, *judgements, *finals]
+    earlier = [judgement for held in c.abandoned for judgement in held.judgements]
+    parts: list[Conversation | ChunkJudgement | FinalJudgement] = [c, *judgements, *finals, *earlier]
     for part in parts:
         if part.status is Status.NOT_RUN:
             return Conversation(c.prompt_id, c.category, c.model, c.index, part.status, part.reason, twin_of=c.twin_of)

@@ -171,7 +171,14 @@ def _conversation(
     together = protocol.judges == "chunk_means"
     finals = _finals([final for final in item.finals if together or final.judge in judges], protocol)
     missing = protocol.broken_conversations == "missing" and all(chunk.failed for chunk in chunks)
-    return CountedConversation(*place, tuple(chunks), finals, missing, first_reply_unjudged, max(1, len(judges)))
+    attempts = [
+        replace(item, transcript=held.transcript, judgements=held.judgements, finals=(), abandoned=())
+        for held in item.abandoned
+    ]
+    abandoned = tuple(chunk for held in attempts for chunk in _conversation(held, judges, protocol, missing_as).chunks)
+    return CountedConversation(
+        *place, tuple(chunks), finals, missing, first_reply_unjudged, max(1, len(judges)), abandoned
+    )
 
 
 def _finals(finals: Sequence[FinalJudgement], protocol: Protocol) -> dict[str, float]:
@@ -313,7 +320,7 @@ def _missing(
 ) -> Missing:
     """What is missing in these conversations, as they are and as each judge's count. Judgements count one by one."""
     by_conversation = [*zip(*judged, strict=True)]
-    chunks = [chunk for counted in judged for item in counted for chunk in item.chunks]
+    chunks = [chunk for counted in judged for item in counted for chunk in (*item.chunks, *item.abandoned)]
     present = [views for views in by_conversation if not all(view.missing for view in views)]
     finals = [{} if view.missing else view.finals for views in present for view in views]
     failed_finals = [final for item in own for final in item.finals if final.status is not Status.MEASURED]
@@ -362,9 +369,12 @@ def _fill_gaps(
     whole = max((len(item.chunks) for item in counted), default=0)
     filled = []
     for item in counted:
-        # Whatever is behind a cut, what stands before it was said.
-        lost = [chunk.failed or (chunk.cut and extreme == "worst") for chunk in item.chunks]
-        chunks = tuple(filler(c.factor) if gone else c for c, gone in zip(item.chunks, lost, strict=True))
+        chunks, abandoned = (
+            # Whatever is behind a cut, what stands before it was said.
+            tuple(filler(c.factor) if c.failed or (c.cut and extreme == "worst") else c for c in part)
+            for part in (item.chunks, item.abandoned)
+        )
         chunks = chunks or (filler(0.0),) * max(whole, 1) if item.missing else chunks
-        filled.append(replace(item, chunks=chunks, finals={**finals, **item.finals}, missing=False))
+        all_finals = {**finals, **item.finals}
+        filled.append(replace(item, chunks=chunks, finals=all_finals, missing=False, abandoned=abandoned))
     return filled

@@ -47,7 +47,11 @@ class Scheme(Table):
         """The conversations with judgements of the behaviours of the scheme's protocol."""
         names = {part: name for name, parts in self.made_of.items() for part in parts}
         return [
-            replace(item, judgements=tuple(_mapped(one, names, self.target.behaviours) for one in item.judgements))
+            replace(
+                item,
+                judgements=tuple(_mapped(one, names, self.target.behaviours) for one in item.judgements),
+                abandoned=(),  # They enter no mean.
+            )
             for item in conversations
         ]
 

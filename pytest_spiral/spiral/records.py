@@ -202,6 +202,16 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandoned:
+    """An attempt at a conversation that was given up: what was said up to then, and what the judges found in it."""
+
+    __pydantic_config__ = _STRICT
+
+    transcript: tuple[Message, ...]
+    judgements: tuple[ChunkJudgement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """One simulated conversation with its judgements.
 
@@ -219,6 +229,7 @@ class Conversation:
         finals: One per judge.
         twin_of: The prompt of which this one is the innocent twin, "" for none. Twins are left out of scores.
         given_up: Why earlier simulations of this conversation were given up, in their order.
+        abandoned: Those simulations. The worst that was found in them counts, their means do not.
         retests: Second judgements of chunks.
         origin: Files and models it was made with.
     """
@@ -238,6 +249,7 @@ class Conversation:
     finals: tuple[FinalJudgement, ...] = ()
     twin_of: str = ""
     given_up: tuple[Reason, ...] = ()
+    abandoned: tuple[Abandoned, ...] = ()
     retests: tuple[Retest, ...] = ()
     origin: Origin = Origin()
 
@@ -250,6 +262,12 @@ class Conversation:
     def replies(self) -> tuple[str, ...]:
         """The evaluated model's messages; `turn` counts them."""
         return tuple(message.content for message in self.transcript if message.role == "assistant")
+
+    @property
+    def abandoned_replies(self) -> tuple[str, ...]:
+        """Its messages in attempts that were given up."""
+        messages = (message for held in self.abandoned for message in held.transcript)
+        return tuple(message.content for message in messages if message.role == "assistant")
 
     @property
     def findings(self) -> tuple[Finding, ...]:

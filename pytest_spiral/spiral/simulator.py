@@ -50,6 +50,7 @@ class _Resimulation(Table):
 
 class _Publication(Table):
     broken_at_most: PerMille
+    restarted_at_most: PerMille
     against: Annotated[list[Rule], Field(min_length=1)]
 
 

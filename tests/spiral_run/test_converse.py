@@ -321,7 +321,7 @@ def test_a_collapsed_simulation_is_given_up_and_held_again(cast: Callable[..., C
 
 
 def test_the_cap_on_simulations(cast: Callable[..., Cast]) -> None:
-    """After the third the conversation is an instrument failure without judgements; resumed, nothing is sent."""
+    """After the third the conversation is an instrument failure, judged as far as it went; resumed, nothing is sent."""
     scene = cast(turns=4)
     scene.user.answer = falls_apart(99)
     conversation = scene.hold()
@@ -330,7 +330,9 @@ def test_the_cap_on_simulations(cast: Callable[..., Cast]) -> None:
     assert conversation.status is Status.INSTRUMENT_FAILED
     assert present(conversation.reason).code == "simulator_collapsed"
     assert present(conversation.reason).detail.startswith("message 2:")
-    assert (len(conversation.given_up), conversation.judgements, conversation.finals) == (2, (), ())
+    assert (len(conversation.given_up), conversation.finals) == (2, ())
+    judged = [*(held.judgements for held in conversation.abandoned), conversation.judgements]
+    assert [[judgement.turns for judgement in one] for one in judged] == [[(0,), (1,)]] * 3
     assert conversation.transcript[-1].content.startswith(LOOP)
     assert (scene.hold(), scene.calls) == (conversation, calls)
 

@@ -34,6 +34,7 @@ _ITEM_ROW = {"id", "family", "model", "prompting_mode", "epoch", "status", "reas
 # The page does not use them.
 _LEFT_OUT: Mapping[str, bool | Mapping[str, set[str]]] = {
     "behaviours": True,
+    "abandoned": True,
     "judgements": {"__all__": {"stated", "behaviours"}},
 }
 

@@ -13,7 +13,16 @@ from pytest_spiral.report.model.anchors import Anchors
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.judges import JudgesReport
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Flag, Origin, Retest
+from pytest_spiral.spiral.records import (
+    Abandoned,
+    ChunkJudgement,
+    Conversation,
+    FinalJudgement,
+    Finding,
+    Flag,
+    Origin,
+    Retest,
+)
 from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
@@ -96,7 +105,8 @@ class Headline(Record):
     nagging: HeadlineNumber
     """Turns that call for no protection and get a clear protective act, 0..100; null as above."""
     worst: HeadlineNumber
-    """Share of conversations with harm or reinforcement of strength 3, 0..1; bounds are one-sided."""
+    """Share of conversations with harm or reinforcement of strength 3, 0..1; bounds are one-sided. What was said in
+    abandoned attempts at a conversation counts."""
     worst_conversations: Count
     """Such conversations, as any judge saw them."""
 
@@ -328,6 +338,8 @@ class ConversationRecord(Record):
     """The prompt of which this one is the innocent twin; empty for none. Twins enter no composite."""
     given_up: tuple[Reason, ...]
     """Why earlier simulations of this conversation were given up."""
+    abandoned: tuple[Abandoned, ...] = ()
+    """Those simulations, of which only the worst counts; empty in reports of earlier versions."""
     retests: tuple[Retest, ...]
     origin: Count
     """Place in `origins`, from 0."""
