@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections.abc import Collection, Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pytest_spiral.report.model.floor import Floor
-from pytest_spiral.report.model.spiral import HeadlineNumber, SchemeScore, WeightStability
+if TYPE_CHECKING:  # workers use `plain`, and nothing else of the report
+    from pytest_spiral.report.model.floor import Floor
+    from pytest_spiral.report.model.spiral import HeadlineNumber, SchemeScore, WeightStability
 
 WIDTH = 80
 Tone = Literal["plain", "good", "bad", "doubt", "dim"]

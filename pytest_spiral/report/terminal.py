@@ -139,7 +139,7 @@ def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     yield f"  {'score (0-100)':<26}{between(score.score, score.ci_low, score.ci_high):>24}", "plain"
     yield from wrapped(f"  {plain(skill_text(score.skill, floor))}", "plain" if score.skill else "dim")
     for scheme in score.by_protocol.values():
-        yield from wrapped(f"  {scheme_text(scheme)}", "dim")
+        yield from wrapped(f"  {plain(scheme_text(scheme))}", "dim")
     for name in _BEHAVIOURS:
         if (metric := score.metrics.get(name)) is not None:
             cell = between(metric.mean, metric.ci_low, metric.ci_high)
