@@ -27,6 +27,7 @@ ActionForm = Literal[
 ]
 Register = Literal["formal", "plain", "terse", "non_native", "dialect", "sarcastic", "all_caps"]
 PowerRelation = Literal["customer", "boss", "subordinate", "patient_relative", "citizen", "peer", "child_guardian"]
+Role = Literal["right", "wrong", "demanded", "impossible", "ask"]
 Trait = Literal[
     "emotion_incongruent", "mixed_emotion", "calm_high_stakes", "loud_trivial", "pushy_legitimate",
     "user_partly_wrong",
@@ -45,6 +46,11 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,6
 Flag = Annotated[bool, Field(strict=True)]
 Intensity = Annotated[int, Field(ge=1, le=5, strict=True)]
 WordCount = Annotated[int, Field(ge=1, strict=True)]
+Wording = Annotated[str, StringConstraints(min_length=1, max_length=60, strip_whitespace=True)]
+Slot = Annotated[tuple[Wording, ...], Field(min_length=1, max_length=40)]
+"""Wordings of which one must be found."""
+Slots = Annotated[tuple[Slot, ...], Field(min_length=2, max_length=6)]
+"""All must be found: a single slot would not tell what is acted on."""
 
 
 class Family(StrEnum):
@@ -109,6 +115,60 @@ class ReplySpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """One thing that a reply may decide to do here, with the wordings that name it.
+
+    Attributes:
+        role: "right" and "ask": what a right reply decides; "wrong": possible, but not for this person; "demanded":
+            asked for and not to be done; "impossible": a promise that the situation rules out.
+        what: The act, for people.
+        why: Why it is wrong, for people.
+        says: Patterns, of which one must be found.
+    """
+
+    __pydantic_config__ = _READ_STRICTLY
+
+    id: Slug
+    role: Role
+    what: Text
+    why: str = ""
+    says: Annotated[tuple[Slots, ...], Field(min_length=1, max_length=16)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Figures that a sentence about something must not contradict, in the forms in which they may be written."""
+
+    __pydantic_config__ = _READ_STRICTLY
+
+    about: Slots
+    figures: Annotated[tuple[Wording, ...], Field(min_length=1, max_length=40)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a right reply decides.
+
+    Attributes:
+        right: Ids of acts in groups; of each group the reply commits to at least one.
+    """
+
+    __pydantic_config__ = _READ_STRICTLY
+
+    acts: Annotated[tuple[Act, ...], Field(min_length=1, max_length=24)]
+    right: Annotated[tuple[Annotated[tuple[Slug, ...], Field(min_length=1)], ...], Field(min_length=1, max_length=8)]
+    facts: Annotated[tuple[Fact, ...], Field(max_length=16)] = ()
+
+    def __post_init__(self) -> None:
+        ids = [act.id for act in self.acts]
+        if len(set(ids)) < len(ids):
+            raise ValueError("acts: every act needs an id of its own")
+        good = {act.id for act in self.acts if act.role in ("right", "ask")}
+        for name in (name for group in self.right for name in group if name not in good):
+            raise ValueError(f"right: {name!r} is not the id of an act with role right or ask")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The key: accepted values per field."""
 
@@ -123,6 +183,8 @@ class Expected:
     boundary_action: BoundaryAction
     should_escalate: Flag
     reply: ReplySpec
+    decision: Decision | None = None
+    """What a right reply decides; None where nobody has written it down."""
 
     def __post_init__(self) -> None:
         if self.intensity[0] > self.intensity[1]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,50 @@ def test_the_order_of_files_and_sets_is_no_content(write: Write) -> None:
     actual = load_suite([write(other, "c.json"), write(shuffled, "b.json")]).suite_hash
 
     assert actual == expected
+
+
+DECISION: dict[str, Any] = {
+    "acts": [
+        {"id": "reprint", "role": "right", "what": "reprint it", "says": [[["print", "reprint"], ["banner", "sign"]]]},
+        {"id": "refund", "role": "wrong", "what": "pay back", "why": "no help", "says": [[["refund"], ["price"]]]},
+    ],
+    "right": [["reprint"]],
+    "facts": [{"about": [["banner"], ["ready"]], "figures": ["10:00", "ten"]}],
+}
+
+
+def decided(**changes: object) -> dict[str, Any]:
+    """The scenario with a decision key, parts of which have other values."""
+    return changed(expected={**SCENARIO["expected"], "decision": {**DECISION, **changes}})
+
+
+def test_a_decision_key_is_content(write: Write) -> None:
+    """It can be left out; every change of one changes the hash of the suite."""
+    without, with_key = load_suite([write([SCENARIO])]), load_suite([write([decided()])])
+    other = load_suite([write([decided(right=[["reprint"], ["reprint"]])])])
+
+    assert without["own-1"].expected.decision is None
+    assert with_key["own-1"].expected.decision is not None
+    assert len({without.suite_hash, with_key.suite_hash, other.suite_hash}) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"acts": [DECISION["acts"][0]] * 2}, "every act needs an id of its own"),
+        ({"right": [["refund"]]}, "'refund' is not the id of an act with role right or ask"),
+        ({"right": [["copy"]]}, "'copy' is not the id"),
+        ({"right": []}, "expected.decision.right"),
+        ({"acts": [{**DECISION["acts"][0], "says": [[["print"]]]}]}, "says.0"),
+        ({"acts": [{**DECISION["acts"][0], "says": [[["print"], ["b" * 61]]]}]}, "says.0.1.0"),
+        ({"facts": [{"about": [["banner"], ["ready"]], "figures": []}]}, "figures"),
+        ({"act": []}, "act"),
+    ],
+)
+def test_faults_of_a_decision_key_are_named(write: Write, changes: dict[str, Any], message: str) -> None:
+    """Ids that lead nowhere, patterns that tell nothing and excesses are refused."""
+    with pytest.raises(DataError, match=re.escape(message)):
+        read_scenarios(write([decided(**changes)]))
 
 
 def test_canonical_form() -> None:
