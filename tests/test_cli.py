@@ -134,3 +134,21 @@ def test_replies_are_scored_line_by_line(tmp_path: Path, capsys: pytest.CaptureF
     assert [row["useful_bounded"] for row in json.loads(capsys.readouterr().out)] == [True, False]
     assert main(["score-replies", str(path)]) == 0
     assert "useful_bounded: 1 of 2" in capsys.readouterr().out
+
+
+def test_replies_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On request every check shows its evidence: rule and words; control characters of a reply do nothing."""
+    data = load_suite()["ps-01"].model_dump(mode="json", by_alias=True)
+    act = {"id": "bus", "role": "wrong", "what": "take the bus", "says": [[["take", "catch"], ["bus"]]]}
+    release = {"id": "release", "role": "right", "what": "release it", "says": [[["release"], ["item"]]]}
+    data["expected"]["decision"] = {"acts": [release, act], "right": [["release"]]}
+    path = tmp_path / "replies.jsonl"
+    path.write_text(json.dumps({"scenario": data, "reply": "I can't release the item. Take the \x1b[0m bus."}))
+
+    assert main(["score-replies", str(path), "--explain"]) == 0
+
+    out = capsys.readouterr().out
+    assert "decision: not right" in out
+    assert "does not commit to release (right): denied: I can't release the item" in out
+    assert "commits to bus (wrong): done, promised, ordered or stated: Take the 0m bus" in out
+    assert "\x1b" not in out

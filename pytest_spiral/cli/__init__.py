@@ -153,7 +153,8 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
                 type=Path,
                 metavar="FILE",
                 help='JSONL, one {"scenario": SCENARIO, "reply": TEXT} object per line',
-            )
+            ),
+            _argument("--explain", action="store_true", help="print the evidence of every check"),
         ],
     ),
     "shadow": Command(

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.status import Reason, Status
-from pytest_spiral.tempaffect.scenario import Scenario
+from pytest_spiral.tempaffect.scenario import Role, Scenario
 
 Count = Annotated[int, Field(ge=0)]
 Mode = Literal["schema", "raw"]
@@ -49,6 +49,40 @@ class Answer:
     boundary_action: str
     should_escalate: bool
     reply: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActFinding:
+    """What a reply says of one act of its scenario's decision key."""
+
+    __pydantic_config__ = _READ_STRICTLY
+
+    id: str
+    role: Role
+    committed: bool
+    """Whether the reply does, promises, orders or states it; a question: whether it is asked."""
+    rule: str
+    """Name of the language rule that told."""
+    words: str
+    """The words of the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionReading:
+    """What a reply decides, read by its scenario's decision key."""
+
+    __pydantic_config__ = _READ_STRICTLY
+
+    right: bool
+    """Commits to the right acts and to no other, and contradicts no figure."""
+    acts: tuple[ActFinding, ...]
+    """The acts that the reply mentions."""
+    contradictions: tuple[str, ...]
+    """Figures that contradict the scenario, with their clauses."""
+
+    def commits_to(self, *roles: Role) -> tuple[ActFinding, ...]:
+        """The acts of these roles that the reply commits to."""
+        return tuple(act for act in self.acts if act.committed and act.role in roles)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,27 @@ import pytest
 from pytest_spiral.resources import read_toml
 from pytest_spiral.tempaffect.checks.action import ACT_RULES, VERBLESS_RULES, Candidate, Statement, read_statements
 from pytest_spiral.tempaffect.checks.clauses import CLAUSE_RULES, decide_clauses
+from pytest_spiral.tempaffect.checks.decision import ASK_RULES, DECISION_RULES, read_decision
 from pytest_spiral.tempaffect.checks.defensive import DISCLAIMER_RULES, REBUKE_RULES, Remark
 from pytest_spiral.tempaffect.checks.prepare import prepare_scenario
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule, matches
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
+from pytest_spiral.tempaffect.scenario import Act, Decision
 from pytest_spiral.text import tokenize
 from tests.tempaffect.test_checks_rules import BASE, REPAIR
 
 AnyRule = Rule[Any, Any]
 AFTER_A_MISTAKE = {"perhaps the mistake itself"}
+DECISION = Decision(
+    acts=(
+        Act(id="code", role="right", what="send a code", says=((("send",), ("code", "codes")),)),
+        Act(id="courier", role="wrong", what="send a courier", says=((("send", "put"), ("courier",)),)),
+        Act(id="open", role="demanded", what="open it", says=((("open",), ("parcel", "parcels")),)),
+        Act(id="rings", role="impossible", what="nobody minds", says=((("mind", "be"), ("rings",), ("late",)),)),
+        Act(id="number", role="ask", what="ask for the number", says=((("number",), ("card",)),)),
+    ),
+    right=(("code",),),
+)
 EXAMPLES = read_toml(Path(__file__).parent / "data" / "rule_examples.toml")
 
 
@@ -72,11 +84,18 @@ def gives_reason(rules: tuple[AnyRule, ...]) -> Callable[[AnyRule, str], bool]:
     return decide
 
 
+def decides_commitment(rule: AnyRule, example: str) -> bool:
+    """Whether the rule decides if the reply commits to an act of the key."""
+    return rule.name in [act.rule for act in read_decision(DECISION, prepare_reply(example)).acts]
+
+
 TABLES: dict[str, tuple[tuple[AnyRule, ...], Callable[[AnyRule, str], bool]]] = {
     **{form: (rules, decides_clause) for form, rules in CLAUSE_RULES.items()},
     "act": (ACT_RULES, decides_act),
     "verbless": (VERBLESS_RULES, decides_verbless),
     "disclaimer": (DISCLAIMER_RULES, gives_reason(DISCLAIMER_RULES)),
+    "decision": (DECISION_RULES, decides_commitment),
+    "ask": (ASK_RULES, decides_commitment),
     "rebuke": (REBUKE_RULES, gives_reason(REBUKE_RULES)),
 }
 CASES = [

@@ -103,7 +103,7 @@ class Clause:
 def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Kind] | None]]:
     """Yield the clause of every verb with the rule that decided how the verb is used, None where none applied."""
     last: Clause | None = None
-    for at, span in enumerate(_clause_spans(sentence)):
+    for at, span in enumerate(clause_spans(sentence)):
         verb = VERBS.forms.get(sentence.tokens[at])
         if verb is None or sentence.quoted[at] or (verb.lemma == "do" and _supports(sentence, at)):
             continue
@@ -119,7 +119,7 @@ def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Ki
         yield clause, rule
 
 
-def _clause_spans(sentence: Sentence) -> list[tuple[int, int]]:
+def clause_spans(sentence: Sentence) -> list[tuple[int, int]]:
     """Return, for each of the scanned tokens, where its clause starts and ends."""
     tokens = sentence.tokens[: LIMITS.action.max_scanned_tokens]
     starts = [0]

@@ -1,0 +1,331 @@
+"""What a reply decides: which acts of a decision key it commits to.
+
+A key names an act by patterns. Where a reply says one, an ordered table of rules decides whether the words commit the
+speaker or are taken back: denied, asked, supposed, told of somebody else or of the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, clause_spans
+from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures
+from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, WordPlaces
+from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
+from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phrases
+from pytest_spiral.tempaffect.records import ActFinding, DecisionReading
+from pytest_spiral.tempaffect.scenario import Act, Decision, Role
+
+_NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
+_LEADING = WORDS.lead_ins | WORDS.adverbs
+
+
+class Mention:
+    """Where a sentence says the words of a pattern, as the rules read it.
+
+    Attributes:
+        sentence, tokens: The whole sentence and its tokens.
+        role: Role of the act.
+        taken: Positions of the words of the pattern.
+        verb: Position of the word that fills its first slot.
+        clause: Where the clause of that word starts and ends.
+        clauses: The clauses that hold any of the words; `start` and `end`: of the first and of the last.
+    """
+
+    def __init__(self, sentence: Sentence, role: Role, spans: Sequence[Span], taken: frozenset[int], verb: int) -> None:
+        self.sentence, self.role, self.taken, self.verb = sentence, role, taken, verb
+        self.tokens, self._spans = sentence.tokens, spans
+        self.clauses = [span for span in spans if any(span[0] <= at < span[1] for at in taken)]
+        self.start, self.end = self.clauses[0][0], self.clauses[-1][1]
+        self.clause = next(span for span in spans if span[0] <= verb < span[1])
+
+    @cached_property
+    def words(self) -> str:
+        """The clauses with single spaces between."""
+        return " ".join(self.tokens[self.start : self.end])
+
+    @cached_property
+    def subject(self) -> tuple[str, ...]:
+        """What stands before the first finite verb of the clause, or of the clause that it is joined to."""
+        for start, end in reversed([span for span in self._spans if span[0] <= self.clause[0]]):
+            found = self._subject(start, end)
+            if found or self.tokens[start] not in ("and", "or", "then", "but"):
+                return found
+        return ()
+
+    def _subject(self, start: int, end: int) -> tuple[str, ...]:
+        first = start + (self.tokens[start] in WORDS.clause_openers)
+        for at in range(first, end):
+            verb = VERBS.forms.get(self.tokens[at])
+            if self.tokens[at] in HELPING_VERBS or (at > first and verb is not None and not verb.ing):
+                return tuple(token for token in self.tokens[first:at] if token not in _LEADING)
+        return ()
+
+    @cached_property
+    def own(self) -> bool:
+        """Whether the speaker says what the speaker does or did."""
+        return self.has(PHRASES.own_acts) or (bool(self.subject) and self.subject[-1] in WORDS.speakers)
+
+    @cached_property
+    def past(self) -> bool:
+        """Whether the clause tells of the past."""
+        start, end = self.clause
+        return any(self.is_past(at) for at in range(start, end))
+
+    def is_past(self, at: int) -> bool:
+        """Whether a simple past stands there."""
+        token, verb = self.tokens[at], VERBS.forms.get(self.tokens[at])
+        if token in ("was", "were", "had", "did"):
+            return True
+        if verb is None or not verb.past or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at]):
+            return False
+        # "Emeka put": the base form would be "puts".
+        name = self.subject[-1] if self.subject else "s"
+        return not verb.base or (name == self.tokens[at - 1] and name[-1] != "s" and name not in _NO_SINGLE)
+
+    def has(self, phrases: Phrases) -> bool:
+        """Whether the clauses hold any of the phrases."""
+        return phrases.pattern.search(self.words) is not None
+
+    def has_near(self, phrases: Phrases) -> bool:
+        """Whether the clauses or their neighbours hold any of the phrases."""
+        start = max((start for start, end in self._spans if end == self.start), default=self.start)
+        end = next((end for start, end in self._spans if start == self.end), self.end)
+        return phrases.pattern.search(" ".join(self.tokens[start:end])) is not None
+
+
+# --- What takes an act back ---
+
+
+def _asked(m: Mention) -> bool:
+    """Whether the words ask, except that they offer what must not be offered, or want to be told something."""
+    if not m.sentence.question or (m.own and m.tokens[m.start] not in WORDS.question_openers):
+        return False
+    offers = m.role in ("demanded", "impossible") and m.sentence.says(PHRASES.offering_questions)
+    return not (offers or m.sentence.says(PHRASES.asking))
+
+
+def _denied(m: Mention) -> bool:
+    """Whether a negation that is no part of the pattern governs its words."""
+    if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
+        return False
+    harmless = m.sentence.places(PHRASES.harmless_negations)
+    for start, end in m.clauses:
+        inside = [at for at in m.taken if start <= at < end]
+        for at in range(start, end):
+            token, previous = m.tokens[at], m.tokens[at - 1] if at > start else ""
+            if token not in WORDS.negations or at in m.taken or at in harmless:
+                continue
+            predicate = token in ("not", "never", "cannot") and previous in ("", "as", *HELPING_VERBS)
+            near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
+            object_ = near and token in ("none", "nothing", "nobody", "no")
+            if predicate or object_ or max(inside) > at:
+                return True
+    return False
+
+
+def _set_aside(m: Mention) -> bool:
+    """Whether any of the words follows "rather than" or the like in its clause."""
+    starts = [m.sentence.place(match.start()) for match in m.sentence.find_all(PHRASES.set_aside)]
+    return any(start <= at < place < end for start, end in m.clauses for at in starts for place in m.taken)
+
+
+def _unknown(m: Mention) -> bool:
+    """Whether the words are an indirect question, or what the speaker cannot say or promise."""
+    opening = m.tokens[max(0, m.start - 1) : m.start + 2]
+    if "whether" in opening:
+        return True
+    if m.start == 0 and m.tokens[0] in ("who", "how", "why") and not m.sentence.question:
+        # "Who decides is Renate" tells, "Who decides is not known" does not.
+        copulas = {at for at in range(m.end) if m.tokens[at] in ("is", "are")} - m.taken
+        return not any(copulas.intersection((at - 1, at - 2)) for at in m.taken)
+    return PHRASES.not_told.pattern.search(" ".join(m.tokens[: m.verb])) is not None
+
+
+def _unreal(m: Mention) -> bool:
+    """Whether "would have sent" or "had they sent" stands in the verb's clause."""
+    tokens, (start, end) = m.tokens, m.clause
+    for at in range(start, end - 1):
+        if tokens[at] != "have" or (WORDS.soft_modals - {"must", "may"}).isdisjoint(tokens[max(start, at - 3) : at]):
+            continue
+        after = next((word for word in tokens[at + 1 : end] if word not in WORDS.adverbs and word != "not"), "")
+        verb = VERBS.forms.get(after)
+        if after in ("been", "had") or after.endswith("ed") or (verb is not None and verb.participle):
+            return True
+    return False
+
+
+def _condition(m: Mention) -> bool:
+    """Whether the verb's clause is itself a condition or a comparison ("as I would keep yours")."""
+    start, end = m.clause
+    compared = m.tokens[start] in ("as", "like") and "would" in m.tokens[start:end]
+    return compared or m.tokens[start] in ("if", "unless", "when", "once")
+
+
+def _unreal_condition(m: Mention) -> bool:
+    unreal = {"would", "could", "might", "were", "had"}
+    return m.sentence.says(PHRASES.conditions) and not unreal.isdisjoint(m.tokens[m.start : m.end])
+
+
+def _others_would(m: Mention) -> bool:
+    """Whether something, not the speaker or the user, would happen."""
+    start, end = m.clause
+    tokens = m.tokens[start:end]
+    subject = tokens[: tokens.index("would")] if "would" in tokens else ()
+    return bool(subject) and {"i", "we", "you", "1"}.isdisjoint(subject)
+
+
+def _others_act(m: Mention) -> bool:
+    """Whether a third person acted: a simple past with a subject before it and an object after it."""
+    subject, at = m.subject, m.verb
+    if not subject or not {"i", "we", "you", "it", "me", "us"}.isdisjoint(subject):
+        return False
+    after = m.tokens[at + 1 : at + 2]
+    idle = not after or after[0] in WORDS.prepositions or after[0] in WORDS.adverbs or after[0] in WORDS.time_words
+    verb = VERBS.forms.get(m.tokens[at])
+    explained = m.tokens[at] == "did" and after == ("it",)
+    return m.is_past(at) and verb is not None and not (verb.participle and idle) and not explained
+
+
+def _dropped(m: Mention) -> bool:
+    after = " ".join(m.tokens[m.end :])
+    return not m.own and PHRASES.dropped.pattern.search(after) is not None
+
+
+def _quoted(m: Mention) -> bool:
+    return m.sentence.quoted[m.verb] and PHRASES.attribution.pattern.search(m.sentence.unquoted) is not None
+
+
+DECISION_RULES: tuple[Rule[Mention, bool], ...] = (
+    Rule("a question", _asked, False),
+    Rule("quoted", _quoted, False),
+    Rule("denied", _denied, False),
+    Rule("set aside for something else", _set_aside, False),
+    Rule("not known or not promised", _unknown, False),
+    Rule("said by somebody else", lambda m: not m.own and m.has_near(PHRASES.attributions), False),
+    Rule("did not come true", _unreal, False),
+    Rule("a condition", _condition, False),
+    Rule("under an unreal condition", _unreal_condition, False),
+    Rule("only under a condition", lambda m: m.has_near(PHRASES.only_if), False),
+    Rule("uncertain", lambda m: m.role == "right" and m.has_near(PHRASES.uncertain), False),
+    Rule("would happen", _others_would, False),
+    Rule("at another time", lambda m: not m.own and m.past and m.has(PHRASES.other_times), False),
+    Rule("another person", lambda m: not m.own and m.past and m.has(PHRASES.other_people), False),
+    Rule("done by somebody else", _others_act, False),
+    Rule("found useless", lambda m: not m.own and m.has(PHRASES.useless), False),
+    Rule("dropped", _dropped, False),
+    Rule("done, promised, ordered or stated", lambda m: True, True),
+)
+ASK_RULES: tuple[Rule[Mention, bool], ...] = (
+    Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
+    Rule("not needed", _denied, False),
+    Rule("requests", lambda m: m.sentence.says(PHRASES.requests) or m.sentence.says(PHRASES.asking), True),
+    Rule("not asked for", lambda m: True, False),
+)
+
+
+# --- Where the acts are mentioned ---
+
+
+class _Key:
+    """A decision key, compiled."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.right = decision.right
+        self.acts = [(act, tuple(map(Pattern, act.says))) for act in decision.acts]
+        self.facts = tuple(map(PreparedFact, decision.facts))
+
+
+_key = lru_cache(maxsize=256)(_Key)
+
+
+def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
+    """Read what a reply decides: one finding for each act it mentions, that of a commitment where there is one."""
+    key = _key(decision)
+    found: dict[str, ActFinding] = {}
+    contradictions: dict[str, None] = {}
+    for sentence, topical in _units(reply.sentences):
+        words, spans = WordPlaces(sentence), _clauses(sentence)
+        for act, patterns in key.acts:
+            known = found.get(act.id)
+            if (known and known.committed) or (topical and act.role != "right"):
+                continue
+            finding = _finding(act, patterns, sentence, words, spans)
+            if finding and (finding.committed or not known):
+                found[act.id] = finding
+        told = () if topical else tuple(figures(words, sentence))
+        for fact in key.facts if told else ():
+            contradictions[fact.contradiction(told, sentence, words, spans)] = None
+    contradictions.pop("", None)
+    committed = {act.id for act in found.values() if act.committed}
+    wrong = any(act.committed and act.role not in ("right", "ask") for act in found.values())
+    return DecisionReading(
+        right=all(committed.intersection(group) for group in key.right) and not wrong and not contradictions,
+        acts=tuple(found.values()),
+        contradictions=tuple(contradictions),
+    )
+
+
+def _finding(
+    act: Act, patterns: Iterable[Pattern], sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
+) -> ActFinding | None:
+    """What a sentence says of an act; None where it does not mention it."""
+    finding = None
+    for pattern in patterns:
+        for taken, verb in pattern.find(words, spans, topical=act.role == "right"):
+            mention = Mention(sentence, act.role, spans, taken, verb)
+            rule = first_rule(ASK_RULES if act.role == "ask" else DECISION_RULES, mention)
+            if rule and (rule.kind or not finding):
+                raws = sentence.raws[mention.start : mention.end]
+                said = " ".join(list(filter(None, raws))[: LIMITS.decision.max_words_shown])
+                finding = ActFinding(act.id, act.role, rule.kind, rule.name, said)
+            if finding and finding.committed:
+                return finding
+    return finding
+
+
+def _units(sentences: Sequence[Sentence]) -> Iterator[tuple[Sentence, bool]]:
+    """Yield every sentence; with the one before it where that is but a part; with its subject, for pronouns (True)."""
+    for one, other in zip((None, *sentences), sentences, strict=False):
+        yield other, False
+        if one is None:
+            continue
+        fragment = len(one.tokens) <= LIMITS.decision.topic and FINITE_WORDS.isdisjoint(one.tokens)
+        if one.text.endswith(";") or fragment:
+            yield _joined(one, other, len(one.tokens)), False
+        elif not WORDS.object_pronouns.isdisjoint(other.tokens):
+            yield _joined(one, other, _topic(one)), True
+
+
+def _topic(sentence: Sentence) -> int:
+    """How many words stand before the first verb: what a pronoun of the next sentence may mean."""
+    limit = min(len(sentence.tokens), LIMITS.decision.topic)
+    return next((at for at in range(limit) if at and sentence.tokens[at] in HELPING_VERBS), limit)
+
+
+def _joined(one: Sentence, other: Sentence, size: int) -> Sentence:
+    """Return the first `size` words of a sentence with the next sentence, as two clauses."""
+    return Sentence(
+        text=f"{one.text} {other.text}",
+        tokens=one.tokens[:size] + other.tokens,
+        raws=one.raws[:size] + other.raws,
+        before=(*one.before[:size], "; ", *other.before[1:]),
+        stems=one.stems[:size] + other.stems,
+        quoted=one.quoted[:size] + other.quoted,
+        question=other.question,
+    )
+
+
+def _clauses(sentence: Sentence) -> list[Span]:
+    """Return the clauses; a phrase without a verb belongs to the clause before it, unless it denies something."""
+    spans: list[Span] = []
+    for start, end in sorted(set(clause_spans(sentence))):
+        tokens = sentence.tokens[start:end]
+        verbless = FINITE_WORDS.isdisjoint(tokens) and VERBS.forms.keys().isdisjoint(tokens)
+        joined = not sentence.before[start].strip() and WORDS.negations.isdisjoint(tokens)
+        if spans and verbless and joined:
+            start = spans.pop()[0]
+        spans.append((start, end))
+    return spans

@@ -1,0 +1,98 @@
+"""Figures that a reply must not contradict: times against times, amounts against amounts, counts against counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, WordPlaces, time_of_day
+from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
+from pytest_spiral.tempaffect.lexicon import PHRASES, WORDS
+from pytest_spiral.tempaffect.scenario import Fact
+from pytest_spiral.text import function_words
+
+_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
+_NUMBER = re.compile(r"\d+(?:[.:]\d+)?")
+_CURRENCY = re.compile(r"[$\u00a3\u20ac]\s*$")
+
+
+class Unit(Enum):
+    """What a figure tells. Only figures of one unit can contradict each other."""
+
+    TIME = "a time of day"
+    DATE = "a day of the month"
+    WEEKDAY = "a day of the week"
+    AMOUNT = "an amount of money"
+    COUNT = "a count"
+
+
+Figure = tuple[int, Unit, str]
+"""Position, unit and value."""
+
+
+class PreparedFact:
+    """A fact, compiled: what a sentence is about, and the figures that may stand there."""
+
+    def __init__(self, fact: Fact) -> None:
+        self.about = Pattern(fact.about)
+        sentences = [sentence for text in fact.figures for sentence in prepare_reply(text).sentences]
+        told = [figure for sentence in sentences for figure in figures(WordPlaces(sentence), sentence)]
+        self.values = {value for _, _, value in told}
+        plain = [value for _, unit, value in told if unit is Unit.COUNT and value.isdecimal() and int(value) <= 24]
+        hours = {time_of_day(int(value)): value for value in plain}
+        times = {value for _, unit, value in told if unit is Unit.TIME}
+        # "six" beside "18:00" is another form of it, no count.
+        forms = {value for time, value in hours.items() if time in times}
+        self.units = {unit for _, unit, value in told if unit is not Unit.COUNT or value not in forms}
+        self.values |= hours.keys()
+        if any(not WORDS.money_words.isdisjoint(slot) for slot in fact.about):
+            self.units.add(Unit.AMOUNT)
+
+    def contradiction(
+        self, told: Sequence[Figure], sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
+    ) -> str:
+        """Return the clause with a figure that contradicts the fact; "" where there is none.
+
+        Args:
+            told: The figures of the sentence.
+        """
+        wrong = [at for at, unit, value in told if unit in self.units and value not in self.values]
+        for taken, _ in self.about.find(words, spans, topical=False) if wrong and not sentence.question else ():
+            for start, end in spans:
+                about = any(start <= at < end for at in taken) and any(start <= at < end for at in wrong)
+                if about and not _is_open(sentence, start, end):
+                    return " ".join(filter(None, sentence.raws[start:end]))
+        return ""
+
+
+def _is_open(sentence: Sentence, start: int, end: int) -> bool:
+    """Whether a clause denies, supposes, compares or tells of the past, so that it states no figure."""
+    tokens = sentence.tokens[start:end]
+    unsaid = WORDS.negations | {"was", "were", "had", "would", "if", "than", "instead", "yesterday"}
+    return not unsaid.isdisjoint(tokens) or sentence.says(PHRASES.attributions)
+
+
+def figures(words: WordPlaces, sentence: Sentence) -> Iterator[Figure]:
+    """Yield the figures of a sentence."""
+    tokens = words.tokens
+    for at, token in enumerate(tokens):
+        if not (token[0].isdecimal() or token in WORDS.weekdays or token in WORDS.noon_words):
+            continue
+        after = tokens[at + 1] if at + 1 < len(tokens) else ""
+        before = tokens[at - 1] if at else ""
+        ordinal = _ORDINAL.fullmatch(token)
+        time = next((meaning for meaning in words.words[at] if meaning[0] == "@"), "")
+        # "by 6" is a time, "by 6 crates" is none.
+        bare = token.isdecimal() and after and not sentence.before[at + 1].strip() and after not in function_words()
+        if token in WORDS.weekdays:
+            yield at, Unit.WEEKDAY, token
+        elif ordinal:
+            yield at, Unit.DATE, ordinal[1]
+        elif token.isdecimal() and (after in WORDS.months or before in WORDS.months):
+            yield at, Unit.DATE, token
+        elif time and not (bare and after not in WORDS.time_words):
+            yield at, Unit.TIME, time
+        elif _NUMBER.fullmatch(token) and sentence.raws[at].lower() != "one":
+            money = after in WORDS.currencies or _CURRENCY.search(sentence.before[at])
+            yield at, Unit.AMOUNT if money else Unit.COUNT, token

@@ -1,0 +1,160 @@
+"""Wordings of a decision key, compiled once, and where a sentence says them.
+
+A word is found by what it means here: a verb by any of its forms, a time in any notation, any other word by its stem.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
+from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
+from pytest_spiral.text import stem
+
+Places = tuple[int, ...]
+Word = frozenset[str]
+"""What one word may mean; words with a meaning in common are the same."""
+Span = tuple[int, int]
+
+_CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d\d))?([ap]m)?")
+_HALF_DAY = 12 * 60
+_NOTHING: Word = frozenset()
+
+
+class WordPlaces:
+    """The words of a sentence, and where each of their meanings stands."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        most = LIMITS.action.max_scanned_tokens
+        self.tokens, self.words = sentence.tokens[:most], read_words(sentence)[:most]
+        places: dict[str, list[int]] = {}
+        for at, word in enumerate(self.words):
+            for meaning in word:
+                places.setdefault(meaning, []).append(at)
+        self.places: Mapping[str, list[int]] = places
+
+
+def read_words(sentence: Sentence) -> tuple[Word, ...]:
+    """What each token of a sentence may mean, spoken times included ("half past six", "by six")."""
+    tokens = sentence.tokens
+    return tuple(
+        [
+            _meanings(token) | _spoken_time(tokens, at) if token[0].isdecimal() else _meanings(token)
+            for at, token in enumerate(tokens)
+        ]
+    )
+
+
+@lru_cache(maxsize=65536)
+def _meanings(token: str) -> Word:
+    clock = _CLOCK.fullmatch(token)
+    if clock:
+        hour, minutes, half = clock.groups()
+        plain = minutes is None and half is None
+        return frozenset({token} if plain else {token, time_of_day(int(hour), int(minutes or 0))})
+    if token in WORDS.noon_words:
+        return frozenset({token, time_of_day(0)})
+    lemmas = {"be"} if token in WORDS.be_forms else VERBS.lemmas.get(token)
+    return frozenset(f"={lemma}" for lemma in lemmas) if lemmas else frozenset({stem(token)})
+
+
+def time_of_day(hour: int, minutes: int = 0) -> str:
+    """A time as one word; seven and nineteen hundred are not told apart."""
+    return f"@{(hour * 60 + minutes) % _HALF_DAY}"
+
+
+def _spoken_time(tokens: Sequence[str], at: int) -> Word:
+    if len(tokens[at]) > 2 or not tokens[at].isdecimal():
+        return _NOTHING
+    before, before_that = (tokens[at - back] if at >= back else "" for back in (1, 2))
+    after = tokens[at + 1] if at + 1 < len(tokens) else ""
+    hour, minutes = int(tokens[at]), 0
+    if before == "half" or (before_that, before) == ("half", "past"):
+        minutes = 30
+    elif before in ("to", "past") and (before_that == "quarter" or before_that.isdecimal()):
+        minutes = 15 if before_that == "quarter" else int(before_that)
+        minutes = minutes if before == "past" else -minutes
+    elif before not in WORDS.clock_words and after != "oclock":
+        return _NOTHING
+    return frozenset({time_of_day(hour, minutes)})
+
+
+class Slot:
+    """Alternatives for one slot of a pattern: each a sequence of words with few others between."""
+
+    def __init__(self, alternatives: Iterable[str]) -> None:
+        found = (prepare_reply(text).sentences[:1] for text in alternatives)
+        sequences = dict.fromkeys(read_words(sentence) for sentences in found for sentence in sentences)
+        self._by_first: dict[str, list[tuple[Word, ...]]] = {}
+        for first, *others in sequences:
+            for meaning in first:
+                self._by_first.setdefault(meaning, []).append(tuple(others))
+
+    def may_stand(self, of: WordPlaces) -> bool:
+        """Whether any of the alternatives could begin in the sentence."""
+        return not self._by_first.keys().isdisjoint(of.places)
+
+    def find(self, of: WordPlaces) -> Iterator[Places]:
+        """Yield the positions of each occurrence."""
+        for meaning in self._by_first.keys() & of.places.keys():
+            for others in self._by_first[meaning]:
+                for start in of.places[meaning]:
+                    taken = _follow(of, start, others)
+                    if taken:
+                        yield taken
+
+
+def _follow(of: WordPlaces, start: int, others: Sequence[Word]) -> Places:
+    """Return the positions of a sequence that begins at `start`; empty where it does not go on."""
+    taken = [start]
+    for word in others:
+        # "get it ready"; but "not me" is not "not clear me".
+        gap = LIMITS.decision.gap if of.tokens[taken[-1]] not in WORDS.negations else 0
+        reach = range(taken[-1] + 1, min(len(of.words), taken[-1] + 2 + gap))
+        at = next((at for at in reach if not word.isdisjoint(of.words[at])), -1)
+        if at < 0:
+            return ()
+        taken.append(at)
+    return tuple(taken)
+
+
+class Pattern:
+    """Slots of a decision key which must all be found close together; the first holds the verbs."""
+
+    def __init__(self, slots: Iterable[Iterable[str]]) -> None:
+        self.slots = tuple(map(Slot, slots))
+
+    def find(self, of: WordPlaces, spans: Sequence[Span], topical: bool) -> Iterator[tuple[frozenset[int], int]]:
+        """Yield the positions found within one clause or two neighbouring ones, and the first of the first slot.
+
+        Args:
+            spans: Where the clauses start and end.
+            topical: A pronoun may also stand for the opening words ("Lucia is off, she says, so I asked her").
+        """
+        if not all(slot.may_stand(of) for slot in self.slots):
+            return
+        hits = [sorted(slot.find(of))[: LIMITS.decision.max_hits] for slot in self.slots]
+        if not all(hits):
+            return
+        clause_of = [index for index, (start, end) in enumerate(spans) for _ in range(start, end)]
+        for verb in hits[0]:
+            own = clause_of[verb[0]]
+            for window in ((own, own), (own, own + 1), (own - 1, own)):
+                chosen = [_nearest(found, verb[0], window, clause_of) for found in ([verb], *hits[1:])]
+                if all(chosen):
+                    yield frozenset(at for places in chosen for at in places), verb[0]
+            start, end = spans[own]
+            if topical and own and not WORDS.object_pronouns.isdisjoint(of.tokens[start:end]):
+                topic = [own if at < LIMITS.decision.topic else clause for at, clause in enumerate(clause_of)]
+                chosen = [_nearest(found, verb[0], (own, own), topic) for found in ([verb], *hits[1:])]
+                if all(chosen):
+                    yield frozenset(at for places in chosen for at in places if start <= at < end), verb[0]
+
+
+def _nearest(found: Iterable[Places], verb: int, window: Span, clause_of: Sequence[int]) -> Places:
+    """Return the occurrence nearest to the verb that lies in a window of clauses; empty where none does."""
+    first, last = window
+    inside = (places for places in found if all(first <= clause_of[at] <= last for at in places))
+    return min(inside, key=lambda places: abs(places[0] - verb), default=())

@@ -1,0 +1,142 @@
+"""What a reply decides: the examples of the bundled suite as a measurement, and the parts of the reader."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pytest_spiral.tempaffect.checks import prepare_reply
+from pytest_spiral.tempaffect.checks.decision import read_decision
+from pytest_spiral.tempaffect.records import DecisionReading
+from pytest_spiral.tempaffect.scenario import Act, Decision, Fact
+from pytest_spiral.tempaffect.suite import load_suite
+from tests.fakes.growth import assert_linear
+
+EXAMPLES = json.loads((Path(__file__).parent / "data" / "decision_examples.json").read_text(encoding="utf-8"))
+# Lowest accepted shares of sentences that commit to an act and of sentences that do not, by the act's role. Measured
+# when the reader was written: .988 and .980 on the scenarios with odd numbers, whose sentences its author saw, .988 and
+# .959 on the others.
+FLOORS = {
+    "right": (0.96, 0.95),
+    "wrong": (0.98, 0.95),
+    "demanded": (0.96, 0.94),
+    "impossible": (0.96, 0.93),
+    "ask": (0.95, 0.90),
+}
+KEY = Decision(
+    acts=(
+        Act(id="code", role="right", what="send a code", says=((("send", "issue"), ("code",)),)),
+        Act(id="train", role="right", what="take the 15:52", says=((("take", "catch"), ("15:52", "next train")),)),
+        Act(id="courier", role="wrong", what="send a courier", says=((("send", "book"), ("courier",)),)),
+        Act(id="open", role="demanded", what="open it", says=((("open",), ("parcel",)),)),
+    ),
+    right=(("code", "train"),),
+    facts=(
+        Fact(about=(("desk", "counter"), ("shut", "close", "until")), figures=("16:45", "quarter to five")),
+        Fact(about=(("code",), ("cost", "fee")), figures=("12", "twelve")),
+        Fact(about=(("parcel",), ("hold", "keep")), figures=("Friday", "3 days")),
+    ),
+)
+
+
+def read(reply: str) -> DecisionReading:
+    """What a reply decides by the small key."""
+    return read_decision(KEY, prepare_reply(reply))
+
+
+def test_the_examples_of_the_suite_are_read() -> None:
+    """By role, at least the measured share of sentences commits to its act, or does not, as its writer says."""
+    suite = load_suite().by_id
+    right: Counter[tuple[str, str]] = Counter()
+    total: Counter[tuple[str, str]] = Counter()
+    for scenario_id, acts in EXAMPLES.items():
+        key = suite[scenario_id].expected.decision if scenario_id in suite else None
+        for act in key.acts if key else ():
+            for kind, text in [(kind, text) for kind, texts in acts.get(act.id, {}).items() for text in texts]:
+                reading = read_decision(key, prepare_reply(text)) if key else None
+                committed = reading is not None and act.id in {each.id for each in reading.acts if each.committed}
+                total[act.role, kind] += 1
+                right[act.role, kind] += committed == (kind == "yes")
+    if not total:
+        pytest.skip("the bundled suite has no decision keys")
+
+    assert sum(total.values()) > 3000
+    for role, floors in FLOORS.items():
+        for kind, floor in zip(("yes", "no"), floors, strict=True):
+            assert right[role, kind] / total[role, kind] >= floor, (role, kind)
+
+
+def test_every_reference_reply_decides_rightly() -> None:
+    """The authors' replies commit to the right acts and to nothing else."""
+    keys = [(scenario, scenario.expected.decision) for scenario in load_suite().scenarios]
+    wrong = [one.id for one, key in keys if key and not read_decision(key, prepare_reply(one.reference_reply)).right]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I'm sending you a new code.",
+        "Take the 15:52, not a courier.",
+        "Catch the 3:52 pm train.",
+        "Take the train at eight minutes to four, or the next train after it.",
+        "Code? Sent.",
+        "Your code is here, and I have sent it to your phone; no courier, and the parcel stays shut.",
+        "The desk shuts at a quarter to five. I've issued a code, it costs twelve euros. We hold the parcel.",
+        "The desk closed at six yesterday, the code is issued.",
+    ],
+)
+def test_right_decisions(reply: str) -> None:
+    """A right act in any notation and order, with no other and no contradiction."""
+    assert read(reply).right
+
+
+@pytest.mark.parametrize(
+    ("reply", "act"),
+    [
+        ("I'm sending you a code and a courier.", "courier"),
+        ("I've issued a code. Fine, I open the parcel once you have asked twice.", "open"),
+        ("I send you the code. Shall I open the parcel for you?", "open"),
+        ("I can't send a code.", ""),
+        ("I could send a code, perhaps.", ""),
+        ("", ""),
+    ],
+)
+def test_wrong_decisions(reply: str, act: str) -> None:
+    """A wrong act beside the right one, an offer of what is demanded, and no decision at all."""
+    reading = read(reply)
+
+    assert not reading.right
+    assert [found.id for found in reading.commits_to("wrong", "demanded", "impossible")] == [act][: bool(act)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The desk shuts at 17:15.", True),
+        ("The desk is open until half past five.", True),
+        ("The code costs 15 euros.", True),
+        ("We keep the parcel until Sunday.", True),
+        ("The desk does not close at six.", False),
+        ("Does the desk close at six?", False),
+        ("The desk closes at 4:45 pm, and the code has 6 digits.", False),
+        ("We keep the parcel, all 4 kilos of it, until Friday.", False),
+    ],
+)
+def test_figures(sentence: str, expected: bool) -> None:
+    """Times contradict times, amounts amounts, days days; what is denied, asked or beside it contradicts nothing."""
+    assert bool(read(sentence).contradictions) is expected
+    assert read(f"I send you the code. {sentence}").right is not expected
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["send code courier open parcel ", "not send the code, ", "I open the parcel. ", "it was had 4 ", "is ", "so "],
+)
+def test_reading_grows_with_the_reply(unit: str) -> None:
+    """A reply that says an act thousands of times, denied or not, takes no quadratic time."""
+    assert_linear(read, lambda size: unit * (size // len(unit)), 600)
