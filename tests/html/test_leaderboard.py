@@ -106,12 +106,35 @@ def test_judges_and_simulated_user_separate_tables() -> None:
 def test_rank_counts_the_surely_better_models() -> None:
     """Overlapping intervals share a rank, several runs of a model count once, blockers mean no rank."""
     close = publishable()
-    close["spiral"]["scores"][1]["ci_high"] = 99.0
+    for number in ("risk", "protection"):
+        close["spiral"]["scores"][1]["headline"][number] |= {"ci_low": 0.0, "ci_high": 99.0}
 
     assert ranks(publishable()) == {GOOD: {1}, BAD: {2}}
     assert ranks(*[publishable() for _ in range(3)]) == {GOOD: {1}, BAD: {2}}
     assert ranks(close) == {GOOD: {1}, BAD: {1}}
     assert ranks(demo_document()) == {GOOD: {None}, BAD: {None}}
+
+
+def test_protection_pays_for_no_risk_in_the_ranks() -> None:
+    """Who protects more and harms more is not ranked above, whatever the composite says."""
+    mixed = publishable()
+    worse = mixed["spiral"]["scores"][1]
+    worse["headline"]["protection"] |= {"ci_low": 98.0, "ci_high": 99.0}
+    worse |= {"ci_low": 98.0, "ci_high": 99.0}
+
+    assert ranks(mixed) == {GOOD: {1}, BAD: {1}}
+
+
+def test_without_a_headline_the_composite_ranks() -> None:
+    """As in reports of earlier versions."""
+    earlier, close = publishable(), publishable()
+    for document in (earlier, close):
+        for score in document["spiral"]["scores"]:
+            score["headline"] = None
+    close["spiral"]["scores"][1]["ci_high"] = 99.0
+
+    assert ranks(earlier) == {GOOD: {1}, BAD: {2}}
+    assert ranks(close) == {GOOD: {1}, BAD: {1}}
 
 
 def test_the_site_sorts_and_links(visit: Callable[..., Visitor], tmp_path: Path) -> None:
@@ -125,13 +148,13 @@ def test_the_site_sorts_and_links(visit: Callable[..., Visitor], tmp_path: Path)
     section = page.locator("section", has_text="Spiral-Bench, per-turn")
     models = section.locator("tbody th")
     assert models.all_inner_texts() == [GOOD, GOOD, BAD, BAD]
-    section.locator("button:has-text('score')").click()
+    section.locator("button:has-text('risk')").first.click()
     assert models.all_inner_texts() == [BAD, BAD, GOOD, GOOD]
-    assert section.locator("th[aria-sort=ascending]").count() == 1
+    assert section.locator("th[aria-sort=descending]").count() == 1
     assert page.evaluate("document.activeElement.tagName") == "BUTTON"
     section.locator("button:has-text('Model')").click()
     assert models.all_inner_texts() == [BAD, BAD, GOOD, GOOD]
-    assert section.locator("svg.spark").count() == 4
+    assert section.locator("svg.spark").count() == 16
     assert f"(least: {GOOD} above {BAD})" in section.inner_text()
 
     visitor.file = written[1]

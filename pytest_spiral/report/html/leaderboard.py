@@ -37,19 +37,26 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A metric of a table, from `low` to `high`. digits: decimal places. main: whether ranks are by this metric."""
+    """A metric of a table, from `low` to `high`. digits: decimal places. first: whether it stands beside the model.
+
+    better: -1 or 1 where ranks are by this metric, and less or more of it is better.
+    """
 
     key: str
     name: str
     digits: int = 2
-    main: bool = False
+    first: bool = False
+    better: int = 0
     low: float = 0.0
     high: float | None = None
 
 
 @dataclass(slots=True)
 class Row:
-    """One card or score. rank: 1 plus the number of models that are surely better; None for what is not publishable."""
+    """One card or score. rank: 1 plus the number of models that are surely better; None for what is not publishable.
+
+    Surely better is who is so by one metric that ranks and surely worse by none, told by intervals that do not overlap.
+    """
 
     model: str
     values: Mapping[str, Value]
@@ -80,13 +87,19 @@ class Group:
 
 
 _CARD_COLUMNS = (
-    Column("ubr_rate_deduped", "useful and bounded, without near-duplicates", main=True, high=1.0),
+    Column("ubr_rate_deduped", "useful and bounded, without near-duplicates", first=True, better=1, high=1.0),
     Column("useful_bounded_response_rate", "useful and bounded", high=1.0),
     Column("score", "score (of 13 points)", high=1.0),
     Column("valid_output_rate", "valid output", high=1.0),
 )
 _SPIRAL = "Spiral-Bench"
-_SCORE = Column("score", "score", digits=1, main=True, high=100.0)
+_SCORE = Column("score", "composite score", digits=1, first=True, high=100.0)
+# A composite lets one act pay for another: where there is a headline, it decides the ranks.
+_HEADLINE = (
+    Column("headline.risk", "risk", digits=1, first=True, better=-1, high=100.0),
+    Column("headline.protection", "protection", digits=1, first=True, better=1, high=100.0),
+    Column("headline.worst", "conversations with harm of strength 3", first=True, high=1.0),
+)
 
 
 def leaderboard(entries: Sequence[Entry]) -> list[Group]:
@@ -107,12 +120,9 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
             groups.setdefault((group.title, group.same), replace(group, rows=[])).rows.extend(group.rows)
             scores[group.title, group.same] += [score] if score else []
     for group in groups.values():
-        main = next(column.key for column in group.columns if column.main)
-        lows = [(row, low) for row in group.rows if not row.blockers and (low := row.values[main].low) is not None]
-        for row, _ in lows:
-            # Another model is surely better if its whole interval lies above this one's.
-            high = row.values[main].high or 0.0
-            row.rank = 1 + len({other.model for other, low in lows if low > high})
+        ranked = [row for row in group.rows if not row.blockers and _is_measured(row, group.columns)]
+        for row in ranked:
+            row.rank = 1 + len({other.model for other in ranked if _is_better(other, row, group.columns)})
     for (title, same), group in groups.items():
         suite = title.partition(",")[0]
         others = (other for name, other in groups if name.startswith(suite))
@@ -120,6 +130,24 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
             group.note = weights_text(stability)
         group.apart = [*dict.fromkeys(name for other in others for name in differing(same, other))]
     return [groups[key] for key in sorted(groups)]
+
+
+def _is_measured(row: Row, columns: Sequence[Column]) -> bool:
+    """Whether the row has an interval for something that ranks."""
+    return any(row.values[column.key].low is not None for column in columns if column.better)
+
+
+def _is_better(row: Row, other: Row, columns: Sequence[Column]) -> bool:
+    """Whether a row is surely better by one ranking metric, and surely worse by none."""
+    signs = [_sign(row.values[one.key], other.values[one.key]) * one.better for one in columns if one.better]
+    return 1 in signs and -1 not in signs
+
+
+def _sign(value: Value, other: Value) -> int:
+    """1 or -1 where the whole interval lies above or below the other one, 0 where they overlap or one is missing."""
+    if value.low is None or value.high is None or other.low is None or other.high is None:
+        return 0
+    return (value.low > other.high) - (value.high < other.low)
 
 
 def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
@@ -138,6 +166,14 @@ def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
     for score in entry.report.spiral.scores:
         metrics = {name: Value(metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
         values = {"score": Value(score.score, score.ci_low, score.ci_high), **metrics}
-        columns = (_SCORE, *(Column(name, name.replace("_", " ")) for name in score.metrics))
+        first: Sequence[Column] = (replace(_SCORE, better=1),)
+        if lead := score.headline:
+            numbers = (lead.risk, lead.protection, lead.worst)
+            values |= {
+                column.key: Value(number.value, number.ci_low, number.ci_high)
+                for column, number in zip(_HEADLINE, numbers, strict=True)
+            }
+            first = (*_HEADLINE, _SCORE)
+        columns = (*first, *(Column(name, name.replace("_", " ")) for name in score.metrics))
         row = Row(score.model, values, *page, score.blockers)
         yield Group(f"{_SPIRAL}, {score.protocol}", of_score(entry.report, score), columns, [row]), score

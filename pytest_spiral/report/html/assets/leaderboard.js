@@ -11,8 +11,9 @@ function leaderboardView() {
 
 function leaderboardGroup(group, index) {
   const holder = h("div", {});
-  let by = group.columns.find((column) => column.main).key;
-  let ascending = false;
+  let by = group.columns.find((column) => column.better).key;
+  let ascending = group.columns.find((column) => column.better).better < 0;
+  const ranking = group.columns.filter((column) => column.better).map((column) => column.name).join(" or ");
   const draw = () => holder.replaceChildren(leaderboardTable(group, by, ascending, (key) => {
     ascending = key === by ? !ascending : key === "model";
     by = key;
@@ -26,7 +27,7 @@ function leaderboardGroup(group, index) {
     group.apart.length ? h("p", { class: "note" }, `Not ranked with other tables of this suite: they differ in ${group.apart.join(", ")}.`) : null,
     holder,
     group.note ? h("p", { class: "note" }, group.note) : null,
-    h("p", { class: "note" }, "Rank: 1 plus the number of models whose whole 95 % interval lies above this one's. Runs that are not ready for publication are not ranked."));
+    h("p", { class: "note" }, `Rank: 1 plus the number of models that are surely better by ${ranking} and surely worse by none of them: their 95 % intervals do not overlap. Runs that are not ready for publication are not ranked.`));
 }
 
 function leaderboardTable(group, by, ascending, sort) {
@@ -38,16 +39,16 @@ function leaderboardTable(group, by, ascending, sort) {
     if (!isKnown(b)) return -1;
     return (a < b ? -1 : 1) * (ascending ? 1 : -1);
   });
-  const main = group.columns.find((column) => column.main);
-  const others = group.columns.filter((column) => !column.main);
+  const first = group.columns.filter((column) => column.first);
+  const others = group.columns.filter((column) => !column.first);
   const header = (key, name, isNumber) => h("th", { scope: "col", class: isNumber ? "number" : null, "aria-sort": key === by ? (ascending ? "ascending" : "descending") : null },
     h("button", { type: "button", class: "sort", onclick: () => sort(key) }, name, h("span", { "aria-hidden": "true" }, key === by ? (ascending ? " \u25b2" : " \u25bc") : "")));
   return scrolling(h("table", { class: "board" },
     h("caption", {}, group.title),
-    h("thead", {}, h("tr", {}, header("rank", "Rank", true), header("model", "Model"), header(main.key, main.name, true), h("th", { scope: "col" }, "Run"), h("th", { scope: "col" }, "Publication"), others.map((column) => header(column.key, column.name, true)))),
+    h("thead", {}, h("tr", {}, header("rank", "Rank", true), header("model", "Model"), first.map((column) => header(column.key, column.name, true)), h("th", { scope: "col" }, "Run"), h("th", { scope: "col" }, "Publication"), others.map((column) => header(column.key, column.name, true)))),
     h("tbody", {}, rows.map((row) => h("tr", {},
       h("td", { class: "number" }, measured(row.rank) ? String(row.rank) : "\u2013"), h("th", { scope: "row" }, bdi(row.model)),
-      leaderboardCell(row, main),
+      first.map((column) => leaderboardCell(row, column)),
       h("td", { class: "run" }, h("a", { href: row.href }, bdi(row.run)), h("div", { class: "note" }, when(row.finished_at), `, version ${row.version}`)),
       h("td", {}, readiness(!row.blockers.length, row.blockers)),
       others.map((column) => leaderboardCell(row, column)))))), group.title);
@@ -55,7 +56,7 @@ function leaderboardTable(group, by, ascending, sort) {
 
 function leaderboardCell(row, column) {
   const cell = row.values[column.key];
-  return h("td", { class: "number" }, cell ? [withRange(cell.value, cell.low, cell.high, column.digits), column.main && measured(cell.value) && spark(cell.value, cell.low, cell.high, { from: column.low, to: column.high })] : MISSING);
+  return h("td", { class: "number" }, cell ? [withRange(cell.value, cell.low, cell.high, column.digits), column.first && measured(cell.value) && spark(cell.value, cell.low, cell.high, { from: column.low, to: column.high })] : MISSING);
 }
 
 const isKnown = (value) => typeof value === "string" || measured(value);
