@@ -41,7 +41,8 @@ def test_of_very_many_units_some_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "runnable_units", lambda items: list(items))
     runner: Any = Counting()
     item: Any = SimpleNamespace(session=SimpleNamespace(items=units), stash={})
-    running = Execution(SimpleNamespace(), lambda: runner, lambda items: items)  # type: ignore[arg-type]
+    content: Any = SimpleNamespace()
+    running = Execution(content, lambda: runner, lambda items: items)
 
     running.pytest_runtest_protocol(item, None)
     at_first = len(runner.submitted)

@@ -117,7 +117,7 @@ class Connection(sqlite3.Connection):
         self.cursors.add(cursor)
         try:
             self.disk.at(sql, "after")
-        except Exception:
+        except Exception:  # whatever fault the simulated disk raises
             # As sqlite3 does. The error is kept for long, and with it this frame, which would go on reading.
             cursor.close()
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,8 @@ def test_the_typed_out_requests(tmp_path: Path) -> None:
     """Every literal request of the miniature clone."""
     golden.write_tiny(tmp_path)
     clone = read_clone(tmp_path)
-    garden = [Message(role, text) for role, text in golden.TINY_TRANSCRIPTS["garden05"]]  # type: ignore[arg-type]
+    typed_out: Any = golden.TINY_TRANSCRIPTS["garden05"]
+    garden = [Message(role, text) for role, text in typed_out]
     prompt = PublicUserPrompt(system_prompt(clone, "gardens"))
     for message in garden[:2]:
         prompt.add(message)
