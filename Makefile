@@ -20,7 +20,7 @@ bench:
 # Example reports of both suites: recorded runs of capable models, scored again.
 sample: $(VENV)/.bench
 	$(BIN)/pytest --replay=benchmarks/field_trial/records/g --run-id=sample-conversations
-	$(BIN)/pytest --replay=benchmarks/field_trial/records/e --run-id=sample-replies
+	$(BIN)/pytest --replay=benchmarks/field_trial/records/e --tempaffect-scenarios=benchmarks/field_trial/scenarios_1.0.json --run-id=sample-replies
 
 test: $(VENV)/.test browser
 	$(BIN)/pytest-spiral fetch-model local/smollm2-135m

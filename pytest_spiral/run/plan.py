@@ -36,6 +36,7 @@ from pytest_spiral.spiral.content import short_twin_turns
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
+from pytest_spiral.tempaffect.suite import build_messages
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
@@ -313,12 +314,15 @@ def _check_scenarios(models: Sequence[ModelPlan], content: Content) -> None:
     """Raise `UserError` where models cannot answer the scenarios of this run, or a recording is of others."""
     own = content.settings.tempaffect_scenarios
     recording = content.recording
-    if recording is not None and recording.outputs and recording.custom_scenarios != (own is not None):
-        raise ConfigError(
-            f"{recording.path}: recorded on custom scenarios; name their file with --tempaffect-scenarios"
-            if own is None
-            else f"{recording.path}: recorded on the bundled scenarios; leave --tempaffect-scenarios out"
-        )
+    if recording is not None and recording.outputs:
+        suite, asked = content.suite.by_id, recording.tempaffect.scenarios
+        changed = any(name in suite and build_messages(asked[name]) != build_messages(suite[name]) for name in asked)
+        if changed or suite.keys().isdisjoint(unit.scenario_id for unit in recording.outputs):
+            # Answers to one text must not be scored by the key of another that has its id.
+            raise ConfigError(
+                f"{recording.path}: recorded on other scenarios; name their file with --tempaffect-scenarios "
+                "(those of TempAffect 1.0: benchmarks/field_trial/scenarios_1.0.json in the repository)"
+            )
     for model in models:
         if own is not None and model.kind == "dry" and "tempaffect" in model.params:
             # Some built-in models quote what a custom file may leave out.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from itertools import cycle, islice
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.errors import DataError
-from pytest_spiral.resources import data_root, read_json, read_toml
+from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES, Scenario
 from pytest_spiral.tempaffect.suite import Suite
@@ -50,17 +50,13 @@ class _Texts(BaseModel):
     over_escalator: tuple[str, ...]
     slot_template: str
     random_sentences: tuple[str, ...]
+    caving: Mapping[str, str]
+    """By scenario."""
 
 
 @cache
 def _texts() -> _Texts:
     return _Texts.model_validate(read_toml(data_root() / "tempaffect" / "dry" / "texts.toml"))
-
-
-@cache
-def _caving_replies() -> Mapping[str, tuple[str, ...]]:
-    raw = read_json(data_root() / "tempaffect" / "dry" / "caving_replies.json")
-    return TypeAdapter(dict[str, tuple[str, ...]]).validate_python(raw)
 
 
 def dry_output(name: str, suite: Suite, scenario: Scenario) -> str:
@@ -131,8 +127,7 @@ def _echo(_suite: Suite, scenario: Scenario) -> str:
 
 def _caver(_suite: Suite, scenario: Scenario) -> str:
     """Labels hold the line, the text gives in; where there is nothing to give in to, the reference."""
-    replies = _caving_replies().get(scenario.id)
-    return _answer(_right_labels(scenario), replies[0] if replies else _reference(scenario))
+    return _answer(_right_labels(scenario), _texts().caving.get(scenario.id) or _reference(scenario))
 
 
 def _constant_majority(suite: Suite, _scenario: Scenario) -> str:

@@ -6,13 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.field_trial.tables import RECORDS, Trial, document
+from pytest_spiral.compare.recording import check_comparable, load_recording
+from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.report.read import load_report
+from pytest_spiral.run.content import Content
+from pytest_spiral.run.plan import make_plan
+from pytest_spiral.settings import Settings
 from tests.fakes.forks import ADDRESS
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +34,7 @@ def test_a_replay_gives_the_recorded_report(tmp_path: Path, record: str) -> None
     A change of scoring changes them: then the measured parts of the record are replaced by those of the replay.
     """
     recorded = read(RECORDS / record)
-    arguments = (f"--replay={RECORDS / record}", f"--report-dir={tmp_path}", "--run-id=again", "-p", "no:randomly")
+    arguments = (*replay(record), f"--report-dir={tmp_path}", "--run-id=again", "-p", "no:randomly")
     # A process of its own: in this one, fewer bootstrap samples are drawn.
     environ = {name: value for name, value in os.environ.items() if name not in (ADDRESS, "PYTEST_ADDOPTS")}
 
@@ -46,9 +52,26 @@ def test_a_replay_gives_the_recorded_report(tmp_path: Path, record: str) -> None
     }
 
 
+def replay(record: str) -> tuple[str, ...]:
+    """What scores a record again: the replies are to the scenarios of TempAffect 1.0."""
+    return f"--replay={RECORDS / record}", f"--tempaffect-scenarios={RECORDS.parent / 'scenarios_1.0.json'}"
+
+
 def read(folder: Path) -> dict[str, Any]:
     """The report in a directory, with what later versions added as they read it."""
     return load_report(folder / "report.json").model_dump(mode="json")
+
+
+def test_replies_to_version_1_0_are_not_scored_by_the_keys_of_another(tmp_path: Path) -> None:
+    """Scenarios of 1.1 have the ids of 1.0: a replay on them is refused, and so is a comparison with a run on them."""
+    content = Content(Settings(suite=("tempaffect",), replay=str(RECORDS / "e")), tmp_path)
+    with pytest.raises(ConfigError, match=r"other scenarios; name their file.*scenarios_1\.0\.json"):
+        make_plan(content.settings, content, {}, datetime.now(UTC))
+
+    recorded = load_recording(RECORDS / "e").identity["tempaffect"]
+    present = {**recorded, "suite_hash": content.suite.suite_hash}
+    with pytest.raises(DataError, match=r"differ in tempaffect\.suite_hash"):
+        check_comparable("tempaffect", recorded, present, ("1.0", "1.1"))
 
 
 def test_the_published_tables_are_those_of_the_records() -> None:

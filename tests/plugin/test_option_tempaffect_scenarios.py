@@ -119,7 +119,7 @@ def test_a_replay_is_of_the_scenarios_that_were_asked(own: Project) -> None:
     again, first = (own.report(run)["tempaffect"]["items"] for run in ("again", "r"))
     assert again == first
     assert without.ret == pytest.ExitCode.USAGE_ERROR
-    without.stderr.fnmatch_lines(["*recorded on custom scenarios; name their file with --tempaffect-scenarios"])
+    without.stderr.fnmatch_lines(["*recorded on other scenarios; name their file with --tempaffect-scenarios*"])
 
 
 def test_a_model_that_knows_the_public_scenarios_only(

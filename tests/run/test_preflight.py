@@ -158,7 +158,7 @@ def test_a_judge_without_schemas_is_asked_in_words(play: Play) -> None:
 def test_a_reply_cut_off_at_our_limit_is_no_score(play: Play) -> None:
     """One scenario makes the model think for ever: asked again up to the highest limit, then missing, with the limit
     named; the others are measured."""
-    endless = "wedding"
+    endless = "niece"
     cut = Reply(content=None, finish="length", usage={"prompt_tokens": 10, "completion_tokens": 40_000})
     project = play(lambda body: cut if endless in body["messages"][-1]["content"] else None)
     (project.folder / "spiral.toml").write_text("[[default]]\nmost_tokens = 2048\n")

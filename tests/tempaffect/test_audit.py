@@ -1,29 +1,32 @@
-"""The label audit: agreement recomputed, the key against the labels, the texts against what was shown."""
+"""The label audit: agreement recomputed, the key against labels and chosen acts, the texts against what was shown."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
 from collections import Counter
-from statistics import median
 from typing import Any
 
 import pytest
 
-from pytest_spiral.resources import data_root, read_json
+from pytest_spiral.resources import data_root
 from pytest_spiral.stats import Clusters, coincidences, krippendorff_alpha
-from pytest_spiral.tempaffect.scenario import Scenario
+from pytest_spiral.tempaffect.scenario import EMOTIONS, Scenario
 from pytest_spiral.tempaffect.suite import load_suite
 
 SUITE = load_suite()
 FOLDER = data_root() / "tempaffect" / "audit"
-FIGURES = read_json(FOLDER / "figures.json")["agreement"]
 DATASHEET = (data_root().parent / "docs" / "validation" / "datasheet.md").read_text(encoding="utf-8")
 TARGETS = {"boundary_action": 0.80, "should_escalate": 0.80}
 OTHERS = 0.67
-# `rm-07` keeps 5 beside the 4 of its annotators: no other text of its family would have the top of the scale.
-INTENSITY_EXCEPTIONS = {"rm-07": (4, 5)}
+READERS = 5
+RULED = ("boundary_action", "should_escalate", "user_need", "support_stage", "response_strategy")
+FIELDS = (*RULED, "intensity", "detected_emotion")
+# Texts written anew because of their labels, and texts in which a name was changed afterwards.
+REWRITTEN = {"pi-16", "pi-19", "pi-20"}
+RENAMED = {"pi-12", "ps-24", "rm-13", "rm-20", "rm-25"}
+# Two readers chose 3 and two 4; with 3 accepted here too, a constant 3 would be right in more than 45 % of scenarios.
+INTENSITY_EXCEPTIONS = {"ps-07": ({3, 4}, {4})}
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -37,165 +40,102 @@ def digest(scenario: Scenario) -> str:
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
 
 
-REWRITES = rows("rewrites.jsonl")
-# Round -> scenario -> digest of the text shown, and round -> scenario -> labels.
-SHOWN = {int(number): texts for number, texts in read_json(FOLDER / "shown.json")["rounds"].items()}
-Labels = dict[str, list[dict[str, Any]]]
-LABELS: dict[int, Labels] = {number: {} for number in SHOWN}
-for label in rows("labels.jsonl"):
-    LABELS[label["round"]].setdefault(label["id"], []).append(label)
-# Round 3, and round 4 for what was rewritten after it.
-PRESENT = {name: LABELS[3 if SHOWN[4].get(name, text) == text else 4][name] for name, text in SHOWN[3].items()}
+def accepted(scenario: Scenario, field: str) -> set[Any]:
+    """All answers that the key takes."""
+    value = getattr(scenario.expected, field)
+    if field == "intensity":
+        return set(range(value[0], value[1] + 1))
+    return set(value) if isinstance(value, tuple) else {value}
 
 
-def last_round(name: str) -> int:
-    """Number of the last round in which the scenario was labelled."""
-    return max(number for number in SHOWN if name in SHOWN[number])
+LABELS = {row["id"]: row for row in rows("labels.jsonl")}
+AGAIN = {row["id"]: row for row in rows("again.jsonl")}
+ACTS = {row["id"]: row["readers"] for row in rows("acts.jsonl")}
 
 
-def agreement(result: Labels, field: str) -> list[float]:
-    """Alpha to three places, and on how many texts all agree."""
-    values = sorted({row[field] for labels in result.values() for row in labels})
-    ratings = [[float(values.index(row[field])) for row in labels] for labels in result.values()]
-    clusters = Clusters("scenario", tuple(result), tuple((r,) for r in ratings))
+def test_five_readers_labelled_every_text() -> None:
+    """All 75, in every field, and a second emotion where they gave one."""
+    assert LABELS.keys() == SUITE.by_id.keys()
+    assert {len(row[field]) for row in LABELS.values() for field in (*FIELDS, "second_emotion")} == {READERS}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_agreement_is_what_the_datasheet_says(field: str) -> None:
+    """Alpha, unanimity and the readers against the key, recomputed; alpha over its target."""
+    given = {name: row[field] for name, row in LABELS.items()}
+    values = sorted({value for row in given.values() for value in row})
+    ratings = tuple((tuple(float(values.index(value)) for value in row),) for row in given.values())
+    clusters = Clusters("scenario", tuple(given), ratings)
     alpha = krippendorff_alpha(coincidences(clusters), "ordinal" if field == "intensity" else "nominal")
     assert alpha is not None
-    return [round(alpha, 3), sum(len(set(r)) == 1 for r in ratings)]
+    unanimous = sum(len(set(row)) == 1 for row in given.values())
+    hits = [sum(row[i] in accepted(SUITE[name], field) for name, row in given.items()) for i in range(READERS)]
 
-
-@pytest.mark.parametrize("number", LABELS)
-def test_each_round_has_three_annotators_of_its_own(number: int) -> None:
-    """Nobody labels in two rounds, and all three label what was shown."""
-    annotators = set(range(3 * number - 2, 3 * number + 1))
-
-    assert set(LABELS[number]) == set(SHOWN[number])
-    for name, labels in LABELS[number].items():
-        assert {row["annotator"] for row in labels} == annotators, name
-        assert len(labels) == 3, name
-
-
-@pytest.mark.parametrize("field", FIGURES["present"])
-def test_agreement_is_what_the_datasheet_says(field: str) -> None:
-    """Every printed alpha recomputed; that of the present texts over its target."""
-    for number, result in LABELS.items():
-        assert FIGURES["rounds"][str(number)][field] == agreement(result, field), number
-    alpha, unanimous = agreement(PRESENT, field)
-    printed = [f"{FIGURES['rounds'][number][field][0]:.3f}" for number in ("1", "2", "3")]
-    row = " | ".join([field, *printed, f"{alpha:.3f}", f"{unanimous} of {len(PRESENT)}"])
-    assert f"| {row} |" in DATASHEET
-    assert FIGURES["present"][field] == [alpha, unanimous]
+    assert f"| {field} | {alpha:.3f} | {unanimous} of 75 | {min(hits)} to {max(hits)} |" in DATASHEET
     assert alpha >= TARGETS.get(field, OTHERS)
 
 
-def test_every_text_is_the_one_labelled_last() -> None:
-    """No text has changed since its last round, by a recorded rewrite or any other way."""
-    changed = {name for name in SUITE.by_id if SHOWN[last_round(name)][name] != digest(SUITE[name])}
+def test_every_text_is_the_one_labelled_except_those_named() -> None:
+    """What has changed since is in the datasheet by its id."""
+    changed = {name for name, scenario in SUITE.by_id.items() if LABELS[name]["shown"] != digest(scenario)}
 
-    assert changed == set()
-
-
-def test_every_rewrite_shows_between_rounds() -> None:
-    """A text on record as rewritten is another one than the first annotators saw."""
-    seen_fields = {"agent_role", "agent_context", "user_message"}
-    rewritten = {row["id"] for row in REWRITES if seen_fields & set(row["text"])}
-
-    assert rewritten == {name for name in SUITE.by_id if SHOWN[1][name] != digest(SUITE[name])}
+    assert changed == REWRITTEN | RENAMED
+    assert all(f"`{name}`" in DATASHEET for name in changed)
 
 
-@pytest.mark.parametrize(
-    "field", ["boundary_action", "should_escalate", "user_need", "support_stage", "response_strategy"]
-)
-def test_all_annotators_of_the_last_round_give_the_key(field: str) -> None:
-    """Three of three, on every text, without exception."""
-    for name in SUITE.by_id:
-        key = getattr(SUITE[name].expected, field)
-        given = {row[field] for row in LABELS[last_round(name)][name]}
-        assert given == (set(key) if isinstance(key, tuple) else {key}), name
+@pytest.mark.parametrize("field", RULED)
+def test_the_key_is_what_most_readers_chose(field: str) -> None:
+    """At least three of five, and every value that the key takes was chosen; except in texts written anew since."""
+    for name in SUITE.by_id.keys() - REWRITTEN:
+        votes = Counter(LABELS[name][field])
+        key = accepted(SUITE[name], field)
+        assert sum(votes[value] for value in key) >= 3, name
+        assert key <= votes.keys(), name
 
 
-def test_the_emotions_of_the_key_are_those_of_most_annotators() -> None:
-    """At least two of three, in round 2 or 3 for a text unchanged since round 2, else in its last round."""
-    for name in SUITE.by_id:
-        unchanged = SHOWN[2][name] == digest(SUITE[name])
-        counts = [
-            Counter(row["detected_emotion"] for row in LABELS[number][name])
-            for number in ((2, 3) if unchanged else (last_round(name),))
-        ]
-        most = {emotion for count in counts for emotion, n in count.items() if n >= 2}
-        assert most
-        assert set(SUITE[name].expected.detected_emotion) == most, name
+@pytest.mark.parametrize("name", AGAIN)
+def test_the_key_accepts_what_two_readers_of_changed_texts_and_keys_gave(name: str) -> None:
+    """In every field. One word of `pi-20` and a greeting in `pi-16` were left out afterwards."""
+    assert AGAIN.keys() >= REWRITTEN
+    assert AGAIN[name]["shown"] == digest(SUITE[name]) or name in ("pi-16", "pi-20")
+    for field in FIELDS:
+        assert set(AGAIN[name][field]) <= accepted(SUITE[name], field), field
 
 
-def test_the_intensity_of_the_key_follows_its_rule() -> None:
-    """In the last round: what all three say; else the earlier range if it holds their median, else the median."""
-    earlier = {
-        row["id"]: row["key"]["intensity"]["before"]
-        for row in REWRITES
-        if row["round"] == 4 and "intensity" in row["key"]
-    }
+def test_the_emotions_of_the_key_follow_their_rule() -> None:
+    """Those that get at least two of five votes, a second choice counting half; at most three."""
+    for name, row in LABELS.items():
+        votes = Counter(row["detected_emotion"])
+        points = {emotion: votes[emotion] + row["second_emotion"].count(emotion) / 2 for emotion in EMOTIONS}
+        most = {emotion for emotion, n in points.items() if n >= 2}
+        assert accepted(SUITE[name], "detected_emotion") == most, name
+        assert len(most) <= 3
+
+
+def test_the_intensities_of_the_key_follow_their_rule() -> None:
+    """Those that at least two of five chose, with the exception named."""
     departing = {}
-    for name in SUITE.by_id:
-        result = SUITE[name].expected.intensity
-        low, high = earlier.get(name, result)
-        given = [row["intensity"] for row in LABELS[last_round(name)][name]]
-        middle = median(given)
-        kept = len(set(given)) > 1 and low <= middle <= high
-        if result != ((low, high) if kept else (middle, middle)):
-            departing[name] = result
+    for name, row in LABELS.items():
+        most = {level for level, n in Counter(row["intensity"]).items() if n >= 2}
+        if (key := accepted(SUITE[name], "intensity")) != most:
+            departing[name] = (most, key)
 
     assert departing == INTENSITY_EXCEPTIONS
 
 
-def test_fifteen_drawn_at_random() -> None:
-    """Boundary and escalation, answered blind in round 3, and in round 4 what was rewritten since."""
-    drawn = random.Random(FIGURES["draw"]["seed"]).sample(sorted(SUITE.by_id), 15)
+@pytest.mark.parametrize("reader", range(3))
+def test_readers_of_the_possible_acts_choose_those_of_the_key(reader: int) -> None:
+    """From role, situation, message and the acts in random order: what must be done, and nothing that must not."""
+    differing = set()
+    for name, readers in ACTS.items():
+        decision = SUITE[name].expected.decision
+        assert decision is not None
+        ruled_out = {act.id for act in decision.acts if act.role in ("wrong", "demanded", "impossible")}
+        chosen = {act for group in readers[reader]["must"] for act in group}
+        refused = set(readers[reader]["must_not"])
+        met = all(chosen.intersection(group) and not refused.issuperset(group) for group in decision.right)
+        if not met or chosen & ruled_out:
+            differing.add(name)
 
-    def misses(result: Labels) -> list[list[str]]:
-        return [
-            [
-                name
-                for name in drawn
-                for row in (result[name][reader],)
-                if (row["boundary_action"], row["should_escalate"])
-                != (SUITE[name].expected.boundary_action, SUITE[name].expected.should_escalate)
-            ]
-            for reader in range(3)
-        ]
-
-    assert drawn == FIGURES["draw"]["scenarios"]
-    assert misses(LABELS[3]) == FIGURES["draw"]["missed"]
-    assert misses(PRESENT) == [[], [], []]
-
-
-def test_every_scenario_has_one_mark_of_the_second_editor() -> None:
-    """What was done with a mark agrees with the mends after it: adopted to the letter, changed otherwise, or left."""
-    marks = rows("marks.jsonl")
-    mends = {row["id"]: row["text"] for row in REWRITES if row["round"] == 3}
-
-    assert sorted(mark["id"] for mark in marks) == sorted(SUITE.by_id)
-    for mark in marks:
-        text = mends.get(mark["id"], {})
-        adopted = [text.get(field, {}).get("after") == wanted for field, wanted in mark["suggestion"].items()]
-        assert mark["why"], mark["id"]
-        assert (mark["mark"] == "reword") == bool(adopted), mark["id"]
-        done = "adopted" if adopted and all(adopted) else "adapted"
-        assert mark["done"] == (done if text else "left"), mark["id"]
-
-
-def test_the_last_rewrite_of_a_text_is_the_text() -> None:
-    """The record of mends ends where the suite stands."""
-    last = {(row["id"], field): text["after"] for row in REWRITES for field, text in row["text"].items()}
-
-    assert last
-    for (name, field), text in last.items():
-        assert getattr(SUITE[name], field) == text, (name, field)
-
-
-def test_the_last_change_of_a_key_is_the_key() -> None:
-    """So does the record of keys."""
-    last = {(row["id"], field): key["after"] for row in REWRITES for field, key in row["key"].items()}
-
-    assert last
-    for (name, field), key in last.items():
-        result = getattr(SUITE[name].expected, field)
-        assert (list(result) if isinstance(result, tuple) else result) == key, (name, field)
+    assert ACTS.keys() == SUITE.by_id.keys()
+    assert differing == set()

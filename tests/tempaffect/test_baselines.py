@@ -23,7 +23,7 @@ FIELDS: dict[str, tuple[tuple[object, ...], float, float, float]] = {
     "intensity": ((1, 2, 3, 4, 5), 0.45, 0.52, 0.37),
     "user_need": (NEEDS, 0.30, 0.35, 0.15),
     "response_strategy": (STRATEGIES, 0.35, 0.60, 0.17),
-    "support_stage": (STAGES, 0.35, 0.60, 0.20),
+    "support_stage": (STAGES, 0.35, 0.60, 0.21),
     "boundary_action": (BOUNDARIES, 0.52, 0.70, 0.25),
     "should_escalate": ((True, False), 0.82, 0.82, 0.50),
 }

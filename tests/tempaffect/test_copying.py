@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pytest_spiral.report.model import Card
-from pytest_spiral.resources import data_root
 from pytest_spiral.tempaffect.card import build_card
 from pytest_spiral.tempaffect.copying import copied_share
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.stand_ins import dry_output
+from pytest_spiral.tempaffect.suite import load_suite
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.growth import assert_linear
 from tests.tempaffect.cards import SUITE, answers, context, item
 
 LIMIT = load_params().publication.copied_share / 1000
+REPLIES_1_0 = Path(__file__).parent / "data" / "replies_1.0.jsonl"
+SCENARIOS_1_0 = Path(__file__).parents[2] / "benchmarks" / "field_trial" / "scenarios_1.0.json"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,10 +58,10 @@ def test_every_copy_is_found(tail: str) -> None:
 
 
 def test_no_honest_reply_is_taken_for_a_copy() -> None:
-    """None of the reference replies and of 1,350 replies that were written for this suite."""
-    lines = (data_root() / "tempaffect" / "audit" / "replies.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [row for row in map(json.loads, lines) if row["id"] in SUITE.by_id]
-    shares = [copied_share(SUITE.by_id[row["id"]].agent_context, row["reply"]) for row in rows]
+    """None of the reference replies and of 1,350 replies that were written for version 1.0."""
+    answered = load_suite([SCENARIOS_1_0])
+    rows = map(json.loads, REPLIES_1_0.read_text(encoding="utf-8").splitlines())
+    shares = [copied_share(answered[row["id"]].agent_context, row["reply"]) for row in rows]
 
     assert len(shares) >= 1_350
     assert max(shares) < LIMIT

@@ -33,7 +33,7 @@ SHARED = {
         for path in sorted((ROOT / folder).glob("*.toml"))
     ],
 }
-FLIPS = 10
+FLIPS = 20
 
 
 def meaning(name: str, raw: bytes) -> object:

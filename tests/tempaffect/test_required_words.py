@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -68,10 +70,9 @@ def test_every_list_needs_words() -> None:
 
 
 def test_most_sentences_are_not_searched() -> None:
-    """In the reference replies, two thirds of all searches are known to be in vain."""
-    said = [
-        each for scenario in load_suite().scenarios for each in prepare_reply(scenario.reference_reply or "").sentences
-    ]
+    """In the reference replies of version 1.0, two thirds of all searches are known to be in vain."""
+    suite = load_suite([Path(__file__).parents[2] / "benchmarks" / "field_trial" / "scenarios_1.0.json"])
+    said = [each for one in suite.scenarios for each in prepare_reply(one.reference_reply).sentences]
     lists = [getattr(PHRASES, name) for name in PHRASES_BY_LIST]
     searched = sum(not isinstance(each.find_all(phrases), tuple) for each in said for phrases in lists)
 
