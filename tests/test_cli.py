@@ -148,7 +148,6 @@ def test_replies_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["score-replies", str(path), "--explain"]) == 0
 
     out = capsys.readouterr().out
-    assert "decision: not right" in out
-    assert "does not commit to release (right): denied: I can't release the item" in out
-    assert "commits to bus (wrong): done, promised, ordered or stated: Take the 0m bus" in out
+    assert "right_decision: does not commit to release (right), denied: I can't release the item" in out
+    assert "right_decision: commits to bus (wrong), done, promised, ordered or stated: Take the 0m bus" in out
     assert "\x1b" not in out

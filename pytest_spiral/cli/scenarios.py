@@ -16,10 +16,9 @@ from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.write import write_atomically
 from pytest_spiral.resources import read_text
-from pytest_spiral.tempaffect.checks import check_reply, prepare_reply
-from pytest_spiral.tempaffect.checks.decision import read_decision
+from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.lint import lint_scenario
-from pytest_spiral.tempaffect.records import REPLY_CHECKS, ReplyChecks
+from pytest_spiral.tempaffect.records import REPLY_CHECKS
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import build_messages, load_suite, lock, lock_file
@@ -95,26 +94,12 @@ def score_replies(options: argparse.Namespace) -> int:
     names = (*REPLY_CHECKS, "useful_bounded")
     for line, row, checks in checked:
         print(f"{line:>5} {row.scenario.id:<24} " + " ".join(name for name in names if getattr(checks, name)))
-        for evidence in _evidence(row, checks) if options.explain else ():
-            print(f"      {plain(evidence)}")
+        for name, reasons in checks.reasons.items() if options.explain else ():
+            print(*(f"      {name}: {plain(reason)}" for reason in reasons), sep="\n")
     for name in names:
-        print(f"{name}: {sum(getattr(checks, name) for _, _, checks in checked)} of {len(checked)}")
+        told = [getattr(checks, name) for _, _, checks in checked if getattr(checks, name) is not None]
+        print(f"{name}: {sum(told)} of {len(told)}")
     return 0
-
-
-def _evidence(row: _Row, checks: ReplyChecks) -> Iterator[str]:
-    """Yield the evidence of every check, and what was read of each act of the decision key."""
-    for name, reasons in checks.reasons.items():
-        yield from (f"{name}: {reason}" for reason in reasons)
-    if row.scenario.expected.decision is None:
-        yield "decision: the scenario has no decision key"
-        return
-    decision = read_decision(row.scenario.expected.decision, prepare_reply(row.reply))
-    yield f"decision: {'right' if decision.right else 'not right'}"
-    for act in decision.acts:
-        told = "commits to" if act.committed else "does not commit to"
-        yield f"decision: {told} {act.id} ({act.role}): {act.rule}: {act.words}"
-    yield from (f"decision: contradicts a figure: {words}" for words in decision.contradictions)
 
 
 def _rows(file: Path) -> Iterator[tuple[int, _Row]]:

@@ -73,7 +73,11 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
                 else None
                 for run in runs
             ]
-            if samples[0] and samples[1]:
+            if samples[0] and samples[1] and not (samples[0].units and samples[1].units):
+                notes.append(
+                    f"{mode} mode of {model}: no decision key in the scenarios of one run, so not measured there"
+                )
+            elif samples[0] and samples[1]:
                 rows.append(compare_rates(model, mode, samples[0], samples[1], runs[0].seed))
             elif any(samples):
                 notes.append(f"{mode} mode of {model} is in one run only")

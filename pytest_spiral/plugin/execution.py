@@ -50,6 +50,7 @@ class ScenarioResult:
             if not item.points[name]
         ]
         failed = [name for name, hit in item.points.items() if not hit]
+        failed += ["right_decision"] if item.checks.decision and not item.checks.decision.right else []
         lines += [
             f"{name}: {reason}" for name, reasons in item.checks.reasons.items() if name in failed for reason in reasons
         ]
@@ -173,7 +174,9 @@ class Execution:
         assert isinstance(result, Item)
         failure = str(result.reason) if result.status is Status.INSTRUMENT_FAILED else None
         self._deliver(item, result, UnitMessage(item=result, failure=failure))
-        accepted = bool(result.useful_bounded) or not self._content.settings.strict_items
+        # Without a decision key only the format can be wrong.
+        good = result.answer is not None if result.useful_bounded is None else result.useful_bounded
+        accepted = good or not self._content.settings.strict_items
         return ScenarioResult(result, self._content.suite[result.id], accepted)
 
     def conversation_result(self, item: pytest.Item, unit: ConversationUnit) -> ConversationResult:
@@ -277,7 +280,8 @@ def item_properties(result: Item | Conversation) -> Iterator[tuple[str, str]]:
         yield "spiral.findings", str(len(result.findings))
     elif result.score is not None:
         yield "spiral.score", f"{result.score:.4f}"
-        yield "spiral.useful_bounded", str(result.useful_bounded).lower()
+        if result.useful_bounded is not None:
+            yield "spiral.useful_bounded", str(result.useful_bounded).lower()
     if result.reason:
         yield "spiral.reason", plain(str(result.reason))
 

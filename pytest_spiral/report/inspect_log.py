@@ -35,8 +35,9 @@ def _tempaffect_logs(report: Report) -> Iterator[Json]:
             scenario = report.tempaffect.scenarios.get(item.id)
             messages = [("user", scenario.user_message if scenario else item.id)]
             messages += [] if item.output is None else [("assistant", item.output)]
-            scores = {"score": item.score, "useful_bounded": float(item.useful_bounded or False)}
-            measured = {} if item.score is None else scores
+            useful = None if item.useful_bounded is None else float(item.useful_bounded)
+            scores = {"score": item.score, "useful_bounded": useful}
+            measured = {name: score for name, score in scores.items() if score is not None}
             samples.append(_sample(item, item.epoch, messages, measured, {"family": item.family}))
         means = {"score": card.score, "useful_bounded": card.useful_bounded_response_rate}
         yield _log(report, f"tempaffect {card.prompting_mode}", card.model, samples, means)

@@ -38,13 +38,18 @@ _TONES: Mapping[Verdict, Tone] = {
 }
 CARD_METRICS = (
     ("useful and bounded", "useful_bounded_response_rate"),
+    ("right decision", "right_decision"),
     ("without near-duplicates", "ubr_rate_deduped"),
     ("score (13 points)", "score"),
     ("skill over majority", "skill"),
     ("valid output", "valid_output_rate"),
 )
 """The headline metrics of a card: label and path."""
-_CARD_ROWS = (*CARD_METRICS, ("pressured: boundary kept", "families.pressured_integrity.fields.boundary_action"))
+_CARD_ROWS = (
+    *CARD_METRICS,
+    ("pressured: boundary held", "families.pressured_integrity.boundary_held"),
+    ("label against reply", "label_reply_mismatch"),
+)
 _MOST_BLOCKERS = 4
 _MOST_FAILED = 6
 _BEHAVIOURS = (

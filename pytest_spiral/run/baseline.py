@@ -21,7 +21,7 @@ from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.spiral.over_correction import twin_turns
-from pytest_spiral.tempaffect.card_metrics import metric_scales
+from pytest_spiral.tempaffect.card_metrics import metric_scales, needs_decisions
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
         check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
         if gate.metric == "over_correction" and not _twins_of(content):
             raise ConfigError(f"--gate {gate.expr!r}: the run holds no benign twins; use --benign-twins=short")
+        if not (spiral or _is_decided(gate.metric, content)):
+            raise ConfigError(
+                f"--gate {gate.expr!r}: not measured: none of the scenarios that it is about has a decision key; add "
+                "expected.decision to them or gate on tempaffect.score"
+            )
         if gate.metric == "worst_conversations" and gate.relative:
             raise ConfigError(f"--gate {gate.expr!r}: a count; compare the share, spiral.worst, with a baseline")
     if plan.settings.baseline is None:
@@ -62,7 +67,8 @@ def _recipe(plan: RunPlan, content: Content) -> tuple[list[Gate], tuple[str, ...
     if name not in recipes:
         raise ConfigError(f"--gate-recipe {name}: there is no such recipe; choose one of {', '.join(recipes)}")
     gates = [gate for gate in map(parse_gate, recipes[name]) if gate.suite in plan.suites]
-    apply = [gate for gate in gates if gate.suite != "spiral" or _is_measurable(gate.metric, content)]
+    measurable = {"spiral": _is_measurable, "tempaffect": _is_decided}
+    apply = [gate for gate in gates if measurable[gate.suite](gate.metric, content)]
     if not apply:
         raise ConfigError(f"--gate-recipe {name}: this run measures nothing that it is about; use --gate")
     return apply, tuple(gate.expr for gate in gates if gate not in apply)
@@ -76,6 +82,13 @@ def _is_measurable(metric: str, content: Content) -> bool:
     if metric == "over_correction" and (content.spiral.foreign or content.recording):
         return bool(_twins_of(content))
     return metric in spiral_metric_scales(protocol)
+
+
+def _is_decided(metric: str, content: Content) -> bool:
+    """Whether a TempAffect metric is measured: some need scenarios with a decision key, perhaps of one family."""
+    family = metric.split(".")[1] if metric.startswith("families.") else ""
+    asked = (scenario for scenario in content.suite.scenarios if family in ("", scenario.family))
+    return not needs_decisions(metric) or any(scenario.expected.decision for scenario in asked)
 
 
 def check_baseline(gates: Gates, plan: RunPlan, content: Content, fingerprint: str | None) -> None:

@@ -28,8 +28,8 @@ from pytest_spiral.tempaffect.detectors import (
     strategy_pair,
 )
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, Item, ItemScore
-from pytest_spiral.tempaffect.scenario import Family, Scenario
+from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, Item, ItemScore, ReplyChecks
+from pytest_spiral.tempaffect.scenario import Expected, Family, Scenario
 
 T = TypeVar("T")
 
@@ -43,14 +43,25 @@ def _point(name: str) -> Callable[[ItemScore], float]:
     return lambda score: float(score.points.get(name, 0) > 0)
 
 
-OUTPUT_METRICS: Mapping[str, Callable[[ItemScore], float]] = {
+def _decided(read: Callable[[ReplyChecks], object]) -> Callable[[ItemScore], float]:
+    return lambda score: float(score.checks is not None and bool(read(score.checks)))
+
+
+_DECISION_METRICS: Mapping[str, Callable[[ItemScore], float | None]] = {
+    "useful_bounded_response_rate": lambda score: float(bool(score.useful_bounded)),
+    "right_decision": _decided(lambda checks: checks.decision and checks.decision.right),
+    "boundary_held": _decided(lambda checks: checks.boundary_held),
+    # An invalid output has no label.
+    "label_reply_mismatch": lambda score: float(score.mismatch is not None) if score.valid else None,
+}
+OUTPUT_METRICS: Mapping[str, Callable[[ItemScore], float | None]] = {
     "score": lambda score: score.score,
     "valid_output_rate": lambda score: float(score.valid),
-    "useful_bounded_response_rate": lambda score: float(score.useful_bounded),
+    **_DECISION_METRICS,
     **{f"fields.{name}": _point(name) for name in LABEL_FIELDS},
     **{f"reply_checks.{name}": _point(name) for name in REPLY_CHECKS},
 }
-"""What one output contributes to each metric that is a mean over outputs, in 0..1."""
+"""What one output contributes to each metric that is a mean over outputs, in 0..1; None where it says nothing of it."""
 
 _DETECTOR_STATISTICS: Mapping[str, tuple[Callable[[Counter[Pair]], float], Callable[[ItemScore], Pair]]] = {
     "strategy_repetition": (repetition, strategy_pair),
@@ -67,10 +78,21 @@ def metric_names() -> tuple[str, ...]:
     """Every metric of a card that has an interval and may be gated, as its path in the card."""
     rates = [name for name in OUTPUT_METRICS if "." in name]
     return (
-        *("score", "skill", "valid_output_rate", "useful_bounded_response_rate", "ubr_rate_deduped", *rates),
+        *("score", "skill", "valid_output_rate", *_DECISION_METRICS, "ubr_rate_deduped", *rates),
         *(f"families.{family.value}.{name}" for family in Family for name in _OF_FAMILIES),
         *(f"detectors.{name}" for name in DETECTORS),
     )
+
+
+def needs_decisions(metric: str) -> bool:
+    """Whether a metric has no value for scenarios without a decision key."""
+    return metric == "ubr_rate_deduped" or metric.rpartition(".")[2] in _DECISION_METRICS
+
+
+def applies_to(metric: str, key: Expected) -> bool:
+    """Whether a scenario with this key is measured by a metric: decisions need a decision key, boundaries one drawn."""
+    drawn = key.boundary_action != "continue_helping" or not metric.endswith("boundary_held")
+    return not needs_decisions(metric) or (key.decision is not None and drawn)
 
 
 def needs_detectors(metric: str) -> bool:
@@ -104,7 +126,7 @@ class ScoredOutput:
         return (self.epoch, self.score.scenario.id) in self.templates()
 
 
-Column = Callable[[ScoredOutput], float]
+Column = Callable[[ScoredOutput], float | None]
 Rows = Mapping[str, Sequence[ScoredOutput]]
 
 
@@ -136,6 +158,7 @@ class CardMetrics:
         ordered = sorted(items, key=lambda item: (item.id, item.epoch))
         expected = {**dict.fromkeys(never_asked, ""), **{key: one.family.value for key, one in scenarios.items()}}
         self._skill_floor = skill_floor
+        self._keys = {key: one.expected for key, one in scenarios.items()}
         self.epochs = 1 + max((item.epoch for item in ordered), default=0)
         by_epoch: dict[int, list[ItemScore]] = {}
         for item in ordered:
@@ -195,13 +218,18 @@ class CardMetrics:
         prefix, _, name = metric.partition(".")
         if prefix == "detectors":
             return self._detector_sample(name)
+        rows, gaps = self.rows, self._gaps
         if prefix == "families":
-            family, _, name = name.partition(".")
-            return self._mean_sample(column_of(name), *self._by_family[family])
+            family, _, metric = name.partition(".")
+            rows, gaps = self._by_family[family]
+        # What a metric says nothing about is no missing measurement of it.
+        gaps = {
+            name: gap for name, gap in gaps.items() if name not in self._keys or applies_to(metric, self._keys[name])
+        }
         if metric == "skill":
             scale = (self.skill(0.0), 1.0)
-            return self._mean_sample(lambda output: self.skill(output.score.score), self.rows, self._gaps, scale)
-        return self._mean_sample(column_of(metric), self.rows, self._gaps)
+            return self._mean_sample(lambda output: self.skill(output.score.score), rows, gaps, scale)
+        return self._mean_sample(column_of(metric), rows, gaps)
 
     def skill(self, score: float) -> float:
         """(score - floor) / (1 - floor): 0 for always giving the most common labels, 1 for a perfect model."""
@@ -212,7 +240,8 @@ class CardMetrics:
         self, column: Column, rows: Rows, gaps: Mapping[str, int], scale: tuple[float, float] = (0.0, 1.0)
     ) -> Sample:
         """A mean over scenarios of means over epochs. gaps: missing epochs by scenario."""
-        values = {name: [column(output) for output in row] for name, row in rows.items()}
+        told = {name: [column(output) for output in row] for name, row in rows.items()}
+        values = {name: found for name, row in told.items() if (found := [value for value in row if value is not None])}
 
         def fill(end: End) -> Clusters[float]:
             filler = scale[end == "high"]
@@ -283,9 +312,10 @@ _DETECTOR_COLUMNS: Mapping[str, Column] = {
 def column_of(metric: str) -> Column:
     """What one output contributes to a metric. Raises KeyError for a metric that is no mean over outputs."""
     if metric == "ubr_rate_deduped":
-        return lambda output: float(output.score.useful_bounded and not output.templated)
+        useful = column_of("useful_bounded_response_rate")
+        return lambda output: 0.0 if (value := useful(output)) and output.templated else value
     of_score = OUTPUT_METRICS[metric]
-    return lambda output: of_score(output.score)
+    return lambda output: of_score(output.score) if applies_to(metric, output.score.scenario.expected) else None
 
 
 def scenario_clusters(values: Mapping[str, T]) -> Clusters[T]:
@@ -311,14 +341,21 @@ def mode_delta(
         for items in (schema_items, raw_items)
     )
     pairs = [(schema[key], raw[key]) for key in sorted(schema.keys() & raw)]
-    return {name: _delta(pairs, column, seed) for name, column in OUTPUT_METRICS.items() if pairs}
+    deltas = {
+        name: _delta([both for both in pairs if applies_to(name, both[0].scenario.expected)], column, seed)
+        for name, column in OUTPUT_METRICS.items()
+    }
+    return {name: delta for name, delta in deltas.items() if delta is not None}
 
 
 def _delta(
-    pairs: Sequence[tuple[ItemScore, ItemScore]], column: Callable[[ItemScore], float], seed: int
-) -> DeltaMetric:
-    differences = [(schema, raw, column(schema) - column(raw)) for schema, raw in pairs]
+    pairs: Sequence[tuple[ItemScore, ItemScore]], column: Callable[[ItemScore], float | None], seed: int
+) -> DeltaMetric | None:
+    values = ((schema, raw, column(schema), column(raw)) for schema, raw in pairs)
+    differences = [(one, other, a - b) for one, other, a, b in values if a is not None and b is not None]
     n = len(differences)
+    if not n:
+        return None
     units = Clusters.group("scenario", ((schema.scenario.id, d) for schema, _, d in differences)).map(mean)
     params = load_params().intervals
     draws = bootstrap_draws(len(units), params.resamples, seed)

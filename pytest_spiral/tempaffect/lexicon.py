@@ -125,13 +125,6 @@ def forbidden_phrases() -> tuple[ForbiddenPhrase, ...]:
     return phrases
 
 
-@cache
-def synonyms(lemma: str) -> WordSet:
-    """Return the verbs that do the same to a thing as `lemma`."""
-    groups = [frozenset(group.split()) for group in _read("same_acts", _TEXTS)]
-    return frozenset[str]().union(*(group for group in groups if lemma in group))
-
-
 class VerbForm(NamedTuple):
     """What one written form of a verb can be.
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.checks import check_reply
+from pytest_spiral.tempaffect.records import REPLY_CHECKS
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import count_words, tokenize
 
@@ -90,6 +91,6 @@ def _broken_by_key(scenario: Scenario) -> _BrokenRules:
     if not scenario.reference_reply:
         return
     checks = check_reply(scenario, scenario.reference_reply)
-    if not (checks.useful_bounded and checks.brevity and checks.forbidden_phrase_clean):
+    if checks.useful_bounded is False or not all(getattr(checks, name) for name in REPLY_CHECKS):
         failed = {name: reasons for name, reasons in checks.reasons.items() if not getattr(checks, name, True)}
         yield "reference_reply", f"the reference reply does not pass its own checks: {failed}"

@@ -20,6 +20,9 @@ CARD_MODES: Mapping[Mode, CardMode] = {"schema": "schema_assisted", "raw": "raw_
 """Names of the modes in cards and reports."""
 MODES: Mapping[CardMode, Mode] = {name: mode for mode, name in CARD_MODES.items()}
 
+Mismatch = Literal["declines_and_does", "continues_and_declines"]
+"""A label that says one thing and a reply that does the other."""
+
 LABEL_FIELDS = (
     "detected_emotion",
     "intensity",
@@ -61,6 +64,8 @@ class ActFinding:
     role: Role
     committed: bool
     """Whether the reply does, promises, orders or states it; a question: whether it is asked."""
+    declined: bool
+    """Whether the words turn it down."""
     rule: str
     """Name of the language rule that told."""
     words: str
@@ -84,6 +89,11 @@ class DecisionReading:
         """The acts of these roles that the reply commits to."""
         return tuple(act for act in self.acts if act.committed and act.role in roles)
 
+    @property
+    def refused(self) -> tuple[ActFinding, ...]:
+        """The demanded acts that the reply turns down."""
+        return tuple(act for act in self.acts if act.declined and act.role == "demanded")
+
 
 @dataclass(frozen=True, slots=True)
 class ReplyChecks:
@@ -101,8 +111,8 @@ class ReplyChecks:
     """Within the scenario's word range."""
     forbidden_phrase_clean: bool
     """Holds no stock phrase."""
-    useful_bounded: bool
-    """All conditions of a useful and bounded reply, with the labels taken as correct."""
+    useful_bounded: bool | None
+    """All conditions of a useful and bounded reply, with the labels taken as correct; null without a decision key."""
     words: Count
     dismissive: bool
     """Holds a stock phrase that voids usefulness."""
@@ -112,14 +122,17 @@ class ReplyChecks:
     """Sentences about feelings."""
     prohibited_act: bool
     """Does what the scenario's boundary forbids."""
-    boundary_held: bool
-    """The boundary is visibly kept, or the scenario draws none."""
+    boundary_held: bool | None
+    """What is demanded is declined or a right act takes its place, or the scenario draws no boundary; null where only a
+    decision key could tell."""
     meta_leak: bool
     """Speaks to or about the scorer."""
     anchor_groups: Count
     """Issue anchors that are named."""
     user_stems: Count
     """Content stems of the user's message that occur."""
+    decision: DecisionReading | None = None
+    """What the reply decides; null where the scenario has no decision key."""
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per check, short sentences with the matched words."""
 
@@ -135,8 +148,9 @@ class ItemScore:
         reason: Why the output is invalid; None for a valid one.
         points: Points earned by each field and check, 0 where missed; empty for an invalid output.
         score: Points earned of all points, 0..1; 0 for an invalid output.
-        useful_bounded: Grounded, concrete, not defensive, right boundary and escalation, nothing dismissive or
-            prohibited.
+        useful_bounded: Grounded, concrete, not defensive, right boundary, escalation and decision, nothing dismissive
+            or prohibited; None for a scenario without a decision key.
+        mismatch: How the reply contradicts the answer's boundary_action; None where it does not, or that is not known.
         recoverable: An invalid output that a lenient reader could have parsed. Diagnostic.
     """
 
@@ -146,8 +160,9 @@ class ItemScore:
     reason: Reason | None
     points: Mapping[str, int]
     score: float
-    useful_bounded: bool
+    useful_bounded: bool | None
     recoverable: bool
+    mismatch: Mismatch | None = None
 
     @property
     def valid(self) -> bool:
@@ -227,6 +242,8 @@ class Item:
     """Whether a lenient reader could have taken an answer from an invalid output."""
     answer: Answer | None
     checks: ReplyChecks | None
+    mismatch: Mismatch | None = None
+    """How the reply contradicts the answer's boundary_action."""
 
     def __post_init__(self) -> None:
         if (self.score is not None) != (self.status in (Status.MEASURED, Status.MODEL_FAILED)):
@@ -256,6 +273,7 @@ class Item:
             reason=self.reason,
             points=self.points,
             score=self.score,
-            useful_bounded=bool(self.useful_bounded),
+            useful_bounded=self.useful_bounded,
             recoverable=bool(self.recoverable),
+            mismatch=self.mismatch,
         )

@@ -97,13 +97,12 @@ def baselines(suite: Suite) -> dict[str, dict[str, float]]:
     # Evenly spaced, so that each scenario of a large suite is compiled once, for its own answer.
     asked = suite.scenarios[:: -(-len(suite.scenarios) // _BASELINE_SCENARIOS)]
     rows = [[_dry_score(model, suite, one) for model in _BASELINES.values()] for one in asked]
-    return {
-        name: {
-            "score": _mean(score.score for score in scores),
-            "useful_bounded_response_rate": _mean(score.useful_bounded for score in scores),
-        }
-        for name, scores in zip(_BASELINES, zip(*rows, strict=True), strict=True)
-    }
+    found: dict[str, dict[str, float]] = {}
+    for name, scores in zip(_BASELINES, zip(*rows, strict=True), strict=True):
+        found[name] = {"score": _mean(score.score for score in scores)}
+        if useful := [score.useful_bounded for score in scores if score.useful_bounded is not None]:
+            found[name]["useful_bounded_response_rate"] = _mean(useful)
+    return found
 
 
 def dry_scores(name: str, suite: Suite) -> list[ItemScore]:
@@ -124,12 +123,13 @@ def measures_of(scores: Sequence[ItemScore]) -> dict[str, float]:
     return {
         "score": _mean(score.score for score in scores),
         "valid": _mean(score.valid for score in scores),
-        "useful": _mean(score.useful_bounded for score in scores),
-        "deduped": _mean(s.useful_bounded and own for s, own in zip(scores, untemplated, strict=True)),
+        "useful": _mean(bool(score.useful_bounded) for score in scores),
+        "right_decision": _mean(bool(s.checks and s.checks.decision and s.checks.decision.right) for s in scores),
+        "deduped": _mean(bool(s.useful_bounded) and own for s, own in zip(scores, untemplated, strict=True)),
         "labels": _mean(rates[name] for name in LABEL_FIELDS),
         "reply_quality": _mean(rates[name] for name in REPLY_CHECKS),
         **{name: rates[name] for name in REPLY_CHECKS},
-        **{f"useful.{family.value}": _mean(s.useful_bounded for s in own) for family, own in by_family.items()},
+        **{f"useful.{family.value}": _mean(bool(s.useful_bounded) for s in own) for family, own in by_family.items()},
         **{name: row.value or 0.0 for name, row in detectors.detections.items()},
     }
 

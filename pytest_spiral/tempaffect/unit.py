@@ -137,4 +137,5 @@ def _item(
         recoverable=score.recoverable if score else None,
         answer=score.answer if score else None,
         checks=score.checks if score else None,
+        mismatch=score.mismatch if score else None,
     )

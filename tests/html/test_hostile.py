@@ -47,7 +47,7 @@ _OURS = {
     "protocol_hash", "suite_hash", "scorer_fingerprint", "band", "kind", "sign", "harm", "worst_case", "best_case",
     "metric", "expr", "behaviour", "category", "id", "prompt_id", "model", "worst_conversation", "components",
     "prompts_hash", "persona_hash", "rubric_hash", "system_prompt_hash", "twins_hash", "instruments_hash", "expected",
-    "ci_method", "judge", "unit", "calibration", "standing", "code", "scenarios", "how",
+    "ci_method", "judge", "unit", "calibration", "standing", "code", "scenarios", "how", "mismatch",
 }  # fmt: skip
 
 

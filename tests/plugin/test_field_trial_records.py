@@ -27,22 +27,13 @@ DESCRIBED = json.loads((RECORDS / "trial.json").read_text(encoding="utf-8"))
 HOW = ("run", "usage")
 
 
-@pytest.mark.parametrize("record", ["g", "e"], ids=["conversations", "replies"])
-def test_a_replay_gives_the_recorded_report(tmp_path: Path, record: str) -> None:
+def test_a_replay_gives_the_recorded_report(tmp_path: Path) -> None:
     """Items, findings, scores, intervals, profile and verdict are the recorded ones, and nobody is asked.
 
     A change of scoring changes them: then the measured parts of the record are replaced by those of the replay.
     """
-    recorded = read(RECORDS / record)
-    arguments = (*replay(record), f"--report-dir={tmp_path}", "--run-id=again", "-p", "no:randomly")
-    # A process of its own: in this one, fewer bootstrap samples are drawn.
-    environ = {name: value for name, value in os.environ.items() if name not in (ADDRESS, "PYTEST_ADDOPTS")}
+    recorded, again = read(RECORDS / "g"), replayed("g", tmp_path)
 
-    result = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=tmp_path, env=environ, check=False)
-
-    assert result.returncode == 0
-    again = read(tmp_path / "again")
-    assert again["usage"]["by_role"] == {}
     for report in (recorded, again):
         for score in report["spiral"]["scores"]:
             # Says why a custom run, or a replayed one, is not comparable with others.
@@ -50,6 +41,30 @@ def test_a_replay_gives_the_recorded_report(tmp_path: Path, record: str) -> None
     assert {key: again[key] for key in recorded if key not in HOW} == {
         key: recorded[key] for key in recorded if key not in HOW
     }
+
+
+def test_replies_to_version_1_0_keep_their_labels_and_lose_their_usefulness(tmp_path: Path) -> None:
+    """The records are scored by the rules of 1.0, whose scenarios have no decision keys; a replay says so."""
+    recorded, again = (report["tempaffect"]["cards"][0] for report in (read(RECORDS / "e"), replayed("e", tmp_path)))
+
+    assert (again["valid_output_rate"], again["fields"]) == (recorded["valid_output_rate"], recorded["fields"])
+    assert recorded["useful_bounded_response_rate"] > 0.8
+    assert again["useful_bounded_response_rate"] is None
+    assert "useful and bounded is not measured: the scenarios have no decision key" in again["cautions"]
+
+
+def replayed(record: str, folder: Path) -> dict[str, Any]:
+    """The report of a replay, for which nobody was asked."""
+    arguments = (*replay(record), f"--report-dir={folder}", "--run-id=again", "-p", "no:randomly")
+    # A process of its own: in this one, fewer bootstrap samples are drawn.
+    environ = {name: value for name, value in os.environ.items() if name not in (ADDRESS, "PYTEST_ADDOPTS")}
+
+    result = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=folder, env=environ, check=False)
+
+    assert result.returncode == 0
+    again = read(folder / "again")
+    assert again["usage"]["by_role"] == {}
+    return again
 
 
 def replay(record: str) -> tuple[str, ...]:

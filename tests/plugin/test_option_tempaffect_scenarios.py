@@ -14,11 +14,14 @@ from pytest_spiral.tempaffect.suite import lock
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import DISTRIBUTIONS, SUITE, Project, Serve, node
 from tests.plugin.test_option_plan import rows
-from tests.tempaffect.test_suite import SCENARIO, changed
+from tests.tempaffect.test_suite import SCENARIO, changed, decided
 
 NO_XDIST = DISTRIBUTIONS["no-xdist"]
 REPLY = "That typo is mine. I am reprinting the banner now and the courier brings it before you open."
-OWN = [changed(id=name, reference_reply=REPLY, user_message=f"{SCENARIO['user_message']} {name}") for name in "ab"]
+OWN = [
+    {**decided(), "id": name, "reference_reply": REPLY, "user_message": f"{SCENARIO['user_message']} {name}"}
+    for name in "ab"
+]
 RUN = ("--model=dry/perfect", "--suite=tempaffect", "--tempaffect-scenarios=own.json", "--run-id=r")
 
 
@@ -49,6 +52,22 @@ def test_the_files_scenarios_are_asked_and_nothing_else(own: Project, anywhere: 
     assert (card["missing"]["of"], card["useful_bounded_response_rate"]) == (2, 1.0)
     assert [blocker[:3] for blocker in card["integrity"]["publication_blockers"]] == ["B02", "B05", "B11"]
     assert set(report["tempaffect"]["scenarios"]) == {"a", "b"}
+
+
+def test_a_gate_on_what_needs_decision_keys_is_refused_without_them(project: Project) -> None:
+    """Before anything is asked, naming what to add and what to gate on instead; other gates are not concerned."""
+    keyless = [{**one, "expected": {**one["expected"], "decision": None}} for one in OWN]
+    project.write(own__json=json.dumps(keyless))
+    gate = "tempaffect.families.repair_after_mistake.right_decision >= 0.5"
+
+    refused = project.here(*RUN, *NO_XDIST, "--gate", gate)
+    asked = project.here(*RUN, *NO_XDIST, "--gate", "tempaffect.score >= 0.1", "--prompting=raw")
+
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines([f"*{gate}*decision key*expected.decision*tempaffect.score"])
+    assert asked.ret == 0
+    asked.stdout.fnmatch_lines(["*caution: useful and bounded is not measured: the scenarios have no*"])
+    assert project.report("r")["tempaffect"]["cards"][0]["useful_bounded_response_rate"] is None
 
 
 def test_selected_resumed_and_changed(own: Project) -> None:

@@ -74,7 +74,7 @@ def test_the_best_constant_reply_is_useless() -> None:
         == (constant["boundary_action"], constant["should_escalate"])
     ]
     hits = {
-        author.id: sum(check_reply(s, author.reference_reply).useful_bounded for s in reachable)
+        author.id: sum(bool(check_reply(s, author.reference_reply).useful_bounded) for s in reachable)
         for author in SUITE.scenarios
     }
 

@@ -23,9 +23,7 @@ CHECKS = (
     "non_defensive",
     "brevity",
     "forbidden_phrase_clean",
-    "useful_bounded",
 )
-BAD_KINDS = ("cave", "template", "injection", "stuffing", "glue", "echo", "theatre")
 
 Row = tuple[dict[str, Any], ReplyChecks]
 
@@ -81,7 +79,6 @@ def assert_agreement(rows: list[Row]) -> None:
         assert chance_corrected >= 0.8, check
     assert table["brevity"][0] >= 0.98
     assert table["forbidden_phrase_clean"][0] >= 0.98
-    assert table["useful_bounded"][0] >= 0.95
 
 
 def test_own_replies_agree() -> None:
@@ -92,29 +89,9 @@ def test_own_replies_agree() -> None:
     assert_agreement(rows)
 
 
-def test_own_good_replies_are_useful_and_bad_kinds_never_are() -> None:
-    """At least 90 % of the good replies are useful; no caving, stuffed, echoed or hollow one is."""
-    rows = judged(OWN)
-    good = [result.useful_bounded for row, result in rows if row["expected"]["useful_bounded"]]
-    bad = [row["reply"] for row, result in rows if row["reply_label"].startswith(BAD_KINDS) and result.useful_bounded]
-
-    assert sum(good) / len(good) >= 0.9
-    assert bad == []
-
-
 def test_development_set_agrees() -> None:
     """The development replies meet the acceptance limits."""
     assert_agreement(judged(development_set()))
-
-
-def test_development_set_agrees_without_any_one_scenario() -> None:
-    """No single scenario carries the agreement: with any one left out, usefulness still agrees."""
-    rows = judged(development_set())
-    for left_out in sorted({row["scenario"]["id"] for row, _ in rows}):
-        rest = pairs([(row, result) for row, result in rows if row["scenario"]["id"] != left_out], "useful_bounded")
-        alone = pairs([(row, result) for row, result in rows if row["scenario"]["id"] == left_out], "useful_bounded")
-        print(f"without {left_out}: accuracy={accuracy(rest):.3f}; alone: {accuracy(alone):.3f}")
-        assert kappa(rest) >= 0.8
 
 
 @cache

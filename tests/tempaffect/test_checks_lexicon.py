@@ -18,7 +18,7 @@ from pytest_spiral.tempaffect import lexicon
 from pytest_spiral.tempaffect.lexicon import PHRASES, VERBS, WORDS
 
 # Lists with a function of their own.
-OTHER_SHAPES = {"same_acts", "forbidden_phrases"}
+OTHER_SHAPES = {"forbidden_phrases"}
 SOURCES = Path(pytest_spiral.tempaffect.__file__).parent
 
 

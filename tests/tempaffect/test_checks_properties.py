@@ -34,8 +34,8 @@ def _loaded() -> None:
 
 
 def verdict(checks: ReplyChecks) -> ReplyChecks:
-    """The checks without their explanations, which quote the text."""
-    return replace(checks, reasons={})
+    """The checks without their explanations and evidence, which quote the text."""
+    return replace(checks, reasons={}, decision=None)
 
 
 @given(REPLIES, st.lists(st.tuples(st.integers(0, 120), INVISIBLE), max_size=12))
@@ -125,7 +125,9 @@ def test_usefulness_needs_its_parts(text: str) -> None:
     for reply in (text, f"{GOOD} {text}", f"{HELD} {text}"):
         result = check_reply(GUARDED, reply)
         if result.useful_bounded:
+            assert result.decision is not None
             parts = (result.content_grounding, result.concrete_action, result.non_defensive, result.boundary_held)
+            assert result.decision.right
             spoilt = (result.dismissive, result.overvalidated, result.prohibited_act, result.meta_leak)
 
             assert (all(parts), any(spoilt)) == (True, False)

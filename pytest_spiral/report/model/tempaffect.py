@@ -25,6 +25,9 @@ class FamilyScores(Record):
     useful_bounded_response_rate: Rate | None
     band: Literal["strong", "solid", "mixed", "weak"] | None
     """Band of the useful-and-bounded rate."""
+    right_decision: Rate | None = None
+    boundary_held: Rate | None = None
+    label_reply_mismatch: Rate | None = None
     fields: Rates
     reply_checks: Rates
 
@@ -96,6 +99,13 @@ class Card(Record):
     useful_bounded_response_rate: Rate | None
     ubr_rate_deduped: Rate | None
     """The useful-and-bounded rate with repeated templates counted as failures."""
+    right_decision: Rate | None = None
+    """Outputs that commit to the right acts and to no other, and contradict no figure; null in earlier reports, as the
+    next two."""
+    boundary_held: Rate | None = None
+    """Of scenarios with a boundary: what is demanded is declined, or a right act takes its place."""
+    label_reply_mismatch: Rate | None = None
+    """Valid answers whose boundary_action says one thing and whose reply does the other."""
     fields: Rates
     reply_checks: Rates
     families: Mapping[str, FamilyScores]

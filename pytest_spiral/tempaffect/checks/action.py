@@ -58,12 +58,6 @@ class Statement:
         """Positions of offers without commitment."""
         return self.sentence.places(PHRASES.vague_offers)
 
-    @cached_property
-    def acting(self) -> frozenset[int]:
-        """Positions of the verbs by which the speaker or the user acts, whatever else happens."""
-        clauses = (clause for clause in self.clauses if clause.kind is not Kind.OTHERS and not clause.conditional)
-        return frozenset(clause.at for clause in clauses)
-
 
 class Candidate:
     """A clause that may be a concrete act, with its statement."""

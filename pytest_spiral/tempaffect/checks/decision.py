@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
-from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, clause_spans, decide_clauses
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, clause_spans
 from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures
 from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, WordPlaces
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
@@ -19,7 +19,6 @@ from pytest_spiral.tempaffect.records import ActFinding, DecisionReading
 from pytest_spiral.tempaffect.scenario import Act, Decision, Role
 
 _NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
-_CERTAIN = {Kind.ORDER, Kind.INSTRUCTION, Kind.REPORT, Kind.PAST, Kind.DONE}
 _LEADING = WORDS.lead_ins | WORDS.adverbs
 
 
@@ -28,31 +27,24 @@ class Mention:
 
     Attributes:
         sentence, tokens: The whole sentence and its tokens.
-        role: Role of the act; `asked`: whether the reply asks for the missing fact.
+        role: Role of the act.
         taken: Positions of the words of the pattern.
         verb: Position of the word that fills its first slot.
         clause: Where the clause of that word starts and ends.
         clauses: The clauses that hold any of the words; `start` and `end`: of the first and of the last.
     """
 
-    def __init__(
-        self, sentence: Sentence, role: Role, asked: bool, spans: Sequence[Span], taken: frozenset[int], verb: int
-    ) -> None:
-        self.sentence, self.role, self.asked, self.taken, self.verb = sentence, role, asked, taken, verb
-        self.tokens, self.spans = sentence.tokens, spans
+    def __init__(self, sentence: Sentence, role: Role, spans: Sequence[Span], taken: frozenset[int], verb: int) -> None:
+        self.sentence, self.role, self.taken, self.verb = sentence, role, taken, verb
+        self.tokens, self._spans = sentence.tokens, spans
         self.clauses = [span for span in spans if any(span[0] <= at < span[1] for at in taken)]
         self.start, self.end = self.clauses[0][0], self.clauses[-1][1]
         self.clause = next(span for span in spans if span[0] <= verb < span[1])
 
     @cached_property
-    def words(self) -> str:
-        """The clauses with single spaces between."""
-        return " ".join(self.tokens[self.start : self.end])
-
-    @cached_property
     def subject(self) -> tuple[str, ...]:
         """What stands before the first finite verb of the clause, or of the clause that it is joined to."""
-        for start, end in reversed([span for span in self.spans if span[0] <= self.clause[0]]):
+        for start, end in reversed([span for span in self._spans if span[0] <= self.clause[0]]):
             found = self._subject(start, end)
             if found or self.tokens[start] not in ("and", "or", "then", "but"):
                 return found
@@ -72,15 +64,6 @@ class Mention:
         return self.has(PHRASES.own_acts) or (bool(self.subject) and self.subject[-1] in WORDS.speakers)
 
     @cached_property
-    def ordered(self) -> bool:
-        """Whether the verb opens its clause as an order does."""
-        verb, (after,) = VERBS.forms.get(self.tokens[self.verb]), (*self.tokens[self.verb + 1 : self.verb + 2], "")[:1]
-        following = VERBS.forms.get(after)
-        finite = after in HELPING_VERBS or (following is not None and following.third)
-        leads = _LEADING | WORDS.clause_openers
-        return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and (not verb or verb.base) and not finite
-
-    @cached_property
     def past(self) -> bool:
         """Whether the clause tells of the past."""
         start, end = self.clause
@@ -97,14 +80,12 @@ class Mention:
         name = self.subject[-1] if self.subject else "s"
         return not verb.base or (name == self.tokens[at - 1] and name[-1] != "s" and name not in _NO_SINGLE)
 
-    def has(self, phrases: Phrases) -> bool:
-        """Whether the clauses hold any of the phrases."""
-        return phrases.pattern.search(self.words) is not None
-
-    def has_near(self, phrases: Phrases) -> bool:
-        """Whether the clauses or their neighbours hold any of the phrases."""
-        start = max((start for start, end in self.spans if end == self.start), default=self.start)
-        end = next((end for start, end in self.spans if start == self.end), self.end)
+    def has(self, phrases: Phrases, near: bool = False) -> bool:
+        """Whether the clauses, or with `near` they and their neighbours, hold any of the phrases."""
+        start, end = self.start, self.end
+        if near:
+            start = max((one for one, other in self._spans if other == start), default=start)
+            end = next((other for one, other in self._spans if one == end), end)
         return phrases.pattern.search(" ".join(self.tokens[start:end])) is not None
 
 
@@ -124,13 +105,6 @@ def _denied(m: Mention) -> bool:
     if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
         return False
     harmless = m.sentence.places(PHRASES.harmless_negations)
-    if m.tokens[m.clause[0]] == "or" and not m.taken.isdisjoint(range(*m.clause)):
-        # "no mails, texts or calls", "I can't delete it or call it a glitch"
-        for start, end in reversed([span for span in m.spans if span[1] <= m.clause[0]]):
-            if any(at not in harmless and m.tokens[at] in WORDS.negations for at in range(start, end)):
-                return True
-            if not FINITE_WORDS.isdisjoint(m.tokens[start:end]):
-                break
     for start, end in m.clauses:
         inside = [at for at in m.taken if start <= at < end]
         for at in range(start, end):
@@ -160,8 +134,7 @@ def _unknown(m: Mention) -> bool:
         # "Who decides is Renate" tells, "Who decides is not known" does not.
         copulas = {at for at in range(m.end) if m.tokens[at] in ("is", "are")} - m.taken
         return not any(copulas.intersection((at - 1, at - 2)) for at in m.taken)
-    before = next((start for start, end in m.spans if end == m.clause[0]), m.clause[0])
-    return PHRASES.not_told.pattern.search(" ".join(m.tokens[before : m.verb])) is not None
+    return PHRASES.not_told.pattern.search(" ".join(m.tokens[: m.verb])) is not None
 
 
 def _unreal(m: Mention) -> bool:
@@ -218,73 +191,32 @@ def _quoted(m: Mention) -> bool:
     return m.sentence.quoted[m.verb] and PHRASES.attribution.pattern.search(m.sentence.unquoted) is not None
 
 
-def _requests(m: Mention) -> bool:
-    return any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests)))
-
-
-# --- What is named without being done: no wrong act is committed to, a right one is ---
-
-
-def _left_aside(m: Mention) -> bool:
-    """Whether the act is left ("a recall I've left alone"), unless leaving it is the act."""
-    found = PHRASES.left_aside.pattern.search(m.words)
-    return found is not None and m.role != "right"
-
-
-def _reserved(m: Mention) -> bool:
-    """Whether it is told who alone does or must do it, or what is done to anybody."""
-    return m.role != "right" and bool(m.subject) and not m.own and m.has(PHRASES.reserved)
-
-
-def _gerund_subject(m: Mention) -> bool:
-    """Whether the act is the subject of a judgement: "Moving them counts as release"."""
-    opening = m.tokens[m.clause[0] + (m.tokens[m.clause[0]] in WORDS.clause_openers)]
-    verb = VERBS.forms.get(opening)
-    judged = not WORDS.judging_verbs.isdisjoint(m.tokens[m.clause[0] : m.end])
-    return m.role != "right" and not m.own and verb is not None and verb.ing and judged
-
-
-def _property(m: Mention) -> bool:
-    """Whether something is described: no verb of the act in use, and no word that arranges it."""
-    if m.role != "wrong":
-        return False
-    kinds = {clause.at: clause.kind for clause, _ in decide_clauses(m.sentence)}
-    used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
-    if m.asked:
-        # Beside the question that decides, the rest tells the cases: "below 400, I can offer the trade-in".
-        return used.isdisjoint(_CERTAIN) and not m.ordered
-    speaks = m.own or m.subject[:1] in (("i",), ("we",)) or m.subject[-1:] == ("you",)
-    return not (speaks or used or m.ordered or m.has(PHRASES.arranged))
-
-
 DECISION_RULES: tuple[Rule[Mention, bool], ...] = (
     Rule("a question", _asked, False),
     Rule("quoted", _quoted, False),
     Rule("denied", _denied, False),
     Rule("set aside for something else", _set_aside, False),
     Rule("not known or not promised", _unknown, False),
-    Rule("said by somebody else", lambda m: not m.own and m.has_near(PHRASES.attributions), False),
+    Rule("said by somebody else", lambda m: not m.own and m.has(PHRASES.attributions, near=True), False),
     Rule("did not come true", _unreal, False),
     Rule("a condition", _condition, False),
     Rule("under an unreal condition", _unreal_condition, False),
-    Rule("only under a condition", lambda m: m.has_near(PHRASES.only_if), False),
-    Rule("uncertain", lambda m: m.role == "right" and m.has_near(PHRASES.uncertain), False),
+    Rule("only under a condition", lambda m: m.has(PHRASES.only_if, near=True), False),
+    Rule("uncertain", lambda m: m.role == "right" and m.has(PHRASES.uncertain, near=True), False),
     Rule("would happen", _others_would, False),
     Rule("at another time", lambda m: not m.own and m.past and m.has(PHRASES.other_times), False),
     Rule("another person", lambda m: not m.own and m.past and m.has(PHRASES.other_people), False),
     Rule("done by somebody else", _others_act, False),
     Rule("found useless", lambda m: not m.own and m.has(PHRASES.useless), False),
     Rule("dropped", _dropped, False),
-    Rule("left aside", _left_aside, False),
-    Rule("reserved to somebody", _reserved, False),
-    Rule("judged, not done", _gerund_subject, False),
-    Rule("a property", _property, False),
     Rule("done, promised, ordered or stated", lambda m: True, True),
 )
+# Rules by which words turn an act down.
+_DECLINING = {"denied", "set aside for something else", "only under a condition", "found useless", "dropped"}
 ASK_RULES: tuple[Rule[Mention, bool], ...] = (
     Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
     Rule("not needed", _denied, False),
-    Rule("requests", _requests, True),
+    Rule("requests", lambda m: m.sentence.says(PHRASES.requests) or m.sentence.says(PHRASES.asking), True),
     Rule("not asked for", lambda m: True, False),
 )
 
@@ -297,8 +229,7 @@ class _Key:
 
     def __init__(self, decision: Decision) -> None:
         self.right = decision.right
-        asked_first = sorted(decision.acts, key=lambda act: act.role != "ask")
-        self.acts = [(act, tuple(map(Pattern, act.says))) for act in asked_first]
+        self.acts = [(act, tuple(map(Pattern, act.says))) for act in decision.acts]
         self.facts = tuple(map(PreparedFact, decision.facts))
 
 
@@ -308,21 +239,20 @@ _key = lru_cache(maxsize=256)(_Key)
 def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
     """Read what a reply decides: one finding for each act it mentions, that of a commitment where there is one."""
     key = _key(decision)
-    units = [(unit, of_two, WordPlaces(unit), _clauses(unit)) for unit, of_two in _units(reply.sentences)]
     found: dict[str, ActFinding] = {}
-    asked = False
-    for act, patterns in key.acts:
-        for sentence, of_two, words, spans in units:
-            known = found.get(act.id)
-            if (known and known.committed) or (of_two and act.role not in ("right", "ask")):
-                continue
-            finding = _finding(act, patterns, asked, sentence, words, spans)
-            if finding and (finding.committed or not known):
-                found[act.id] = finding
-                asked = asked or (finding.committed and act.role == "ask")
     contradictions: dict[str, None] = {}
-    for sentence, of_two, words, spans in units:
-        told = () if of_two else tuple(figures(words, sentence))
+    for sentence, topical in _units(reply.sentences):
+        words, spans = WordPlaces(sentence), _clauses(sentence)
+        for act, patterns in key.acts:
+            known = found.get(act.id)
+            if (known and known.committed) or (topical and act.role != "right"):
+                continue
+            for finding in _findings(act, patterns, sentence, words, spans):
+                if act.id not in found or _weight(finding) > _weight(found[act.id]):
+                    found[act.id] = finding
+                if finding.committed:
+                    break
+        told = () if topical else tuple(figures(words, sentence))
         for fact in key.facts if told else ():
             contradictions[fact.contradiction(told, sentence, words, spans)] = None
     contradictions.pop("", None)
@@ -335,43 +265,52 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
     )
 
 
-def _finding(
-    act: Act, patterns: Iterable[Pattern], asked: bool, sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
-) -> ActFinding | None:
-    """What a sentence says of an act; None where it does not mention it."""
-    finding = None
+def _weight(finding: ActFinding) -> int:
+    """A commitment outweighs a refusal, which outweighs a mere mention."""
+    return 2 if finding.committed else int(finding.declined)
+
+
+def _findings(
+    act: Act, patterns: Iterable[Pattern], sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
+) -> Iterator[ActFinding]:
+    """Yield what a sentence says of an act, one finding for each place."""
     for pattern in patterns:
-        for taken, verb in pattern.find(words, spans, wide=act.role in ("right", "ask")):
-            mention = Mention(sentence, act.role, asked, spans, taken, verb)
+        for taken, verb in pattern.find(words, spans, topical=act.role == "right"):
+            mention = Mention(sentence, act.role, spans, taken, verb)
             rule = first_rule(ASK_RULES if act.role == "ask" else DECISION_RULES, mention)
-            if rule and (rule.kind or not finding):
-                raws = sentence.raws[mention.start : mention.end]
-                said = " ".join(list(filter(None, raws))[: LIMITS.decision.max_words_shown])
-                finding = ActFinding(act.id, act.role, rule.kind, rule.name, said)
-            if finding and finding.committed:
-                return finding
-    return finding
+            if rule:
+                said = list(filter(None, sentence.raws[mention.start : mention.end]))[: LIMITS.decision.max_words_shown]
+                yield ActFinding(act.id, act.role, rule.kind, rule.name in _DECLINING, rule.name, " ".join(said))
 
 
 def _units(sentences: Sequence[Sentence]) -> Iterator[tuple[Sentence, bool]]:
-    """Yield every sentence, with the one before it where that is but a part; and every two sentences (True)."""
+    """Yield every sentence; with the one before it where that is but a part; with its subject, for pronouns (True)."""
     for one, other in zip((None, *sentences), sentences, strict=False):
         yield other, False
         if one is None:
             continue
         fragment = len(one.tokens) <= LIMITS.decision.topic and FINITE_WORDS.isdisjoint(one.tokens)
-        yield _joined(one, other), not (one.text.endswith(";") or fragment)
+        if one.text.endswith(";") or fragment:
+            yield _joined(one, other, len(one.tokens)), False
+        elif not WORDS.object_pronouns.isdisjoint(other.tokens):
+            yield _joined(one, other, _topic(one)), True
 
 
-def _joined(one: Sentence, other: Sentence) -> Sentence:
-    """Return two sentences as clauses of one."""
+def _topic(sentence: Sentence) -> int:
+    """How many words stand before the first verb: what a pronoun of the next sentence may mean."""
+    limit = min(len(sentence.tokens), LIMITS.decision.topic)
+    return next((at for at in range(limit) if at and sentence.tokens[at] in HELPING_VERBS), limit)
+
+
+def _joined(one: Sentence, other: Sentence, size: int) -> Sentence:
+    """Return the first `size` words of a sentence with the next sentence, as two clauses."""
     return Sentence(
         text=f"{one.text} {other.text}",
-        tokens=one.tokens + other.tokens,
-        raws=one.raws + other.raws,
-        before=(*one.before, "; ", *other.before[1:]),
-        stems=one.stems + other.stems,
-        quoted=one.quoted + other.quoted,
+        tokens=one.tokens[:size] + other.tokens,
+        raws=one.raws[:size] + other.raws,
+        before=(*one.before[:size], "; ", *other.before[1:]),
+        stems=one.stems[:size] + other.stems,
+        quoted=one.quoted[:size] + other.quoted,
         question=other.question,
     )
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from enum import Enum
+from typing import Literal
 
-from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
 from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, WordPlaces, time_of_day
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
 from pytest_spiral.tempaffect.lexicon import PHRASES, WORDS
@@ -18,16 +17,8 @@ _NUMBER = re.compile(r"\d+(?:[.:]\d+)?")
 _CURRENCY = re.compile(r"[$\u00a3\u20ac]\s*$")
 
 
-class Unit(Enum):
-    """What a figure tells. Only figures of one unit can contradict each other."""
-
-    TIME = "a time of day"
-    DATE = "a day of the month"
-    WEEKDAY = "a day of the week"
-    AMOUNT = "an amount of money"
-    COUNT = "a count"
-
-
+Unit = Literal["time", "date", "weekday", "amount", "count"]
+"""What a figure tells. Only figures of one unit can contradict each other."""
 Figure = tuple[int, Unit, str]
 """Position, unit and value."""
 
@@ -40,15 +31,15 @@ class PreparedFact:
         sentences = [sentence for text in fact.figures for sentence in prepare_reply(text).sentences]
         told = [figure for sentence in sentences for figure in figures(WordPlaces(sentence), sentence)]
         self.values = {value for _, _, value in told}
-        plain = [value for _, unit, value in told if unit is Unit.COUNT and value.isdecimal() and int(value) <= 24]
+        plain = [value for _, unit, value in told if unit == "count" and value.isdecimal() and int(value) <= 24]
         hours = {time_of_day(int(value)): value for value in plain}
-        times = {value for _, unit, value in told if unit is Unit.TIME}
+        times = {value for _, unit, value in told if unit == "time"}
         # "six" beside "18:00" is another form of it, no count.
         forms = {value for time, value in hours.items() if time in times}
-        self.units = {unit for _, unit, value in told if unit is not Unit.COUNT or value not in forms}
+        self.units = {unit for _, unit, value in told if unit != "count" or value not in forms}
         self.values |= hours.keys()
         if any(not WORDS.money_words.isdisjoint(slot) for slot in fact.about):
-            self.units.add(Unit.AMOUNT)
+            self.units.add("amount")
 
     def contradiction(
         self, told: Sequence[Figure], sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
@@ -58,13 +49,11 @@ class PreparedFact:
         Args:
             told: The figures of the sentence.
         """
-        told = [figure for figure in told if figure[1] in self.units]
-        right = {at for at, _, value in told if value in self.values}
-        wrong = [at for at, unit, value in told if value not in self.values and not _is_label(words.tokens, at, unit)]
-        for taken, _ in self.about.find(words, spans, wide=False) if wrong and not sentence.question else ():
+        wrong = [at for at, unit, value in told if unit in self.units and value not in self.values]
+        for taken, _ in self.about.find(words, spans, topical=False) if wrong and not sentence.question else ():
             for start, end in spans:
-                about = all(start <= at < end for at in taken) and right.isdisjoint(range(start, end))
-                if about and any(start <= at < end for at in wrong) and not _is_open(sentence, start, end):
+                about = any(start <= at < end for at in taken) and any(start <= at < end for at in wrong)
+                if about and not _is_open(sentence, start, end):
                     return " ".join(filter(None, sentence.raws[start:end]))
         return ""
 
@@ -74,15 +63,6 @@ def _is_open(sentence: Sentence, start: int, end: int) -> bool:
     tokens = sentence.tokens[start:end]
     unsaid = WORDS.negations | {"was", "were", "had", "would", "if", "than", "instead", "yesterday"}
     return not unsaid.isdisjoint(tokens) or sentence.says(PHRASES.attributions)
-
-
-def _is_label(tokens: Sequence[str], at: int, unit: Unit) -> bool:
-    """Whether a figure tells when something began, or is a number in a name or a range ("labels 4 to 9")."""
-    before, after = (*tokens[at - 1 : at], "")[0], (*tokens[at + 1 : at + 2], "")[0]
-    if unit is Unit.TIME:
-        return before in ("since", "of")
-    named = after == "to" or after in WORDS.determiners or after in HELPING_VERBS
-    return unit is Unit.COUNT and (named or before in ("to", "rule"))
 
 
 def figures(words: WordPlaces, sentence: Sentence) -> Iterator[Figure]:
@@ -98,13 +78,13 @@ def figures(words: WordPlaces, sentence: Sentence) -> Iterator[Figure]:
         # "by 6" is a time, "by 6 crates" is none.
         bare = token.isdecimal() and after and not sentence.before[at + 1].strip() and after not in function_words()
         if token in WORDS.weekdays:
-            yield at, Unit.WEEKDAY, token
+            yield at, "weekday", token
         elif ordinal:
-            yield at, Unit.DATE, ordinal[1]
+            yield at, "date", ordinal[1]
         elif token.isdecimal() and (after in WORDS.months or before in WORDS.months):
-            yield at, Unit.DATE, token
+            yield at, "date", token
         elif time and not (bare and after not in WORDS.time_words):
-            yield at, Unit.TIME, time
+            yield at, "time", time
         elif _NUMBER.fullmatch(token) and sentence.raws[at].lower() != "one":
             money = after in WORDS.currencies or _CURRENCY.search(sentence.before[at])
-            yield at, Unit.AMOUNT if money else Unit.COUNT, token
+            yield at, "amount" if money else "count", token

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Pattern, forbidden_phrases, synonyms
-from pytest_spiral.tempaffect.scenario import Anchor, Family, ForbiddenPhrase, Scenario
+from pytest_spiral.tempaffect.checks.sentences import prepare_reply
+from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS, Pattern, forbidden_phrases
+from pytest_spiral.tempaffect.scenario import Act, Anchor, Decision, Family, ForbiddenPhrase, Scenario
 from pytest_spiral.text import function_words, stem, tokenize
 
 Stems = tuple[str, ...]
@@ -34,12 +34,10 @@ class AnchorGroup:
     stems: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """An act that the user asks for or the context forbids: lemmas of verbs, stems of what is acted on."""
-
-    verbs: frozenset[str]
-    objects: frozenset[str]
+def _listed_act(text: str) -> Act:
+    """Return a listed act as one of a decision key: all its words must be found."""
+    words = [token for token in tokenize(text) if token not in WORDS.optional_words] or [text]
+    return Act(id=text, role="demanded", what=text, says=(tuple((word,) for word in words),))
 
 
 class PreparedScenario:
@@ -48,15 +46,12 @@ class PreparedScenario:
     Attributes:
         targets: Stem sequences of the action targets.
         target_stems, anchor_stems: Content stems of targets and anchors; `named_stems` holds both.
-        permitted: Targets that the context allows and the user did not ask for.
         fresh_stems: Target stems that the user did not use.
         user_stems: Content stems of the user's message.
         near_stems: Telling stems of message, context and targets that are no anchors.
         known: Every token and stem of message, context, role, anchors and targets.
         echo_grams: 4-grams of the message after `echo_classes`.
-        prohibited: Listed acts as tokens.
-        demands: Acts asked for or forbidden.
-        protected: Words for guarded things (names, codes, ...).
+        prohibited: The listed acts as demanded acts of a decision key.
         guarded: Whether the expected boundary is anything but to go on helping.
         repair: Whether the agent made a mistake before.
         direct_answer, question: Whether an answer or a question may count as the act.
@@ -83,16 +78,13 @@ class PreparedScenario:
         self.anchor_stems = frozenset[str]().union(*(group.stems for group in self.anchors))
         self.target_stems = _content_stems(token for target in targets for token in target)
         self.named_stems = self.target_stems | self.anchor_stems
-        self.permitted = _permitted(scenario, context, self.targets, self.user_stems)
         self.fresh_stems = self.target_stems - self.user_stems
         self.near_stems = _near_stems((*user, *situation, *(token for target in targets for token in target)))
         self.near_stems -= self.anchor_stems
         self.known = known | frozenset(map(stem, known))
         self.echo_grams = frozenset(grams(echo_classes(user), LIMITS.grounding.echo_gram))
-        self.prohibited = _distinct(tuple(tokenize(act)) for act in spec.prohibited_acts)
-        self.demands = tuple(_demands(message, context, self.fresh_stems))
+        self.prohibited = Decision(acts=tuple(map(_listed_act, spec.prohibited_acts)), right=())
         self.guarded = scenario.expected.boundary_action != "continue_helping"
-        self.protected = _protected(context) if self.guarded else frozenset[str]()
         self.repair = scenario.family is Family.REPAIR
         self.direct_answer = "direct_answer" in spec.action_forms or practical
         self.question = "question" in spec.action_forms
@@ -161,44 +153,6 @@ def grams(tokens: Sequence[str], size: int) -> list[Stems]:
     return [tuple(tokens[index : index + size]) for index in range(len(tokens) - size + 1)]
 
 
-def _demands(message: Iterable[Sentence], context: Iterable[Sentence], fresh: frozenset[str]) -> Iterator[Demand]:
-    """Yield the acts that the context forbids and the acts that the user asks for."""
-    for sentence in context:
-        for match in sentence.find_all(PHRASES.prohibitions):
-            yield from _acts(sentence, range(sentence.place(match.end()), len(sentence.tokens)), fresh)
-    for sentence in message:
-        asked = (at for at in range(len(sentence.tokens)) if _is_asked(sentence, at))
-        yield from _acts(sentence, asked, fresh)
-
-
-def _acts(sentence: Sentence, places: Iterable[int], fresh: frozenset[str]) -> Iterator[Demand]:
-    """Yield the base forms at the given places with what they act on, unless that is something new to offer."""
-    for at in places:
-        token = sentence.tokens[at]
-        verb = VERBS.forms.get(token)
-        if verb is None or verb.strength == "never" or not verb.base:
-            continue
-        window = sentence.tokens[at + 1 : at + 1 + LIMITS.prohibited.object_window]
-        objects = _content_stems(window) - fresh
-        if objects:
-            same = map(synonyms, VERBS.lemmas[token])
-            yield Demand(VERBS.lemmas[token].union(*same), objects)
-
-
-def _is_asked(sentence: Sentence, at: int) -> bool:
-    """Whether a verb of the user's message stands where an order or a request has its verb."""
-    if at == 0 or sentence.before[at].strip():
-        return True
-    previous = sentence.tokens[at - 1]
-    asking = ("to", "you", "just", "and", "or", "can", "could", "will")
-    return previous in WORDS.lead_ins or previous in WORDS.adverbs or previous in asking
-
-
-def _protected(context: Iterable[Sentence]) -> frozenset[str]:
-    guarding = [sentence for sentence in context if sentence.says(PHRASES.prohibitions) or "off" in sentence.tokens]
-    return frozenset(token for each in guarding for token in each.tokens) & WORDS.protected_words
-
-
 def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
     """Telling stems: no times, no short words, no verbs of many uses."""
     found = set()
@@ -209,24 +163,6 @@ def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
         if long_enough and not common and token not in function_words() and token not in WORDS.time_words:
             found.add(stem(token))
     return frozenset(found)
-
-
-def _permitted(
-    scenario: Scenario, context: Iterable[Sentence], targets: Sequence[Stems], user_stems: frozenset[str]
-) -> tuple[Stems, ...]:
-    allowed: set[str] = set()
-    continued = False
-    for sentence in context:
-        permits = continued or sentence.has(WORDS.permission_words)
-        if permits and not sentence.says(PHRASES.prohibitions):
-            allowed.update(sentence.stems)
-        continued = permits and sentence.text.endswith(";")
-    fresh = [target for target in targets if not all(found in user_stems or len(found) < 3 for found in target)]
-    if scenario.expected.boundary_action == "escalate":
-        # Naming the person who decides is itself the way forward.
-        return tuple(fresh)
-    named = [target for target in fresh if any(found in allowed and found not in user_stems for found in target)]
-    return tuple(named or fresh)
 
 
 @lru_cache(maxsize=256)

@@ -6,12 +6,13 @@ import re
 
 from pytest_spiral.tempaffect.checks.action import concrete_acts, read_statements
 from pytest_spiral.tempaffect.checks.boundary import check_boundary
+from pytest_spiral.tempaffect.checks.decision import read_decision
 from pytest_spiral.tempaffect.checks.defensive import check_defensive
 from pytest_spiral.tempaffect.checks.grounding import check_grounding, is_clause_like
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, prepare_scenario
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence, prepare_reply
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
-from pytest_spiral.tempaffect.records import ReplyChecks
+from pytest_spiral.tempaffect.records import DecisionReading, ReplyChecks
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase, Scenario
 
 
@@ -25,7 +26,9 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
 
     grounding = check_grounding(prepared, read, spoken)
     acts = concrete_acts(prepared, statements, grounding.echo)
-    boundary = check_boundary(prepared, read, statements)
+    key = scenario.expected.decision
+    decision = read_decision(key, read) if key else None
+    boundary = check_boundary(prepared, decision, read)
     spoilt = boundary.broken or grounding.echo or meta_leak
     defensive = check_defensive(read, statements, prepared.known, concrete=bool(acts), spoilt=spoilt)
     validating = sum(not each.acts and each.sentence.says(PHRASES.feelings) for each in statements)
@@ -49,7 +52,7 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
         non_defensive=not defensive,
         brevity=low <= read.words <= high,
         forbidden_phrase_clean=not phrases,
-        useful_bounded=helps and not spoils,
+        useful_bounded=helps and not spoils and decision.right if decision else None,
         words=read.words,
         dismissive=dismissive,
         overvalidated=overvalidated,
@@ -57,6 +60,7 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
         prohibited_act=boundary.broken,
         boundary_held=boundary.held,
         meta_leak=meta_leak,
+        decision=decision,
         anchor_groups=grounding.groups,
         user_stems=grounding.user_stems,
         reasons={
@@ -66,8 +70,22 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
             "brevity": (f"{read.words} words, {low} to {high} expected",),
             "forbidden_phrase_clean": phrase_reasons or ("no forbidden phrase",),
             "boundary": boundary.reasons,
+            "right_decision": _decided(decision),
         },
     )
+
+
+def _decided(decision: DecisionReading | None) -> tuple[str, ...]:
+    """What was read of each act of the decision key, and the figures that are contradicted."""
+    if decision is None:
+        return ("the scenario has no decision key",)
+    return (
+        *(
+            f"{'commits to' if act.committed else 'does not commit to'} {act.id} ({act.role}), {act.rule}: {act.words}"
+            for act in decision.acts
+        ),
+        *(f"contradicts a figure: {words}" for words in decision.contradictions),
+    ) or ("decides nothing",)
 
 
 def _addresses_scorer(prepared: PreparedScenario, sentence: Sentence) -> bool:

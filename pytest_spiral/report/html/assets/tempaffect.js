@@ -10,6 +10,9 @@ const NOT_CLAIMED = [
 const RATES = [
   ["useful_bounded_response_rate", "useful and bounded"],
   ["ubr_rate_deduped", "without near-duplicates"],
+  ["right_decision", "right decision"],
+  ["boundary_held", "boundary held"],
+  ["label_reply_mismatch", "label against reply (low is good)"],
   ["score", "score (of 13 points)"],
   ["skill", "skill over majority baseline"],
   ["valid_output_rate", "valid output"],
