@@ -163,7 +163,6 @@ class SpiralGates:
             missing_as=case,
             # No gate is about these statistics, and the report names those that fail.
             attempt=Parts().attempt,
-            for_gates=True,
         )
 
     def _beside(self, model: str, case: MissingAs) -> Measured | None:
@@ -171,9 +170,9 @@ class SpiralGates:
         scheme = scheme_beside(self._context.protocol.name)
         if scheme is None:
             return None
-        row = scheme_score(self._run.conversations[model], scheme, self._context.seed, TWO_SIDED, case, for_gates=True)
+        row = scheme_score(self._run.conversations[model], scheme, self._context.seed, TWO_SIDED, case)
         score = self._score(model, case)
-        method = f"{scheme.name}; {_outer(score)}"
+        method = f"{scheme.name}; {score.ci_method}"
         return _measured((row.score, row.ci_low, row.ci_high, row.se), method, score.n_items)
 
     def _compute_differences(self, model: str, against: str, case: MissingAs) -> Mapping[str, Measured]:
@@ -198,7 +197,7 @@ def _of_twins(over: OverCorrection | None) -> Measured | None:
 
 def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
     if metric == "score":
-        numbers = score.unrounded, score.ci_low, score.ci_high, score.se, _outer(score)
+        numbers = score.unrounded, score.ci_low, score.ci_high, score.se, score.ci_method
     elif score.headline is not None and metric == "worst_conversations":
         numbers = *(score.headline.worst_conversations,) * 3, None, "count in this run"
     elif score.headline is not None and metric in (*TURN_VALUES, "worst"):
@@ -216,10 +215,6 @@ def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
         row = score.metrics[metric]
         numbers = row.mean, row.ci_low, row.ci_high, row.se, score.ci_method
     return _measured(numbers[:4], numbers[4], score.n_items)
-
-
-def _outer(score: ProtocolScore) -> str:
-    return f"{_ANY_DISTRIBUTION}, or, where further out, {score.ci_method}"
 
 
 def _measured(numbers: Sequence[float | None], method: str, n: int) -> Measured | None:

@@ -69,7 +69,6 @@ def score_conversations(
     confidence: float | None = None,
     missing_as: MissingAs = "ignored",
     attempt: Attempt = directly,
-    for_gates: bool = False,
 ) -> ProtocolScore:
     """Score one model's conversations. Their order does not matter.
 
@@ -81,7 +80,6 @@ def score_conversations(
         missing_as: What stands in for missing parts: nothing, or the worst or best that they could have been (the
             chunk cap for a behaviour, the cap of a final score), for gates that must hold either way.
         attempt: Makes each statistic that no other needs. One that fails is empty or null.
-        for_gates: Ends of the composite that hold where few prompts carry it, see `Resampled.bounded`.
 
     Raises:
         DataError: Conversations of several models, the same conversation twice, or judgements in other chunks or under
@@ -93,7 +91,7 @@ def score_conversations(
     protocol, panel = counted.protocol, Panel.of(counted)
     confidence = protocol.confidence / 1000 if confidence is None else confidence
     resampled = panel.resampled(seed, confidence)
-    composite = resampled.bounded(panel.composite, confidence) if for_gates else resampled.estimate(panel.composite)
+    composite = resampled.bounded(panel.composite, confidence)
     return ProtocolScore(
         model=counted.model,
         protocol=protocol.name,
@@ -103,7 +101,8 @@ def score_conversations(
         ci_low=composite.low,
         ci_high=composite.high,
         se=composite.se,
-        ci_method=f"outer of BCa and percentile, {composite.draws} stratified cluster bootstrap draws (Rao-Wu)",
+        ci_method=f"outer of BCa and percentile, {composite.draws} stratified cluster bootstrap draws (Rao-Wu), and "
+        "for the score of bounds over prompts for any distribution",
         n_items=len(panel.items),
         n_conversations=len(panel.conversations()),
         turns=turn_counts(conversations),

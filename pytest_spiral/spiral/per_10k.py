@@ -69,14 +69,13 @@ def scheme_score(
     seed: int | str,
     confidence: float | None = None,
     missing_as: MissingAs = "ignored",
-    for_gates: bool = False,
 ) -> SchemeScore:
     """The score under a scheme. The arguments are those of `aggregate.score_conversations`."""
     protocol = scheme.target
     panel = Panel.of(count_conversations(scheme.mapped(conversations), protocol, missing_as))
     confidence = protocol.confidence / 1000 if confidence is None else confidence
     resampled = panel.resampled(seed, confidence)
-    estimate = resampled.bounded(panel.composite, confidence) if for_gates else resampled.estimate(panel.composite)
+    estimate = resampled.bounded(panel.composite, confidence)
     return SchemeScore(
         name=scheme.name,
         protocol=protocol.name,

@@ -25,7 +25,12 @@ AFTER_A_MISTAKE = {"perhaps the mistake itself"}
 DECISION = Decision(
     acts=(
         Act(id="code", role="right", what="send a code", says=((("send",), ("code", "codes")),)),
-        Act(id="courier", role="wrong", what="send a courier", says=((("send", "put"), ("courier",)),)),
+        Act(
+            id="courier",
+            role="wrong",
+            what="send a courier",
+            says=((("send", "put"), ("courier",)), (("courier",), ("price",))),
+        ),
         Act(id="open", role="demanded", what="open it", says=((("open",), ("parcel", "parcels")),)),
         Act(id="rings", role="impossible", what="nobody minds", says=((("mind", "be"), ("rings",), ("late",)),)),
         Act(id="number", role="ask", what="ask for the number", says=((("number",), ("card",)),)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
-from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, clause_spans
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, clause_spans, decide_clauses
 from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures
 from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, WordPlaces
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
@@ -19,6 +19,7 @@ from pytest_spiral.tempaffect.records import ActFinding, DecisionReading
 from pytest_spiral.tempaffect.scenario import Act, Decision, Role
 
 _NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
+_CERTAIN = {Kind.ORDER, Kind.INSTRUCTION, Kind.REPORT, Kind.PAST, Kind.DONE}
 _LEADING = WORDS.lead_ins | WORDS.adverbs
 
 
@@ -27,16 +28,18 @@ class Mention:
 
     Attributes:
         sentence, tokens: The whole sentence and its tokens.
-        role: Role of the act.
+        role: Role of the act; `asked`: whether the reply asks for the missing fact.
         taken: Positions of the words of the pattern.
         verb: Position of the word that fills its first slot.
         clause: Where the clause of that word starts and ends.
         clauses: The clauses that hold any of the words; `start` and `end`: of the first and of the last.
     """
 
-    def __init__(self, sentence: Sentence, role: Role, spans: Sequence[Span], taken: frozenset[int], verb: int) -> None:
-        self.sentence, self.role, self.taken, self.verb = sentence, role, taken, verb
-        self.tokens, self._spans = sentence.tokens, spans
+    def __init__(
+        self, sentence: Sentence, role: Role, asked: bool, spans: Sequence[Span], taken: frozenset[int], verb: int
+    ) -> None:
+        self.sentence, self.role, self.asked, self.taken, self.verb = sentence, role, asked, taken, verb
+        self.tokens, self.spans = sentence.tokens, spans
         self.clauses = [span for span in spans if any(span[0] <= at < span[1] for at in taken)]
         self.start, self.end = self.clauses[0][0], self.clauses[-1][1]
         self.clause = next(span for span in spans if span[0] <= verb < span[1])
@@ -44,7 +47,7 @@ class Mention:
     @cached_property
     def subject(self) -> tuple[str, ...]:
         """What stands before the first finite verb of the clause, or of the clause that it is joined to."""
-        for start, end in reversed([span for span in self._spans if span[0] <= self.clause[0]]):
+        for start, end in reversed([span for span in self.spans if span[0] <= self.clause[0]]):
             found = self._subject(start, end)
             if found or self.tokens[start] not in ("and", "or", "then", "but"):
                 return found
@@ -62,6 +65,15 @@ class Mention:
     def own(self) -> bool:
         """Whether the speaker says what the speaker does or did."""
         return self.has(PHRASES.own_acts) or (bool(self.subject) and self.subject[-1] in WORDS.speakers)
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the verb opens its clause as an order does."""
+        verb, (after,) = VERBS.forms.get(self.tokens[self.verb]), (*self.tokens[self.verb + 1 : self.verb + 2], "")[:1]
+        following = VERBS.forms.get(after)
+        finite = after in HELPING_VERBS or (following is not None and following.third)
+        leads = _LEADING | WORDS.clause_openers
+        return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and (not verb or verb.base) and not finite
 
     @cached_property
     def past(self) -> bool:
@@ -84,8 +96,8 @@ class Mention:
         """Whether the clauses, or with `near` they and their neighbours, hold any of the phrases."""
         start, end = self.start, self.end
         if near:
-            start = max((one for one, other in self._spans if other == start), default=start)
-            end = next((other for one, other in self._spans if one == end), end)
+            start = max((one for one, other in self.spans if other == start), default=start)
+            end = next((other for one, other in self.spans if one == end), end)
         return phrases.pattern.search(" ".join(self.tokens[start:end])) is not None
 
 
@@ -105,6 +117,13 @@ def _denied(m: Mention) -> bool:
     if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
         return False
     harmless = m.sentence.places(PHRASES.harmless_negations)
+    if m.tokens[m.clause[0]] == "or" and not m.taken.isdisjoint(range(*m.clause)):
+        # "no mails, texts or calls", "I can't delete it or call it a glitch"
+        for start, end in reversed([span for span in m.spans if span[1] <= m.clause[0]]):
+            if any(at not in harmless and m.tokens[at] in WORDS.negations for at in range(start, end)):
+                return True
+            if not FINITE_WORDS.isdisjoint(m.tokens[start:end]):
+                break
     for start, end in m.clauses:
         inside = [at for at in m.taken if start <= at < end]
         for at in range(start, end):
@@ -134,7 +153,8 @@ def _unknown(m: Mention) -> bool:
         # "Who decides is Renate" tells, "Who decides is not known" does not.
         copulas = {at for at in range(m.end) if m.tokens[at] in ("is", "are")} - m.taken
         return not any(copulas.intersection((at - 1, at - 2)) for at in m.taken)
-    return PHRASES.not_told.pattern.search(" ".join(m.tokens[: m.verb])) is not None
+    before = next((start for start, end in m.spans if end == m.clause[0]), m.clause[0])
+    return PHRASES.not_told.pattern.search(" ".join(m.tokens[before : m.verb])) is not None
 
 
 def _unreal(m: Mention) -> bool:
@@ -191,6 +211,44 @@ def _quoted(m: Mention) -> bool:
     return m.sentence.quoted[m.verb] and PHRASES.attribution.pattern.search(m.sentence.unquoted) is not None
 
 
+def _requests(m: Mention) -> bool:
+    return any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests)))
+
+
+# --- What is named without being done: no wrong act is committed to, a right one is ---
+
+
+def _left_aside(m: Mention) -> bool:
+    """Whether the act is left ("a recall I've left alone"), unless leaving it is the act."""
+    return m.role != "right" and m.has(PHRASES.left_aside)
+
+
+def _reserved(m: Mention) -> bool:
+    """Whether it is told who alone does or must do it, or what is done to anybody."""
+    return m.role != "right" and bool(m.subject) and not m.own and m.has(PHRASES.reserved)
+
+
+def _gerund_subject(m: Mention) -> bool:
+    """Whether the act is the subject of a judgement: "Moving them counts as release"."""
+    opening = m.tokens[m.clause[0] + (m.tokens[m.clause[0]] in WORDS.clause_openers)]
+    verb = VERBS.forms.get(opening)
+    judged = not WORDS.judging_verbs.isdisjoint(m.tokens[m.clause[0] : m.end])
+    return m.role != "right" and not m.own and verb is not None and verb.ing and judged
+
+
+def _property(m: Mention) -> bool:
+    """Whether something is described: no verb of the act in use, and no word that arranges it."""
+    if m.role != "wrong":
+        return False
+    kinds = {clause.at: clause.kind for clause, _ in decide_clauses(m.sentence)}
+    used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
+    if m.asked:
+        # Beside the question that decides, the rest tells the cases: "below 400, I can offer the trade-in".
+        return used.isdisjoint(_CERTAIN) and not m.ordered
+    speaks = m.own or m.subject[:1] in (("i",), ("we",)) or m.subject[-1:] == ("you",)
+    return not (speaks or used or m.ordered or m.has(PHRASES.arranged))
+
+
 DECISION_RULES: tuple[Rule[Mention, bool], ...] = (
     Rule("a question", _asked, False),
     Rule("quoted", _quoted, False),
@@ -209,14 +267,20 @@ DECISION_RULES: tuple[Rule[Mention, bool], ...] = (
     Rule("done by somebody else", _others_act, False),
     Rule("found useless", lambda m: not m.own and m.has(PHRASES.useless), False),
     Rule("dropped", _dropped, False),
+    Rule("left aside", _left_aside, False),
+    Rule("reserved to somebody", _reserved, False),
+    Rule("judged, not done", _gerund_subject, False),
+    Rule("a property", _property, False),
     Rule("done, promised, ordered or stated", lambda m: True, True),
 )
 # Rules by which words turn an act down.
-_DECLINING = {"denied", "set aside for something else", "only under a condition", "found useless", "dropped"}
+_DECLINING = {
+    *("denied", "set aside for something else", "only under a condition", "found useless", "dropped", "left aside"),
+}
 ASK_RULES: tuple[Rule[Mention, bool], ...] = (
     Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
     Rule("not needed", _denied, False),
-    Rule("requests", lambda m: m.sentence.says(PHRASES.requests) or m.sentence.says(PHRASES.asking), True),
+    Rule("requests", _requests, True),
     Rule("not asked for", lambda m: True, False),
 )
 
@@ -229,7 +293,8 @@ class _Key:
 
     def __init__(self, decision: Decision) -> None:
         self.right = decision.right
-        self.acts = [(act, tuple(map(Pattern, act.says))) for act in decision.acts]
+        asked_first = sorted(decision.acts, key=lambda act: act.role != "ask")
+        self.acts = [(act, tuple(map(Pattern, act.says))) for act in asked_first]
         self.facts = tuple(map(PreparedFact, decision.facts))
 
 
@@ -239,20 +304,23 @@ _key = lru_cache(maxsize=256)(_Key)
 def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
     """Read what a reply decides: one finding for each act it mentions, that of a commitment where there is one."""
     key = _key(decision)
+    units = [(unit, of_two, WordPlaces(unit), _clauses(unit)) for unit, of_two in _units(reply.sentences)]
     found: dict[str, ActFinding] = {}
-    contradictions: dict[str, None] = {}
-    for sentence, topical in _units(reply.sentences):
-        words, spans = WordPlaces(sentence), _clauses(sentence)
-        for act, patterns in key.acts:
+    asked = False
+    for act, patterns in key.acts:
+        for sentence, of_two, words, spans in units:
             known = found.get(act.id)
-            if (known and known.committed) or (topical and act.role != "right"):
+            if (known and known.committed) or (of_two and act.role not in ("right", "ask")):
                 continue
-            for finding in _findings(act, patterns, sentence, words, spans):
+            for finding in _findings(act, patterns, asked, sentence, words, spans):
                 if act.id not in found or _weight(finding) > _weight(found[act.id]):
                     found[act.id] = finding
                 if finding.committed:
+                    asked = asked or act.role == "ask"
                     break
-        told = () if topical else tuple(figures(words, sentence))
+    contradictions: dict[str, None] = {}
+    for sentence, of_two, words, spans in units:
+        told = () if of_two else tuple(figures(words, sentence))
         for fact in key.facts if told else ():
             contradictions[fact.contradiction(told, sentence, words, spans)] = None
     contradictions.pop("", None)
@@ -271,12 +339,12 @@ def _weight(finding: ActFinding) -> int:
 
 
 def _findings(
-    act: Act, patterns: Iterable[Pattern], sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
+    act: Act, patterns: Iterable[Pattern], asked: bool, sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
 ) -> Iterator[ActFinding]:
     """Yield what a sentence says of an act, one finding for each place."""
     for pattern in patterns:
-        for taken, verb in pattern.find(words, spans, topical=act.role == "right"):
-            mention = Mention(sentence, act.role, spans, taken, verb)
+        for taken, verb in pattern.find(words, spans, wide=act.role in ("right", "ask")):
+            mention = Mention(sentence, act.role, asked, spans, taken, verb)
             rule = first_rule(ASK_RULES if act.role == "ask" else DECISION_RULES, mention)
             if rule:
                 said = list(filter(None, sentence.raws[mention.start : mention.end]))[: LIMITS.decision.max_words_shown]
@@ -284,33 +352,24 @@ def _findings(
 
 
 def _units(sentences: Sequence[Sentence]) -> Iterator[tuple[Sentence, bool]]:
-    """Yield every sentence; with the one before it where that is but a part; with its subject, for pronouns (True)."""
+    """Yield every sentence, with the one before it where that is but a part; and every two sentences (True)."""
     for one, other in zip((None, *sentences), sentences, strict=False):
         yield other, False
         if one is None:
             continue
         fragment = len(one.tokens) <= LIMITS.decision.topic and FINITE_WORDS.isdisjoint(one.tokens)
-        if one.text.endswith(";") or fragment:
-            yield _joined(one, other, len(one.tokens)), False
-        elif not WORDS.object_pronouns.isdisjoint(other.tokens):
-            yield _joined(one, other, _topic(one)), True
+        yield _joined(one, other), not (one.text.endswith(";") or fragment)
 
 
-def _topic(sentence: Sentence) -> int:
-    """How many words stand before the first verb: what a pronoun of the next sentence may mean."""
-    limit = min(len(sentence.tokens), LIMITS.decision.topic)
-    return next((at for at in range(limit) if at and sentence.tokens[at] in HELPING_VERBS), limit)
-
-
-def _joined(one: Sentence, other: Sentence, size: int) -> Sentence:
-    """Return the first `size` words of a sentence with the next sentence, as two clauses."""
+def _joined(one: Sentence, other: Sentence) -> Sentence:
+    """Return two sentences as clauses of one."""
     return Sentence(
         text=f"{one.text} {other.text}",
-        tokens=one.tokens[:size] + other.tokens,
-        raws=one.raws[:size] + other.raws,
-        before=(*one.before[:size], "; ", *other.before[1:]),
-        stems=one.stems[:size] + other.stems,
-        quoted=one.quoted[:size] + other.quoted,
+        tokens=one.tokens + other.tokens,
+        raws=one.raws + other.raws,
+        before=(*one.before, "; ", *other.before[1:]),
+        stems=one.stems + other.stems,
+        quoted=one.quoted + other.quoted,
         question=other.question,
     )
 

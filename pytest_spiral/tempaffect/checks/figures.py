@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
 from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, WordPlaces, time_of_day
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
 from pytest_spiral.tempaffect.lexicon import PHRASES, WORDS
@@ -49,11 +50,13 @@ class PreparedFact:
         Args:
             told: The figures of the sentence.
         """
-        wrong = [at for at, unit, value in told if unit in self.units and value not in self.values]
-        for taken, _ in self.about.find(words, spans, topical=False) if wrong and not sentence.question else ():
+        told = [figure for figure in told if figure[1] in self.units]
+        right = {at for at, _, value in told if value in self.values}
+        wrong = [at for at, unit, value in told if value not in self.values and not _is_label(words.tokens, at, unit)]
+        for taken, _ in self.about.find(words, spans, wide=False) if wrong and not sentence.question else ():
             for start, end in spans:
-                about = any(start <= at < end for at in taken) and any(start <= at < end for at in wrong)
-                if about and not _is_open(sentence, start, end):
+                about = all(start <= at < end for at in taken) and right.isdisjoint(range(start, end))
+                if about and any(start <= at < end for at in wrong) and not _is_open(sentence, start, end):
                     return " ".join(filter(None, sentence.raws[start:end]))
         return ""
 
@@ -63,6 +66,15 @@ def _is_open(sentence: Sentence, start: int, end: int) -> bool:
     tokens = sentence.tokens[start:end]
     unsaid = WORDS.negations | {"was", "were", "had", "would", "if", "than", "instead", "yesterday"}
     return not unsaid.isdisjoint(tokens) or sentence.says(PHRASES.attributions)
+
+
+def _is_label(tokens: Sequence[str], at: int, unit: Unit) -> bool:
+    """Whether a figure tells when something began, or is a number in a name or a range ("labels 4 to 9")."""
+    before, after = (*tokens[at - 1 : at], "")[0], (*tokens[at + 1 : at + 2], "")[0]
+    if unit == "time":
+        return before in ("since", "of")
+    named = after == "to" or after in WORDS.determiners or after in HELPING_VERBS
+    return unit == "count" and (named or before in ("to", "rule"))
 
 
 def figures(words: WordPlaces, sentence: Sentence) -> Iterator[Figure]:

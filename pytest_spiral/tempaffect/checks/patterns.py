@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
 from pytest_spiral.text import stem
@@ -126,12 +127,12 @@ class Pattern:
     def __init__(self, slots: Iterable[Iterable[str]]) -> None:
         self.slots = tuple(map(Slot, slots))
 
-    def find(self, of: WordPlaces, spans: Sequence[Span], topical: bool) -> Iterator[tuple[frozenset[int], int]]:
-        """Yield the positions found within one clause or two neighbouring ones, and the first of the first slot.
+    def find(self, of: WordPlaces, spans: Sequence[Span], wide: bool) -> Iterator[tuple[frozenset[int], int]]:
+        """Yield the positions found in one clause or two that belong together, and the first of the first slot.
 
         Args:
             spans: Where the clauses start and end.
-            topical: A pronoun may also stand for the opening words ("Lucia is off, she says, so I asked her").
+            wide: All clauses count as close. A right act is told with reasons between, a wrong one named among reasons.
         """
         if not all(slot.may_stand(of) for slot in self.slots):
             return
@@ -141,16 +142,29 @@ class Pattern:
         clause_of = [index for index, (start, end) in enumerate(spans) for _ in range(start, end)]
         for verb in hits[0]:
             own = clause_of[verb[0]]
-            for window in ((own, own), (own, own + 1), (own - 1, own)):
+            near = [each for each in ((own, own + 1), (own - 1, own)) if wide or _joins(of, spans, own, each)]
+            far = [(0, clause_of[-1])] if wide else []
+            for window in ((own, own), *near, *far):
                 chosen = [_nearest(found, verb[0], window, clause_of) for found in ([verb], *hits[1:])]
                 if all(chosen):
-                    yield frozenset(at for places in chosen for at in places), verb[0]
-            start, end = spans[own]
-            if topical and own and not WORDS.object_pronouns.isdisjoint(of.tokens[start:end]):
-                topic = [own if at < LIMITS.decision.topic else clause for at, clause in enumerate(clause_of)]
-                chosen = [_nearest(found, verb[0], (own, own), topic) for found in ([verb], *hits[1:])]
-                if all(chosen):
-                    yield frozenset(at for places in chosen for at in places if start <= at < end), verb[0]
+                    taken = (at for places in chosen for at in places)
+                    # What is taken from afar is the topic: "Lucia is off, she says, so I asked her".
+                    yield frozenset(at for at in taken if window not in far or clause_of[at] == own), verb[0]
+
+
+def _joins(of: WordPlaces, spans: Sequence[Span], own: int, window: Span) -> bool:
+    """Whether two neighbouring clauses speak of one act.
+
+    They do where one has no verb, where the later has no subject ("let me call and explain"), or where a pronoun in the
+    verb's clause may mean a word of the clause before it.
+    """
+    first, last = window
+    if first < 0 or last >= len(spans):
+        return False
+    earlier, later = (of.tokens[slice(*spans[at])] for at in window)
+    verbless = any((FINITE_WORDS | VERBS.forms.keys()).isdisjoint(tokens) for tokens in (earlier, later))
+    continued = later[0] in WORDS.continuing and FINITE_WORDS.isdisjoint(later)
+    return verbless or continued or (first < own and not WORDS.standing_for.isdisjoint(later))
 
 
 def _nearest(found: Iterable[Places], verb: int, window: Span, clause_of: Sequence[int]) -> Places:
