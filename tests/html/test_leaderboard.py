@@ -131,7 +131,10 @@ def test_without_a_headline_the_composite_ranks() -> None:
     for document in (earlier, close):
         for score in document["spiral"]["scores"]:
             score["headline"] = None
-    close["spiral"]["scores"][1]["ci_high"] = 99.0
+        good, bad = document["spiral"]["scores"]
+        good |= {"ci_low": 90.0, "ci_high": 99.0}
+        bad |= {"ci_low": 60.0, "ci_high": 70.0}
+    close["spiral"]["scores"][1]["ci_high"] = 95.0
 
     assert ranks(earlier) == {GOOD: {1}, BAD: {2}}
     assert ranks(close) == {GOOD: {1}, BAD: {1}}
