@@ -304,25 +304,28 @@ _key = lru_cache(maxsize=256)(_Key)
 def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
     """Read what a reply decides: one finding for each act it mentions, that of a commitment where there is one."""
     key = _key(decision)
-    units = [(unit, of_two, WordPlaces(unit), _clauses(unit)) for unit, of_two in _units(reply.sentences)]
+    # Two sentences at a time last: most acts are found without.
+    units = sorted(
+        (_Unit(sentence, of_two) for sentence, of_two in _units(reply.sentences)), key=lambda each: each.of_two
+    )
     found: dict[str, ActFinding] = {}
     asked = False
     for act, patterns in key.acts:
-        for sentence, of_two, words, spans in units:
+        for unit in units:
             known = found.get(act.id)
-            if (known and known.committed) or (of_two and act.role not in ("right", "ask")):
-                continue
-            for finding in _findings(act, patterns, asked, sentence, words, spans):
+            if (known and known.committed) or (unit.of_two and act.role not in ("right", "ask")):
+                break
+            for finding in _findings(act, patterns, asked, unit):
                 if act.id not in found or _weight(finding) > _weight(found[act.id]):
                     found[act.id] = finding
                 if finding.committed:
                     asked = asked or act.role == "ask"
                     break
     contradictions: dict[str, None] = {}
-    for sentence, of_two, words, spans in units:
-        told = () if of_two else tuple(figures(words, sentence))
+    for unit in units:
+        told = () if unit.of_two else tuple(figures(unit.words, unit.sentence))
         for fact in key.facts if told else ():
-            contradictions[fact.contradiction(told, sentence, words, spans)] = None
+            contradictions[fact.contradiction(told, unit.sentence, unit.words, unit.spans)] = None
     contradictions.pop("", None)
     committed = {act.id for act in found.values() if act.committed}
     wrong = any(act.committed and act.role not in ("right", "ask") for act in found.values())
@@ -338,16 +341,30 @@ def _weight(finding: ActFinding) -> int:
     return 2 if finding.committed else int(finding.declined)
 
 
-def _findings(
-    act: Act, patterns: Iterable[Pattern], asked: bool, sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
-) -> Iterator[ActFinding]:
+class _Unit:
+    """A sentence, or two in one, with its words and clauses, found when first asked for."""
+
+    def __init__(self, sentence: Sentence, of_two: bool) -> None:
+        self.sentence, self.of_two = sentence, of_two
+
+    @cached_property
+    def words(self) -> WordPlaces:
+        return WordPlaces(self.sentence)
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        return _clauses(self.sentence)
+
+
+def _findings(act: Act, patterns: Iterable[Pattern], asked: bool, unit: _Unit) -> Iterator[ActFinding]:
     """Yield what a sentence says of an act, one finding for each place."""
     for pattern in patterns:
-        for taken, verb in pattern.find(words, spans, wide=act.role in ("right", "ask")):
-            mention = Mention(sentence, act.role, asked, spans, taken, verb)
+        for taken, verb in pattern.find(unit.words, unit.spans, wide=act.role in ("right", "ask")):
+            mention = Mention(unit.sentence, act.role, asked, unit.spans, taken, verb)
             rule = first_rule(ASK_RULES if act.role == "ask" else DECISION_RULES, mention)
             if rule:
-                said = list(filter(None, sentence.raws[mention.start : mention.end]))[: LIMITS.decision.max_words_shown]
+                said = list(filter(None, unit.sentence.raws[mention.start : mention.end]))
+                said = said[: LIMITS.decision.max_words_shown]
                 yield ActFinding(act.id, act.role, rule.kind, rule.name in _DECLINING, rule.name, " ".join(said))
 
 

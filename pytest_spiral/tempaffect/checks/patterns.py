@@ -162,7 +162,8 @@ def _joins(of: WordPlaces, spans: Sequence[Span], own: int, window: Span) -> boo
     if first < 0 or last >= len(spans):
         return False
     earlier, later = (of.tokens[slice(*spans[at])] for at in window)
-    verbless = any((FINITE_WORDS | VERBS.forms.keys()).isdisjoint(tokens) for tokens in (earlier, later))
+    forms = VERBS.forms.keys()
+    verbless = any(FINITE_WORDS.isdisjoint(words) and forms.isdisjoint(words) for words in (earlier, later))
     continued = later[0] in WORDS.continuing and FINITE_WORDS.isdisjoint(later)
     return verbless or continued or (first < own and not WORDS.standing_for.isdisjoint(later))
 
