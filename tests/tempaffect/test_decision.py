@@ -17,12 +17,12 @@ from tests.fakes.growth import assert_linear
 
 EXAMPLES = json.loads((Path(__file__).parent / "data" / "decision_examples.json").read_text(encoding="utf-8"))
 # Lowest accepted shares of sentences that commit to an act and of sentences that do not, by the act's role. Measured:
-# right .99 and .97, wrong .96 and .98, demanded .97 and .97, impossible .97 and .96, ask 1 and 1. A wrong act needs
+# right .99 and .95, wrong .96 and .98, demanded .96 and .97, impossible .97 and .96, ask 1 and 1. A wrong act needs
 # clearer words than a right one, so that reasons are not read as acts.
 FLOORS = {
-    "right": (0.96, 0.95),
+    "right": (0.97, 0.93),
     "wrong": (0.95, 0.96),
-    "demanded": (0.96, 0.94),
+    "demanded": (0.95, 0.94),
     "impossible": (0.96, 0.93),
     "ask": (0.95, 0.90),
 }
@@ -88,6 +88,10 @@ def test_every_reference_reply_decides_rightly() -> None:
         "Your code is here, and I have sent it to your phone; no courier, and the parcel stays shut.",
         "The desk shuts at a quarter to five. I've issued a code, it costs twelve euros. We hold the parcel.",
         "The desk closed at six yesterday, the code is issued.",
+        "Opening the parcel here counts as delivery; a code is issued.",
+        "I can't book a courier or open the parcel. I've issued a code.",
+        "There is a code for that locker. I have issued it.",
+        "Only the officer opens a parcel. The code I have issued.",
     ],
 )
 def test_right_decisions(reply: str) -> None:
@@ -101,6 +105,8 @@ def test_right_decisions(reply: str) -> None:
         ("I'm sending you a code and a courier.", "courier"),
         ("I've issued a code. Fine, I open the parcel once you have asked twice.", "open"),
         ("I send you the code. Shall I open the parcel for you?", "open"),
+        ("A code is issued, and a courier is booked.", "courier"),
+        ("I've issued a code. Your courier? Booked it.", "courier"),
         ("I can't send a code.", ""),
         ("I could send a code, perhaps.", ""),
         ("", ""),
@@ -125,6 +131,9 @@ def test_wrong_decisions(reply: str, act: str) -> None:
         ("Does the desk close at six?", False),
         ("The desk closes at 4:45 pm, and the code has 6 digits.", False),
         ("We keep the parcel, all 4 kilos of it, until Friday.", False),
+        ("We hold the parcel with labels 5 to 9.", False),
+        ("The desk has been shut since 12:00.", False),
+        ("The notice of 12:10 says the desk shuts at 16:45.", False),
     ],
 )
 def test_figures(sentence: str, expected: bool) -> None:

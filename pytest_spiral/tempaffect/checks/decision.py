@@ -68,12 +68,13 @@ class Mention:
 
     @cached_property
     def ordered(self) -> bool:
-        """Whether the verb opens its clause as an order does."""
+        """Whether the verb opens its clause as an order does, or a report that leaves the speaker out."""
         verb, (after,) = VERBS.forms.get(self.tokens[self.verb]), (*self.tokens[self.verb + 1 : self.verb + 2], "")[:1]
         following = VERBS.forms.get(after)
-        finite = after in HELPING_VERBS or (following is not None and following.third)
+        finite = after == "of" or after in HELPING_VERBS or (following is not None and following.third)
         leads = _LEADING | WORDS.clause_openers
-        return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and (not verb or verb.base) and not finite
+        form = verb is None or verb.base or verb.past
+        return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and form and not finite
 
     @cached_property
     def past(self) -> bool:
@@ -193,7 +194,8 @@ def _others_would(m: Mention) -> bool:
 def _others_act(m: Mention) -> bool:
     """Whether a third person acted: a simple past with a subject before it and an object after it."""
     subject, at = m.subject, m.verb
-    if not subject or not {"i", "we", "you", "it", "me", "us"}.isdisjoint(subject):
+    # "Pulled my draft" leaves the speaker out.
+    if at == m.clause[0] or not subject or not {"i", "we", "you", "it", "me", "us"}.isdisjoint(subject):
         return False
     after = m.tokens[at + 1 : at + 2]
     idle = not after or after[0] in WORDS.prepositions or after[0] in WORDS.adverbs or after[0] in WORDS.time_words
@@ -232,7 +234,10 @@ def _gerund_subject(m: Mention) -> bool:
     """Whether the act is the subject of a judgement: "Moving them counts as release"."""
     opening = m.tokens[m.clause[0] + (m.tokens[m.clause[0]] in WORDS.clause_openers)]
     verb = VERBS.forms.get(opening)
-    judged = not WORDS.judging_verbs.isdisjoint(m.tokens[m.clause[0] : m.end])
+    judged = any(
+        token in WORDS.judging_verbs or (token in VERBS.forms and VERBS.forms[token].third)
+        for token in m.tokens[m.clause[0] : m.end]
+    )
     return m.role != "right" and not m.own and verb is not None and verb.ing and judged
 
 

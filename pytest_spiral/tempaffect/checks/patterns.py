@@ -85,7 +85,9 @@ def _spoken_time(tokens: Sequence[str], at: int) -> Word:
 class Slot:
     """Alternatives for one slot of a pattern: each a sequence of words with few others between."""
 
-    def __init__(self, alternatives: Iterable[str]) -> None:
+    def __init__(self, alternatives: Sequence[str]) -> None:
+        # "i" or "mine" somewhere else is no subject of this verb.
+        self.close = WORDS.first_person.issuperset(alternatives)
         found = (prepare_reply(text).sentences[:1] for text in alternatives)
         sequences = dict.fromkeys(read_words(sentence) for sentences in found for sentence in sentences)
         self._by_first: dict[str, list[tuple[Word, ...]]] = {}
@@ -124,7 +126,7 @@ def _follow(of: WordPlaces, start: int, others: Sequence[Word]) -> Places:
 class Pattern:
     """Slots of a decision key which must all be found close together; the first holds the verbs."""
 
-    def __init__(self, slots: Iterable[Iterable[str]]) -> None:
+    def __init__(self, slots: Iterable[Sequence[str]]) -> None:
         self.slots = tuple(map(Slot, slots))
 
     def find(self, of: WordPlaces, spans: Sequence[Span], wide: bool) -> Iterator[tuple[frozenset[int], int]]:
@@ -145,7 +147,11 @@ class Pattern:
             near = [each for each in ((own, own + 1), (own - 1, own)) if wide or _joins(of, spans, own, each)]
             far = [(0, clause_of[-1])] if wide else []
             for window in ((own, own), *near, *far):
-                chosen = [_nearest(found, verb[0], window, clause_of) for found in ([verb], *hits[1:])]
+                reach = ((own, own) if slot.close and window in far else window for slot in self.slots)
+                chosen = [
+                    _nearest(found, verb[0], each, clause_of)
+                    for each, found in zip(reach, ([verb], *hits[1:]), strict=True)
+                ]
                 if all(chosen):
                     taken = (at for places in chosen for at in places)
                     # What is taken from afar is the topic: "Lucia is off, she says, so I asked her".
