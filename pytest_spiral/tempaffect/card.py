@@ -276,10 +276,10 @@ def _leaks(output: str, scenarios: Collection[str]) -> bool:
 
 def _without_keys(context: CardContext) -> Iterator[str]:
     """Say of how many scenarios it is known what a right reply decides."""
-    of = len(context.scenarios)
-    n = sum(scenario.expected.decision is not None for scenario in context.scenarios.values())
-    if n < of:
-        measured = f"measured on {n} of {of} scenarios; the others have" if n else "not measured: the scenarios have"
+    keyed = [scenario.expected.decision is not None for scenario in context.scenarios.values()]
+    if not all(keyed):
+        some = f"measured on {sum(keyed)} of {len(keyed)} scenarios; the others have"
+        measured = some if any(keyed) else "not measured: the scenarios have"
         yield f"useful and bounded is {measured} no decision key"
 
 

@@ -40,5 +40,4 @@ def check_boundary(
 
 
 def _told(act: ActFinding) -> str:
-    doing = "commits to" if act.committed else "turns down"
-    return f"{doing} {act.id} ({act.role}): {act.words}"
+    return f"{'commits to' if act.committed else 'turns down'} {act.id} ({act.role}): {act.words}"
