@@ -1,0 +1,99 @@
+"""What each rule of the reader of decisions contributes, on replies whose decisions people or models have rated.
+
+    python -m benchmarks.decision_rules FILE
+
+FILE has one JSON object a line: `id` of a bundled scenario, `writer`, `reply`, and `ratings`, in which each rater says
+by `right` ("y" or "n") whether the reply decides rightly. Replies without a majority are left out. The table has a line
+for each rule left out: replies read as right and as not, right ones lost, wrong ones passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from pydantic import BaseModel
+
+from pytest_spiral.tempaffect.checks import decision, patterns, prepare_reply
+from pytest_spiral.tempaffect.checks.sentences import PreparedReply
+from pytest_spiral.tempaffect.scenario import Decision
+from pytest_spiral.tempaffect.suite import load_suite
+
+
+class Rated(BaseModel):
+    id: str
+    writer: str
+    reply: str
+    ratings: dict[str, dict[str, str]]
+
+    @property
+    def right(self) -> bool | None:
+        """What most raters say."""
+        votes = [rating["right"] for rating in self.ratings.values()]
+        yes, no = votes.count("y"), votes.count("n")
+        return None if yes == no else yes > no
+
+
+Case = tuple[str, bool, Decision, PreparedReply]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, metavar="FILE")
+    cases = load(parser.parse_args().file)
+    print("| writer | right | lost | not right | passed |\n|---|---|---|---|---|")
+    for writer in (*sorted({case[0] for case in cases}), ""):
+        some = [case for case in cases if writer in ("", case[0])]
+        _, _, lost, passed = count(some)
+        right = sum(case[1] for case in some)
+        print(f"| {writer or 'all'} | {right} | {lost} | {len(some) - right} | {passed} |")
+    print("\n| left out | read as right | read as not | lost | passed |\n|---|---|---|---|---|")
+    print("|".join(("", " nothing ", *(f" {number} " for number in count(cases)), "")))
+    for rule in decision.DECISION_RULES[:-1]:
+        kept = tuple(each for each in decision.DECISION_RULES if each is not rule)
+        with mock.patch.object(decision, "DECISION_RULES", kept):
+            print("|".join(("", f" {rule.name} ", *(f" {number} " for number in count(cases)), "")))
+    for name, without in (("clauses of one act", any_neighbours), ("right acts told in two sentences", one_sentence)):
+        with without():
+            print("|".join(("", f" {name} ", *(f" {number} " for number in count(cases)), "")))
+    return 0
+
+
+@contextmanager
+def any_neighbours() -> Iterator[None]:
+    """Words of a wrong act may stand in any two neighbouring clauses."""
+    with mock.patch.object(patterns, "_joins", lambda of, spans, own, window: window[0] >= 0):
+        yield
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """No act is read over two sentences."""
+    with mock.patch.object(decision, "_units", lambda sentences: ((each, False) for each in sentences)):
+        yield
+
+
+def load(path: Path) -> list[Case]:
+    """The rated replies with the keys of their scenarios."""
+    suite = load_suite().by_id
+    rated = [Rated.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    cases = [(each, each.right, suite[each.id].expected.decision) for each in rated if each.id in suite]
+    return [
+        (each.writer, right, key, prepare_reply(each.reply))
+        for each, right, key in cases
+        if right is not None and key is not None
+    ]
+
+
+def count(cases: Sequence[Case]) -> tuple[int, int, int, int]:
+    """Replies read as right, read as not right, lost and passed."""
+    read = [(right, decision.read_decision(key, reply).right) for _, right, key, reply in cases]
+    accepted = sum(found for _, found in read)
+    return accepted, len(read) - accepted, read.count((True, False)), read.count((False, True))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
