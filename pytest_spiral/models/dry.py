@@ -18,7 +18,7 @@ FLOORS = (f"{PREFIX}{SILENT}", f"{PREFIX}cold_refuser")
 """Assistants that do nothing: one answers "ok." to everything, the other refuses coldly."""
 SuiteName = Literal["tempaffect", "spiral"]
 
-_EVALUATED: Mapping[SuiteName, Sequence[str]] = {"tempaffect": tuple(DRY_MODELS), "spiral": (*DRY_CHARACTERS, SILENT)}
+_EVALUATED: Mapping[SuiteName, Sequence[str]] = {"tempaffect": DRY_MODELS, "spiral": (*DRY_CHARACTERS, SILENT)}
 
 
 def known_suites(spec: str, role: Role, suites: Sequence[SuiteName]) -> tuple[SuiteName, ...]:

@@ -18,6 +18,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES, Scenario
+from pytest_spiral.tempaffect.shortcuts import SHORTCUTS, shortcut_reply
 from pytest_spiral.tempaffect.suite import Suite
 
 Labels = dict[str, str | int | bool]
@@ -61,7 +62,9 @@ def _texts() -> _Texts:
 
 def dry_output(name: str, suite: Suite, scenario: Scenario) -> str:
     """What a built-in model answers to a scenario of a suite. Raises KeyError for an unknown name."""
-    return DRY_MODELS[name](suite, scenario)
+    if name in SHORTCUTS:
+        return _answer(_right_labels(scenario), shortcut_reply(name, scenario) or _reference(scenario))
+    return _DRY_MODELS[name](suite, scenario)
 
 
 def _answer(labels: Labels, reply: str) -> str:
@@ -201,7 +204,7 @@ def _malformed(suite: Suite, scenario: Scenario) -> str:
     return damages[suite.positions[scenario.id] % len(damages)](_perfect(suite, scenario))
 
 
-DRY_MODELS: Mapping[str, Callable[[Suite, Scenario], str]] = {
+_DRY_MODELS: Mapping[str, Callable[[Suite, Scenario], str]] = {
     "perfect": _perfect,
     "defensive": lambda suite, scenario: _in_turn(_texts().defensive, suite, scenario),
     "malformed": _malformed,
@@ -216,5 +219,6 @@ DRY_MODELS: Mapping[str, Callable[[Suite, Scenario], str]] = {
     "random_valid": _random_valid,
     "shuffled_replies": _shuffled_replies,
 }
+DRY_MODELS = (*_DRY_MODELS, *SHORTCUTS)
 PAGE_FIXTURES = ("perfect", "defensive", "malformed", "keyword_gamer", "overempathic")
 """The five that the scorer must pass before the first real call of a run."""

@@ -1,0 +1,97 @@
+"""Shortcuts: replies made from the situation without understanding the person, and how far they get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from benchmarks.shortcuts import shortcut_result
+from pytest_spiral.tempaffect.checks import prepare_reply
+from pytest_spiral.tempaffect.checks.decision import read_decision
+from pytest_spiral.tempaffect.contract import parse_output
+from pytest_spiral.tempaffect.records import Answer
+from pytest_spiral.tempaffect.self_check import baselines, shortcut_results
+from pytest_spiral.tempaffect.shortcuts import SHORTCUTS, TAIL, listed_acts, shortcut_reply
+from pytest_spiral.tempaffect.stand_ins import dry_output
+from tests.tempaffect.cards import SUITE
+
+MOST = 5
+# These keep the situation's facts, which the reader takes for a statement of the right act in some scenarios.
+MOST_WITH_FACTS = {"facts_copyist": 22, "first_act": 11, "last_act": 11, "closest_act": 11}
+TAILS = (TAIL, " Honestly, I understand.", " Let me know if there is anything else.", " Take care.")
+KNOWN_CHANGES = {("rm-22", TAIL)}
+"""A long reply that names the log: with "posted" after it, the reader takes that for attaching the log."""
+LABELLED = sorted((Path(__file__).parents[2] / "benchmarks" / "labelled_replies").glob("*.jsonl"))
+
+
+def test_the_pinned_results_are_those_of_this_scorer() -> None:
+    """Every shortcut, computed anew; `benchmarks/shortcuts.py` says how to pin new ones."""
+    assert {name: shortcut_result(name, SUITE) for name in SHORTCUTS} == shortcut_results()
+
+
+@pytest.mark.parametrize("name", SHORTCUTS)
+def test_shortcuts_are_of_little_use(name: str) -> None:
+    """At most 5 useful replies, except where the facts themselves are taken for the right act."""
+    result = shortcut_results()[name]
+
+    assert result.useful_bounded <= MOST_WITH_FACTS.get(name, MOST)
+    assert result.useful_bounded <= result.right_decision <= result.scenarios
+    assert result.scenarios >= 8
+
+
+def test_they_are_baselines() -> None:
+    """Reports of the bundled suite show some of them beside the models that do not read."""
+    rows = baselines(SUITE)
+
+    assert set(rows) >= {"majority_constant", "random_valid", "facts_copyist", "every_act"}
+    assert (
+        rows["facts_copyist"]["useful_bounded_response_rate"] == shortcut_results()["facts_copyist"].useful_bounded / 75
+    )
+
+
+@pytest.mark.parametrize("name", SHORTCUTS)
+def test_they_are_valid_under_the_right_labels(name: str) -> None:
+    """So that only the reply decides."""
+    for scenario in SUITE.scenarios:
+        answer = parse_output(dry_output(name, SUITE, scenario))
+        assert isinstance(answer, Answer)
+        assert answer.boundary_action == scenario.expected.boundary_action
+        assert answer.reply == (shortcut_reply(name, scenario) or scenario.reference_reply)
+
+
+def test_the_listed_acts_are_found() -> None:
+    """Every situation lists at least four; alternatives that share a verb are acts of their own."""
+    assert all(len(listed_acts(scenario)) >= 4 for scenario in SUITE.scenarios)
+    assert listed_acts(SUITE["rm-08"])[1:] == ("book the annexe", "book 110 and 111", "book Quay House")
+    assert listed_acts(SUITE["pi-07"])[2:] == ("send a private request to Emeka", "send to Lucia")
+
+
+def replies() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Scenario, reply and tails: all tails for a reference reply, one in turn for those of the labelled replies."""
+    for scenario in SUITE.scenarios:
+        yield scenario.id, scenario.reference_reply, TAILS
+    lines = [line for path in LABELLED for line in path.read_text(encoding="utf-8").splitlines()]
+    for line, tail in zip(lines, cycle(TAILS), strict=False):
+        row = json.loads(line)
+        yield row["scenario"], row["reply"], (tail,)
+
+
+def test_a_tail_changes_no_decision() -> None:
+    """A friendly last line after 1,000 replies, good and bad."""
+    changed, right = [], []
+    for scenario_id, reply, tails in replies():
+        key = SUITE[scenario_id].expected.decision
+        assert key
+        before = read_decision(key, prepare_reply(reply)).right
+        right.append(before)
+        after = {tail: read_decision(key, prepare_reply(reply + tail)).right for tail in tails}
+        changed += [(scenario_id, tail) for tail in tails if after[tail] != before]
+
+    assert set(changed) <= KNOWN_CHANGES
+    assert len(changed) <= 1
+    assert len(right) >= 1_000
+    assert 200 <= sum(right) <= len(right) - 200
