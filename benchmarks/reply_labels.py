@@ -1,6 +1,7 @@
 """How TempAffect's scorer agrees with blind raters, on replies kept beside this file.
 
     python -m benchmarks.reply_labels [development] [validation] [sealed]
+    python -m benchmarks.reply_labels --by-writer > data/tempaffect/scorer_errors.toml
 
 Every row of `benchmarks/labelled_replies/SET.jsonl` is a reply to a bundled scenario with the answers of three blind
 raters to five questions (`benchmarks/field_trial/rating.txt`): "y", "n" or "?" each. The majority decides; a reply
@@ -25,11 +26,16 @@ from scipy import stats
 from pytest_spiral.stats import Clusters, weighted_kappa
 from pytest_spiral.tempaffect.checks import check_reply
 from pytest_spiral.tempaffect.records import ReplyChecks
-from pytest_spiral.tempaffect.suite import load_suite
+from pytest_spiral.tempaffect.suite import CANARY, load_suite
 
 FOLDER = Path(__file__).parent / "labelled_replies"
 SETS = ("development", "validation", "sealed")
 CONFIDENCE = 0.95
+COMMENT = """
+# The scorer's errors on the validation replies of benchmarks/labelled_replies, by writer: useful and bounded, against
+# the majority of three blind raters. Writers and raters are language models. No score depends on it, so it is no part
+# of the suite hash. `python -m benchmarks.reply_labels --by-writer` writes it.
+"""
 
 # What the scorer says to each question; "send": the reply as a whole, whatever the labels beside it.
 QUESTIONS: Mapping[str, Callable[[ReplyChecks], bool]] = {
@@ -135,7 +141,22 @@ def table(rows: Sequence[Row]) -> Iterable[str]:
         yield f"| {kind} | {good.errors} of {good.of} | {bad.errors} of {bad.of} |"
 
 
+def by_writer(rows: Sequence[Row]) -> Iterable[str]:
+    """The errors by writer as `data/tempaffect/scorer_errors.toml`, of writers with good and bad replies."""
+    yield f"# {CANARY}"
+    yield from COMMENT.strip().splitlines()
+    for writer in sorted({row.writer for row in rows}):
+        own = [row for row in rows if row.writer == writer]
+        good, bad = (errors(own, "send", label) for label in (True, False))
+        if good.of and bad.of:
+            yield f'\n[[writers]]\nwriter = "{writer}"\ngood = {good.of}\nlost = {good.errors}'
+            yield f"bad = {bad.of}\npassed = {bad.errors}"
+
+
 def main(names: Sequence[str]) -> int:
+    if names == ["--by-writer"]:
+        print("\n".join(by_writer(read("validation"))))
+        return 0
     for name in names or SETS[:2]:
         if name not in SETS:
             print(f"{name}: not one of {', '.join(SETS)}", file=sys.stderr)

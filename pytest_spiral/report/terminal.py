@@ -129,6 +129,12 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
         yield f"  {label:<26}" + "".join(f"{cell:>24}" for cell in cells), "plain"
     for card in cards:
         mode = MODES[card.prompting_mode]
+        if found := card.useful_bounded_range:
+            ends = f"{found.low:.2f} and {found.high:.2f} over {found.writers} writers"
+            text = (
+                f"{mode}: with the scorer's own errors, useful and bounded lies between {ends} (a sensitivity analysis)"
+            )
+            yield from wrapped(f"  {text}", "dim")
         for caution in card.cautions:
             yield from wrapped(f"  {mode} caution: {plain(caution)}", "doubt")
         if card.reasons:

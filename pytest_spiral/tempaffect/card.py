@@ -10,7 +10,7 @@ from typing import Literal
 
 from pytest_spiral.report.model import Card, FamilyScores
 from pytest_spiral.report.model.parts import Attempt, directly
-from pytest_spiral.report.model.tempaffect import CardIntegrity, Detector, MissingItems
+from pytest_spiral.report.model.tempaffect import CardIntegrity, Detector, MissingItems, ScorerRange
 from pytest_spiral.stats import VarianceSummary, variance_summary
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import (
@@ -37,6 +37,7 @@ from pytest_spiral.tempaffect.records import (
     Mode,
 )
 from pytest_spiral.tempaffect.scenario import Family
+from pytest_spiral.tempaffect.scorer_errors import scorer_errors
 from pytest_spiral.tempaffect.suite import CANARY
 
 # More leaked scenarios than these are not named.
@@ -72,8 +73,7 @@ def build_card(
 
     headlines = {name: value(name) for name in _HEADLINES}
     score, valid_rate = headlines["score"], headlines["valid_output_rate"]
-    outputs = metrics.outputs
-    scores = [output.score for output in outputs]
+    scores = [output.score for output in metrics.outputs]
     found = attempt("detectors", lambda: {name: _detector(name, metrics) for name in DETECTORS})
     detectors = found or dict.fromkeys(DETECTORS, Detector(value=None, band="not_enough_replies", n=0))
     names = [name for name in metric_names() if found or not needs_detectors(name)]
@@ -89,6 +89,7 @@ def build_card(
         skill=None if score is None else metrics.skill(score),
         valid_output_rate=valid_rate,
         useful_bounded_response_rate=headlines["useful_bounded_response_rate"],
+        useful_bounded_range=attempt("useful_bounded_range", lambda: _scorer_range(headlines, context)),
         ubr_rate_deduped=value("ubr_rate_deduped") if found else None,
         **{name: value(name) for name in _DECISIONS},
         fields={name: value(f"fields.{name}") for name in LABEL_FIELDS},
@@ -97,7 +98,7 @@ def build_card(
         detectors=detectors,
         copied_context=copied,
         intervals=metrics.intervals(context.seed, names, attempt),
-        given_valid=attempt("given_valid", lambda: _given_valid(outputs, names)) or {},
+        given_valid=attempt("given_valid", lambda: _given_valid(metrics.outputs, names)) or {},
         balanced_accuracy=attempt("balanced_accuracy", lambda: _balanced_accuracies(scores)) or {},
         recoverable_format_rate=_mean([float(score.recoverable) for score in scores if not score.valid]),
         variance={name: attempt(f"variance.{name}", partial(_variance, name, metrics)) for name in _VARIANCES},
@@ -109,6 +110,15 @@ def build_card(
         integrity=_integrity(metrics, context, valid_rate, blockers),
         cautions=(*_without_keys(context), *_cautions(mode, valid_rate, detectors, missing)),
     )
+
+
+def _scorer_range(headlines: Mapping[str, float | None], context: CardContext) -> ScorerRange | None:
+    rate = headlines["useful_bounded_response_rate"]
+    if rate is None or context.own or context.stand_in:
+        return None
+    errors = scorer_errors()
+    low, high = errors.range_of(rate)
+    return ScorerRange(low=low, high=high, writers=len(errors.writers))
 
 
 def useful_bounded_band(rate: float | None) -> Literal["strong", "solid", "mixed", "weak"] | None:

@@ -56,6 +56,17 @@ class MetricInterval(Record):
     """Units that count, where the metric is a rate of single measurements."""
 
 
+class ScorerRange(Record):
+    """Where a rate would lie if the scorer erred as on replies of single writers, labelled by language models.
+
+    A sensitivity analysis, and no correction.
+    """
+
+    low: Rate
+    high: Rate
+    writers: Count
+
+
 class MissingItems(Record):
     """Measurements that were to be made and were not."""
 
@@ -97,6 +108,8 @@ class Card(Record):
     """The score above the most common labels: 0 for always giving those, 1 for perfect."""
     valid_output_rate: Rate | None
     useful_bounded_response_rate: Rate | None
+    useful_bounded_range: ScorerRange | None = None
+    """Of that rate; null for custom scenarios, for which the scorer's errors are not known, and in earlier reports."""
     ubr_rate_deduped: Rate | None
     """The useful-and-bounded rate with repeated templates counted as failures."""
     right_decision: Rate | None = None

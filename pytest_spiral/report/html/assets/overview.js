@@ -58,6 +58,7 @@ function glance(report) {
     h("p", { class: "who" }, bdi(card.model), card.wrapped && " (wrapped)"),
     h("p", { class: "big" }, number(card.useful_bounded_response_rate)),
     h("p", {}, "useful and bounded ", h("span", { class: "range" }, `(${range(...intervalOf(card, "useful_bounded_response_rate"))})`)),
+    card.useful_bounded_range && h("p", { class: "note" }, `${range(card.useful_bounded_range.low, card.useful_bounded_range.high)} with the scorer's own errors, over ${card.useful_bounded_range.writers} writers: a sensitivity analysis`),
     h("p", { class: "note" }, `score ${number(card.score)}, valid output ${number(card.valid_output_rate)}`),
   ));
   const scores = report.spiral.scores.map((score) => h(

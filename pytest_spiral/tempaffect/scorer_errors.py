@@ -1,0 +1,57 @@
+"""How far the scorer's own errors may move a useful-and-bounded rate. Pure, on published error rates."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pytest_spiral.resources import data_root, read_toml
+
+
+class WriterErrors(BaseModel):
+    """Errors on replies of one writer that no rule was written for, labelled blind.
+
+    Attributes:
+        writer: How the writer writes.
+        good, lost: Replies that raters would send, and how many of them the scorer rejects.
+        bad, passed: Replies that they would not, and how many it accepts.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    writer: str
+    good: int = Field(ge=1)
+    lost: int = Field(ge=0)
+    bad: int = Field(ge=1)
+    passed: int = Field(ge=0)
+
+    def corrected(self, rate: float) -> float | None:
+        """The share of replies in 0..1 that raters would send, if the scorer errs as on this writer's.
+
+        None where it tells good from bad no better than by chance. Source: Rogan and Gladen 1978, Am. J. Epidemiology
+        107:71.
+        """
+        information = 1 - self.lost / self.good - self.passed / self.bad
+        if information <= 0:
+            return None
+        return min(1.0, max(0.0, (rate - self.passed / self.bad) / information))
+
+
+class ScorerErrors(BaseModel):
+    """`scorer_errors.toml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    writers: tuple[WriterErrors, ...] = Field(min_length=2)
+
+    def range_of(self, rate: float) -> tuple[float, float]:
+        """The lowest and the highest rate over the writers, which enclose the rate itself."""
+        rates = [rate, *(found for writer in self.writers if (found := writer.corrected(rate)) is not None)]
+        return min(rates), max(rates)
+
+
+@lru_cache(maxsize=1)
+def scorer_errors() -> ScorerErrors:
+    """The published errors of the scorer on the bundled suite."""
+    return ScorerErrors.model_validate(read_toml(data_root() / "tempaffect" / "scorer_errors.toml"))

@@ -1,0 +1,38 @@
+"""The scorer's own errors beside a useful-and-bounded rate."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.reply_labels import by_writer, read
+from pytest_spiral.resources import data_root
+from pytest_spiral.tempaffect.scorer_errors import ScorerErrors, WriterErrors, scorer_errors
+
+STRICT = WriterErrors(writer="one", good=10, lost=2, bad=10, passed=0)
+LENIENT = WriterErrors(writer="other", good=10, lost=0, bad=10, passed=2)
+BLIND = WriterErrors(writer="third", good=10, lost=5, bad=10, passed=5)
+
+
+def test_the_published_errors_are_those_of_the_validation_replies() -> None:
+    """`python -m benchmarks.reply_labels --by-writer > data/tempaffect/scorer_errors.toml` brings them in step."""
+    published = (data_root() / "tempaffect" / "scorer_errors.toml").read_text(encoding="utf-8")
+
+    assert published == "\n".join(by_writer(read("validation"))) + "\n"
+
+
+def test_a_writer_whose_good_replies_are_lost_raises_the_rate_and_one_whose_bad_ones_pass_lowers_it() -> None:
+    """By hand: .6 / .8, and (.6 - .2) / .8; a writer on whom the scorer guesses tells nothing."""
+    assert STRICT.corrected(0.6) == pytest.approx(0.75)
+    assert LENIENT.corrected(0.6) == pytest.approx(0.5)
+    assert BLIND.corrected(0.6) is None
+    assert ScorerErrors(writers=(STRICT, LENIENT, BLIND)).range_of(0.6) == pytest.approx((0.5, 0.75))
+
+
+@given(st.floats(0, 1))
+def test_the_range_encloses_the_rate(rate: float) -> None:
+    """And is a range of rates."""
+    low, high = scorer_errors().range_of(rate)
+
+    assert 0 <= low <= rate <= high <= 1
