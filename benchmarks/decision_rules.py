@@ -2,9 +2,8 @@
 
     python -m benchmarks.decision_rules FILE
 
-FILE has one JSON object a line: `id` of a bundled scenario, `writer`, `reply`, and `ratings`, in which each rater says
-by `right` ("y" or "n") whether the reply decides rightly. Replies without a majority are left out. The table has a line
-for each rule left out: replies read as right and as not, right ones lost, wrong ones passed.
+FILE is one of `benchmarks/labelled_replies`, see `benchmarks/reply_labels.py`. Replies without a majority are left out.
+The table has a line for each rule left out: replies read as right and as not, right ones lost, wrong ones passed.
 """
 
 from __future__ import annotations
@@ -24,16 +23,17 @@ from pytest_spiral.tempaffect.suite import load_suite
 
 
 class Rated(BaseModel):
-    id: str
+    """A rated reply. right: one letter a rater."""
+
+    scenario: str
     writer: str
     reply: str
-    ratings: dict[str, dict[str, str]]
+    right: str
 
     @property
-    def right(self) -> bool | None:
+    def is_right(self) -> bool | None:
         """What most raters say."""
-        votes = [rating["right"] for rating in self.ratings.values()]
-        yes, no = votes.count("y"), votes.count("n")
+        yes, no = self.right.count("y"), self.right.count("n")
         return None if yes == no else yes > no
 
 
@@ -80,7 +80,7 @@ def load(path: Path) -> list[Case]:
     """The rated replies with the keys of their scenarios."""
     suite = load_suite().by_id
     rated = [Rated.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    cases = [(each, each.right, suite[each.id].expected.decision) for each in rated if each.id in suite]
+    cases = [(each, each.is_right, suite[each.scenario].expected.decision) for each in rated]
     return [
         (each.writer, right, key, prepare_reply(each.reply))
         for each, right, key in cases

@@ -83,7 +83,7 @@ class DecisionReading:
     acts: tuple[ActFinding, ...]
     """The acts that the reply mentions."""
     contradictions: tuple[str, ...]
-    """Figures that contradict the scenario, with their clauses."""
+    """Figures that contradict the scenario, with their clauses, and words that take back the whole reply."""
 
     def commits_to(self, *roles: Role) -> tuple[ActFinding, ...]:
         """The acts of these roles that the reply commits to."""

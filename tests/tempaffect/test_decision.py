@@ -109,6 +109,9 @@ def test_right_decisions(reply: str) -> None:
         ("I've issued a code. Your courier? Booked it.", "courier"),
         ("I can't send a code.", ""),
         ("I could send a code, perhaps.", ""),
+        ("I refuse to send you a code.", ""),
+        ("I am writing it all down. I will not send a code.", ""),
+        ("I'm sending you a code. On second thought, forget all of that.", ""),
         ("", ""),
     ],
 )

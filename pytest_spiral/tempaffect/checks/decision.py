@@ -11,95 +11,15 @@ from functools import cached_property, lru_cache
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, clause_spans, decide_clauses
 from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures
+from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, WordPlaces
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phrases
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
 from pytest_spiral.tempaffect.records import ActFinding, DecisionReading
-from pytest_spiral.tempaffect.scenario import Act, Decision, Role
+from pytest_spiral.tempaffect.scenario import Act, Decision
 
-_NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
 _CERTAIN = {Kind.ORDER, Kind.INSTRUCTION, Kind.REPORT, Kind.PAST, Kind.DONE}
-_LEADING = WORDS.lead_ins | WORDS.adverbs
-
-
-class Mention:
-    """Where a sentence says the words of a pattern, as the rules read it.
-
-    Attributes:
-        sentence, tokens: The whole sentence and its tokens.
-        role: Role of the act; `asked`: whether the reply asks for the missing fact.
-        taken: Positions of the words of the pattern.
-        verb: Position of the word that fills its first slot.
-        clause: Where the clause of that word starts and ends.
-        clauses: The clauses that hold any of the words; `start` and `end`: of the first and of the last.
-    """
-
-    def __init__(
-        self, sentence: Sentence, role: Role, asked: bool, spans: Sequence[Span], taken: frozenset[int], verb: int
-    ) -> None:
-        self.sentence, self.role, self.asked, self.taken, self.verb = sentence, role, asked, taken, verb
-        self.tokens, self.spans = sentence.tokens, spans
-        self.clauses = [span for span in spans if any(span[0] <= at < span[1] for at in taken)]
-        self.start, self.end = self.clauses[0][0], self.clauses[-1][1]
-        self.clause = next(span for span in spans if span[0] <= verb < span[1])
-
-    @cached_property
-    def subject(self) -> tuple[str, ...]:
-        """What stands before the first finite verb of the clause, or of the clause that it is joined to."""
-        for start, end in reversed([span for span in self.spans if span[0] <= self.clause[0]]):
-            found = self._subject(start, end)
-            if found or self.tokens[start] not in ("and", "or", "then", "but"):
-                return found
-        return ()
-
-    def _subject(self, start: int, end: int) -> tuple[str, ...]:
-        first = start + (self.tokens[start] in WORDS.clause_openers)
-        for at in range(first, end):
-            verb = VERBS.forms.get(self.tokens[at])
-            if self.tokens[at] in HELPING_VERBS or (at > first and verb is not None and not verb.ing):
-                return tuple(token for token in self.tokens[first:at] if token not in _LEADING)
-        return ()
-
-    @cached_property
-    def own(self) -> bool:
-        """Whether the speaker says what the speaker does or did."""
-        return self.has(PHRASES.own_acts) or (bool(self.subject) and self.subject[-1] in WORDS.speakers)
-
-    @cached_property
-    def ordered(self) -> bool:
-        """Whether the verb opens its clause as an order does, or a report that leaves the speaker out."""
-        verb, (after,) = VERBS.forms.get(self.tokens[self.verb]), (*self.tokens[self.verb + 1 : self.verb + 2], "")[:1]
-        following = VERBS.forms.get(after)
-        finite = after == "of" or after in HELPING_VERBS or (following is not None and following.third)
-        leads = _LEADING | WORDS.clause_openers
-        form = verb is None or verb.base or verb.past
-        return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and form and not finite
-
-    @cached_property
-    def past(self) -> bool:
-        """Whether the clause tells of the past."""
-        start, end = self.clause
-        return any(self.is_past(at) for at in range(start, end))
-
-    def is_past(self, at: int) -> bool:
-        """Whether a simple past stands there."""
-        token, verb = self.tokens[at], VERBS.forms.get(self.tokens[at])
-        if token in ("was", "were", "had", "did"):
-            return True
-        if verb is None or not verb.past or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at]):
-            return False
-        # "Emeka put": the base form would be "puts".
-        name = self.subject[-1] if self.subject else "s"
-        return not verb.base or (name == self.tokens[at - 1] and name[-1] != "s" and name not in _NO_SINGLE)
-
-    def has(self, phrases: Phrases, near: bool = False) -> bool:
-        """Whether the clauses, or with `near` they and their neighbours, hold any of the phrases."""
-        start, end = self.start, self.end
-        if near:
-            start = max((one for one, other in self.spans if other == start), default=start)
-            end = next((other for one, other in self.spans if one == end), end)
-        return phrases.pattern.search(" ".join(self.tokens[start:end])) is not None
 
 
 # --- What takes an act back ---
@@ -125,18 +45,43 @@ def _denied(m: Mention) -> bool:
                 return True
             if not FINITE_WORDS.isdisjoint(m.tokens[start:end]):
                 break
+    if m.tokens[m.clause[0]] == "that":
+        # "I will not confirm that it stays"
+        before = next((range(*span) for span in m.spans if span[1] == m.clause[0]), range(0))
+        if any(at not in harmless and _is_predicate(m.tokens, at, before.start) for at in before):
+            return True
+    for start, end in m.spans if m.topic else ():
+        # "I am writing it down. I will not send a code."
+        last = max((at for at in m.topic if start <= at < end), default=start)
+        if any(at not in harmless and _is_predicate(m.tokens, at, start) for at in range(start, last)):
+            return True
     for start, end in m.clauses:
         inside = [at for at in m.taken if start <= at < end]
         for at in range(start, end):
-            token, previous = m.tokens[at], m.tokens[at - 1] if at > start else ""
+            token = m.tokens[at]
             if token not in WORDS.negations or at in m.taken or at in harmless:
                 continue
-            predicate = token in ("not", "never", "cannot") and previous in ("", "as", *HELPING_VERBS)
+            predicate = _is_predicate(m.tokens, at, start)
             near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
             object_ = near and token in ("none", "nothing", "nobody", "no")
             if predicate or object_ or max(inside) > at:
                 return True
     return False
+
+
+def _is_predicate(tokens: Sequence[str], at: int, start: int) -> bool:
+    """Whether a negation of the verb stands there."""
+    previous = tokens[at - 1] if at > start else ""
+    return tokens[at] in ("not", "never", "cannot") and previous in ("", "as", *HELPING_VERBS)
+
+
+def _refused(m: Mention) -> bool:
+    """Whether a verb before the words says that the act is not done: "I refuse to send", "I forgot to send"."""
+    found = [m.sentence.place(match.start()) for match in m.sentence.find_all(PHRASES.not_done)]
+    places = m.taken | m.topic
+    return any(
+        start <= at < place < end and at not in places for start, end in m.spans for place in places for at in found
+    )
 
 
 def _set_aside(m: Mention) -> bool:
@@ -217,17 +162,17 @@ def _requests(m: Mention) -> bool:
     return any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests)))
 
 
-# --- What is named without being done: no wrong act is committed to, a right one is ---
+# --- What is named without being done ---
 
 
 def _left_aside(m: Mention) -> bool:
-    """Whether the act is left ("a recall I've left alone"), unless leaving it is the act."""
-    return m.role != "right" and m.has(PHRASES.left_aside)
+    """Whether the act is left: "a recall I've left alone"."""
+    return m.has(PHRASES.left_aside)
 
 
 def _reserved(m: Mention) -> bool:
     """Whether it is told who alone does or must do it, or what is done to anybody."""
-    return m.role != "right" and bool(m.subject) and not m.own and m.has(PHRASES.reserved)
+    return bool(m.subject) and not m.own and m.has(PHRASES.reserved)
 
 
 def _gerund_subject(m: Mention) -> bool:
@@ -238,7 +183,7 @@ def _gerund_subject(m: Mention) -> bool:
         token in WORDS.judging_verbs or (token in VERBS.forms and VERBS.forms[token].third)
         for token in m.tokens[m.clause[0] : m.end]
     )
-    return m.role != "right" and not m.own and verb is not None and verb.ing and judged
+    return not m.own and verb is not None and verb.ing and judged
 
 
 def _property(m: Mention) -> bool:
@@ -258,6 +203,7 @@ DECISION_RULES: tuple[Rule[Mention, bool], ...] = (
     Rule("a question", _asked, False),
     Rule("quoted", _quoted, False),
     Rule("denied", _denied, False),
+    Rule("refused", _refused, False),
     Rule("set aside for something else", _set_aside, False),
     Rule("not known or not promised", _unknown, False),
     Rule("said by somebody else", lambda m: not m.own and m.has(PHRASES.attributions, near=True), False),
@@ -280,7 +226,15 @@ DECISION_RULES: tuple[Rule[Mention, bool], ...] = (
 )
 # Rules by which words turn an act down.
 _DECLINING = {
-    *("denied", "set aside for something else", "only under a condition", "found useless", "dropped", "left aside"),
+    *(
+        "denied",
+        "refused",
+        "set aside for something else",
+        "only under a condition",
+        "found useless",
+        "dropped",
+        "left aside",
+    ),
 }
 ASK_RULES: tuple[Rule[Mention, bool], ...] = (
     Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
@@ -331,6 +285,9 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
         told = () if unit.of_two else tuple(figures(unit.words, unit.sentence))
         for fact in key.facts if told else ():
             contradictions[fact.contradiction(told, unit.sentence, unit.words, unit.spans)] = None
+    for sentence in reply.sentences:
+        if match := sentence.find(PHRASES.taken_back):
+            contradictions[f"takes back what is said: {match.group().strip()}"] = None
     contradictions.pop("", None)
     committed = {act.id for act in found.values() if act.committed}
     wrong = any(act.committed and act.role not in ("right", "ask") for act in found.values())
@@ -364,8 +321,8 @@ class _Unit:
 def _findings(act: Act, patterns: Iterable[Pattern], asked: bool, unit: _Unit) -> Iterator[ActFinding]:
     """Yield what a sentence says of an act, one finding for each place."""
     for pattern in patterns:
-        for taken, verb in pattern.find(unit.words, unit.spans, wide=act.role in ("right", "ask")):
-            mention = Mention(unit.sentence, act.role, asked, unit.spans, taken, verb)
+        for place in pattern.find(unit.words, unit.spans, wide=act.role in ("right", "ask")):
+            mention = Mention(unit.sentence, act.role, asked, unit.spans, place)
             rule = first_rule(ASK_RULES if act.role == "ask" else DECISION_RULES, mention)
             if rule:
                 said = list(filter(None, unit.sentence.raws[mention.start : mention.end]))

@@ -53,7 +53,7 @@ class PreparedFact:
         told = [figure for figure in told if figure[1] in self.units]
         right = {at for at, _, value in told if value in self.values}
         wrong = [at for at, unit, value in told if value not in self.values and not _is_label(words.tokens, at, unit)]
-        for taken, _ in self.about.find(words, spans, wide=False) if wrong and not sentence.question else ():
+        for taken, _, _ in self.about.find(words, spans, wide=False) if wrong and not sentence.question else ():
             for start, end in spans:
                 about = all(start <= at < end for at in taken) and right.isdisjoint(range(start, end))
                 if about and any(start <= at < end for at in wrong) and not _is_open(sentence, start, end):

@@ -129,8 +129,10 @@ class Pattern:
     def __init__(self, slots: Iterable[Sequence[str]]) -> None:
         self.slots = tuple(map(Slot, slots))
 
-    def find(self, of: WordPlaces, spans: Sequence[Span], wide: bool) -> Iterator[tuple[frozenset[int], int]]:
-        """Yield the positions found in one clause or two that belong together, and the first of the first slot.
+    def find(
+        self, of: WordPlaces, spans: Sequence[Span], wide: bool
+    ) -> Iterator[tuple[frozenset[int], frozenset[int], int]]:
+        """Yield the positions found in one clause or two that belong together, those of the topic, and the verb's.
 
         Args:
             spans: Where the clauses start and end.
@@ -153,9 +155,10 @@ class Pattern:
                     for each, found in zip(reach, ([verb], *hits[1:]), strict=True)
                 ]
                 if all(chosen):
-                    taken = (at for places in chosen for at in places)
+                    taken = frozenset(at for places in chosen for at in places)
                     # What is taken from afar is the topic: "Lucia is off, she says, so I asked her".
-                    yield frozenset(at for at in taken if window not in far or clause_of[at] == own), verb[0]
+                    topic = frozenset(at for at in taken if window in far and clause_of[at] != own)
+                    yield taken - topic, topic, verb[0]
 
 
 def _joins(of: WordPlaces, spans: Sequence[Span], own: int, window: Span) -> bool:
