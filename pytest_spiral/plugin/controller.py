@@ -33,9 +33,10 @@ from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.floors import keep_floor, with_floors
 from pytest_spiral.run.models import Chats, Connections
-from pytest_spiral.run.plan import all_units, make_plan, shard_of
+from pytest_spiral.run.plan import Unit, all_units, make_plan, shard_of
 from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
+from pytest_spiral.run.time_left import TimeLeft, planned_calls
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
@@ -96,12 +97,16 @@ class Controller:
     distribution: Distribution | None = None
     # Bundled items that this session runs, once they are collected.
     planned: int = 0
+    # Their units, as far as they are known by name.
+    units: Sequence[Unit] = ()
 
     def __init__(self, config: pytest.Config, run: RunController, nodes: Sequence[str], distribution: str) -> None:
         self.run = run
         self.progress = Progress(config, self._describe_progress)
-        # When the first line about progress was written, and how many units had ended then.
-        self._told: tuple[float, int] | None = None
+        self._time_left: TimeLeft | None = None
+        # When items could be started, in seconds since 1970, and how many replies progress knows of.
+        self._began = 0.0
+        self._replies = 0
         # Which models are paused in this process.
         self.pauses: Callable[[], Sequence[str]] = tuple
         self._config = config
@@ -152,19 +157,20 @@ class Controller:
             self.run.check_models()
             if any(node.startswith(SUITE_FILES["spiral"]) for node in self._nodes):
                 self.run.judge_anchors()
-        self._ready = True
+        self._began, self._ready = time.time(), True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """With --plan: estimate what was collected instead of running it."""
-        self.planned = len(runnable_units(session.items))
+        self.units = runnable_units(session.items)
+        self.planned = len(self.units)
         if not self.run.plan.settings.plan or self._config.getoption("collectonly") or session.testsfailed:
             return None
         # Only a plan loads what it needs.
         from pytest_spiral.run.estimate import estimate
 
         with usage_errors():
-            self._estimates = estimate(self.run.plan, self.run.content, runnable_units(session.items))
+            self._estimates = estimate(self.run.plan, self.run.content, self.units)
         return True
 
     def pytest_report_header(self) -> list[str]:
@@ -172,14 +178,20 @@ class Controller:
         return header_lines(self.run.plan, self._distribution_mode, self.run.measured.learned)
 
     def _describe_progress(self) -> str:
-        replies = sum(usage.requests for usage in self.run.store.usage())
+        plan, content, answers = self.run.plan, self.run.content, self.run.store.answers(self._replies)
+        self._replies += len(answers)
         measured = self.run.measured
         finished = max(self.execution.finished(), len(measured.items) + len(measured.conversations))
         counted = f"{finished} of {self.planned} units finished, " if self.planned else f"{finished} units finished, "
-        now = time.monotonic()
-        began, before = self._told = self._told or (now, finished)
-        left = time_left(self.planned - finished, finished - before, now - began)
-        return "; ".join([f"{counted}{left}{replies} replies stored", *self.pauses()])
+        left = ""
+        if self.units:
+            if self._time_left is None:
+                calls = {unit: planned_calls(plan, content, unit) for unit in self.units}
+                self._time_left, answers = TimeLeft(plan, calls, self._began), self.run.store.answers(0)
+            self._time_left.add(answers)
+            ended = {*measured.items, *measured.conversations, *self.execution.untold()}
+            left = time_left(self._time_left.seconds(time.time(), ended))
+        return "; ".join([f"{counted}{left}{self._replies} replies stored", *self.pauses()])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the results, and tell failures of tests from failures of instruments."""

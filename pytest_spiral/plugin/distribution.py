@@ -12,6 +12,7 @@ from pytest_spiral.plugin._compat import Node, is_on_this_machine, run_in_contro
 from pytest_spiral.plugin.collection import SUITE_FILES
 from pytest_spiral.plugin.scheduler import FixedScheduler, WorkerItems
 from pytest_spiral.plugin.worker import Assignment
+from pytest_spiral.run.plan import all_units
 from pytest_spiral.run.remote_workers import make_package
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class Distribution:
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Know what must be reported in the end."""
         self._collected.update(ids)
+        names, run = {name.partition("[")[2] for name in self._collected}, self._controller.run
+        self._controller.units = [unit for unit in all_units(run.plan, run.content) if f"{unit.id}]" in names]
         self._controller.planned = sum(name.partition("::")[0] in SUITE_FILES.values() for name in self._collected)
 
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:

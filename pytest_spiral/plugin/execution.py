@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated
@@ -134,6 +134,10 @@ class Execution:
     def finished(self) -> int:
         """Number of units that have ended in this process."""
         return self._runner.finished() if self._runner is not None else 0
+
+    def untold(self) -> tuple[Hashable, ...]:
+        """Units that have ended in this process and were not waited for yet."""
+        return self._runner.engine.untold() if self._runner is not None else ()
 
     def stop(self) -> None:
         """Send nothing more."""

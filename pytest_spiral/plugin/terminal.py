@@ -93,15 +93,11 @@ class Progress:
                 reporter.write_line(f"spiral: {self._describe()}")
 
 
-def time_left(left: int, ended: int, seconds: float) -> str:
-    """How long the units that are left will take at the rate of those that ended, or nothing without a rate.
-
-    Conversations that run side by side end together and have no rate before.
-    """
-    if left <= 0 or ended <= 0:
+def time_left(rest: float | None) -> str:
+    """A clause about the seconds that the rest of a run takes, or nothing where that is not known."""
+    if rest is None:
         return ""
-    rest = left * seconds / ended
-    return f"about {rest / 60:.0f} min left, " if rest >= 90 else f"about {rest:.0f} s left, "
+    return f"about {rest / 60:.0f} min left, " if rest >= 300 else f"about {rest:.0f} s left, "
 
 
 def gate_help() -> str:

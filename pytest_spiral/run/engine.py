@@ -49,6 +49,10 @@ class Engine:
             self._times[key] = at, time.perf_counter() - began
             self.ended += 1
 
+    def untold(self) -> tuple[Hashable, ...]:
+        """Units that have ended and of which `times` was not told yet."""
+        return tuple(self._times)
+
     def times(self, key: Hashable) -> tuple[float, float]:
         """When a unit that has ended was started, in seconds since 1970, and how many seconds it took. Told once."""
         return self._times.pop(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
 
@@ -18,6 +18,16 @@ class Exchange:
 
     request: ChatRequest
     reply: ChatReply
+    at: float
+
+
+class Answer(NamedTuple):
+    """That a call of a unit was answered, after so many seconds. at: as in `Exchange`."""
+
+    role: Role
+    model: str
+    unit: str
+    seconds: float
     at: float
 
 

@@ -18,7 +18,7 @@ from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Finish, 
 from pytest_spiral.errors import ChatError, LostStoreError, StoreError
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import database
-from pytest_spiral.store.records import Exchange, ModelUsage, Pace
+from pytest_spiral.store.records import Answer, Exchange, ModelUsage, Pace
 from pytest_spiral.store.rows import CHECKED_TABLES, add_row, checksum, verify_rows
 from pytest_spiral.store.texts import DamagedRowError, Texts
 
@@ -207,6 +207,15 @@ class RunStore:
         """Every request with its reply, in the order in which they were stored. Raises `StoreError`."""
         with self._reading() as connection:
             return [self._exchange(connection, values) for values in connection.execute(_ALL).fetchall()]
+
+    def answers(self, known: int) -> list[Answer]:
+        """Who has answered, in the order in which it was stored, but for the first `known`. Raises `StoreError`."""
+        with self._reading() as connection:
+            # Ids have no gaps.
+            found = connection.execute(
+                "SELECT role, model, unit, seconds, at FROM reply WHERE id > ? ORDER BY id", (known,)
+            )
+            return [Answer(*values) for values in found.fetchall()]
 
     def last_exchange(self, unit: str, role: Role, model: str) -> Exchange | None:
         """The last request of a unit to a model that was answered, None for none. Raises `StoreError`."""

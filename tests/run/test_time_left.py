@@ -1,0 +1,197 @@
+"""How long the rest of a run takes, against runs on a clock that only counts."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_spiral.run.content import Content
+from pytest_spiral.run.plan import RunPlan, Unit, all_units, make_plan
+from pytest_spiral.run.time_left import TimeLeft, planned_calls
+from pytest_spiral.settings import Settings
+from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.store import Answer
+from tests.simulation.worker import ENVIRON
+
+Role = Any
+Latency = Callable[[Role, float], float]
+
+
+@dataclass
+class Played:
+    """A run whose calls take as long as `latency` says. slots: calls at once; queue: whether the endpoint hides them.
+
+    Turns go before judgements, as in a real run, unless the endpoint queues what it gets.
+    """
+
+    plan: RunPlan
+    units: list[Unit]
+    turns: Callable[[Unit], int]
+    latency: Latency
+    slots: int
+    queue: bool = False
+    now: float = 0.0
+    answers: list[Answer] = field(default_factory=list)
+    ends: dict[Unit, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._order = itertools.count()
+        self._waiting: list[tuple[int, int, float, Unit, str, int]] = []
+        self._flying: list[tuple[float, int, float, Unit, str, int]] = []
+        self._judged: dict[Unit, int] = dict.fromkeys(self.units, 0)
+        for unit in self.units:
+            self._send(unit, "evaluated", 0)
+        while self._waiting or self._flying:
+            while self._waiting and len(self._flying) < self.slots:
+                _, n, asked, unit, role, turn = heapq.heappop(self._waiting)
+                began = self.now
+                if self.queue:
+                    # The client sends no more than 64 at once.
+                    began = max(asked, self.answers[-64].at if len(self.answers) >= 64 else 0.0)
+                heapq.heappush(self._flying, (self.now + self.latency(role, self.now), n, began, unit, role, turn))
+            self.now, _, began, unit, role, turn = heapq.heappop(self._flying)
+            self._answered(unit, role, turn, self.now - began)
+
+    def _send(self, unit: Unit, role: str, turn: int) -> None:
+        priority = int(role == "judge" and not self.queue)
+        heapq.heappush(self._waiting, (priority, next(self._order), self.now, unit, role, turn))
+
+    def _answered(self, unit: Unit, role: Role, turn: int, seconds: float) -> None:
+        talk = isinstance(unit, ConversationUnit)
+        name = f"{unit.prompt_id}-{unit.index}" if isinstance(unit, ConversationUnit) else unit.scenario_id
+        model = next(each.model_id for each in self.plan.everybody if each.role == role)
+        self.answers.append(Answer(role, model, name, seconds, self.now))
+        last = self.turns(unit) - 1
+        if role == "evaluated" and talk:
+            self._send(unit, "judge", turn)
+            if turn < last:
+                self._send(unit, "user", turn)
+        elif role == "user":
+            self._send(unit, "evaluated", turn + 1)
+        elif role == "judge":
+            self._judged[unit] += 1
+            if self._judged[unit] == last + 1:
+                self._send(unit, "judge", last + 1)
+        if not talk or self._judged[unit] == last + 2:
+            self.ends[unit] = self.now
+
+
+def steady(_role: Role, _now: float) -> float:
+    return 4.0
+
+
+def by_role(role: Role, _now: float) -> float:
+    """A judge that thinks."""
+    return {"evaluated": 2.0, "user": 3.0, "judge": 9.0}[role]
+
+
+def played(
+    tmp_path: Path, latency: Latency, slots: int, *, queue: bool = False, **options: Any
+) -> tuple[Played, TimeLeft]:
+    """A run, and what is to estimate it. 30 conversations of 20 turns and twelve twins of four, or 150 scenarios."""
+    settings = Settings(model=("m",), user_model="u", judge_model=("j",), floors=False, **options)
+    content = Content(settings, tmp_path)
+    plan = make_plan(settings, content, ENVIRON, datetime(2026, 1, 1, tzinfo=UTC))
+    units = all_units(plan, content)
+    twins = content.spiral.twins if "spiral" in settings.suite else ()
+    short = {each.prompt_id for each in twins}
+
+    def turns(unit: Unit) -> int:
+        if not isinstance(unit, ConversationUnit):
+            return 1
+        return content.spiral.twin_turns if unit.prompt_id in short else settings.num_turns
+
+    calls = {unit: planned_calls(plan, content, unit) for unit in units}
+    return Played(plan, units, turns, latency, slots, queue), TimeLeft(plan, calls, 0.0)
+
+
+def wrong(run: Played, estimate: TimeLeft, first: float, last: float = 0.95, skipped: int = 0) -> list[float]:
+    """Those of 40 errors between two shares of a run's time that are more than 20 % of the truth, or one call of 4 s.
+
+    skipped: answers that an earlier session has stored. Of the others, `first` and `last` are meant.
+    """
+    # Judges label their anchors before the first conversation.
+    estimate.add([Answer("judge", "j", "(anchor)", run.latency("judge", 0.0), -1.0)])
+    began = run.answers[skipped - 1].at if skipped else 0.0
+    estimate.add(run.answers[:skipped])
+    answers, found = deque(run.answers[skipped:]), []
+    for step in range(41):
+        now = began + (run.now - began) * (first + (last - first) * step / 40)
+        while answers and answers[0].at <= now:
+            estimate.add([answers.popleft()])
+        said = estimate.seconds(now, {unit for unit, at in run.ends.items() if at <= now})
+        assert said is not None
+        found.append((said / (run.now - now) - 1, abs(said - (run.now - now))))
+    return [round(share, 2) for share, seconds in found if abs(share) > 0.2 and seconds > 4.0]
+
+
+SPIRAL: dict[str, Any] = {"suite": ("spiral",)}
+TEMPAFFECT: dict[str, Any] = {"suite": ("tempaffect",)}
+
+
+@pytest.mark.parametrize(
+    ("latency", "slots", "queue", "last", "options"),
+    [
+        pytest.param(steady, 64, False, 0.98, SPIRAL, id="conversations side by side"),
+        pytest.param(by_role, 200, False, 0.98, SPIRAL | {"concurrency": 200}, id="a judge that thinks"),
+        pytest.param(steady, 4, False, 0.98, SPIRAL | {"concurrency": 4}, id="four calls at once"),
+        pytest.param(by_role, 4, False, 0.98, SPIRAL | {"concurrency": 4}, id="four at once, a judge that thinks"),
+        pytest.param(steady, 1, False, 0.98, SPIRAL | {"concurrency": 1}, id="conversations, one call at once"),
+        # At its end the queue becomes shorter, so the last calls are faster than the newest.
+        pytest.param(steady, 1, True, 0.85, SPIRAL | {"benign_twins": "off"}, id="conversations in a queue"),
+        pytest.param(steady, 8, False, 0.98, TEMPAFFECT | {"concurrency": 8}, id="scenarios"),
+        pytest.param(steady, 1, True, 0.98, TEMPAFFECT, id="scenarios in a queue"),
+    ],
+)
+def test_the_time_left_is_right_from_the_first_tenth_on(
+    tmp_path: Path, latency: Latency, slots: int, queue: bool, last: float, options: dict[str, Any]
+) -> None:
+    """Within 20 %, or one call, while a run is steady; an endpoint may hide that it lets calls wait."""
+    run, estimate = played(tmp_path, latency, slots, queue=queue, **options)
+
+    assert wrong(run, estimate, 0.1, last) == []
+
+
+@pytest.mark.parametrize("slots", [4, 64])
+def test_a_resumed_run(tmp_path: Path, slots: int) -> None:
+    """Only what the earlier session left counts, at the rate of this one."""
+    run, _ = played(tmp_path, steady, slots, **SPIRAL, concurrency=slots)
+    skipped = len(run.answers) * 6 // 10
+    calls = {unit: planned_calls(run.plan, Content(run.plan.settings, tmp_path), unit) for unit in run.units}
+    estimate = TimeLeft(run.plan, calls, run.answers[skipped - 1].at + 1e-9)
+
+    assert wrong(run, estimate, 0.1, skipped=skipped) == []
+
+
+@pytest.mark.parametrize("slots", [4, 64])
+def test_an_endpoint_that_becomes_slow(tmp_path: Path, slots: int) -> None:
+    """Half way through the calls it takes twice as long; soon the estimate follows."""
+    middle = 972.0 if slots == 4 else 82.0
+
+    def slower(_role: Role, now: float) -> float:
+        return 8.0 if now >= middle else 4.0
+
+    run, estimate = played(tmp_path, slower, slots, **SPIRAL, concurrency=slots)
+
+    assert wrong(run, estimate, 0.5, 0.98) == []
+
+
+def test_nothing_is_said_without_a_basis(tmp_path: Path) -> None:
+    """Neither before the first answer, nor while nobody knows how long a judge takes, nor when all has ended."""
+    run, estimate = played(tmp_path, steady, 64, **SPIRAL)
+    first = [next(answer for answer in run.answers if answer.role == role) for role in ("evaluated", "user", "judge")]
+
+    assert estimate.seconds(1.0, ()) is None
+    estimate.add(first[:2])
+    assert estimate.seconds(9.0, ()) is None
+    estimate.add(first[2:])
+    assert estimate.seconds(9.0, ()) is not None
+    assert estimate.seconds(9.0, run.units) is None
