@@ -32,9 +32,9 @@ FOLDER = Path(__file__).parent / "labelled_replies"
 SETS = ("development", "validation", "sealed")
 CONFIDENCE = 0.95
 COMMENT = """
-# The scorer's errors on the validation replies of benchmarks/labelled_replies, by writer: useful and bounded, against
-# the majority of three blind raters. Writers and raters are language models. No score depends on it, so it is no part
-# of the suite hash. `python -m benchmarks.reply_labels --by-writer` writes it.
+# The scorer's errors on the validation and sealed replies of benchmarks/labelled_replies, by writer: useful and
+# bounded, against the majority of three blind raters. Writers and raters are language models. No score depends on it,
+# so it is no part of the suite hash. `python -m benchmarks.reply_labels --by-writer` writes it.
 """
 
 # What the scorer says to each question; "send": the reply as a whole, whatever the labels beside it.
@@ -155,7 +155,7 @@ def by_writer(rows: Sequence[Row]) -> Iterable[str]:
 
 def main(names: Sequence[str]) -> int:
     if names == ["--by-writer"]:
-        print("\n".join(by_writer(read("validation"))))
+        print("\n".join(by_writer([*read("validation"), *read("sealed")])))
         return 0
     for name in names or SETS[:2]:
         if name not in SETS:
