@@ -113,7 +113,7 @@ class Resampled(Generic[T]):
         return Estimate(value, low, high, stdev(draws) if len(draws) > 1 else None, len(draws))
 
     def bounded(self, statistic: Callable[[T], float | None], confidence: float) -> Estimate:
-        """The estimate of a number from 0 to 100 with ends for gates, which hold where few prompts carry it.
+        """The estimate of a number from 0 to 100 with ends that hold where few prompts carry it.
 
         A bootstrap knows no prompt that the sample happens not to contain. Each end is therefore the outer one of its
         own and of the bound that holds for every distribution of what the single items add: the value plus their

@@ -79,11 +79,11 @@ class DecisionReading:
     __pydantic_config__ = _READ_STRICTLY
 
     right: bool
-    """Commits to the right acts and to no other, and contradicts no figure."""
+    """Commits to the right acts and to no other, contradicts no figure, and takes nothing back."""
     acts: tuple[ActFinding, ...]
     """The acts that the reply mentions."""
     contradictions: tuple[str, ...]
-    """Figures that contradict the scenario, with their clauses, and words that take back the whole reply."""
+    """What speaks against it: clauses whose figures contradict the scenario, words that take everything back."""
 
     def commits_to(self, *roles: Role) -> tuple[ActFinding, ...]:
         """The acts of these roles that the reply commits to."""

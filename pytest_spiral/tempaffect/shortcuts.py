@@ -1,11 +1,15 @@
-"""Replies of models that take a shortcut: the situation is said again, or an act is taken from it. Pure."""
+"""Replies of models that take a shortcut: the situation is said again, or an act is taken from it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import takewhile
 
+from pydantic import TypeAdapter
+
+from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.scenario import Act, Scenario
 from pytest_spiral.text import tokenize
@@ -15,12 +19,6 @@ _CAN = re.compile(r"(?i)\bthe (?:assistant|agent|desk) can\b")
 _BETWEEN_ACTS = re.compile(r", or |, | or (?=(?:in|on|of|to|the) |[A-Z0-9])")
 _NO_VERB = re.compile(r"(?:in|on|of|to|the) |[A-Z0-9]")
 _SENTENCES = re.compile(r"(?<=[.?!]) +")
-_SYNONYMS = {
-    "add": "put in", "arrives": "gets in", "book": "reserve", "call": "ring", "cancel": "call off", "closed": "shut",
-    "closes": "shuts", "enter": "write in", "free": "available", "give": "hand over", "issue": "make out",
-    "open": "start", "order": "get", "post": "put up", "ready": "done", "send": "pass on", "move": "shift",
-    "start": "open", "takes": "needs", "until": "till", "withdraw": "take back", "write": "set down",
-}  # fmt: skip
 
 
 def listed_acts(scenario: Scenario) -> tuple[str, ...]:
@@ -48,7 +46,13 @@ def _paraphrase(scenario: Scenario) -> str:
     halves = (one.partition(": ") for one in sentences)
     turned = [f"{after}, that is {before}" if after else before for before, _, after in halves]
     text = ". ".join(one[:1].upper() + one[1:] for one in turned) + "."
-    return re.sub(r"\b[a-z]+\b", lambda match: _SYNONYMS.get(match[0], match[0]), text)
+    synonyms = _synonyms()
+    return re.sub(r"\b[a-z]+\b", lambda match: synonyms.get(match[0], match[0]), text)
+
+
+@cache
+def _synonyms() -> Mapping[str, str]:
+    return TypeAdapter(dict[str, str]).validate_python(read_toml(data_root() / "tempaffect" / "dry" / "synonyms.toml"))
 
 
 def _doing(scenario: Scenario, acts: Iterable[str]) -> str:

@@ -177,8 +177,8 @@ def test_its_protocols_are_those_of_the_version(tmp_path: Path) -> None:
     """The published one is the default, the corrected one a choice, and no other fits."""
     write_clone(tmp_path)
 
-    def content(**options: str) -> Content:
-        return Content(Settings(model=("m",), spiral_upstream=str(tmp_path), **options), tmp_path)  # type: ignore[arg-type]
+    def content(**options: Any) -> Content:
+        return Content(Settings(model=("m",), spiral_upstream=str(tmp_path), **options), tmp_path)
 
     assert content().spiral.protocol.name == "upstream-v1.2"
     assert content(protocol="v1.2-corrected").spiral.protocol.name == "v1.2-corrected"

@@ -45,7 +45,7 @@ class PreparedFact:
     def contradiction(
         self, told: Sequence[Figure], sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
     ) -> str:
-        """Return the clause with a figure that contradicts the fact; "" where there is none.
+        """Say which clause has a figure that contradicts the fact; "" where there is none.
 
         Args:
             told: The figures of the sentence.
@@ -57,7 +57,7 @@ class PreparedFact:
             for start, end in spans:
                 about = all(start <= at < end for at in taken) and right.isdisjoint(range(start, end))
                 if about and any(start <= at < end for at in wrong) and not _is_open(sentence, start, end):
-                    return " ".join(filter(None, sentence.raws[start:end]))
+                    return f"contradicts a figure: {' '.join(filter(None, sentence.raws[start:end]))}"
         return ""
 
 

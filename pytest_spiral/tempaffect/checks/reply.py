@@ -76,7 +76,7 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
 
 
 def _decided(decision: DecisionReading | None) -> tuple[str, ...]:
-    """What was read of each act of the decision key, and the figures that are contradicted."""
+    """What was read of each act of the decision key, and what contradicts the decision or a figure."""
     if decision is None:
         return ("the scenario has no decision key",)
     return (
@@ -84,7 +84,7 @@ def _decided(decision: DecisionReading | None) -> tuple[str, ...]:
             f"{'commits to' if act.committed else 'does not commit to'} {act.id} ({act.role}), {act.rule}: {act.words}"
             for act in decision.acts
         ),
-        *(f"contradicts a figure: {words}" for words in decision.contradictions),
+        *decision.contradictions,
     ) or ("decides nothing",)
 
 
