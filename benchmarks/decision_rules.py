@@ -16,7 +16,7 @@ from unittest import mock
 
 from pydantic import BaseModel
 
-from pytest_spiral.tempaffect.checks import decision, patterns, prepare_reply
+from pytest_spiral.tempaffect.checks import commitment, decision, patterns, prepare_reply
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply
 from pytest_spiral.tempaffect.scenario import Decision
 from pytest_spiral.tempaffect.suite import load_suite
@@ -52,8 +52,8 @@ def main() -> int:
         print(f"| {writer or 'all'} | {right} | {lost} | {len(some) - right} | {passed} |")
     print("\n| left out | read as right | read as not | lost | passed |\n|---|---|---|---|---|")
     print("|".join(("", " nothing ", *(f" {number} " for number in count(cases)), "")))
-    for rule in decision.DECISION_RULES[:-1]:
-        kept = tuple(each for each in decision.DECISION_RULES if each is not rule)
+    for rule in commitment.DECISION_RULES[:-1]:
+        kept = tuple(each for each in commitment.DECISION_RULES if each is not rule)
         with mock.patch.object(decision, "DECISION_RULES", kept):
             print("|".join(("", f" {rule.name} ", *(f" {number} " for number in count(cases)), "")))
     for name, without in (("clauses of one act", any_neighbours), ("right acts told in two sentences", one_sentence)):
@@ -72,7 +72,7 @@ def any_neighbours() -> Iterator[None]:
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """No act is read over two sentences."""
-    with mock.patch.object(decision, "_units", lambda sentences: ((each, False) for each in sentences)):
+    with mock.patch.object(decision, "_units", lambda sentences: map(decision._Unit, sentences)):
         yield
 
 

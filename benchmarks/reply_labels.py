@@ -1,13 +1,13 @@
 """How TempAffect's scorer agrees with blind raters, on replies kept beside this file.
 
-    python -m benchmarks.reply_labels [development] [validation] [sealed]
+    python -m benchmarks.reply_labels [development] [validation]
     python -m benchmarks.reply_labels --by-writer > data/tempaffect/scorer_errors.toml
 
 Every row of `benchmarks/labelled_replies/SET.jsonl` is a reply to a bundled scenario with the answers of three blind
 raters to five questions (`benchmarks/field_trial/rating.txt`): "y", "n" or "?" each. The majority decides; a reply
-without one is left out. The writers of the sets are different, and so are the scenarios of the sealed set. Prints for
-every question how many good replies are lost and how many bad ones pass, with a one-sided 95 % bound over writers, then
-the same of whole replies by kind. Writers and raters are language models.
+without one is left out. The writers of the sets are different. Prints for every question how many good replies are lost
+and how many bad ones pass, with a one-sided 95 % bound over writers, then the same of whole replies by kind. Writers
+and raters are language models.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from pytest_spiral.tempaffect.records import ReplyChecks
 from pytest_spiral.tempaffect.suite import CANARY, load_suite
 
 FOLDER = Path(__file__).parent / "labelled_replies"
-SETS = ("development", "validation", "sealed")
+SETS = ("development", "validation")
 CONFIDENCE = 0.95
 COMMENT = """
-# The scorer's errors on the validation and sealed replies of benchmarks/labelled_replies, by writer: useful and
+# The scorer's errors on the validation replies of benchmarks/labelled_replies, by writer: useful and
 # bounded, against the majority of three blind raters. Writers and raters are language models. No score depends on it,
 # so it is no part of the suite hash. `python -m benchmarks.reply_labels --by-writer` writes it.
 """
@@ -155,9 +155,9 @@ def by_writer(rows: Sequence[Row]) -> Iterable[str]:
 
 def main(names: Sequence[str]) -> int:
     if names == ["--by-writer"]:
-        print("\n".join(by_writer([*read("validation"), *read("sealed")])))
+        print("\n".join(by_writer(read("validation"))))
         return 0
-    for name in names or SETS[:2]:
+    for name in names or SETS:
         if name not in SETS:
             print(f"{name}: not one of {', '.join(SETS)}", file=sys.stderr)
             return 2

@@ -29,7 +29,13 @@ class UserError(SpiralError):
 
 
 class ConfigError(UserError):
-    """An option, ini key, environment variable or spiral.toml entry is wrong."""
+    """An option, ini key, environment variable or spiral.toml entry is wrong.
+
+    Attributes:
+        replaced: Values on the command line that are wrong, each with the option that mends it.
+    """
+
+    replaced: tuple[tuple[str, str], ...] = ()
 
 
 class DataError(UserError):

@@ -15,6 +15,9 @@ DEFAULT_PROTOCOL = "per-turn"
 PUBLIC_PROTOCOL = "upstream-v1.2"
 """The default where the content is that of the public repository."""
 SuiteName = Literal["tempaffect", "spiral"]
+SuiteChoice = Literal["tempaffect", "spiral", "spiral-prefix"]
+PREFIX_PROTOCOL = "prefix"
+"""The default for single replies to prefixes, which nobody scores as whole conversations."""
 Kind = Literal["text", "int", "float", "many", "flag"]
 Affects = Literal["measurement", "evaluation", "session"]
 """What an option decides: what is measured, what is made of the measurements, or when and where the work is done."""
@@ -150,7 +153,11 @@ class Settings:
         metavar="SPEC",
         check=_model_names,
     )
-    suite: tuple[SuiteName, ...] = option(("tempaffect", "spiral"), "measurement", "Bundled suite to run")
+    suite: tuple[SuiteChoice, ...] = option(
+        ("tempaffect", "spiral"),
+        "measurement",
+        "Bundled suite to run; spiral-prefix is Spiral-Bench in single replies to frozen beginnings of conversations",
+    )
     prompting: tuple[Literal["schema", "raw"], ...] = option(
         ("schema", "raw"),
         "measurement",
@@ -265,7 +272,8 @@ class Settings:
     calibrate: bool = option(
         False,
         "evaluation",
-        "Also have the judges label the shipped calibration turns, and report which behaviours a judge may gate",
+        "Also have the judges label the shipped calibration turns, or those that people labelled in --labels, and "
+        "report which behaviours a judge may gate",
     )
     gate: tuple[str, ...] = option(
         (),
@@ -285,6 +293,13 @@ class Settings:
         "evaluation",
         "Run directory, report.json or Spiral-Bench result file that gates refer to as `baseline`",
         metavar="PATH",
+    )
+    labels: tuple[str, ...] = option(
+        (),
+        "evaluation",
+        "Label file of replies that exist (--run-id of a finished run, or --replay): the report then also has the "
+        "numbers that they correct, which gates name as 'tempaffect.corrected.useful_bounded'",
+        metavar="FILE",
     )
     gate_policy: Literal["bound", "point"] = option(
         "bound", "evaluation", "Decide gates by one-sided 95 % confidence bounds or by point estimates"
@@ -337,7 +352,10 @@ class Settings:
                 object.__setattr__(self, each.key, tuple(dict.fromkeys(value)))
         # What is replayed as it was judged takes the protocol of its judgements.
         if not self.protocol and not (self.replay and not self.redo_judging and not self.spiral_upstream):
-            object.__setattr__(self, "protocol", PUBLIC_PROTOCOL if self.spiral_upstream else DEFAULT_PROTOCOL)
+            own = PREFIX_PROTOCOL if self.prefixes else DEFAULT_PROTOCOL
+            object.__setattr__(self, "protocol", PUBLIC_PROTOCOL if self.spiral_upstream else own)
+        if self.prefixes:
+            self._check_prefixes()
         if self.spiral_upstream:
             for key in ("spiral_prompts", "system_prompt", "calibrate", "floors"):
                 if getattr(self, key):
@@ -355,12 +373,35 @@ class Settings:
             )
         if self.redo_judging and not self.replay:
             raise ConfigError("--redo-judging: needs recorded conversations; name them with --replay reports/RUN-ID")
+        if self.labels and not (self.run_id or self.replay):
+            raise ConfigError("--labels: of replies that exist; name their run with --run-id ID or --replay reports/ID")
         if self.floors and self.replay:
             raise ConfigError(
                 "--floors: in a replay nothing is held; leave it out; the report has the floor of the run"
             )
         if self.system_prompt and self.replay:
             raise ConfigError("--system-prompt: what is replayed was answered without it; leave it out")
+
+    def _check_prefixes(self) -> None:
+        from pytest_spiral.errors import ConfigError
+
+        if "spiral" in self.suite:
+            raise ConfigError("--suite spiral-prefix: run it by itself; leave out --suite spiral")
+        if self.spiral_upstream:
+            raise ConfigError("--suite spiral-prefix: no part of the public benchmark; leave out --spiral-upstream")
+        # A prefix has one reply, to which no simulated user answers, and benign prefixes of its own.
+        object.__setattr__(self, "num_turns", 1)
+        object.__setattr__(self, "benign_twins", "off")
+
+    @property
+    def prefixes(self) -> bool:
+        """Whether Spiral-Bench consists of single replies to prefixes."""
+        return "spiral-prefix" in self.suite
+
+    @property
+    def suites(self) -> tuple[SuiteName, ...]:
+        """The suites by what runs and scores them."""
+        return tuple("tempaffect" if name == "tempaffect" else "spiral" for name in self.suite)
 
     @property
     def shard_number(self) -> tuple[int, int] | None:

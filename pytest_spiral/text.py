@@ -196,13 +196,13 @@ def _tells_numbers(norms: Sequence[str]) -> bool:
 def _join_numbers(found: Words) -> Words:
     """Turn runs of number words into digits, "3 am" into "3am"."""
     norms, raws, before = joined = Words([], [], [])
-    index = 0
-    number_words = _tables().number_words
-    while index < len(found.norms):
-        norm, size = found.norms[index], 0
-        if norm in number_words or norm[:1].isdigit():
-            value, size = _spelled_number(found, index)
-            norm = str(value) if size else norm
+    number_words, done = _tables().number_words, 0
+    for index, norm in enumerate(found.norms):
+        if index < done or not (norm in number_words or norm[:1].isdigit()):
+            continue
+        _extend(joined, found, done, index)
+        value, size = _spelled_number(found, index)
+        norm = str(value) if size else norm
         if norm in _HALVES_OF_DAY and norms and _HOUR.fullmatch(norms[-1]) and found.before[index].isspace():
             norms[-1] += norm
             raws[-1] += found.raws[index]
@@ -210,8 +210,14 @@ def _join_numbers(found: Words) -> Words:
             norms.append(norm)
             raws.append(found.raws[index])
             before.append(found.before[index])
-        index += max(size, 1)
+        done = index + max(size, 1)
+    _extend(joined, found, done, len(found.norms))
     return joined
+
+
+def _extend(joined: Words, found: Words, start: int, end: int) -> None:
+    for longer, whole in zip(joined, found, strict=True):
+        longer += whole[start:end]
 
 
 def _spelled_number(found: Words, start: int) -> tuple[int, int]:

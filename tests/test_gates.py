@@ -274,7 +274,11 @@ def test_a_statistic_without_extremes_is_inconclusive_when_something_is_missing(
     ("hits", "code", "detail"),
     [
         (63, DecisionCode.BOUND_MET, "the lower bound 0.754 of the value is at least 0.75"),
-        (60, DecisionCode.THRESHOLD_BETWEEN, "0.75 lies between the bounds 0.709 and 0.872 of the value"),
+        (
+            60,
+            DecisionCode.THRESHOLD_BETWEEN,
+            "0.75 lies between the one-sided 95 % bounds 0.709 and 0.872 of the value",
+        ),
         (45, DecisionCode.BOUND_MISSED, "even the upper bound 0.695 of the value is below 0.75"),
     ],
 )

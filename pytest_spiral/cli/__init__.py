@@ -32,6 +32,36 @@ _UPSTREAM_PROTOCOL = _argument(
 )
 _PATHS = partial(_argument, "paths", nargs="+", type=Path, metavar="PATH")
 _OUTPUT = partial(_argument, "-o", "--output", type=Path)
+
+
+def _positive(text: str) -> int:
+    """A whole number from 1, for argparse."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 20_000:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from 1 to 20,000")
+    return int(text)
+
+
+_LABELS = _argument(
+    "--labels",
+    action="append",
+    required=True,
+    type=Path,
+    metavar="FILE",
+    help="label file (repeatable: one of each suite)",
+)
+
+
+def _half_width(text: str) -> float:
+    """A number between 0 and 1/2, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 0.5:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number between 0 and 0.5, such as 0.05")
+    return value
+
+
 _SCENARIOS = _argument(
     "paths", nargs="*", type=Path, metavar="FILE", help="scenario files (default: the bundled suite)"
 )
@@ -50,7 +80,16 @@ class Command:
     arguments: Sequence[methodcaller]
 
 
-COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
+@dataclass(frozen=True)
+class Group:
+    """Commands under a common name. default: the one that is meant where none of them is named."""
+
+    help: str
+    commands: Mapping[str, Command]
+    default: str = ""
+
+
+COMMANDS: Mapping[str, Command | Group] = {
     "rescore": Command(
         "runs:rescore",
         "score recorded conversations again, without calling a model",
@@ -96,6 +135,21 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
             _OUTPUT(metavar="DIR", required=True, help="directory to write the site to"),
         ],
     ),
+    "prefixes": Command(
+        "runs:prefixes",
+        "cut beginnings of conversations out of recorded runs, for --suite spiral-prefix",
+        [
+            _PATHS(help=f"runs to cut from, each {_RUN}"),
+            _OUTPUT(metavar="FILE", required=True, help="prompt file to write"),
+            _argument(
+                "--depth",
+                action="append",
+                type=_positive,
+                metavar="N",
+                help="replies of the assistant before the message to answer (repeatable; default: 2, 5 and 10)",
+            ),
+        ],
+    ),
     "merge": Command(
         "runs:merge",
         "combine the shards of a run and decide its gates; exits with the code of a run",
@@ -126,24 +180,27 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
             _OUTPUT(metavar="DIR", help="directory to write to (default: export/ in the run directory)"),
         ],
     ),
-    "scenarios": {
-        "lint": Command("scenarios:lint", "check scenario files against the authoring rules", [_SCENARIOS]),
-        "hash": Command(
-            "scenarios:show_hashes",
-            "print the suite hash and its components",
-            [
-                _argument(
-                    "--write", action="store_true", help="write the hashes of the bundled suite to its lock file"
-                ),
-                _SCENARIOS,
-            ],
-        ),
-        "show": Command(
-            "scenarios:show",
-            "print one scenario as the model sees it, with its expected answer",
-            [_argument("id", metavar="ID", help="id of the scenario, such as ps-01"), _SCENARIOS],
-        ),
-    },
+    "scenarios": Group(
+        "lint, hash and show scenario files",
+        {
+            "lint": Command("scenarios:lint", "check scenario files against the authoring rules", [_SCENARIOS]),
+            "hash": Command(
+                "scenarios:show_hashes",
+                "print the suite hash and its components",
+                [
+                    _argument(
+                        "--write", action="store_true", help="write the hashes of the bundled suite to its lock file"
+                    ),
+                    _SCENARIOS,
+                ],
+            ),
+            "show": Command(
+                "scenarios:show",
+                "print one scenario as the model sees it, with its expected answer",
+                [_argument("id", metavar="ID", help="id of the scenario, such as ps-01"), _SCENARIOS],
+            ),
+        },
+    ),
     "score-replies": Command(
         "scenarios:score_replies",
         "check the replies in a JSONL file against their scenarios",
@@ -155,6 +212,110 @@ COMMANDS: Mapping[str, Command | Mapping[str, Command]] = {
                 help='JSONL, one {"scenario": SCENARIO, "reply": TEXT} object per line',
             ),
             _argument("--explain", action="store_true", help="print the evidence of every check"),
+        ],
+    ),
+    "label": Group(
+        "let people label replies of a run: write their pages, merge their answers, import labels",
+        {
+            "pages": Command(
+                "labels:pages",
+                "draw replies of a run and write a page for every rater; `label RUN` is short for it",
+                [
+                    _argument("path", type=Path, metavar="RUN", help=_RUN),
+                    _OUTPUT(metavar="DIR", required=True, help="directory to write to, one directory a suite in it"),
+                    _argument(
+                        "--raters",
+                        default="2",
+                        metavar="N|NAMES",
+                        help="how many raters, or their names as in ann,ben; a language model as in NAME:model "
+                        "(default: 2)",
+                    ),
+                    _argument(
+                        "--suite",
+                        action="append",
+                        choices=("tempaffect", "spiral"),
+                        help="suite to label (repeatable; default: those of the run)",
+                    ),
+                    _argument(
+                        "--items",
+                        type=_positive,
+                        metavar="N",
+                        help="items to draw of each suite (default: 60 TempAffect replies, 40 Spiral-Bench turns)",
+                    ),
+                    _argument(
+                        "--questions",
+                        metavar="NAMES",
+                        help="questions to ask, separated by commas (default: all of the suite)",
+                    ),
+                    _argument("--seed", type=int, default=1, metavar="N", help="seed of the draw (default: 1)"),
+                ],
+            ),
+            "merge": Command(
+                "labels:merge_answers",
+                "check exported answers, print agreement, write a label file and a page for what differs",
+                [
+                    _PATHS(help="the directory with sampling.jsonl, and files of answers that lie elsewhere"),
+                    _OUTPUT(metavar="FILE", required=True, help="label file to write"),
+                    _argument(
+                        "--adjudicator",
+                        default="adjudicator",
+                        metavar="NAME",
+                        help="who settles what the raters differ on; a language model as NAME:model "
+                        "(default: adjudicator)",
+                    ),
+                ],
+            ),
+            "import": Command(
+                "labels:import_file",
+                "write a label file from labels made elsewhere, in CSV or JSONL",
+                [
+                    _argument("file", type=Path, metavar="FILE", help="columns item, rater, question and answer"),
+                    _argument(
+                        "--mapping",
+                        type=Path,
+                        required=True,
+                        metavar="MAP.toml",
+                        help="what the columns and codes of the file are in our terms",
+                    ),
+                    _OUTPUT(metavar="FILE", required=True, help="label file to write"),
+                ],
+            ),
+            "plan": Command(
+                "corrected:plan",
+                "say how many labels a corrected number or a gate on it takes, from the labels of a pilot",
+                [
+                    _argument("path", type=Path, metavar="RUN", help=_RUN),
+                    _LABELS,
+                    _argument(
+                        "--half-width",
+                        type=_half_width,
+                        metavar="X",
+                        help="wanted half of the 95 %% interval, such as 0.05",
+                    ),
+                    _argument(
+                        "--gate",
+                        metavar="EXPR",
+                        help="gate to decide, such as 'tempaffect.corrected.useful_bounded >= 0.7'",
+                    ),
+                ],
+            ),
+        },
+        default="pages",
+    ),
+    "correct": Command(
+        "corrected:correct",
+        "correct the numbers of a run by labels of a part of its replies; exits with the code of a run",
+        [
+            _argument("path", type=Path, metavar="RUN", help=_RUN),
+            _LABELS,
+            _argument(
+                "--gate",
+                action="append",
+                default=[],
+                metavar="EXPR",
+                help="release condition on a corrected number, such as 'tempaffect.corrected.useful_bounded >= 0.7' "
+                "(repeatable; labels of people only)",
+            ),
         ],
     ),
     "shadow": Command(
@@ -229,7 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     _add_commands(parser, COMMANDS, "COMMAND")
     try:
-        options = parser.parse_args(arguments)
+        options = parser.parse_args(_complete(sys.argv[1:] if arguments is None else arguments))
     except SystemExit as stop:
         return USAGE_ERROR if stop.code else 0
     # Usage errors and help do without it.
@@ -241,6 +402,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for failed in parts.failed:
         print(f"pytest-spiral: internal error, {failed.detail}; --full-trace shows where", file=sys.stderr)
     return INTERNAL_ERROR if code is None else code
+
+
+def _complete(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments with the default command of a group, where they name none of its commands."""
+    group = COMMANDS.get(arguments[0]) if arguments else None
+    if not isinstance(group, Group) or not group.default or len(arguments) < 2:
+        return arguments
+    named = arguments[1] in group.commands or arguments[1] in ("-h", "--help")
+    return arguments if named else [arguments[0], group.default, *arguments[1:]]
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -261,9 +431,7 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=1, ensure_ascii=True))
 
 
-def _add_commands(
-    parser: argparse.ArgumentParser, commands: Mapping[str, Command | Mapping[str, Command]], metavar: str
-) -> None:
+def _add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command | Group], metavar: str) -> None:
     subparsers = parser.add_subparsers(required=True, metavar=metavar)
     for name, command in commands.items():
         if isinstance(command, Command):
@@ -276,10 +444,7 @@ def _add_commands(
             for argument in (*everywhere, *command.arguments):
                 argument(one)
         else:
-            _add_commands(
-                subparsers.add_parser(
-                    name, help="lint, hash and show scenario files", description="Lint, hash and show scenario files."
-                ),
-                command,
-                "ACTION",
+            group = subparsers.add_parser(
+                name, help=command.help, description=f"{command.help[0].upper()}{command.help[1:]}."
             )
+            _add_commands(group, command.commands, "ACTION")

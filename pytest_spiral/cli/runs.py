@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from pytest_spiral.cli import print_json
 from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.compare.runs import compare_paths
 from pytest_spiral.compare.shadow import compare_shadow
-from pytest_spiral.errors import DataError, StoreError
+from pytest_spiral.errors import DataError, StoreError, first_fault
 from pytest_spiral.evaluate.report import evaluate_imported
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.report.comparison import comparison_lines, comparison_markdown, shadow_lines
@@ -23,13 +26,41 @@ from pytest_spiral.report.lines import plain, turns_text
 from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.read import find_report, load_report
-from pytest_spiral.report.terminal import failed_lines, summary_lines
+from pytest_spiral.report.terminal import decision_lines, failed_lines, summary_lines
 from pytest_spiral.report.write import file_slug, write_atomically, write_report, write_site, write_views
 from pytest_spiral.run.plan import versions
 from pytest_spiral.run.shards import evaluate_again, merge_shards
 from pytest_spiral.spiral.aggregate import rescore_groups
+from pytest_spiral.spiral.content import Opening
+from pytest_spiral.spiral.prefixes import cut
 
 _PAGE = "report.html"
+_DEPTHS = (2, 5, 10)
+
+
+def prefixes(options: argparse.Namespace) -> int:
+    """Cut prefixes out of recorded runs and write them as a prompt file for --suite spiral-prefix."""
+    depths = sorted({*(options.depth or _DEPTHS)})
+    found: list[Opening] = []
+    for number, path in enumerate(options.paths, 1):
+        recording = load_recording(path)
+        protocol = recording.protocol()
+        for place, model in enumerate(recording.of_suite("spiral"), 1):
+            for conversation in recording.by_model[model]:
+                try:
+                    found += cut(conversation, depths, protocol, f"r{number}-{place}")
+                except ValidationError as error:
+                    raise DataError(f"{path}: conversation {conversation.id}: {first_fault(error)}") from None
+    if not found:
+        raise DataError(f"no conversation has {depths[0]} replies and a message after them; try a smaller --depth")
+    rows = [prefix.model_dump(mode="json", exclude_defaults=True) for prefix in found]
+    write_atomically(options.output, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    if options.json:
+        print_json({"path": str(options.output), "prefixes": len(rows)})
+        return 0
+    print(f"{len(rows)} prefixes written to {plain(str(options.output))}")
+    print("kind and called_for are guesses from recorded findings: read the messages, correct them, remove `proposed`")
+    return 0
 
 
 def rescore(options: argparse.Namespace) -> int:
@@ -102,7 +133,8 @@ def merge(options: argparse.Namespace) -> int:
         gates = [gate.model_dump(mode="json") for gate in report.gates]
         print_json({"report": str(run_dir), "verdict": report.verdict, "gates": gates})
     else:
-        print(*(line for line, _ in summary_lines(report, str(run_dir))), sep="\n")
+        lines = [*summary_lines(report, str(run_dir)), *decision_lines(report)]
+        print(*(line for line, _ in lines), sep="\n")
     return exit_code(0, report.verdict, False, bool(report.failed_parts))
 
 

@@ -189,7 +189,7 @@ class Recording:
     def identity(self) -> Mapping[str, Identity]:
         """What the measurements depend on by suite; suites without measurements are absent."""
         report, conversations = self.report, self.all_conversations
-        identity: dict[str, Identity] = {}
+        identity: dict[str, dict[str, str | None]] = {}
         if report is not None and (hashes := report.integrity.tempaffect) is not None:
             identity["tempaffect"] = {
                 "suite_hash": hashes.suite_hash,
@@ -208,6 +208,9 @@ class Recording:
                 "num_turns": str(max(len(one.replies) for one in conversations)),
                 **_reported_identity(report),
             }
+            if all(one.beginning for one in conversations):
+                # Nobody writes messages there.
+                del identity["spiral"]["user_model"]
         return identity
 
 

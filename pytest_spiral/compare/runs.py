@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from pytest_spiral.compare.changes import changed_conversations, changed_items
 from pytest_spiral.compare.recording import Recording, check_comparable, counterpart, differing, load_run
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Measured, measure_difference
@@ -42,9 +43,13 @@ def compare_paths(baseline: Path, candidate: Path, protocol: str | None = None) 
         DataError: For a file that cannot be read, and naming everything in which TempAffect runs differ.
         ConfigError: For an unknown protocol.
     """
-    runs = load_run(baseline), load_run(candidate)
+    return compare_runs((load_run(baseline), load_run(candidate)), protocol)
+
+
+def compare_runs(runs: Runs, protocol: str | None = None) -> RunComparison:
+    """Compare two loaded runs as `compare_paths` does."""
     if not any(suite in runs[0].identity and suite in runs[1].identity for suite in _SUITES):
-        raise DataError(f"{baseline} and {candidate} have no suite in common")
+        raise DataError(f"{runs[0].name} and {runs[1].name} have no suite in common")
     notes: list[str] = []
     comparisons: list[ModelComparison] = []
     alone: tuple[LoneScore, ...] = ()
@@ -95,10 +100,12 @@ def _moved(runs: Runs) -> list[str]:
 def _spiral(
     runs: Runs, models: Sequence[tuple[str, str]], protocol: Protocol, notes: list[str]
 ) -> list[ModelComparison]:
-    rows = [
-        compare_conversations(names, (runs[0].by_model[names[0]], runs[1].by_model[names[1]]), protocol, runs[1].seed)
-        for names in models
-    ]
+    rows = []
+    for names in models:
+        sides = runs[0].by_model[names[0]], runs[1].by_model[names[1]]
+        row = compare_conversations(names, sides, protocol, runs[1].seed)
+        changes = changed_conversations(runs[0].id, names, sides, protocol)
+        rows.append(row.model_copy(update={"changes": changes}))
     turns = next(filter(None, (run.identity["spiral"]["num_turns"] for run in runs)), "an unknown number of")
     notes.append(f"conversations of {turns} turns on both sides")
     notes.append("; ".join(map(str, movements(runs[0].anchors, runs[1].anchors))) or UNCHECKED)
@@ -140,7 +147,10 @@ def _tempaffect(runs: Runs, models: Sequence[tuple[str, str]], notes: list[str])
             items = tuple(run.items.get((name, mode), ()) for run, name in zip(runs, names, strict=True))
             if all(items):
                 scenarios = {**runs[0].tempaffect.scenarios, **runs[1].tempaffect.scenarios}
-                yield _compare_items(names, mode, (items[0], items[1]), scenarios, runs[1].seed)
+                sides = items[0], items[1]
+                row = _compare_items(names, mode, sides, scenarios, runs[1].seed)
+                changes = changed_items(runs[0].id, names, mode, sides, scenarios)
+                yield row.model_copy(update={"changes": changes})
             elif any(items):
                 notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run only")
 
@@ -213,7 +223,7 @@ def compare_conversations(
         DataError: Where a common prompt id stands for different openings, or no measured prompt is common.
     """
     baseline, candidate = conversations
-    mine, theirs = ({one.prompt_id: one.prompts[:1] for one in run} for run in conversations)
+    mine, theirs = ({one.prompt_id: (*one.prompts[:1], *one.history) for one in run} for run in conversations)
     # A record without openings cannot be checked.
     different = [n for n in sorted(mine) if any(mine[n]) and any(theirs.get(n, ())) and mine[n] != theirs[n]]
     if different:

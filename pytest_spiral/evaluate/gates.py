@@ -35,11 +35,12 @@ from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
+from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_metric
 from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import CARD_MODES, Item, Mode
+from pytest_spiral.tempaffect.records import CARD_MODES, CardMode, Item, Mode
 
 _OPPOSITE: Mapping[MissingAs, MissingAs] = {"ignored": "ignored", "worst": "best", "best": "worst"}
 _ANY_DISTRIBUTION = "bounds over prompts for any distribution"
@@ -134,6 +135,8 @@ class SpiralGates:
         conversations = self._run.conversations[model]
         if gate.metric == "over_correction":
             return _of_twins(over_correction(conversations, TWO_SIDED, case))
+        if gate.metric in PREFIX_SCALES:
+            return prefix_metric(gate.metric, conversations, self._context.protocol, TWO_SIDED, case)
         if not any(conversation.status is Status.MEASURED for conversation in conversations):
             return None
         case = case if self._has_gaps(model) else "ignored"
@@ -241,10 +244,23 @@ def _row(
             value=measured.baseline if measured else None,
             own=measured.candidate if measured else None,
         )
+    return gate_row(gate, model, mode and CARD_MODES[mode], decision, policy or run.policy, baseline)
+
+
+def gate_row(
+    gate: Gate,
+    model: str,
+    mode: CardMode | None,
+    decision: Decision,
+    policy: Policy,
+    baseline: BaselineValue | None = None,
+) -> GateRow:
+    """A gate as it was decided, for the report."""
+    measured = decision.measured
     return GateRow(
         expr=gate.expr,
         model=model,
-        prompting_mode=mode and CARD_MODES[mode],
+        prompting_mode=mode,
         metric=gate.path,
         value=measured.value if measured else None,
         ci_low=measured.low if measured else None,
@@ -252,7 +268,7 @@ def _row(
         method=measured.method if measured else "",
         threshold=gate.threshold,
         at_least=gate.at_least,
-        policy=policy or run.policy,
+        policy=policy,
         outcome=decision.outcome,
         mde=decision.mde,
         worst_case=decision.worst_case,

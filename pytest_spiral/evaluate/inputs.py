@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from pytest_spiral.compare.recording import Recording
 from pytest_spiral.gates import Gate, Policy
+from pytest_spiral.labelling.files import LabelFile
 from pytest_spiral.report.model import Anchors, Drift, Run, Usage
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.run import SpiralIntegrity
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.calibration import Calibration, CalibrationResult
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
@@ -59,6 +61,20 @@ class SpiralContext:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenLabels:
+    """A label file as it was given. name: its path; hash: SHA-256 of its content."""
+
+    name: str
+    hash: str
+    file: LabelFile
+
+    @property
+    def suite(self) -> SuiteName:
+        """Of the replies that it labels."""
+        return self.file.header.suite
+
+
+@dataclass(frozen=True, slots=True)
 class RunResults:
     """All results of a run, finished or cut short. What is missing is listed as missing, never left out.
 
@@ -73,6 +89,7 @@ class RunResults:
         conversations: By model.
         stand_ins: Conversations of models that do nothing, likewise.
         floor: What is known of the floor before these are scored; None where there is none.
+        labels: Label files of its replies, at most one of a suite.
     """
 
     run: Run
@@ -89,3 +106,4 @@ class RunResults:
     conversations: Mapping[str, Sequence[Conversation]] = field(default_factory=dict)
     stand_ins: Mapping[str, Sequence[Conversation]] = field(default_factory=dict)
     floor: Floor | None = None
+    labels: Sequence[GivenLabels] = ()

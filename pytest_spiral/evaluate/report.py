@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
+from pathlib import Path
 
+from pytest_spiral.compare.changes import changed_conversations, changed_items
+from pytest_spiral.compare.recording import Recording, counterpart, differing
+from pytest_spiral.errors import DataError
+from pytest_spiral.evaluate.corrected import is_corrected, with_labels
 from pytest_spiral.evaluate.floor import floor_of, skill_number
 from pytest_spiral.evaluate.gates import SpiralGates, card_row, prepare_card, undecided_row
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
 from pytest_spiral.evaluate.spiral import judges_agreement, score_of, spiral_part, variance_of
-from pytest_spiral.evaluate.verdict import is_beyond_limit, verdict_of
+from pytest_spiral.evaluate.verdict import has_no_verdict, is_incomplete, verdict_of
 from pytest_spiral.report.model import (
     Card,
     FailedPart,
@@ -25,11 +31,13 @@ from pytest_spiral.report.model import (
     TempAffect,
     Usage,
 )
+from pytest_spiral.report.model.comparison import ItemChanges
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.model.run import TempAffectIntegrity
 from pytest_spiral.report.model.tempaffect import ModeDelta
 from pytest_spiral.report.parts import Parts
+from pytest_spiral.spiral.anchors import not_the_same
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.status import Status
@@ -73,17 +81,23 @@ def evaluate(run: RunResults) -> Report:
     # Of a large suite they take 80 MB, which rendering needs.
     bootstrap_draws.cache_clear()
     report = _measured(run, spiral_part(tuple(scores.values()), _conversations(run), parts))
-    lost = any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards.values())
-    lost = lost or any(map(has_no_verdict, scores.values()))
+    changes = parts.attempt("changes", _changes, run, report)
+    lost = is_incomplete(cards.values(), scores.values())
     computed = {
         "verdict": verdict_of([row.outcome for row in gates], lost or bool(parts.failed)),
         "gates": tuple(gates),
+        "changes": changes or (),
         "spiral": report.spiral.model_copy(update={"floor": floor}),
         "tempaffect": report.tempaffect.model_copy(update={"cards": tuple(cards.values()), "deltas": deltas}),
         "profile": profile,
         "failed_parts": tuple(parts.failed),
     }
-    return Report(**{**dict(report), **computed})
+    report = Report(**{**dict(report), **computed})
+    if not run.labels:
+        return report
+    corrected = [gate for gate in run.gates if is_corrected(gate)]
+    found = parts.attempt("corrected", with_labels, report, run.labels, corrected, run.policy)
+    return found or report.model_copy(update={"failed_parts": tuple(parts.failed), "verdict": "incomplete"})
 
 
 def _measured(run: RunResults, spiral: Spiral) -> Report:
@@ -141,7 +155,7 @@ def _gates(
     no_verdict = {model: has_no_verdict(score) for model, score in scores.items()}
     spiral = SpiralGates(run, run.spiral, no_verdict, floor) if run.spiral else None
     rows = []
-    for gate in run.gates:
+    for gate in (gate for gate in run.gates if not is_corrected(gate)):
         if gate.suite == "tempaffect":
             for key in run.items:
                 if gate.qualifier in (None, key[1]):
@@ -154,6 +168,36 @@ def _gates(
                 row = parts.attempt(part, spiral.row, gate, model) if model in scores else None
                 rows.append(row or undecided_row(gate, run, model, None))
     return rows
+
+
+def _changes(run: RunResults, report: Report) -> tuple[ItemChanges, ...]:
+    """What newly fails and newly passes against the baseline, in suites that both ran under the same circumstances."""
+    if (baseline := run.baseline) is None:
+        return ()
+    held = [one for group in run.conversations.values() for one in group]
+    own = Recording("this run", Path(), "", tuple(held), report)
+    same = {suite for suite, identity in own.identity.items() if suite in baseline.identity}
+    same = {suite for suite in same if not differing(suite, baseline.identity[suite], own.identity[suite])}
+    if not_the_same(baseline.anchors, own.anchors):
+        same.discard("spiral")
+    changes = []
+    for (model, mode), items in run.items.items():
+        if "tempaffect" in same and (against := _counterpart(model, baseline, "tempaffect")):
+            sides = baseline.items.get((against, mode), ()), items
+            scenarios = run.suite.by_id if run.suite else {}
+            changes.append(changed_items(baseline.id, (against, model), mode, sides, scenarios))
+    for model, conversations in run.conversations.items():
+        if "spiral" in same and run.spiral and (against := _counterpart(model, baseline, "spiral")):
+            talks = baseline.by_model[against], conversations
+            changes.append(changed_conversations(baseline.id, (against, model), talks, run.spiral.protocol))
+    return tuple(change for change in changes if change.n)
+
+
+def _counterpart(model: str, baseline: Recording, suite: str) -> str | None:
+    """The model to compare with; None where it is not known, which is an error only where a gate asks for it."""
+    with suppress(DataError):
+        return counterpart(model, baseline, suite)
+    return None
 
 
 def _deltas(run: RunResults, parts: Parts) -> tuple[ModeDelta, ...]:
@@ -184,24 +228,6 @@ def evaluate_imported(
     )
     context = SpiralContext(protocol, seed, foreign="imported: how it was made is not known")
     return evaluate(RunResults(run, Usage(), spiral=context, conversations=groups))
-
-
-def has_no_verdict(score: Score) -> bool:
-    """Whether a score has no verdict: too many conversations or judgements are missing, or the judges failed."""
-    if score.judges.health.no_verdict:
-        return True
-    missing = score.missing
-    # A protocol may count what was not measured; a verdict does not.
-    unmeasured = sum(n for status, n in score.counts.items() if status is not Status.MEASURED)
-    return any(
-        is_beyond_limit(n, of)
-        for n, of in (
-            (unmeasured, sum(score.counts.values())),
-            (missing.conversations, missing.of_conversations),
-            (missing.chunks, missing.of_chunks),
-            (missing.finals, missing.of_finals),
-        )
-    )
 
 
 def _tempaffect_integrity(run: RunResults) -> TempAffectIntegrity | None:

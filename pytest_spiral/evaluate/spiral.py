@@ -34,7 +34,7 @@ from pytest_spiral.report.model.spiral import (
     SuspiciousPassage,
 )
 from pytest_spiral.report.parts import Parts
-from pytest_spiral.settings import Settings
+from pytest_spiral.settings import PREFIX_PROTOCOL, Settings
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
@@ -43,6 +43,7 @@ from pytest_spiral.spiral.counting import judge_shares
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
+from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_score
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Flag
 from pytest_spiral.spiral.repeated_replies import repeated_share, repetition_limits
@@ -73,7 +74,10 @@ def score_of(
     over = attempt("over_correction", lambda: over_correction(conversations))
     replies = [reply for conversation in conversations for reply in conversation.replies]
     repeated = attempt("repeated_replies", lambda: repeated_share(replies))
-    blockers = [*_blockers(model, score, own, context), *_unbalanced(over, context)]
+    prefix = attempt("prefix", lambda: prefix_score(conversations, context.protocol))
+    # Some of the prefixes are benign.
+    unbalanced = () if any(one.beginning for one in own) else _unbalanced(over, context)
+    blockers = [*_blockers(model, score, own, context), *unbalanced]
     if cut := cut_replies(conversations, context.protocol):
         most = f"{context.protocol.max_reply_chars:,}"
         blockers.append(f"S10 {cut} replies are longer than the {most} characters that judges see of each")
@@ -99,6 +103,7 @@ def score_of(
         variance=None,
         judges=judges,
         over_correction=over,
+        prefix=prefix,
         repeated_replies=repeated,
         simulator_health=simulator,
         counts={status: sum(c.status is status for c in own) for status in Status},
@@ -241,6 +246,7 @@ def _calibration_report(
         turns=result.turns,
         unread=result.unread,
         raters=result.raters,
+        whose=result.whose,
         disagreements=len(result.disagreements),
         kinds=result.kinds,
         behaviours=behaviours,
@@ -308,7 +314,8 @@ def _blockers(
         blockers.append("S04 nothing was judged")
     if context.foreign is not None:
         blockers.append(f"S05 {context.foreign}")
-    if short := [turns for turns in score.turns if turns < Settings.num_turns]:
+    is_prefix = any(c.beginning for c in conversations)
+    if short := [turns for turns in score.turns if turns < Settings.num_turns and not is_prefix]:
         blockers.append(f"S09 conversations of {turns_text(short)}; a score to publish needs {Settings.num_turns}")
     return blockers
 
@@ -385,7 +392,8 @@ def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:
         "skill": (-inf, 1.0),
         **(dict.fromkeys(TURN_VALUES, (0.0, 100.0)) | {"worst": (0.0, 1.0)} if counts_findings else {}),
         **({"worst_conversations": (0.0, inf)} if counts_findings else {}),
-        **({"over_correction": (0.0, 1.0)} if protocol.rubric else {}),
+        **(PREFIX_SCALES if protocol.name == PREFIX_PROTOCOL else {}),
+        **({"over_correction": (0.0, 1.0)} if protocol.rubric and protocol.name != PREFIX_PROTOCOL else {}),
         **({f"{PER_10K}.score": (0.0, 100.0)} if scheme_beside(protocol.name) else {}),
         **{
             name: (0.0, metric.cap / 1000 if metric.kind == "final" else inf)

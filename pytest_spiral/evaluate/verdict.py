@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pytest_spiral.gates import Outcome
-from pytest_spiral.report.model import Verdict
+from pytest_spiral.report.model import Card, Score, Verdict
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.status import Status
 
 PASSED, FAILED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = 0, 1, 3, 4, 5, 10, 11, 143
 
@@ -20,6 +21,29 @@ def missing_limit(expected: int) -> int:
 def is_beyond_limit(missing: int, expected: int) -> bool:
     """Whether more is missing than a verdict allows; a run of which all is missing has measured nothing."""
     return missing > missing_limit(expected) or missing >= expected > 0
+
+
+def has_no_verdict(score: Score) -> bool:
+    """Whether a score has no verdict: too many conversations or judgements are missing, or the judges failed."""
+    if score.judges.health.no_verdict:
+        return True
+    missing = score.missing
+    # A protocol may count what was not measured; a verdict does not.
+    unmeasured = sum(n for status, n in score.counts.items() if status is not Status.MEASURED)
+    return any(
+        is_beyond_limit(n, of)
+        for n, of in (
+            (unmeasured, sum(score.counts.values())),
+            (missing.conversations, missing.of_conversations),
+            (missing.chunks, missing.of_chunks),
+            (missing.finals, missing.of_finals),
+        )
+    )
+
+
+def is_incomplete(cards: Iterable[Card], scores: Iterable[Score]) -> bool:
+    """Whether more is missing in any card or score than a verdict allows."""
+    return any(is_beyond_limit(card.missing.n, card.missing.of) for card in cards) or any(map(has_no_verdict, scores))
 
 
 def verdict_of(outcomes: Sequence[Outcome], incomplete: bool) -> Verdict:

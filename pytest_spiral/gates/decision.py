@@ -130,7 +130,9 @@ def _reason(
         text = f"{what} {measured.value:.3f} against {threshold}, decided on the point estimate"
         return DecisionCode.POINT_ESTIMATE, text
     if outcome == "inconclusive":
-        text = f"{threshold} lies between the bounds {measured.low:.3f} and {measured.high:.3f} of {what}"
+        text = (
+            f"{threshold} lies between the one-sided 95 % bounds {measured.low:.3f} and {measured.high:.3f} of {what}"
+        )
         return DecisionCode.THRESHOLD_BETWEEN, text
     lower, upper = f"the lower bound {measured.low:.3f}", f"the upper bound {measured.high:.3f}"
     if outcome == "pass":

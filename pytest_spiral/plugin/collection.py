@@ -86,7 +86,7 @@ class Collection:
         registered = {mark.partition(":")[0] for mark in self._config.getini("markers")}
         params = []
         for unit in conversation_units(self._plan, self._content):
-            category, _ = self._content.prompt_of(unit)
+            category = self._content.unheld(unit).category
             # A category of a custom prompt file need not be a registered marker.
             params.append(pytest.param(unit, id=unit.id, marks=_marks("spiral", *({category} & registered))))
         return params

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_spiral.errors import LostStoreError, UserError
+from pytest_spiral.errors import ConfigError, LostStoreError, UserError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.evaluate.report import evaluate, recorded
 from pytest_spiral.evaluate.verdict import TERMINATED, exit_code, is_beyond_limit
@@ -22,18 +22,19 @@ from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
 from pytest_spiral.plugin.execution import Execution, Role, runnable_units, take_message, usage_errors
-from pytest_spiral.plugin.terminal import Progress, header_lines, time_left, write_error, write_section
+from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
 from pytest_spiral.report.junit import suite_properties
 from pytest_spiral.report.lines import Line
 from pytest_spiral.report.model import Report, Verdict
 from pytest_spiral.report.parts import Parts, tracebacks
-from pytest_spiral.report.terminal import failed_lines, plan_lines, summary_lines
+from pytest_spiral.report.terminal import decision_lines, failed_lines, plan_lines, summary_lines
 from pytest_spiral.report.write import write_report, write_results
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.controller import RunController
 from pytest_spiral.run.floors import keep_floor, with_floors
 from pytest_spiral.run.models import Chats, Connections
 from pytest_spiral.run.plan import Unit, all_units, make_plan, shard_of
+from pytest_spiral.run.progress import Snapshot, snapshot
 from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
 from pytest_spiral.run.time_left import TimeLeft, planned_calls
@@ -45,6 +46,9 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 if TYPE_CHECKING:
     from pytest_spiral.plugin.distribution import Distribution
     from pytest_spiral.run.estimate import Estimate
+
+
+PROGRESS_FILE = "progress.jsonl"
 
 
 def controller_role(config: pytest.Config, settings: Settings) -> Role:
@@ -102,7 +106,7 @@ class Controller:
 
     def __init__(self, config: pytest.Config, run: RunController, nodes: Sequence[str], distribution: str) -> None:
         self.run = run
-        self.progress = Progress(config, self._describe_progress)
+        self.progress = Progress(config, self._look, self._progress_file)
         self._time_left: TimeLeft | None = None
         # When items could be started, in seconds since 1970, and how many replies progress knows of.
         self._began = 0.0
@@ -116,6 +120,10 @@ class Controller:
         self._finishing = False
         self._closed = False
         self._summary: Sequence[Line] | None = None
+        # The block that ends the output.
+        self._decision: Sequence[Line] | None = None
+        # Items whose instruments failed, by node id.
+        self._instrument_failures: set[str] = set()
         self._estimates: Sequence[Estimate] | None = None
         # Failures that are the user's own tests or a model's, not the instrument's.
         self._failures = 0
@@ -154,10 +162,18 @@ class Controller:
             return
         with usage_errors():
             self.run.prepare()
-            self.run.check_models()
+            self._check_models()
             if any(node.startswith(SUITE_FILES["spiral"]) for node in self._nodes):
                 self.run.judge_anchors()
         self._began, self._ready = time.time(), True
+
+    def _check_models(self) -> None:
+        """Ends with the command that starts the run again where a model cannot be used as it is configured."""
+        try:
+            self.run.check_models()
+        except ConfigError as error:
+            command = self.run.mended_command(self._config.invocation_params.args, error)
+            raise ConfigError(f"{error}\nThen run:\n    {command}") from None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -177,24 +193,35 @@ class Controller:
         """Name the run, its models, and its id for resuming."""
         return header_lines(self.run.plan, self._distribution_mode, self.run.measured.learned)
 
-    def _describe_progress(self) -> str:
+    def _progress_file(self) -> Path:
+        """Where progress is written. Raises `LostStoreError` where something else is in the place of the run."""
+        self.run.store.check_file(now=True)
+        return Path(self.run.plan.run_dir) / PROGRESS_FILE
+
+    def _look(self) -> Snapshot:
+        """How far the run is."""
         plan, content, answers = self.run.plan, self.run.content, self.run.store.answers(self._replies)
         self._replies += len(answers)
         measured = self.run.measured
         finished = max(self.execution.finished(), len(measured.items) + len(measured.conversations))
-        counted = f"{finished} of {self.planned} units finished, " if self.planned else f"{finished} units finished, "
-        left = ""
         if self.units:
             if self._time_left is None:
                 calls = {unit: planned_calls(plan, content, unit) for unit in self.units}
                 self._time_left, answers = TimeLeft(plan, calls, self._began), self.run.store.answers(0)
             self._time_left.add(answers)
-            ended = {*measured.items, *measured.conversations, *self.execution.untold()}
-            left = time_left(self._time_left.seconds(time.time(), ended))
-        return "; ".join([f"{counted}{left}{self._replies} replies stored", *self.pauses()])
+        ended = {*measured.items, *measured.conversations, *self.execution.untold()}
+        counts = finished, self.planned or None, self._replies
+        return snapshot(plan, self.run.store, self._time_left, time.time(), ended, counts, self.pauses())
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        """Leave the terminal to the others."""
+        self.progress.clear()
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather the results, and tell failures of tests from failures of instruments."""
+        self.progress.clear()
         self.store_replies(report.__dict__.get("spiral_replies"))
         message = take_message(report)
         measured = self.run.measured
@@ -204,6 +231,8 @@ class Controller:
             of_instrument = crashed and report.nodeid.partition("::")[0] in SUITE_FILES.values()
         else:
             of_instrument = message.failure is not None
+            if of_instrument:
+                self._instrument_failures.add(report.nodeid)
             if message.item is not None:
                 measured.items[ScenarioUnit.of(message.item)] = message.item
             elif (held := message.conversation) is not None:
@@ -224,9 +253,14 @@ class Controller:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
         """Write the report and decide the exit code, whatever others add to it."""
+        self.progress.clear()
         self._attempt(session, "report", lambda: self._finish(session, exitstatus))
         decided = int(session.exitstatus)
         yield
+        # After everything that pytest says itself.
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and self._decision is not None:
+            write_section(reporter, self._decision, "spiral: decision")
         # Some plugins (syrupy) add the status they were given, in which a failed instrument is a failed test.
         if session.exitstatus == decided | exitstatus:
             session.exitstatus = decided
@@ -252,6 +286,8 @@ class Controller:
         if not self._ready or not (self._nodes or measured.items or measured.conversations):
             return
         self._finishing = True
+        with suppress(UserError):
+            self.progress.record()
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         # -x and --maxfail stop early without another exit status.
         complete = ended and not (session.shouldfail or session.shouldstop)
@@ -286,7 +322,11 @@ class Controller:
         self._summary = parts.attempt("terminal", summary_lines, report, os.path.relpath(folder))
         if parts.failed:
             report = report.model_copy(update={"failed_parts": (*report.failed_parts, *parts.failed)})
-            self._summary = [*(self._summary or ()), *failed_lines(parts.failed)]
+        shown = len(parts.failed)
+        self._decision = parts.attempt("terminal", decision_lines, report)
+        if len(parts.failed) > shown:
+            report = report.model_copy(update={"failed_parts": (*report.failed_parts, *parts.failed[shown:])})
+            self._decision = list(failed_lines(report.failed_parts))
         return report
 
     def _verdict(self, report: Report) -> Verdict | None:
@@ -300,8 +340,21 @@ class Controller:
         missing = sum(result is None or result.status not in measured for result in results)
         return report.verdict if is_beyond_limit(missing, len(units)) else None
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """One block per model, gates, verdict; or the plan."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        """One block per model, or the plan. What failed for the same reason 75 times is not shown 75 times by pytest:
+        the block that ends the run counts it by its cause, and -v shows all."""
+        errors = terminalreporter.stats.get("error", [])
+        hidden = self._decision is not None and terminalreporter.verbosity <= 0
+        if hidden and errors:
+            others = [each for each in errors if each.nodeid not in self._instrument_failures]
+            terminalreporter.stats["error"] = others
+        yield
+        if hidden and errors:
+            terminalreporter.stats["error"] = errors
+        self._write_summary(terminalreporter)
+
+    def _write_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._estimates is not None:
             write_section(terminalreporter, plan_lines(self._estimates))
         elif self._summary is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_spiral.report.lines import between, plain, turns_text, wrapped
-from pytest_spiral.report.markdown import escape, table
+from pytest_spiral.report.lines import Line, Tone, between, cut, plain, turns_text, wrapped
+from pytest_spiral.report.markdown import changes_lines, escape, table
 from pytest_spiral.report.model.comparison import (
+    ChangedItem,
     FormRate,
+    ItemChanges,
     MetricDifference,
     ModelComparison,
     RunComparison,
@@ -30,7 +32,26 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
         lines.append(f"  {'':<30}{'baseline':>9}{'candidate':>10}{'diff.':>8}  {_INTERVAL}")
         lines += [_metric_line(name, metric) for name, metric in row.metrics.items() if _is_shown(name)]
         lines += _wrapped(f"  {_summary(row)}")
+        lines += [line for line, _ in change_lines(row.changes)] if row.changes else []
     return [*lines, "", *_wrapped(_LEGEND)]
+
+
+def change_lines(changes: ItemChanges) -> Iterator[Line]:
+    """What newly fails and newly passes, the first of each with both replies."""
+    name = f"{changes.suite} {changes.mode or ''}".strip()
+    what = f"{changes.n_failing} newly fail, {changes.n_passing} newly pass of {changes.n} that both runs have"
+    versus = f"against {plain(changes.run)} ({plain(changes.baseline)})"
+    yield from wrapped(f"{versus}, {plain(changes.candidate)} in {name}: {what}", "plain")
+    kinds: tuple[tuple[str, Tone, tuple[ChangedItem, ...]], ...] = (
+        ("fails", "bad", changes.failing),
+        ("passes", "good", changes.passing),
+    )
+    for word, tone, rows in kinds:
+        if rows:
+            names = ", ".join(row.id for row in rows[:8])
+            yield from wrapped(f"  newly {word}: {plain(names)}{', ...' if len(rows) > 8 else ''}", tone)
+            yield from wrapped(f"    {plain(rows[0].id)} baseline: {cut(rows[0].baseline_reply, 120)}", "dim")
+            yield from wrapped(f"    {plain(rows[0].id)} candidate: {cut(rows[0].candidate_reply, 120)}", "plain")
 
 
 def comparison_markdown(comparison: RunComparison) -> str:
@@ -41,7 +62,8 @@ def comparison_markdown(comparison: RunComparison) -> str:
     for row in comparison.comparisons:
         lines += ["", f"### {escape(_title(row))}", "", *(f"- {escape(note)}" for note in _unpaired(row))]
         cells = [_cells(name, metric) for name, metric in row.metrics.items() if _is_shown(name)]
-        lines += ["", *table(_COLUMNS, cells), "", escape(_summary(row))]
+        lines += ["", *table(_COLUMNS, cells), "", escape(_summary(row)), ""]
+        lines += changes_lines([row.changes] if row.changes else [])
     return "\n".join([*lines, ""])
 
 

@@ -213,8 +213,8 @@ def _results(report: Report, model: str) -> Iterator[tuple[str, Sequence[str], S
 
 
 def _upstream_file(report: Report) -> dict[str, str]:
-    # Innocent twins are not part of upstream's benchmark, whose own scoring would count them.
-    conversations = [conversation for conversation in report.spiral.recorded() if not conversation.twin_of]
+    # Innocent twins and replies to prefixes are not part of upstream's benchmark, whose own scoring would count them.
+    conversations = [one for one in report.spiral.recorded() if not (one.twin_of or one.beginning)]
     if not conversations:
         raise ConfigError(f"run {plain(report.run.id)}: no conversation to write in the public Spiral-Bench format")
     return {

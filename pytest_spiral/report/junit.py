@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from pytest_spiral.gates import Outcome
+from pytest_spiral.report.decision import DecidedGate, decision_of
 from pytest_spiral.report.lines import between, plain
 from pytest_spiral.report.model import Report
+from pytest_spiral.report.worst import Worst
 
 # A gate that could not be decided is an error, never a pass.
+_MOST_CHARS = 300
 _ELEMENTS: Mapping[Outcome, str] = {"fail": "failure", "inconclusive": "error", "incomplete": "error"}
 
 
@@ -35,11 +38,15 @@ def suite_properties(report: Report) -> Iterator[tuple[str, str]]:
 def gates_xml(report: Report) -> str:
     """The gates as test cases: failed gates are failures, undecided ones errors."""
     cases = []
-    for gate in report.gates:
+    decision = decision_of(report)
+    for decided in decision.gates:
+        gate = decided.row
         where = ".".join(filter(None, (gate.model, gate.prompting_mode)))
-        text = f"value {gate.value}, bounds {gate.ci_low} to {gate.ci_high}, threshold {gate.threshold}"
         element = _ELEMENTS.get(gate.outcome)
-        result = f"<{element} message={_quoted(gate.outcome)}>{escape(text)}</{element}>" if element else ""
+        result = ""
+        if element:
+            text = "\n".join(_why(decided, decision.worst))
+            result = f"<{element} message={_quoted(f'{gate.outcome}: {decided.why}')}>{escape(text)}</{element}>"
         cases.append(f"  <testcase classname={_quoted(where)} name={_quoted(gate.expr)}>{result}</testcase>")
     elements = [_ELEMENTS.get(gate.outcome) for gate in report.gates]
     counts = f'tests="{len(elements)}" failures="{elements.count("failure")}" errors="{elements.count("error")}"'
@@ -51,6 +58,18 @@ def gates_xml(report: Report) -> str:
         "</testsuite></testsuites>",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _why(decided: DecidedGate, worst: Sequence[Worst]) -> Iterator[str]:
+    """What a reader of the test results needs: numbers, reason, what would decide, and the worst items of the model."""
+    gate = decided.row
+    yield f"value {gate.value}, bounds {gate.ci_low} to {gate.ci_high}, threshold {gate.threshold}"
+    yield from filter(None, (plain(decided.why), plain(decided.decides)))
+    for item in worst:
+        if item.model == gate.model:
+            yield plain(f"{item.where}: {item.what}")
+            yield plain(f"  user: {item.message[:_MOST_CHARS]}")
+            yield plain(f"  model: {item.quote[:_MOST_CHARS]}")
 
 
 def _quoted(text: str) -> str:

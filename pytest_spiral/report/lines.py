@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # workers use `plain`, and nothing else of the report
     from pytest_spiral.report.model.floor import Floor
+    from pytest_spiral.report.model.judges import LabelledBy
+    from pytest_spiral.report.model.prefix import PrefixNumber, PrefixScore
     from pytest_spiral.report.model.spiral import HeadlineNumber, SchemeScore, WeightStability
 
 WIDTH = 80
@@ -16,6 +18,15 @@ Tone = Literal["plain", "good", "bad", "doubt", "dim"]
 Line = tuple[str, Tone]
 
 _BREAKS = "\t\n\r\u2028\u2029"
+CARD_METRICS = (
+    ("useful and bounded", "useful_bounded_response_rate"),
+    ("right decision", "right_decision"),
+    ("without near-duplicates", "ubr_rate_deduped"),
+    ("score (13 points)", "score"),
+    ("skill over majority", "skill"),
+    ("valid output", "valid_output_rate"),
+)
+"""The headline metrics of a card: label and path."""
 
 
 def plain(text: str) -> str:
@@ -78,6 +89,16 @@ def weights_text(stability: WeightStability) -> str:
     return f"{how}: every order of two models holds in {100 * least.holds:.0f} % or more (least: {pair})"
 
 
+def against(whose: LabelledBy) -> str:
+    """Whose labels something was measured against.
+
+    >>> against("people"), against("unknown")
+    ('against people', 'against raters of whom the file does not say what they are')
+    """
+    instead = {"mixed": "people and model raters", "unknown": "raters of whom the file does not say what they are"}
+    return f"against {instead.get(whose, whose)}"
+
+
 def between(value: float | None, low: float | None, high: float | None, digits: int = 2) -> str:
     """A value with its interval, `not measured` where there is no value.
 
@@ -88,3 +109,46 @@ def between(value: float | None, low: float | None, high: float | None, digits: 
         return "not measured"
     interval = "" if low is None or high is None else f" [{low:.{digits}f}, {high:.{digits}f}]"
     return f"{value:.{digits}f}{interval}"
+
+
+def prefix_numbers(prefix: PrefixScore) -> list[tuple[str, PrefixNumber]]:
+    """What leads the score of replies to prefixes: label and number."""
+    whole = prefix.rows[0]
+    steady, recovered = prefix.row("history", "held"), prefix.row("history", "slid")
+    numbers = {
+        "prefix balance (0-100)": whole.balance,
+        "prefix protection": whole.protection,
+        "prefix fitting": whole.fitting,
+        "over-correction (0-1)": whole.over_correction,
+    }
+    rows = {"steadiness (after held)": steady, "recovery (after slid)": recovered}
+    return [*numbers.items(), *((label, row.protection) for label, row in rows.items() if row)]
+
+
+def balance_text(floor: Floor | None) -> str:
+    """What the balance of models that do nothing is."""
+    known = floor.stand_ins.items() if floor and not floor.refused else ()
+    found = ", ".join(f"{name} {one.balance:.1f}" for name, one in known if one.balance is not None)
+    return f"balance of models that do nothing: {found or 'at most 50; --floors measures it'}"
+
+
+def prefix_text(prefix: PrefixScore, floor: Floor | None) -> str:
+    """What leads the score of replies to prefixes, on one line."""
+    numbers = (
+        f"{label} {between(number.value, number.ci_low, number.ci_high, 1)}" for label, number in prefix_numbers(prefix)
+    )
+    return "; ".join(filter(None, [*numbers, balance_text(floor), anchoring_text(prefix)]))
+
+
+def anchoring_text(prefix: PrefixScore) -> str:
+    """How far the history moves the judges; empty where that is not known."""
+    if (found := prefix.anchoring) is None or found.risk.value is None or found.clear_acts.value is None:
+        return ""
+    moved = f"{found.risk.value:+.1f} risk and {found.clear_acts.value:+.1f} % replies with a clear protective act"
+    return f"with the history in view, judges find {moved}, in {found.prefixes} prefixes"
+
+
+def cut(text: str, most: int = 140) -> str:
+    """The beginning of a text from outside, on one line."""
+    shown = plain(text[: 2 * most])
+    return shown if len(shown) <= most else f"{shown[:most]}..."

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_spiral.report.lines import plain, scheme_text, skill_text, turns_text, weights_text
-from pytest_spiral.report.model import Card, FailedPart, GateRow, Report, Score, Spiral
-from pytest_spiral.report.terminal import CARD_METRICS, gate_reason
-from pytest_spiral.report.worst import worst_findings
+from pytest_spiral.report.corrected import MARKDOWN_NAMES, corrected_cells, source_text
+from pytest_spiral.report.decision import DecidedGate, Decision, decision_of
+from pytest_spiral.report.lines import (
+    CARD_METRICS,
+    plain,
+    prefix_text,
+    scheme_text,
+    skill_text,
+    turns_text,
+    weights_text,
+)
+from pytest_spiral.report.model import Card, Corrections, FailedPart, Report, Score, Spiral
+from pytest_spiral.report.model.comparison import ItemChanges
+from pytest_spiral.report.next_step import NextStep
+from pytest_spiral.report.worst import Worst
 from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.tempaffect.records import MODES
 
@@ -28,30 +40,40 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (names, ["---"] * len(names), *rows)]
 
 
-def summary_markdown(report: Report) -> str:
-    """The summary of a report as Markdown, at most 60,000 characters."""
-    run = report.run
+def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
+    """The summary of a report as Markdown, at most 60,000 characters.
+
+    Args:
+        report: The report.
+        page: Address of its page, None where the reader has none.
+    """
+    run, decision = report.run, decision_of(report)
     notes = ["" if report.gates else "no gates", "" if run.complete else "interrupted"]
     note = ", ".join(filter(None, notes))
-    links = f"[report]({_PAGE}), [conversations]({_PAGE}#conversations), [items]({_PAGE}#items)"
+    links = f"[report]({page}), [conversations]({page}#conversations), [items]({page}#items)" if page else "report.html"
     lines = [
         f"## pytest-spiral: {report.verdict.upper()}{f' ({note})' if note else ''}",
         "",
-        f"Run `{run.id}`: {links}",
+        f"**{escape(decision.words)}** Run `{run.id}`: {links}",
         "",
-        *_failed(report.failed_parts),
         *(f"Caution: {escape(note)}\n" for note in run.notes),
         *([f"Gates of the recipe {escape(run.config.gate_recipe)}", ""] if run.config.gate_recipe else []),
-        *_gates(report.gates),
-        *_worst(report),
+        *_gates(decision.gates),
+        *_worst(decision.worst, page),
+        *changes_lines(decision.changes),
+        *_missing(decision),
+        *_failed(report.failed_parts),
+        *_next(decision.next),
         *_cards(report.tempaffect.cards),
         *_scores(report.spiral),
+        *_corrected(report.corrected),
     ]
     room = _MOST_CHARS
     for number, line in enumerate(lines):
         room -= len(line) + 1
         if room < 0:
-            return "\n".join([*lines[:number], "", f"The rest is in [the report]({_PAGE}).", ""])
+            rest = f"[the report]({page})" if page else "report.html"
+            return "\n".join([*lines[:number], "", f"The rest is in {rest}.", ""])
     return "\n".join(lines)
 
 
@@ -63,27 +85,66 @@ def _failed(failed: Sequence[FailedPart]) -> Iterator[str]:
         yield from ("### Parts of this report that failed", "", *table(("Part", "Code", "Why"), rows), "")
 
 
-def _gates(gates: Sequence[GateRow]) -> Iterator[str]:
+def _gates(gates: Sequence[DecidedGate]) -> Iterator[str]:
     if not gates:
         return
     rows = []
-    for row in gates:
+    for gate in gates:
+        row = gate.row
         expression = f"`{plain(row.expr).replace('|', '')}`"
         value = _value(row.value, row.ci_low, row.ci_high, 3)
-        mode, why = MODES[row.prompting_mode] if row.prompting_mode else "", escape(gate_reason(row))
+        mode, why = MODES[row.prompting_mode] if row.prompting_mode else "", escape(gate.why)
+        why += f". {escape(gate.decides)}" if gate.decides else ""
         rows.append((expression, escape(row.model), mode, value, row.outcome, why))
     yield from (*table(("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why"), rows), "")
 
 
-def _worst(report: Report) -> Iterator[str]:
-    """The worst findings, quoted and linked to their place in the page."""
-    worst = worst_findings(report)
+def _worst(worst: Sequence[Worst], page: str | None) -> Iterator[str]:
+    """The worst items, quoted and linked to their place in the page."""
     if worst:
-        yield from ("### Worst findings", "")
+        yield from ("### Worst items", "")
     for row in worst:
-        quote = row.quote[:_QUOTE_CHARS] + ("\u2026" if len(row.quote) > _QUOTE_CHARS else "")
-        yield f"- [{escape(row.what)}]({_PAGE}#{row.link}): {escape(row.model)}, {escape(row.where)}"
-        yield from ("", f"  > {escape(quote)}", "")
+        what = f"[{escape(row.what)}]({page}#{row.link})" if page else escape(row.what)
+        yield f"- {what}: {escape(row.model)}, {escape(row.where)}"
+        if row.message:
+            yield from ("", f"  User: {_quoted(row.message)}")
+        yield from ("", f"  > {_quoted(row.quote)}", "")
+
+
+def _quoted(text: str) -> str:
+    return escape(text[:_QUOTE_CHARS] + ("\u2026" if len(text) > _QUOTE_CHARS else ""))
+
+
+def changes_lines(changes: Sequence[ItemChanges]) -> Iterator[str]:
+    """What newly fails and newly passes, with both replies."""
+    for change in changes:
+        yield from (f"### {escape(change.candidate)} against {escape(change.run)} ({escape(change.baseline)})", "")
+        what = f"{change.suite} {change.mode or ''}".strip()
+        yield f"{what}: {change.n_failing} newly fail, {change.n_passing} newly pass of {change.n} that both runs have."
+        rows = [("fails", row) for row in change.failing] + [("passes", row) for row in change.passing]
+        if rows:
+            cells = [(w, escape(r.id), _quoted(r.baseline_reply), _quoted(r.candidate_reply)) for w, r in rows]
+            yield from ("", *table(("Newly", "Item", "Baseline's reply", "Candidate's reply"), cells))
+        yield ""
+
+
+def _missing(decision: Decision) -> Iterator[str]:
+    """Why measurements are missing, by cause."""
+    if decision.causes:
+        yield from ("### Missing measurements", "")
+    for cause in decision.causes:
+        first = f" (first: {escape(cause.first)})" if cause.first else ""
+        yield f"- {cause.count} {cause.what}: {_quoted(cause.text)}{first}"
+    if decision.more:
+        yield f"- {decision.more} for other reasons"
+    if decision.causes:
+        yield ""
+
+
+def _next(step: NextStep | None) -> Iterator[str]:
+    if step is not None:
+        # The command may hold a model's name from outside: as HTML it shows what is to be typed and is still inert.
+        yield from ("### Next", "", escape(step.why), "", f"<pre>{html.escape(step.command, quote=False)}</pre>", "")
 
 
 def _cards(cards: Sequence[Card]) -> Iterator[str]:
@@ -128,7 +189,8 @@ def _scores(spiral: Spiral) -> Iterator[str]:
     )
     yield from ("### Spiral-Bench", "", *table(names, rows), "")
     for score in scores:
-        notes = [skill_text(score.skill, spiral.floor), *map(scheme_text, score.by_protocol.values())]
+        notes = [prefix_text(score.prefix, spiral.floor)] if score.prefix else []
+        notes += [skill_text(score.skill, spiral.floor), *map(scheme_text, score.by_protocol.values())]
         notes += _notes(score.variance, score.blockers)
         yield from (f"- {escape(score.model)}: {escape(note)}" for note in notes)
     if spiral.weights is not None:
@@ -136,10 +198,21 @@ def _scores(spiral: Spiral) -> Iterator[str]:
     yield ""
 
 
+def _corrected(corrections: Corrections | None) -> Iterator[str]:
+    if corrections is None:
+        return
+    yield from ("### Corrected by labels", "", *(f"- {escape(source_text(one))}" for one in corrections.sources), "")
+    rows = [[escape(cell) for cell in corrected_cells(row)] for row in corrections.figures]
+    yield from (*table(MARKDOWN_NAMES, rows), "")
+
+
 def _lead(score: Score) -> tuple[str, str, str, str]:
     """Risk, protection and the worst, and over-correction beside them."""
     over = score.over_correction
     corrected = _value(over.share, over.ci_low, over.ci_high) if over else _value(None)
+    if score.prefix:
+        number = score.prefix.rows[0].over_correction
+        corrected = _value(number.value, number.ci_low, number.ci_high)
     if (lead := score.headline) is None:
         return *(_value(None),) * 3, corrected
     risk, protection = (
@@ -160,6 +233,6 @@ def _value(value: float | None, low: float | None = None, high: float | None = N
 
 def _notes(variance: VarianceSummary | None, blockers: Sequence[str]) -> Iterator[str]:
     if variance:
-        yield f"precision: {variance.advice}"
+        yield f"precision of the score: {variance.advice}"
     if blockers:
         yield f"not publishable: {'; '.join(blockers)}"

@@ -6,19 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from pytest_spiral.report.comparison import change_lines
+from pytest_spiral.report.corrected import corrected_lines
+from pytest_spiral.report.decision import DecidedGate, decision_of
 from pytest_spiral.report.lines import (
+    CARD_METRICS,
     WIDTH,
     Line,
     Tone,
+    against,
+    anchoring_text,
+    balance_text,
     between,
+    cut,
     plain,
+    prefix_numbers,
     scheme_text,
     skill_text,
     turns_text,
     weights_text,
     wrapped,
 )
-from pytest_spiral.report.model import Card, Drift, FailedPart, GateRow, Report, Score, Usage, Verdict
+from pytest_spiral.report.model import Card, Drift, FailedPart, Report, Score, Usage, Verdict
+from pytest_spiral.report.worst import Worst
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import MODES
 
@@ -36,15 +46,6 @@ _TONES: Mapping[Verdict, Tone] = {
     "incomplete": "doubt",
     "measured": "plain",
 }
-CARD_METRICS = (
-    ("useful and bounded", "useful_bounded_response_rate"),
-    ("right decision", "right_decision"),
-    ("without near-duplicates", "ubr_rate_deduped"),
-    ("score (13 points)", "score"),
-    ("skill over majority", "skill"),
-    ("valid output", "valid_output_rate"),
-)
-"""The headline metrics of a card: label and path."""
 _CARD_ROWS = (
     *CARD_METRICS,
     ("pressured: boundary held", "families.pressured_integrity.boundary_held"),
@@ -64,12 +65,14 @@ _BEHAVIOURS = (
 
 
 def summary_lines(report: Report, run_dir: str) -> list[Line]:
-    """The summary of a report, each line with its tone. run_dir: where the report was written."""
+    """The numbers of a report, each line with its tone. run_dir: where the report was written."""
     lines: list[Line] = []
     for model in report.models:
         lines += _card_lines(model, [card for card in report.tempaffect.cards if card.model == model])
         for score in report.spiral.scores:
             lines += _score_lines(score, report.spiral.floor) if score.model == model else []
+    if report.corrected is not None:
+        lines += corrected_lines(report.corrected)
     if (stability := report.spiral.weights) is not None:
         lines += wrapped(plain(weights_text(stability)), "dim")
     for note in report.run.notes:
@@ -78,17 +81,41 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
     lines.append((f"report: {plain(run_dir)}", "plain"))
     if any(score.missing.chunks or score.missing.finals for score in report.spiral.scores):
         lines += _judge_again(report, run_dir)
+    return lines
+
+
+def decision_lines(report: Report) -> list[Line]:
+    """The block that ends a run: verdict, gates, worst items, changes, what is missing and why, the next command."""
+    decision = decision_of(report)
+    note = "" if report.gates else " (no gates)"
+    lines: list[Line] = [(f"verdict: {report.verdict.upper()}{note}", _TONES[report.verdict])]
+    lines += wrapped(decision.words, _TONES[report.verdict])
     if recipe := report.run.config.gate_recipe:
         lines.append((f"gates of the recipe {plain(recipe)}", "plain"))
-    for row in report.gates:
-        lines += _gate_lines(row)
-    if report.run.config.shard is not None:
-        shard = plain(report.run.config.shard)
-        lines.append((f"shard {shard}: combine all shards with `pytest-spiral merge`", "plain"))
+    for gate in decision.gates:
+        lines += gate_lines(gate)
+    lines += [("worst items", "plain")] if decision.worst else []
+    for worst in decision.worst:
+        lines += _worst_lines(worst)
+    for changes in decision.changes:
+        lines += change_lines(changes)
+    for cause in decision.causes:
+        first = f" (first: {plain(cause.first)})" if cause.first else ""
+        lines += wrapped(f"missing: {cause.count} {cause.what}: {cut(cause.text, 200)}{first}", "bad")
+    if decision.more:
+        lines.append((f"missing: {decision.more} for other reasons, see the report", "bad"))
     lines += failed_lines(report.failed_parts)
-    note = "" if report.gates else " (no gates)"
-    lines.append((f"verdict: {report.verdict.upper()}{note}", _TONES[report.verdict]))
+    if decision.next is not None:
+        # The command is to be pasted, so it is not wrapped.
+        lines += [*wrapped(f"next: {decision.next.why}", "plain"), (f"  {decision.next.command}", "plain")]
     return lines
+
+
+def _worst_lines(worst: Worst) -> Iterator[Line]:
+    yield from wrapped(f"  {plain(worst.model)}, {plain(worst.where)}: {cut(worst.what, 150)}", "bad")
+    if worst.message:
+        yield from wrapped(f"    user: {cut(worst.message)}", "dim")
+    yield from wrapped(f"    model: {cut(worst.quote)}", "plain")
 
 
 def _judge_again(report: Report, run_dir: str) -> Iterator[Line]:
@@ -146,6 +173,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
 
 def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     yield _heading("spiral", score.model, score.wrapped), "plain"
+    yield from _prefix_lines(score, floor)
     yield from _headline_lines(score)
     yield f"  {'score (0-100)':<26}{between(score.score, score.ci_low, score.ci_high):>24}", "plain"
     yield from wrapped(f"  {plain(skill_text(score.skill, floor))}", "plain" if score.skill else "dim")
@@ -171,6 +199,17 @@ def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
         yield from wrapped(f"  not publishable: {_shortened(score.blockers)}", "dim")
 
 
+def _prefix_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
+    """What leads the score of replies to prefixes, with what constant answers get beside it."""
+    if score.prefix is None:
+        return
+    for label, number in prefix_numbers(score.prefix):
+        yield f"  {label:<26}{between(number.value, number.ci_low, number.ci_high):>24}", "plain"
+    yield from wrapped(f"  {plain(balance_text(floor))}", "dim")
+    if text := anchoring_text(score.prefix):
+        yield from wrapped(f"  {text}", "dim")
+
+
 def _headline_lines(score: Score) -> Iterator[Line]:
     """What leads the score: no act pays for another one in it."""
     if (lead := score.headline) is None:
@@ -179,7 +218,8 @@ def _headline_lines(score: Score) -> Iterator[Line]:
         if number.value is not None or name == "risk":
             yield f"  {f'{name} (0-100)':<26}{between(number.value, number.ci_low, number.ci_high):>24}", "plain"
     cell = "not measured" if (over := score.over_correction) is None else between(over.share, over.ci_low, over.ci_high)
-    yield f"  {'over-correction (0-1)':<26}{cell:>24}", "plain"
+    if score.prefix is None:
+        yield f"  {'over-correction (0-1)':<26}{cell:>24}", "plain"
     most = "" if lead.worst.ci_high is None else f", at most {100 * lead.worst.ci_high:.0f} % of all"
     by_any = " by any judge" if len(score.judges.per_judge) > 1 else ""
     worst = f"{lead.worst_conversations} of {score.tails.of}{by_any}{most}"
@@ -193,8 +233,9 @@ def _shortened(blockers: Sequence[str]) -> str:
     return "; ".join([*shown, f"{more} more"] if more else shown)
 
 
-def _gate_lines(row: GateRow) -> Iterator[Line]:
-    """A gate: outcome, numbers, reason."""
+def gate_lines(gate: DecidedGate) -> Iterator[Line]:
+    """A gate: outcome, numbers, reason, and where it is open what would decide it."""
+    row = gate.row
     value = between(row.value, row.ci_low, row.ci_high, 3)
     if row.value is not None:
         value += f", {row.n} {row.unit}s"
@@ -205,22 +246,9 @@ def _gate_lines(row: GateRow) -> Iterator[Line]:
     mode = f" {MODES[row.prompting_mode]}" if row.prompting_mode else ""
     yield from wrapped(f"gate {row.outcome.upper()}  {plain(row.expr)}", _TONES[row.outcome])
     yield from wrapped(f"  {plain(row.model)}{mode}: {value}", "plain")
-    yield from wrapped(f"  {gate_reason(row)}", "dim")
-
-
-def gate_reason(row: GateRow) -> str:
-    """Why a gate has its outcome, which true values it can detect, and whether its judge is calibrated."""
-    power = ""
-    if row.value is not None and row.policy != "point":
-        sign, word = (1, "more") if row.at_least else (-1, "less")
-        what = "difference" if row.baseline else "value"
-        power = (
-            f"; {row.n} {row.unit}s are too few for this gate to pass reliably"
-            if row.mde is None
-            else f"; passes in 4 of 5 runs at a true {what} of {row.threshold + sign * row.mde:.3g} or {word}"
-        )
-    judge = "; the judge is not calibrated for this behaviour" if row.calibration == "uncalibrated" else ""
-    return f"{plain(row.reason.detail)}{power}{judge}"
+    yield from wrapped(f"  {plain(gate.why)}", "dim")
+    if gate.decides:
+        yield from wrapped(f"  {plain(gate.decides)}", "doubt")
 
 
 def _usage_lines(usage: Usage) -> Iterator[Line]:
@@ -295,6 +323,7 @@ def _usd(cost: float | None, width: int = 10) -> str:
 def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[str]:
     """Sensitivity, specificity and kappa by behaviour, the labels behind them, and the drift since the last time."""
     yield f"judge {run.record.judges[0]} on {run.turns} labelled turns ({run.record.labels})"
+    yield against(run.whose)
     yield f"labelled by: {', '.join(f'{name} ({kind})' for name, kind in run.raters.items())}"
     if run.unread:
         yield f"{run.unread} turns without a readable judgement, counted as wrong"

@@ -43,7 +43,7 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None,
     written = write_views(report, run_dir)
     parts = Parts(PartCode.NOT_WRITTEN)
     if step_summary:
-        parts.attempt("job summary", lambda: _append(Path(step_summary), summary_markdown(written)))
+        parts.attempt("job summary", lambda: _append(Path(step_summary), summary_markdown(written, page=None)))
     if newest:
         parts.attempt("latest", _point_latest, run_dir)
     written = _naming(written, parts)

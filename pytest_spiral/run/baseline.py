@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_spiral.compare.recording import (
     SPIRAL_HASHES,
@@ -14,9 +17,13 @@ from pytest_spiral.compare.recording import (
     load_run,
 )
 from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.evaluate.corrected import check_gate, check_labels, corrected_scales, is_corrected
+from pytest_spiral.evaluate.inputs import GivenLabels
 from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.gates import Gate, check_metric, parse_gate
+from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, read_labels
 from pytest_spiral.report.lines import turns_text
+from pytest_spiral.report.read import load_report
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
@@ -26,22 +33,30 @@ from pytest_spiral.tempaffect.card_metrics import metric_scales, needs_decisions
 
 @dataclass(frozen=True)
 class Gates:
-    """The gates to decide; baseline: None where none is named. left_out: those of the recipe that do not apply."""
+    """The gates to decide; baseline: None where none is named. left_out: those of the recipe that do not apply.
+    labels: the label files that correct numbers."""
 
     gates: tuple[Gate, ...]
     baseline: Recording | None
     left_out: tuple[str, ...] = ()
+    labels: tuple[GivenLabels, ...] = ()
 
 
 def load_gates(plan: RunPlan, content: Content) -> Gates:
     """The gates of a run. Raises `UserError` for a gate or baseline that cannot be read or can never be used."""
     recipe, left_out = _recipe(plan, content)
     gates = tuple(dict.fromkeys([*recipe, *map(parse_gate, plan.settings.gate)]))
+    labels = given_labels(plan.settings.labels, content.folder)
+    if labels and plan.run_dir:
+        _check_replies(labels, plan, content)
     for gate in gates:
         spiral = gate.suite == "spiral"
         metrics = spiral_metric_scales(content.spiral.protocol) if spiral else metric_scales()
+        metrics = metrics | corrected_scales(content.spiral.protocol.behaviours if spiral else TEMPAFFECT_QUESTIONS)
         modes = () if spiral else plan.settings.prompting
         check_metric(gate, plan.suites, modes, metrics, baseline=plan.settings.baseline is not None)
+        if is_corrected(gate):
+            check_gate(gate, labels)
         if gate.metric == "over_correction" and not _twins_of(content):
             raise ConfigError(f"--gate {gate.expr!r}: the run holds no benign twins; use --benign-twins=short")
         if not (spiral or _is_decided(gate.metric, content)):
@@ -52,10 +67,37 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
         if gate.metric == "worst_conversations" and gate.relative:
             raise ConfigError(f"--gate {gate.expr!r}: a count; compare the share, spiral.worst, with a baseline")
     if plan.settings.baseline is None:
-        return Gates(gates, None, left_out)
-    loaded = Gates(gates, load_run(content.folder / plan.settings.baseline), left_out)
+        return Gates(gates, None, left_out, labels)
+    loaded = Gates(gates, load_run(content.folder / plan.settings.baseline), left_out, labels)
     check_baseline(loaded, plan, content, None)
     return loaded
+
+
+def given_labels(names: Sequence[str], folder: Path) -> tuple[GivenLabels, ...]:
+    """Label files by their names. Raises `DataError` for one that cannot be read, or for two of a suite."""
+    found: dict[str, GivenLabels] = {}
+    for name in names:
+        file = read_labels(folder / name)
+        given = GivenLabels(name, hashlib.sha256((folder / name).read_bytes()).hexdigest(), file)
+        if other := found.get(given.suite):
+            raise DataError(f"{name}: labels of {given.suite} replies, like {other.name}; name one file of a suite")
+        found[given.suite] = given
+    return tuple(found.values())
+
+
+def _check_replies(labels: Sequence[GivenLabels], plan: RunPlan, content: Content) -> None:
+    """Refuse labels of other replies than those of the run, before anything is sent. Raises `UserError`."""
+    if content.recording is not None:
+        # Of a result file in the public format there is no report before the end.
+        report = content.recording.report
+    elif (path := Path(plan.run_dir) / "report.json").is_file():
+        report = load_report(path)
+    else:
+        raise ConfigError(
+            f"--labels: run {plan.run_id} has no report, so nobody has labelled its replies; finish it first"
+        )
+    if report is not None:
+        check_labels(report, labels)
 
 
 def _recipe(plan: RunPlan, content: Content) -> tuple[list[Gate], tuple[str, ...]]:
@@ -143,5 +185,7 @@ def _planned_spiral(plan: RunPlan, content: Content) -> Identity:
         }
     if plan.judges:
         spiral["judges"] = ", ".join(sorted(judge.reported_name for judge in plan.judges))
+    if plan.settings.prefixes:
+        spiral.pop("user_model", None)
     spiral["protocol_hash"] = content.spiral.protocol.hash
     return spiral

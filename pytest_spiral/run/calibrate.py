@@ -105,13 +105,15 @@ def _asked(
 def calibrate(
     plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str], labels: Path | None = None
 ) -> JudgeCalibrations:
-    """Calibrate the judges of a run that is prepared. labels: a file of labelled turns, None for the shipped ones.
+    """Calibrate the judges of a run that is prepared.
+
+    labels: a file of labelled turns, None for people's labels that the run is given and else the shipped ones.
 
     Raises `DataError` for labels that cannot be read. A judge that cannot be reached leaves unread turns.
     """
     spiral = content.spiral
     behaviours = spiral.protocol.behaviours
-    labelled = load_labels(labels, behaviours)
+    labelled = load_labels(labels, behaviours) if labels else content.calibration_labels()
 
     names = [judge.reported_name for judge in plan.judges]
     paths = {}

@@ -15,9 +15,11 @@ from pytest_spiral.settings import DEFAULT_PROTOCOL, Settings
 from pytest_spiral.spiral.clone import check_version, read_clone
 from pytest_spiral.spiral.content import (
     OPENINGS_FILE,
+    PREFIXES_FILE,
     Opening,
     load_openings,
     load_persona,
+    load_prefixes,
     load_rubric,
     load_twins,
     openings_hash,
@@ -27,13 +29,16 @@ from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.evidence import load_quote_limits
 from pytest_spiral.spiral.protocol import V1_2, Protocol, load_protocol
 from pytest_spiral.spiral.public_judge import public_setting
+from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.setting import Setting, own_setting
 from pytest_spiral.spiral.simulator import load_limits
 from pytest_spiral.spiral.suspicion import load_signs
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.suite import Suite, load_suite
 
 if TYPE_CHECKING:
     from pytest_spiral.compare.recording import Recording
+    from pytest_spiral.spiral.labels import LabelledSet
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,18 @@ class Content:
         own = self.settings.tempaffect_scenarios
         return load_suite([self.folder / own] if own else None)
 
+    def calibration_labels(self) -> LabelledSet:
+        """What judges are calibrated on: turns that people labelled, where the run is given any, else the shipped ones.
+
+        Raises `DataError` for labels that cannot be read or do not fit the protocol.
+        """
+        # Only a calibration loads what it needs.
+        from pytest_spiral.labelling.files import labels_of_people
+        from pytest_spiral.spiral.labels import load_labels
+
+        people = labels_of_people(self.folder / name for name in self.settings.labels)
+        return load_labels(people, self.spiral.protocol.behaviours)
+
     @cached_property
     def recording(self) -> Recording | None:
         """What is replayed; None for a run that calls the evaluated model. Raises `DataError`."""
@@ -146,10 +163,11 @@ class Content:
                 f"pytest-spiral rescore FILE --protocol {protocol.name}"
             )
         own, turns = self.settings.spiral_prompts, self.settings.num_turns
+        load, name = (load_prefixes, PREFIXES_FILE) if self.settings.prefixes else (load_openings, OPENINGS_FILE)
         return SpiralContent(
-            openings=load_openings(self.folder / own if own else None),
+            openings=load(self.folder / own if own else None),
             foreign="custom prompts: not comparable with other runs" if own else None,
-            prompt_file=Path(own).name if own else OPENINGS_FILE,
+            prompt_file=Path(own).name if own else name,
             setting=own_setting(load_persona(), load_rubric(rubric)),
             protocol=protocol,
             system_hash=self.system_hash,
@@ -171,10 +189,10 @@ class Content:
             system_hash=None,
         )
 
-    def prompt_of(self, unit: ConversationUnit) -> tuple[str, str]:
-        """The category of a conversation's prompt, and the prompt of which it is the harmless twin, "" for none."""
-        if self.recording is not None:
-            recorded = self.recording.conversations[unit]
-            return recorded.category, recorded.twin_of
-        opening = self.spiral.by_id[unit.prompt_id]
-        return opening.category, opening.twin_of or ""
+    def unheld(self, unit: ConversationUnit) -> Conversation:
+        """A conversation that was never started, with what its prompt says of it."""
+        prompt = self.recording.conversations[unit] if self.recording else self.spiral.by_id[unit.prompt_id]
+        names = (unit.prompt_id, prompt.category, unit.model, unit.index)
+        reason = Reason(ReasonCode.NOT_STARTED)
+        twin_of = prompt.twin_of or ""
+        return Conversation(*names, Status.NOT_RUN, reason, twin_of=twin_of, beginning=prompt.beginning)

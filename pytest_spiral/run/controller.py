@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 
-from pytest_spiral.errors import StoreError
+from pytest_spiral.errors import ConfigError, StoreError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.models.budget import Ledger
 from pytest_spiral.models.endpoint import Secret
@@ -16,10 +16,11 @@ from pytest_spiral.models.environment import EndpointSettings
 from pytest_spiral.models.limiter import starting_pace
 from pytest_spiral.models.local_file import locate
 from pytest_spiral.models.local_server import LocalServer
+from pytest_spiral.report.next_step import again
 from pytest_spiral.run.baseline import check_baseline, load_gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import pace_name, paid_prices
-from pytest_spiral.run.plan import ModelPlan, RunPlan
+from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
 from pytest_spiral.run.preflight import remembered, run_preflight
 from pytest_spiral.run.results import Measurements, run_results, stored_traffic
 from pytest_spiral.store import RunStore
@@ -105,17 +106,30 @@ class RunController:
 
             self.measured.anchors = judged_anchors(self.plan, self.content, self.store, self.environ)
 
-    def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
-        """Everything that the evaluation needs, as it stands now."""
-        # Nothing that is or looks like a key may get into a report.
+    def shown_arguments(self, argv: Sequence[str]) -> list[str]:
+        """A command line without anything that is or looks like a key."""
         named = {name for model in self.plan.everybody if model.endpoint for name in model.endpoint.secrets}
         environ = self.environ.items()
         keys = [value.strip() for name, value in environ if name.endswith("_API_KEY") or name in named]
-        redacted = []
+        shown = []
         for argument in argv:
             for key in filter(None, keys):
                 argument = argument.replace(key, "[redacted]")
-            redacted.append(Secret().redact(argument))
+            shown.append(Secret().redact(argument))
+        return shown
+
+    def mended_command(self, argv: Sequence[str], error: ConfigError) -> str:
+        """The command line that starts the run once what the error says is done."""
+        right = {(option.partition("=")[0], wrong): option for wrong, option in error.replaced}
+        names = {name for name, _ in right}
+        # An option that names several models is replaced as a whole.
+        models = [(OPTION_OF[model.role], model.spec) for model in self.plan.everybody]
+        mended = [right.get((name, spec), f"{name}={spec}") for name, spec in models if name in names]
+        others = [option for (name, _), option in right.items() if name not in OPTION_OF.values()]
+        return again(self.shown_arguments(argv), *mended, *others)
+
+    def results(self, argv: Sequence[str], finished_at: datetime, *, complete: bool) -> RunResults:
+        """Everything that the evaluation needs, as it stands now."""
         traffic = stored_traffic(self.store, self.plan, self.measured)
         return run_results(
             self.plan,
@@ -123,7 +137,7 @@ class RunController:
             self.measured,
             traffic,
             self.gates,
-            argv=redacted,
+            argv=self.shown_arguments(argv),
             finished_at=finished_at,
             complete=complete,
         )

@@ -22,7 +22,6 @@ from pytest_spiral.run.runner import Runner
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.anchors import load_anchors
 from pytest_spiral.spiral.conversation import ConversationUnit
-from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.store import RunStore
 
 _KIND: Mapping[tuple[Role, SuiteName], str] = {
@@ -103,8 +102,7 @@ def _walk_through(
     if spiral and (anchors := load_anchors(content.spiral.protocol)) is not None:
         runner.engine.start(judge_twice(chats, anchors)).result()
     if plan.settings.calibrate and plan.judges:
-        labelled = load_labels(None, content.spiral.protocol.behaviours)
-        runner.engine.start(judge_labelled_turns(chats.judges(), labelled)).result()
+        runner.engine.start(judge_labelled_turns(chats.judges(), content.calibration_labels())).result()
     for unit in units:
         runner.submit(unit)
     for unit in units:

@@ -156,10 +156,9 @@ class Chats:
         if spec not in self._setups:
             spiral = self._content.spiral
             settings = self._plan.settings
-            assert self._plan.user is not None
             self._setups[spec] = ConversationSetup(
                 evaluated=self._participant(self._plan.model(spec)),
-                user=self._participant(self._plan.user),
+                user=self._participant(self._plan.user) if self._plan.user else None,
                 judges=self.judges(),
                 setting=spiral.setting,
                 protocol=spiral.protocol,

@@ -157,14 +157,20 @@ class RunPlan(BaseModel):
     @property
     def suites(self) -> tuple[SuiteName, ...]:
         """The suites in which at least one model takes part."""
-        return tuple(suite for suite in self.settings.suite if self.of_suite(suite))
+        return tuple(suite for suite in self.settings.suites if self.of_suite(suite))
+
+    @property
+    def suite_names(self) -> tuple[str, ...]:
+        """The same as the user calls them."""
+        names = zip(self.settings.suite, self.settings.suites, strict=True)
+        return tuple(name for name, suite in names if self.of_suite(suite))
 
     def left_out(self) -> list[str]:
         """One sentence per built-in model that does not know a suite that was asked for."""
         return [
             f"{model.spec} does not support {suite}; skipping it"
             for model in self.models
-            for suite in self.settings.suite
+            for suite in self.settings.suites
             if suite not in model.params
         ]
 
@@ -214,32 +220,30 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
         models = _recorded(settings, content.recording)
         settings = _with_recorded_modes(settings, content.recording)
     else:
-        models = [resolve(spec, "evaluated", settings.suite) for spec in settings.model]
-    if "tempaffect" in settings.suite:
+        models = [resolve(spec, "evaluated", settings.suites) for spec in settings.model]
+    if "tempaffect" in settings.suites:
         _check_scenarios(models, content)
     if content.system is not None and (deaf := [model.spec for model in models if model.kind == "dry"]):
         raise ConfigError(
             f"--system-prompt: {deaf[0]} is built in and reads no prompt; leave out the option or the model"
         )
     everybody = list(models)
-    if settings.floors and "spiral" in settings.suite:
+    if settings.floors and "spiral" in settings.suites:
         if own := [spec for spec in settings.model if spec in FLOORS]:
             raise ConfigError(f"--model {own[0]}: is what --floors compares with; leave one of them out")
         everybody += [resolve(spec, "evaluated", ("spiral",)).model_copy(update={"floor": True}) for spec in FLOORS]
-    if "spiral" in settings.suite and (settings.redo_judging or not settings.replay):
+    if "spiral" in settings.suites and (settings.redo_judging or not settings.replay):
         # Never silently the evaluated model: what is not named comes from the shipped defaults.
         defaults = default_models()
         offline = bool(settings.model) and all(spec.startswith(DRY_PREFIX) or is_local(spec) for spec in settings.model)
-        if settings.model and not settings.replay:
+        if settings.model and not settings.replay and not settings.prefixes:
             default = defaults["stand_in_user"] if offline else _default("user", environ)
             everybody.append(resolve(settings.user_model or default, "user", ("spiral",)))
         named = settings.judge_model or (defaults["stand_in_judge"] if offline else _default("judge", environ),)
         everybody += [resolve(spec, "judge", ("spiral",)) for spec in named]
         if settings.calibrate:
-            # Only a calibration loads what it needs. Labels that do not fit the protocol are an error before any call.
-            from pytest_spiral.spiral.labels import load_labels
-
-            load_labels(None, content.spiral.protocol.behaviours)
+            # Labels that do not fit the protocol are an error before any call.
+            content.calibration_labels()
         if settings.spiral_upstream and (deaf := [spec for spec in named if spec.startswith(DRY_PREFIX)]):
             raise ConfigError(
                 f"--judge-model {deaf[0]}: is built in and reads no rubric; with --spiral-upstream name another judge"
@@ -285,14 +289,14 @@ def _recorded(settings: Settings, recording: Recording) -> list[ModelPlan]:
             raise ConfigError(f"--model {spec}: not in {recording.path}, which has {', '.join(recording.models)}")
     models = [
         ModelPlan(
-            spec=spec, kind="replay", model_id=spec, params={suite: {} for suite in settings.suite if suite in suites}
+            spec=spec, kind="replay", model_id=spec, params={suite: {} for suite in settings.suites if suite in suites}
         )
         for spec, suites in recording.models.items()
         if not settings.model or spec in settings.model
     ]
     if not any(model.params for model in models):
         raise ConfigError(f"{recording.path} has nothing of {', '.join(settings.suite)}")
-    if "spiral" in settings.suite and not settings.redo_judging:
+    if "spiral" in settings.suites and not settings.redo_judging:
         # Judgements that it cannot score are refused now.
         recording.protocol([settings.protocol] if settings.protocol else ())
     return [model for model in models if model.params]
@@ -302,7 +306,7 @@ def _with_recorded_modes(settings: Settings, recording: Recording) -> Settings:
     """The settings with those prompting modes that are recorded: the others were not lost, nobody asked in them."""
     recorded = {unit.mode for unit in recording.outputs}
     modes = tuple(mode for mode in settings.prompting if mode in recorded)
-    if modes or not recorded or "tempaffect" not in settings.suite:
+    if modes or not recorded or "tempaffect" not in settings.suites:
         return replace(settings, prompting=modes or settings.prompting)
     raise ConfigError(
         f"--prompting {', '.join(settings.prompting)}: {recording.path} was prompted otherwise; "

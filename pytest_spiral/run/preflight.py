@@ -168,8 +168,10 @@ def run_preflight(plan: RunPlan, content: Content, store: RunStore, environ: Map
     for other in found:
         if isinstance(other, BaseException) and not isinstance(other, ConfigError):
             raise other
-    if faults := [str(fault) for fault in found if isinstance(fault, ConfigError)]:
-        raise ConfigError("\n".join(dict.fromkeys(faults)))
+    if faults := [fault for fault in found if isinstance(fault, ConfigError)]:
+        error = ConfigError("\n".join(dict.fromkeys(map(str, faults))))
+        error.replaced = tuple(pair for fault in faults for pair in fault.replaced)
+        raise error
     return _together(plan, [each for each in found if not isinstance(each, BaseException)])
 
 

@@ -24,7 +24,7 @@ from pytest_spiral.run.plan import RunPlan, conversation_units, versions
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.status import Reason, ReasonCode, Status
+from pytest_spiral.status import Status
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
 from pytest_spiral.tempaffect.self_check import Preflight, baselines
@@ -140,6 +140,7 @@ def run_results(
         gates=gates.gates,
         policy=settings.gate_policy,
         baseline=gates.baseline,
+        labels=gates.labels,
         suite=content.suite if keys else None,
         preflight=measured.preflight,
         contexts={key: _card_context(plan, content, measured, traffic, floors, key) for key in keys},
@@ -245,9 +246,7 @@ def _conversations(
     for unit in (unit for unit in units if unit.model in conversations):
         conversation = measured.conversations.get(unit)
         if conversation is None:
-            category, twin_of = content.prompt_of(unit)
-            names = (unit.prompt_id, category, unit.model, unit.index)
-            conversation = Conversation(*names, Status.NOT_RUN, Reason(ReasonCode.NOT_STARTED), twin_of=twin_of)
+            conversation = content.unheld(unit)
         conversations[unit.model].append(conversation)
     return conversations
 

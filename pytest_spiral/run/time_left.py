@@ -10,7 +10,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import pace_name
 from pytest_spiral.run.plan import RunPlan, Unit
-from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.spiral.conversation import ConversationUnit, is_judged_alone
 from pytest_spiral.store import Answer
 
 Who = tuple[Role, str]
@@ -35,7 +35,11 @@ def planned_calls(plan: RunPlan, content: Content, unit: Unit) -> Calls:
         if plan.user is not None:
             messages = turns if spiral.setting.exact else turns - 1
             calls[("user", plan.user.model_id), name] = max(0, messages - len(opening.prompts[1:]))
-    judged = -(-(turns - (not spiral.protocol.first_turn_judged)) // spiral.protocol.chunk_size) + 1 if turns else 0
+    protocol = spiral.protocol
+    judged = 0
+    if turns:
+        judged = -(-(turns - (not protocol.first_turn_judged)) // protocol.chunk_size) + bool(protocol.finals)
+        judged += is_judged_alone(unit.prompt_id, content.unheld(unit).beginning)
     return calls | {(("judge", each.model_id), name): judged for each in plan.judges if each.kind != "dry"}
 
 
@@ -48,7 +52,11 @@ class TimeLeft:
             (m.role, m.model_id): (pace_name(m) if m.endpoint else m.spec, plan.most_in_flight(m))
             for m in plan.everybody
         }
-        self._left = sum((Counter(each) for each in calls.values()), Counter[tuple[Who, str]]())
+        self._left: Counter[tuple[Who, str]] = Counter()
+        # One by one: a sum of counters copies all of them for each unit, which at 20,000 takes longer than scoring.
+        for each in calls.values():
+            self._left.update(each)
+        self._done: Counter[Role] = Counter()
         self._seconds: dict[Who, deque[float]] = defaultdict(lambda: deque(maxlen=_NEWEST))
         self._answered: list[float] = []
         self._turned: dict[str, float] = {}
@@ -60,10 +68,29 @@ class TimeLeft:
             self._seconds[who].append(answer.seconds)
             if (who, answer.unit) in self._left:
                 self._left[who, answer.unit] -= 1
+                self._done[answer.role] += 1
                 if answer.at >= self._began:
                     self._answered.append(answer.at)
                     if answer.role != "judge":
                         self._turned[answer.unit] = answer.at
+
+    def calls(self, ended: Collection[Hashable]) -> dict[Role, tuple[int, int]]:
+        """Of each role, the calls that were answered and those that are left."""
+        left: Counter[Role] = Counter()
+        for unit, calls in self._calls.items():
+            if unit not in ended:
+                for key in calls:
+                    left[key[0][0]] += max(0, self._left[key])
+        return {role: (self._done[role], left[role]) for role in {*self._done, *left}}
+
+    def rate(self) -> float | None:
+        """Calls answered per second, by the newest ones; None before there are two."""
+        newest = self._newest()
+        passed = newest[-1] - newest[0] if newest else 0.0
+        return (len(newest) - 1) / passed if passed > 0 else None
+
+    def _newest(self) -> list[float]:
+        return self._answered[-max(_NEWEST, len(self._answered) // 4) :]
 
     def seconds(self, now: float, ended: Collection[Hashable]) -> float | None:
         """The longest of what the rest takes at least; None as long as nothing is known about some model.
@@ -85,7 +112,7 @@ class TimeLeft:
         for who, count in rest.items():
             name, most = self._limits[who]
             by_limit[name] += count * wait[who] / most
-        newest = self._answered[-max(_NEWEST, len(self._answered) // 4) :]
+        newest = self._newest()
         rate = (newest[-1] - newest[0]) / max(1, len(newest) - 1)
         bounds += [*by_limit.values(), rest.total() * rate]
         return max(*bounds, *(self._chain(calls, left, wait, now) for calls in going if len(calls) > 1))

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.content import load_twins
+from pytest_spiral.spiral.content import load_prefixes, load_twins
 from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
 
 DRY_CHARACTERS = ("grounded", "sycophantic", "mystic", "cold_refuser", "sliding", "perfect")
@@ -84,7 +84,7 @@ def assistant_reply(character: str, prompt_id: str, index: int, turn: int) -> st
     name, place = _bank_at(assistants, _ALIASES.get(character, character), turn)
     bank = assistants.characters[name]
     start = _start(name, prompt_id, index)
-    if bank.benign_replies and prompt_id in _twins():
+    if bank.benign_replies and _is_benign(prompt_id):
         # Reply 0 answers the opening; the others answer one message of the benign user each.
         opening, *answers = bank.benign_replies
         text = answers[(_start(_OPENING, prompt_id, index) + turn - 1) % len(answers)] if turn else opening
@@ -117,7 +117,7 @@ def seeker_message(prompt_id: str, category: str, index: int, turn: int) -> str:
     """
     seeker = load_banks().seeker
     lines = seeker.categories.get(category) or next(iter(seeker.categories.values()))
-    if prompt_id in _twins():
+    if _is_benign(prompt_id):
         lines = seeker.benign_twins
     return lines[(_start(_OPENING, prompt_id, index) + turn) % len(lines)]
 
@@ -130,9 +130,19 @@ def _start(bank: str, prompt_id: str, index: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{bank}-{prompt_id}".encode()).digest()[:6], "big") + 7 * index
 
 
+def _is_benign(prompt_id: str) -> bool:
+    return prompt_id in (_benign_prefixes() if prompt_id.startswith("pf-") else _twins())
+
+
 @cache
 def _twins() -> frozenset[str]:
     return frozenset(twin.prompt_id for twin in load_twins())
+
+
+@cache
+def _benign_prefixes() -> frozenset[str]:
+    prefixes = (prefix for prefix in load_prefixes() if prefix.beginning and prefix.beginning.called_for == "none")
+    return frozenset(prefix.prompt_id for prefix in prefixes)
 
 
 @cache

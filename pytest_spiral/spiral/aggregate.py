@@ -49,6 +49,7 @@ from pytest_spiral.spiral.headline import headline, paired, tails
 from pytest_spiral.spiral.over_correction import over_correction_difference
 from pytest_spiral.spiral.panel import Panel, PanelMeans
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside
+from pytest_spiral.spiral.prefix_score import prefix_differences
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation, Origin
 from pytest_spiral.spiral.sample import Item, Resampled
@@ -270,6 +271,7 @@ def paired_differences(
         beside = {f"{PER_10K}.score": row for name, row in both.differences.items() if name == "score"}
     a, b = (panel.only(common) for panel in panels)
     differences = {**_of_means(a, b, seed, confidence), **paired(a, b, confidence), **beside} if common else {}
+    differences = prefix_differences(first, second, panels[0].protocol, confidence, missing_as) | differences
     if (corrected := over_correction_difference(first, second, confidence, missing_as)) is not None:
         differences["over_correction"] = corrected
     return Paired(

@@ -16,16 +16,19 @@ from pydantic import Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model.gate import Standing
-from pytest_spiral.report.model.judges import Agreement, BehaviourCalibration, Drift, Estimate, KindCount, TurnRate
+from pytest_spiral.report.model.judges import (
+    Agreement,
+    BehaviourCalibration,
+    Drift,
+    Estimate,
+    KindCount,
+    LabelledBy,
+    TurnRate,
+)
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral.agreement import strengths
-from pytest_spiral.spiral.labels import (
-    AuthorAgreement,
-    LabelledSet,
-    LabelledTurn,
-    agreement_among_raters,
-    agreement_with_author,
-)
+from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn
+from pytest_spiral.spiral.rater_agreement import AuthorAgreement, agreement_among_raters, agreement_with_author
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.stats import (
@@ -128,6 +131,8 @@ class CalibrationResult(Table):
     """Quadratic-weighted kappa on 0..3 by behaviour."""
     raters: Mapping[str, str]
     """Name and kind."""
+    whose: LabelledBy = "unknown"
+    """Whose labels they are; not known of calibrations of earlier versions."""
     agreement: Mapping[str, Agreement | None]
     """Of the raters among themselves by behaviour, None with one rater or none who looked for it."""
     disagreements: Mapping[str, Mapping[str, Mapping[str, int]]]
@@ -182,6 +187,7 @@ def calibration_result(
         basis=labelled.basis,
         strength={name: _kappa(pairs[name], "quadratic", _FEW_DRAWS) for name in behaviours},
         raters=dict(labelled.raters),
+        whose=labelled.whose,
         agreement={name: agreement_among_raters(labelled, name) for name in behaviours},
         disagreements={turn.id: turn.labels for turn in labelled.turns if turn.is_disputed},
         author={
@@ -243,12 +249,15 @@ def _recall(presence: Pairs, label: int) -> Estimate | None:
         right = [judged == label for unit in presence.values for reference, judged in unit if reference == label]
         return sum(right) / len(right) if right else None
 
-    if any(len(unit) > 1 for unit in presence.values):
-        return _estimate(presence, rate, _DRAWS)
-    # A rate over turns that stand alone.
-    of_label = [judged for ((reference, judged),) in presence.values if reference == label]
-    tally = Tally(sum(judged == label for judged in of_label), len(of_label), "conversation")
-    return _enclosing(rate(presence), wilson(tally))
+    units = sum(any(reference == label for reference, _ in unit) for unit in presence.values)
+    if not units or (value := rate(presence)) is None:
+        return None
+    estimate = _enclosing(value, wilson(Tally(round(value * units), units, "conversation")))
+    # Where few turns or none are wrong, resampling sees too little chance; Wilson counts conversations.
+    drawn = _estimate(presence, rate, _DRAWS) if any(len(unit) > 1 for unit in presence.values) else None
+    if estimate is None or drawn is None:
+        return estimate
+    return Estimate(value=value, low=min(estimate.low, drawn.low), high=max(estimate.high, drawn.high))
 
 
 def _estimate(pairs: Pairs, statistic: Callable[[Pairs], float | None], draws: int) -> Estimate | None:

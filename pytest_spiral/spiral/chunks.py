@@ -62,16 +62,34 @@ class Chunk:
         return Chunk(self.index, exchanges, context)
 
 
-def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first: int = 0) -> tuple[Chunk, ...]:
+def chunk_transcript(
+    transcript: Sequence[Message], protocol: Protocol, *, first: int = 0, history: Sequence[Message] = ()
+) -> tuple[Chunk, ...]:
     """Pairs of a user message and the reply to it, `chunk_size` to a chunk; the last chunk may be shorter.
 
-    first: index of the first chunk to return.
+    first: index of the first chunk to return. history: messages before the transcript, for the context alone.
 
     A trailing user message is dropped. Replies are cut at `max_reply_chars`, messages of the context in their middle.
     Where the protocol leaves the first turn unjudged, pairs start with the second reply; its number stays 1. A reply
     right after another reply is an exchange with an empty user message.
     """
     size, before = protocol.chunk_size, protocol.context_turns
+    earlier, exchanges = _exchanges(history, protocol), _exchanges(transcript, protocol)
+    starts = range(first * size + (not protocol.first_turn_judged), len(exchanges), size)
+    return tuple(
+        Chunk(
+            index,
+            tuple(exchanges[at : at + size]),
+            tuple(
+                _shortened(exchange, protocol.context_chars or 0)
+                for exchange in [*earlier, *exchanges[:at]][max(0, len(earlier) + at - before) :]
+            ),
+        )
+        for index, at in enumerate(starts, first)
+    )
+
+
+def _exchanges(transcript: Sequence[Message], protocol: Protocol) -> list[Exchange]:
     exchanges: list[Exchange] = []
     user: list[str] = []
     for message in transcript:
@@ -81,17 +99,7 @@ def chunk_transcript(transcript: Sequence[Message], protocol: Protocol, *, first
             reply = message.content[: protocol.max_reply_chars]
             exchanges.append(Exchange(len(exchanges), "\n\n".join(user), reply))
             user = []
-    starts = range(first * size + (not protocol.first_turn_judged), len(exchanges), size)
-    return tuple(
-        Chunk(
-            index,
-            tuple(exchanges[at : at + size]),
-            tuple(
-                _shortened(exchange, protocol.context_chars or 0) for exchange in exchanges[max(0, at - before) : at]
-            ),
-        )
-        for index, at in enumerate(starts, first)
-    )
+    return exchanges
 
 
 def is_cut(replies: Sequence[str], turns: Collection[int], protocol: Protocol) -> bool:

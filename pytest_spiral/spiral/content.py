@@ -10,23 +10,26 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_json, read_text, read_toml, scenarios_root
+from pytest_spiral.spiral.records import Beginning
 from pytest_spiral.spiral.toml_tables import Table, Text, read_table
 
 VERSION = "1.1.0"
 PERSONA_FILE = "persona.txt"
 INJECTIONS_FILE = "injections.toml"
 OPENINGS_FILE = "openings.json"
+PREFIXES_FILE = "prefixes.json"
 
 
 class Opening(Table):
     """One prompt in upstream's format: an opening message and, where scripted, later user messages.
 
-    prompts: the opening first; None stands for a message that the user model writes.
+    prompts: the opening first; None stands for a message that the user model writes. title, beginning: of a prefix,
+    whose one prompt is the message to answer.
     """
 
     prompt_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -34,6 +37,8 @@ class Opening(Table):
     prompts: Annotated[tuple[str | None, ...], Field(min_length=1, max_length=200)]
     canary: str = ""
     twin_of: str | None = None
+    title: str = ""
+    beginning: Beginning | None = None
 
     @property
     def first(self) -> str:
@@ -41,8 +46,8 @@ class Opening(Table):
         return self.prompts[0] or ""
 
 
-def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
-    """The shipped openings, or those of a file in upstream's format, sorted by id.
+def load_openings(path: Path | None = None, *, prefixes: bool = False) -> tuple[Opening, ...]:
+    """The shipped openings, or those of a file in upstream's format, sorted by id. prefixes: each has a beginning.
 
     Raises `DataError` naming file, index and key.
     """
@@ -58,10 +63,20 @@ def load_openings(path: Path | None = None) -> tuple[Opening, ...]:
             raise DataError(f"{path}: prompt {index}: {first_fault(error, 'prompt')}") from None
         if not opening.first.strip():
             raise DataError(f"{path}: prompt {index}: prompts.0: the opening message must be given")
+        if prefixes != (opening.beginning is not None) or (prefixes and len(opening.prompts) > 1):
+            needed = (
+                "one message after a beginning" if prefixes else "no beginning: for prefixes use --suite spiral-prefix"
+            )
+            raise DataError(f"{path}: prompt {index}: expected {needed}")
         if opening.prompt_id in openings:
             raise DataError(f"{path}: prompt id {opening.prompt_id!r} is used twice")
         openings[opening.prompt_id] = opening
     return tuple(openings[prompt_id] for prompt_id in sorted(openings))
+
+
+def load_prefixes(path: Path | None = None) -> tuple[Opening, ...]:
+    """The shipped prefixes, or those of a file, sorted by id. Raises `DataError` naming file and prompt."""
+    return load_openings(path or scenarios_root() / "spiral_prefix" / PREFIXES_FILE, prefixes=True)
 
 
 def load_twins() -> tuple[Opening, ...]:
@@ -76,7 +91,11 @@ def short_twin_turns() -> int:
 
 def openings_hash(openings: Sequence[Opening]) -> str:
     """Hex SHA-256 of the openings and their categories."""
-    return digest([[o.prompt_id, o.category, list(o.prompts)] for o in openings])
+    return digest([[o.prompt_id, o.category, list(o.prompts), *_beginning(o)] for o in openings])
+
+
+def _beginning(opening: Opening) -> list[JsonValue]:
+    return [opening.model_dump(mode="json")["beginning"]] if opening.beginning else []
 
 
 # A note is one line, sent in square brackets.

@@ -8,14 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_spiral.chat import Message, whose_limit
-from pytest_spiral.errors import ChatError
-from pytest_spiral.spiral.chunks import chunk_transcript
+from pytest_spiral.errors import ChatError, ConfigError
+from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
 from pytest_spiral.spiral.content import BENIGN_TWIN, Opening
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.judging import FINISH_CODES, MAX_REPLY_CHARS
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import Abandoned, ChunkJudgement, Conversation, FinalJudgement, Origin, Retest
+from pytest_spiral.spiral.records import (
+    Abandoned,
+    Beginning,
+    ChunkJudgement,
+    Conversation,
+    FinalJudgement,
+    Origin,
+    Retest,
+)
 from pytest_spiral.spiral.setting import Setting
 from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -49,13 +57,13 @@ class ConversationUnit:
 class ConversationSetup:
     """Everything a conversation needs besides its opening.
 
-    seed: of the injection schedule and of the chunks to judge again. turns: replies of the evaluated model. system: its
-    system prompt. prompt_file: name of the file the opening comes from. retest_percent: percentage of chunks, 0..100,
-    to judge again.
+    user: None where no message is to be written. seed: of the injection schedule and of the chunks to judge again.
+    turns: replies of the evaluated model. system: its system prompt. prompt_file: name of the file the opening comes
+    from. retest_percent: percentage of chunks, 0..100, to judge again.
     """
 
     evaluated: Participant
-    user: Participant
+    user: Participant | None
     judges: Sequence[Judge]
     setting: Setting
     protocol: Protocol
@@ -113,6 +121,7 @@ class _Simulation:
         self._name = f"{unit.prompt_id}-{unit.index}"
         self._exact = setup.setting.exact
         self._system_prompt = setup.setting.system_prompt(BENIGN_TWIN if opening.twin_of else opening.category)
+        self._history = opening.beginning.history if opening.beginning else ()
         self._transcript: list[Message] = []
         self._injections_log: list[str] = []
         self._user_prompt = setup.setting.user_prompt(self._system_prompt)
@@ -146,7 +155,7 @@ class _Simulation:
                     # Of a chunk of several replies, those that there are.
                     self._start_judging(background, is_last=True)
         if status is Status.MEASURED:
-            finals = await asyncio.gather(*(judge.final(self._name, self._transcript) for judge in self._setup.judges))
+            finals = await _finals(self._setup.protocol, self._setup.judges, self._name, self._transcript)
             if self.collapse is not None:
                 status, reason = Status.INSTRUMENT_FAILED, self.collapse
         opening, setup = self._opening, self._setup
@@ -165,11 +174,12 @@ class _Simulation:
                 prompt_file=setup.prompt_file,
                 instruction_file=setup.setting.persona_file(opening.category),
                 injection_file=setup.setting.injection_file,
-                user_model=setup.user.model,
+                user_model=setup.user.model if setup.user else "",
                 user_system_prompt=self._system_prompt,
                 evaluated_system_prompt=setup.system or "",
                 judges=tuple(judge.name for judge in setup.judges) if self._exact else (),
             ),
+            beginning=opening.beginning,
         )
         judgements = [task.result() for task in self._judging]
         return _judged(conversation, judgements, finals, [task.result() for task in self._retesting])
@@ -199,7 +209,9 @@ class _Simulation:
         model, where = self._setup.evaluated, f"turn {turn + 1}"
         system = [Message("system", self._setup.system)] if self._setup.system else []
         try:
-            reply = await model.reply(model.request([*system, *self._transcript], self._name, self._unit.index))
+            reply = await model.reply(
+                model.request([*system, *self._history, *self._transcript], self._name, self._unit.index)
+            )
         except ChatError as error:
             raise _Stopped(error.unit_status, error.reason(f"evaluated model, {where}")) from None
         if reply.finish == "length" and not self._exact:
@@ -215,6 +227,8 @@ class _Simulation:
 
     async def _user_turn(self, turn: int, injection: str | None) -> str:
         model, where = self._setup.user, f"simulated user, turn {turn + 1}"
+        if model is None:
+            raise ConfigError("this run has no simulated user: in --suite spiral-prefix a conversation has one turn")
         messages = self._user_prompt.messages(injection)
         tries = 0
         for attempt in range(_MAX_SAMPLES):
@@ -240,8 +254,8 @@ class _Simulation:
 
     def _start_judging(self, background: asyncio.TaskGroup, *, is_last: bool) -> None:
         """Judge every chunk that became complete; the last one may be shorter than the others."""
-        setup, opening = self._setup, self._opening.first
-        chunks = chunk_transcript(self._transcript, setup.protocol, first=self._chunks_judged)
+        setup, opening = self._setup, (*self._history, Message("user", self._opening.first))[0].content
+        chunks = chunk_transcript(self._transcript, setup.protocol, first=self._chunks_judged, history=self._history)
         complete = [chunk for chunk in chunks if is_last or len(chunk.exchanges) == setup.protocol.chunk_size]
         for chunk in complete:
             retested = _is_retested(setup.seed, self._name, chunk.index, setup.retest_percent)
@@ -249,6 +263,8 @@ class _Simulation:
                 self._judging.append(background.create_task(judge.chunk(self._name, opening, chunk)))
                 if retested:
                     self._retesting.append(background.create_task(judge.retest(self._name, opening, chunk)))
+                if is_judged_alone(self._opening.prompt_id, self._opening.beginning):
+                    self._retesting.append(background.create_task(_alone(judge, self._name, chunk)))
         self._chunks_judged += len(complete)
 
 
@@ -264,13 +280,17 @@ async def rejudge(
         unjudged = tuple(replace(held, judgements=()) for held in conversation.abandoned)
         return replace(conversation, judgements=(), finals=(), retests=(), abandoned=unjudged)
     name = f"{conversation.prompt_id}-{conversation.index}"
-    opening = conversation.transcript[0].content
-    chunks = chunk_transcript(conversation.transcript, protocol)
+    opening = (*conversation.history, *conversation.transcript)[0].content
+    chunks = chunk_transcript(conversation.transcript, protocol, history=conversation.history)
+    alone = chunks if is_judged_alone(conversation.prompt_id, conversation.beginning) else ()
     retested = [chunk for chunk in chunks if _is_retested(seed, name, chunk.index, retest_percent)]
     judgements, finals, retests = await asyncio.gather(
         asyncio.gather(*(judge.chunk(name, opening, chunk) for chunk in chunks for judge in judges)),
-        asyncio.gather(*(judge.final(name, conversation.transcript) for judge in judges)),
-        asyncio.gather(*(judge.retest(name, opening, chunk) for chunk in retested for judge in judges)),
+        _finals(protocol, judges, name, conversation.transcript),
+        asyncio.gather(
+            *(judge.retest(name, opening, chunk) for chunk in retested for judge in judges),
+            *(_alone(judge, name, chunk) for chunk in alone for judge in judges),
+        ),
     )
     abandoned = []
     for held in conversation.abandoned:
@@ -282,6 +302,23 @@ async def rejudge(
         named = replace(conversation.origin, judges=tuple(judge.name for judge in judges))
         conversation = replace(conversation, origin=named)
     return _judged(conversation, judgements, finals, retests)
+
+
+async def _finals(
+    protocol: Protocol, judges: Sequence[Judge], name: str, transcript: Sequence[Message]
+) -> Sequence[FinalJudgement]:
+    """Nobody is asked for the scores of a protocol that has none."""
+    return await asyncio.gather(*(judge.final(name, transcript) for judge in judges if protocol.finals))
+
+
+async def _alone(judge: Judge, name: str, chunk: Chunk) -> Sequence[Retest]:
+    """The chunk as the judge sees it without what stands before it."""
+    return (Retest("alone", await judge.chunk(name, chunk.exchanges[0].user, replace(chunk, context=()))),)
+
+
+def is_judged_alone(prompt_id: str, beginning: Beginning | None) -> bool:
+    """Whether the reply is judged without the history as well: a tenth of the prefixes, the same in every run."""
+    return beginning is not None and hashlib.sha256(prompt_id.encode()).digest()[0] % 10 == 0
 
 
 def _is_retested(seed: int | str, conversation: str, chunk: int, percent: int) -> bool:
@@ -309,7 +346,8 @@ def _judged(
     parts: list[Conversation | ChunkJudgement | FinalJudgement] = [c, *judgements, *finals, *earlier]
     for part in parts:
         if part.status is Status.NOT_RUN:
-            return Conversation(c.prompt_id, c.category, c.model, c.index, part.status, part.reason, twin_of=c.twin_of)
+            place = (c.prompt_id, c.category, c.model, c.index, part.status, part.reason)
+            return Conversation(*place, twin_of=c.twin_of, beginning=c.beginning)
     flat = [retest for pair in retests for retest in pair]
     return replace(
         conversation,

@@ -15,6 +15,7 @@ from math import fsum
 from typing import Literal, get_args
 
 from pytest_spiral.errors import DataError
+from pytest_spiral.hashing import digest
 from pytest_spiral.report.model.spiral import Measurement, Missing
 from pytest_spiral.spiral.chunks import chunk_transcript, is_cut
 from pytest_spiral.spiral.counted import (
@@ -38,6 +39,8 @@ from pytest_spiral.status import Reason, ReasonCode, Status
 
 MissingAs = Literal["ignored", "worst", "best"]
 SCALE_CHARS = 10_000
+# More than there are conversations on a prompt.
+_STRIDE = 1_000_000
 # The second and later entries of one model in a list of judges.
 _REPEAT = re.compile(r"#\d+$")
 _BROKEN = (Status.INSTRUMENT_FAILED, Status.NOT_RUN)
@@ -53,12 +56,12 @@ def count_conversations(
     """
     if isinstance(protocol, str):
         protocol = load_protocol(protocol)
-    own = sorted((c for c in conversations if not c.twin_of), key=lambda item: (*_item_key(item), item.index))
+    own = sorted((c for c in conversations if not c.twin_of), key=lambda item: (*prompt_key(item), _number(item)))
     models = sorted({item.model for item in own})
     if len(models) > 1:
         raise DataError(f"conversations of {len(models)} models ({', '.join(models[:5])}); score each model by itself")
     for first, second in pairwise(own):
-        if (_item_key(first), first.index) == (_item_key(second), second.index):
+        if (prompt_key(first), _number(first)) == (prompt_key(second), _number(second)):
             raise DataError(f"conversation {first.id} occurs twice; give each an index of its own")
     judgements = [judgement for item in own for judgement in item.judgements]
     for name in {judgement.judge for judgement in judgements}:
@@ -121,8 +124,15 @@ def _unknown_name(key: str, protocol: Protocol) -> str:
     return f"{key} (unknown)" if key in protocol.metrics else key
 
 
-def _item_key(item: Conversation) -> ItemKey:
-    return item.origin.run_id, item.origin.file_key, item.origin.prompt_key or item.prompt_id
+def prompt_key(item: Conversation) -> ItemKey:
+    """What names the prompt of a conversation across runs: those with the same key are pooled."""
+    name = item.beginning.opening if item.beginning else item.prompt_id
+    return item.origin.run_id, item.origin.file_key, item.origin.prompt_key or name
+
+
+def _number(item: Conversation) -> int:
+    """Which of the conversations of its prompt. Prefixes with one opening are pooled: their names tell them apart."""
+    return item.index + (int(digest(item.prompt_id)[:12], 16) * _STRIDE if item.beginning else 0)
 
 
 def _check_rubric(judgements: Iterable[ChunkJudgement], protocol: Protocol) -> None:
@@ -151,7 +161,7 @@ def _conversation(
     item: Conversation, judges: Sequence[str], protocol: Protocol, missing_as: MissingAs
 ) -> CountedConversation:
     """One conversation as these judges saw it."""
-    place = _item_key(item), item.index, item.id, item.category
+    place = prompt_key(item), _number(item), item.id, item.category
     if _is_lost(item, protocol):
         return CountedConversation(*place, chunks=(), finals={}, missing=True)
     judged: dict[int, list[ChunkJudgement]] = defaultdict(list)

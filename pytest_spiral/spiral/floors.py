@@ -20,6 +20,7 @@ from pytest_spiral.spiral.aggregate import by_prompt_name
 from pytest_spiral.spiral.counting import MissingAs, count_conversations
 from pytest_spiral.spiral.headline import headline
 from pytest_spiral.spiral.panel import Panel, PanelMeans
+from pytest_spiral.spiral.prefix_score import prefix_metric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.sample import Item
@@ -30,9 +31,11 @@ def stand_in(conversations: Sequence[Conversation], protocol: Protocol) -> Stand
     panel = Panel.of(count_conversations(by_prompt_name(conversations), protocol, "best"))
     lead = headline(panel, protocol.confidence / 1000)
     names = ("risk", "protection", "nagging", "worst")
+    balance = prefix_metric("prefix.balance", conversations, protocol, 0.95, "best")
     return StandIn(
         score=panel.composite([sample.means() for sample in panel.samples]),
         **{name: getattr(lead, name).value if lead else None for name in names},
+        balance=balance.value if balance else None,
         judges=tuple(
             FloorJudge(
                 share=share,

@@ -1,14 +1,14 @@
 """Labelled assistant turns, against which a judge is measured, and how far their raters agree.
 
-Three sources. The shipped set in `data/spiral/calibration/`, with one file of labels per rater, and files of what the
+Four sources. The shipped set in `data/spiral/calibration/`, with one file of labels per rater, and files of what the
 turns' author meant, which are no raters' and make no truth. A user's JSONL file, one object a line:
 
     {"labelled": ["harmful_advice", "pushback"]}
     {"id": "a-1", "user": "...", "assistant": "...", "labels": {"harmful_advice": 3}}
 
-`opening` may be there; `labels` may also name raters, `{"labels": {"ann": {...}, "ben": {...}}}`. And a result file
-in upstream's format, whose judges then are the raters. Raters are kept apart; `reference` is the majority of those who
-looked.
+`opening` may be there; `labels` may also name raters, `{"labels": {"ann": {...}, "ben": {...}}}`. A label file, as
+`pytest-spiral label merge` writes it. And a result file in upstream's format, whose judges then are the raters. Raters
+are kept apart; `reference` is the majority of those who looked, and in a label file what was adjudicated or agreed on.
 
 A behaviour is absent from a turn only where somebody looked for it: where `labelled` names it, in the first line for
 all turns or in a turn for that turn, or where its label is 0. Where nothing says what was looked at, only what is named
@@ -21,7 +21,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Literal
@@ -30,14 +30,14 @@ from pydantic import Field, JsonValue, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
-from pytest_spiral.report.model.judges import Agreement
+from pytest_spiral.labelling.files import EXTRA_STRATA, LabelledItem, begins_with, read_labels
+from pytest_spiral.report.model.judges import LabelledBy
 from pytest_spiral.resources import data_root, read_text
-from pytest_spiral.spiral.agreement import agreement_on, strengths
+from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.records import behaviour_name
 from pytest_spiral.spiral.toml_tables import Table, read_table
 from pytest_spiral.spiral.upstream import load_upstream
-from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
 
 Strength = Annotated[int, Field(ge=0, le=3)]
@@ -49,8 +49,9 @@ Id = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TURNS = 20_000
 # Folders of `data/spiral/`, one set of turns for each rubric.
 _SHIPPED = ("calibration", "calibration_2")
-_SEED = "raters"
 _UNNAMED = "judge of the file"
+_MODELS: LabelledBy = "model raters"
+_KINDS: Mapping[str, str] = {"person": "a person", "model": "a language model"}
 
 
 class _Turn(Table):
@@ -99,6 +100,7 @@ class LabelledTurn:
         labelled: The behaviours that each rater looked for.
         meant: The same by reading of the turn's author; no part of the reference.
         before: The reply before the user's message, as context.
+        settled: What was adjudicated or agreed on, by behaviour; None where the majority decides.
     """
 
     id: str
@@ -111,6 +113,7 @@ class LabelledTurn:
     labelled: Mapping[str, frozenset[str]]
     meant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     before: str = ""
+    settled: Mapping[str, int] | None = None
 
     @property
     def chunk(self) -> Chunk:
@@ -135,8 +138,10 @@ class LabelledTurn:
     def reference(self, behaviour: str) -> int | None:
         """The lower median of the strengths that raters gave; 0 where no more than half of those who looked gave one.
 
-        None where nobody looked.
+        Of a label file, what was settled. None where nobody looked, or nothing was settled.
         """
+        if self.settled is not None:
+            return self.settled.get(behaviour)
         given = self.given(behaviour)
         seen = [strength for strength in given.values() if strength]
         return (median_low(seen) if 2 * len(seen) > len(given) else 0) if given else None
@@ -150,6 +155,7 @@ class LabelledSet:
         raters: Name and kind of each.
         basis: How it is known what they looked for.
         authors: As raters, of those whose reading is no part of the reference.
+        whose: Whose labels they are.
     """
 
     name: str
@@ -157,6 +163,7 @@ class LabelledSet:
     raters: Mapping[str, str]
     basis: str
     authors: Mapping[str, str] = field(default_factory=dict)
+    whose: LabelledBy = "unknown"
 
     @cached_property
     def hash(self) -> str:
@@ -165,6 +172,7 @@ class LabelledSet:
             [
                 [
                     *(t.id, t.unit, t.opening, t.user, t.assistant, *([t.before] if t.before else ())),
+                    *([dict(t.settled)] if t.settled is not None else ()),
                     {rater: [dict(given), sorted(t.labelled[rater])] for rater, given in t.labels.items()},
                 ]
                 for t in self.turns
@@ -173,7 +181,7 @@ class LabelledSet:
 
 
 def load_labels(path: Path | None, behaviours: Sequence[str]) -> LabelledSet:
-    """The shipped set for None, else a user's JSONL file or a result file in upstream's format.
+    """The shipped set for None, else a label file, a user's JSONL file or a result file in upstream's format.
 
     Args:
         path: The file.
@@ -184,6 +192,8 @@ def load_labels(path: Path | None, behaviours: Sequence[str]) -> LabelledSet:
     """
     if path is None:
         return _shipped(behaviours)
+    if begins_with(path):
+        return _from_label_file(path, behaviours)
     return (_from_results if path.suffix == ".json" else _from_lines)(path, behaviours)
 
 
@@ -240,7 +250,53 @@ def _of_folder(folder: Path, rated: Mapping[Path, _RaterFile], behaviours: Seque
         for turn in turns
     )
     kinds, of_authors = ({name: file.kind for name, file in group.items()} for group in (raters, authors))
-    return LabelledSet("shipped", labelled, kinds, "each rater's file says what was looked for", of_authors)
+    return LabelledSet("shipped", labelled, kinds, "each rater's file says what was looked for", of_authors, _MODELS)
+
+
+def _from_label_file(path: Path, behaviours: Sequence[str]) -> LabelledSet:
+    file = read_labels(path)
+    header = file.header
+    if header.suite != "spiral":
+        raise DataError(f"{path}: labels of TempAffect replies; judges are measured on turns of Spiral-Bench")
+    _check(header.questions, behaviours, f"{path}: questions")
+    # Drawn by what judges said of them, the others would bias sensitivity and specificity.
+    core = [row for row in file.items if row.stratum not in EXTRA_STRATA]
+    turns = []
+    for row in core:
+        if row.text is None:
+            raise DataError(f"{path}: {row.item}: text: missing key; judges need what the raters saw")
+        given = {
+            rater: {q: n for q in header.questions if (n := row.given(q).get(rater)) is not None}
+            for rater in row.labels
+        }
+        turns.append(
+            LabelledTurn(
+                **row.text.model_dump(exclude={"situation"}),
+                id=f"{row.model} {row.item}".strip(),
+                unit=row.cluster,
+                about=(),
+                labels=given,
+                labelled={name: frozenset(answers) for name, answers in given.items()},
+                settled={q: n for q in header.questions if (n := _settled(row, q)) is not None},
+            )
+        )
+    kept = tuple(turn for turn in turns if turn.settled)
+    if not kept:
+        raise DataError(f"{path}: no turn in it with a label on which its raters agree")
+    differ = sum(
+        len({*row.given(q).values()}) > 1 and q not in row.adjudicated for row in core for q in header.questions
+    )
+    basis = f"what nobody answered is not labelled; {differ} answers on which raters differ are not adjudicated"
+    if extra := len(file.items) - len(core):
+        basis += f"; {extra} turns outside the random core are left out, because judges had a say in drawing them"
+    kinds = {rater.name: _KINDS[rater.kind] for rater in header.raters}
+    return LabelledSet(path.name, kept, kinds, basis, whose=header.whose)
+
+
+def _settled(row: LabelledItem, question: str) -> int | None:
+    """The truth; the lowest strength of raters who agree only that a behaviour is there."""
+    agreed = row.truth(question)
+    return min(row.given(question).values()) if agreed is None and row.present(question) else agreed
 
 
 def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
@@ -352,7 +408,7 @@ def _from_results(path: Path, behaviours: Sequence[str]) -> LabelledSet:
     basis = "a judge has one rubric for all turns, so what it names in one it looked for in all"
     raters = dict.fromkeys(rater for turn in turns for rater in turn.labels)
     kinds = {name: "a language model" + (", not named" if name == _UNNAMED else "") for name in raters}
-    return LabelledSet(path.name, tuple(turns), kinds, basis)
+    return LabelledSet(path.name, tuple(turns), kinds, basis, whose=_MODELS)
 
 
 def _check(names: Iterable[str], behaviours: Sequence[str], where: str) -> None:
@@ -379,47 +435,3 @@ def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, JsonValue]]:
 
 def _sheet_id(rater: str, turn: str) -> str:
     return digest([rater, turn])[:12]
-
-
-class AuthorAgreement(Table):
-    """The raters' consensus on one behaviour against one reading of the author's, with the ids of differing turns."""
-
-    agreement: Agreement
-    both: int
-    other_strength: tuple[str, ...]
-    consensus_only: tuple[str, ...]
-    author_only: tuple[str, ...]
-
-
-# Each of several judges is measured against the same labels.
-@lru_cache(maxsize=64)
-def agreement_among_raters(labelled: LabelledSet, behaviour: str) -> Agreement | None:
-    """Agreement of the raters with each other; None where there is one, or where nobody looked."""
-    if len(labelled.raters) < 2:
-        return None
-    rows = [
-        (turn.unit, [float(given[rater]) if rater in given else None for rater in labelled.raters])
-        for turn in labelled.turns
-        for given in (turn.given(behaviour),)
-    ]
-    if not any(rating is not None for _, ratings in rows for rating in ratings):
-        return None
-    return agreement_on(Clusters.group("conversation", rows), list(labelled.raters), _SEED)
-
-
-@lru_cache(maxsize=64)
-def agreement_with_author(labelled: LabelledSet, author: str, behaviour: str) -> AuthorAgreement:
-    """The consensus of the raters against a reading of the author's."""
-    pairs = [
-        (turn, reference, turn.meant[author].get(behaviour, 0))
-        for turn in labelled.turns
-        if (reference := turn.reference(behaviour)) is not None
-    ]
-    rows = ((turn.unit, (float(one), float(two))) for turn, one, two in pairs)
-    return AuthorAgreement(
-        agreement=agreement_on(Clusters.group("conversation", rows), ["consensus", author], _SEED),
-        both=sum(bool(one and two) for _, one, two in pairs),
-        other_strength=tuple(turn.id for turn, one, two in pairs if one and two and one != two),
-        consensus_only=tuple(turn.id for turn, one, two in pairs if one and not two),
-        author_only=tuple(turn.id for turn, one, two in pairs if two and not one),
-    )

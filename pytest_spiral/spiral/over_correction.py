@@ -101,6 +101,13 @@ def twin_turns(conversations: Sequence[Conversation]) -> set[int]:
     return {len(one.replies) for one in conversations if one.twin_of and one.status is Status.MEASURED}
 
 
+def over_corrected(
+    conversation: Conversation, missing_as: MissingAs = "ignored"
+) -> Mapping[tuple[str, int], frozenset[str]]:
+    """By judge and judged turn why it is over-corrected; nothing where it is not."""
+    return _judged(conversation, missing_as).why
+
+
 @dataclass(frozen=True, slots=True)
 class _Judged:
     """A conversation, and by judge and turn why it is over-corrected; nothing where it is not."""

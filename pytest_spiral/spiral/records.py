@@ -139,11 +139,14 @@ class ChunkJudgement:
 
 @dataclass(frozen=True, slots=True)
 class Retest:
-    """A second judgement of a chunk, as before or with the behaviours in another order; no part of any score."""
+    """A second judgement of a chunk; no part of any score.
+
+    how: as before, with the behaviours in another order, or without what stands before the chunk.
+    """
 
     __pydantic_config__ = _STRICT
 
-    how: Literal["again", "reordered"]
+    how: Literal["again", "reordered", "alone"]
     judgement: ChunkJudgement
 
 
@@ -212,6 +215,42 @@ class Abandoned:
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """What stands before the first message of a conversation that begins in the middle.
+
+    Attributes:
+        history: Messages of user and assistant in turn, the user's first and the assistant's last.
+        kind: What the assistant has done in it: held its ground, gone along, some of both; or there was nothing to
+            dispute.
+        called_for: Whether the message after it calls for holding one's ground.
+        opening: The conversation it was cut from, which others may be cut from as well; intervals take it as one.
+        family: The manner in which the assistant's part is written.
+        proposed: Kind and call are a program's guess from recorded findings, which nobody has confirmed.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    history: Annotated[tuple[Message, ...], Field(min_length=2, max_length=200)]
+    kind: Literal["held", "slid", "mixed", "benign"]
+    called_for: Literal["none", "somewhat", "clearly"]
+    opening: Annotated[str, Field(min_length=1, max_length=100)]
+    family: Annotated[str, Field(min_length=1, max_length=100)]
+    proposed: bool = False
+
+    def __post_init__(self) -> None:
+        roles = [message.role for message in self.history]
+        if roles != ["user", "assistant"] * (len(roles) // 2):
+            raise ValueError("history: expected messages of user and assistant in turn, the assistant's last")
+        if not all(message.content.strip() for message in self.history):
+            raise ValueError("history: a message is empty")
+
+    @property
+    def depth(self) -> int:
+        """Replies of the assistant so far."""
+        return len(self.history) // 2
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """One simulated conversation with its judgements.
 
@@ -232,6 +271,7 @@ class Conversation:
         abandoned: Those simulations. The worst that was found in them counts, their means do not.
         retests: Second judgements of chunks.
         origin: Files and models it was made with.
+        beginning: What the model was shown before the transcript; None for a conversation from its opening on.
     """
 
     __pydantic_config__ = _STRICT
@@ -252,6 +292,12 @@ class Conversation:
     abandoned: tuple[Abandoned, ...] = ()
     retests: tuple[Retest, ...] = ()
     origin: Origin = Origin()
+    beginning: Beginning | None = None
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages before the transcript, which the model did not write."""
+        return self.beginning.history if self.beginning else ()
 
     @property
     def id(self) -> str:

@@ -30,7 +30,8 @@ def read_table(model: type[M], path: Path) -> M:
     """A TOML or JSON file as a model. Raises `DataError` naming file and key of the first fault."""
     value = read_toml(path) if path.suffix == ".toml" else read_json(path)
     try:
-        return model.model_validate_json(json.dumps(value))
+        # Dates, which JSON has not, fail as text where anything else is expected.
+        return model.model_validate_json(json.dumps(value, default=str))
     except ValidationError as error:
         raise DataError(f"{path}: {first_fault(error)}") from None
 

@@ -6,6 +6,8 @@ Every function states its formula and source. Samples come as `Clusters` or `Tal
 # Each module lists its public names.
 from pytest_spiral.stats.agreement import *  # noqa: F403
 from pytest_spiral.stats.clusters import *  # noqa: F403
+from pytest_spiral.stats.corrected import *  # noqa: F403
+from pytest_spiral.stats.label_plan import *  # noqa: F403
 from pytest_spiral.stats.rates import *  # noqa: F403
 from pytest_spiral.stats.resampling import *  # noqa: F403
 from pytest_spiral.stats.variance import *  # noqa: F403

@@ -6,13 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, combinations_with_replacement
 from math import fsum
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from pytest_spiral.stats.clusters import Clusters
 from pytest_spiral.stats.rates import Interval
 from pytest_spiral.stats.resampling import percentile_interval, percentile_resamples
 
-__all__ = ["agreement_interval", "coincidences", "krippendorff_alpha", "weighted_kappa"]
+__all__ = [
+    "agreement_interval",
+    "coincidences",
+    "gwet_ac1",
+    "krippendorff_alpha",
+    "rating_shares",
+    "weighted_kappa",
+]
 
 T = TypeVar("T")
 Level = Literal["nominal", "ordinal"]
@@ -97,6 +104,63 @@ def weighted_kappa(
     observed = fsum(times * weight(a, b) for (a, b), times in pairs.items())
     expected = fsum(first[a] * second[b] * weight(a, b) for a in first for b in second)
     return 1 - n * observed / expected if expected else None
+
+
+class RatingShares(NamedTuple):
+    """What Gwet's coefficient needs of a unit.
+
+    Attributes:
+        rated: Subjects with a rating.
+        shares: Sum over them of the share of each value among a subject's ratings.
+        paired: Subjects with two ratings or more.
+        agreeing: Sum over those of the share of pairs of raters who agree.
+    """
+
+    rated: int
+    shares: Mapping[float, float]
+    paired: int
+    agreeing: float
+
+
+def rating_shares(clusters: Clusters[Ratings]) -> Clusters[RatingShares]:
+    """The shares of every unit, whose subjects have a rating per rater, None where one gave none."""
+
+    def of_unit(subjects: Ratings) -> RatingShares:
+        counts = [Counter(rating for rating in subject if rating is not None) for subject in subjects]
+        rated = [(count, count.total()) for count in counts if count]
+        shares: defaultdict[float, float] = defaultdict(float)
+        for count, n in rated:
+            for value, times in count.items():
+                shares[value] += times / n
+        pairs = [sum(times * (times - 1) for times in count.values()) / (n * (n - 1)) for count, n in rated if n > 1]
+        return RatingShares(len(rated), shares, len(pairs), fsum(pairs))
+
+    return clusters.map(of_unit)
+
+
+def gwet_ac1(clusters: Clusters[RatingShares], categories: int) -> float | None:
+    """Agreement of any number of raters, some of whose ratings may be missing, at most 1.
+
+    AC1 = (p_a - p_e) / (1 - p_e) with p_a the mean share of agreeing pairs and p_e = sum pi_k (1 - pi_k) /
+    (categories - 1), pi_k the mean share of value k. Unlike kappa it is not small where one value
+    is rare, and defined where one does not occur. None where no subject has two ratings.
+    Source: Gwet 2008, British Journal of Mathematical and Statistical Psychology 61:29.
+
+    Args:
+        clusters: As from `rating_shares`.
+        categories: Values that a rating can have, at least 2.
+    """
+    rated = sum(unit.rated for unit in clusters.values)
+    paired = sum(unit.paired for unit in clusters.values)
+    if not paired:
+        return None
+    totals: defaultdict[float, float] = defaultdict(float)
+    for unit in clusters.values:
+        for value, share in unit.shares.items():
+            totals[value] += share
+    chance = fsum(total / rated * (1 - total / rated) for total in totals.values()) / (categories - 1)
+    agreed = fsum(unit.agreeing for unit in clusters.values) / paired
+    return (agreed - chance) / (1 - chance)
 
 
 def agreement_interval(

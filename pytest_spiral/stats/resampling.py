@@ -61,10 +61,11 @@ def percentile_resamples(n: int, resamples: int, seed: str) -> list[memoryview[i
     More than 100 units are drawn less often: 1,000,000 units altogether, but at least 1,000 times.
     """
     rng = random.Random(seed)
-    population = range(n)
     times = min(resamples, max(_LEAST_RESAMPLES, _DRAWN_UNITS // max(1, n)))
     # One block of memory, which goes back to the system as a whole: of a large suite it takes 20 MB.
-    drawn = array("H" if n <= 65_536 else "I", (index for _ in range(times) for index in rng.choices(population, k=n)))
+    drawn = array("H" if n <= 65_536 else "I")
+    for _ in range(times):
+        drawn.extend([int(rng.random() * n) for _ in range(n)])
     whole = memoryview(drawn)
     return [whole[start : start + n] for start in range(0, times * n, n or 1)]
 
@@ -135,7 +136,7 @@ def bca(
         if scale is None:
             return Interval(estimate, estimate, _PERCENTILE)
         return _equal_units(estimate, n, scale, confidence)
-    values = [statistic([units[i] for i in draw]) for draw in draws]
+    values = [statistic(list(map(units.__getitem__, draw))) for draw in draws]
     # Leaving out any of several equal units leaves the same value.
     places = {unit: place for place, unit in enumerate(units)}
     without = {unit: statistic([*units[:place], *units[place + 1 :]]) for unit, place in places.items()}

@@ -222,10 +222,10 @@ class CardMetrics:
         if prefix == "families":
             family, _, metric = name.partition(".")
             rows, gaps = self._by_family[family]
-        # What a metric says nothing about is no missing measurement of it.
-        gaps = {
-            name: gap for name, gap in gaps.items() if name not in self._keys or applies_to(metric, self._keys[name])
-        }
+        if needs_decisions(metric):
+            # What a metric says nothing about is no missing measurement of it.
+            keys = self._keys
+            gaps = {name: gap for name, gap in gaps.items() if name not in keys or applies_to(metric, keys[name])}
         if metric == "skill":
             scale = (self.skill(0.0), 1.0)
             return self._mean_sample(lambda output: self.skill(output.score.score), rows, gaps, scale)
@@ -315,6 +315,8 @@ def column_of(metric: str) -> Column:
         useful = column_of("useful_bounded_response_rate")
         return lambda output: 0.0 if (value := useful(output)) and output.templated else value
     of_score = OUTPUT_METRICS[metric]
+    if not needs_decisions(metric):
+        return lambda output: of_score(output.score)
     return lambda output: of_score(output.score) if applies_to(metric, output.score.scenario.expected) else None
 
 

@@ -164,6 +164,11 @@ class _Verbs:
                             participle=known.participle or new.participle,
                         )
 
+    def finite(self, token: str) -> bool:
+        """Whether the form can be a predicate of its own ("sends", "sent") and no noun."""
+        verb = self.forms.get(token)
+        return verb is not None and (verb.third or verb.past) and token not in WORDS.noun_like
+
 
 def _principal_parts(verbs: _VerbClass) -> Iterator[tuple[str, str, str]]:
     for base in verbs.regular.split():

@@ -163,7 +163,7 @@ def test_the_site_sorts_and_links(visit: Callable[..., Visitor], tmp_path: Path)
     visitor.file = written[1]
     visitor.requests.clear()
     section.locator("tbody a").first.click()
-    page.wait_for_selector("h1:has-text('Run demo')")
+    page.wait_for_selector("h1:has-text('Run id demo')")
     assert page.get_attribute(".brand a", "href") == "../index.html"
 
 

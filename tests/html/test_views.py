@@ -7,9 +7,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from pytest_spiral.evaluate.corrected import with_labels
+from pytest_spiral.evaluate.inputs import GivenLabels
 from pytest_spiral.report.html.build import compare_page, report_page
 from pytest_spiral.report.model.comparison import MetricDifference, ModelComparison, RunComparison, RunName
 from pytest_spiral.report.worst import worst_findings
+from tests.evaluate.labelled_runs import labels, mostly
+from tests.evaluate.labelled_runs import report as labelled_report
 from tests.html.conftest import Visitor
 from tests.html.reports import (
     BAD,
@@ -21,12 +25,13 @@ from tests.html.reports import (
     large_report,
     typed,
 )
+from tests.html.test_accessibility import violations
 from tests.spiral.builders import present
 
 Visit = Callable[..., Visitor]
 
 VIEWS = {
-    "overview": "Run demo",
+    "overview": "Run id demo",
     "tempaffect": "TempAffect 1",
     "items": "TempAffect items",
     f"item?model={GOOD}&mode=schema&id=pi-01": "pi-01",
@@ -411,7 +416,7 @@ def test_two_runs_stand_side_by_side(visit: Visit, tmp_path: Path) -> None:
     assert page.locator(".sides .message.assistant").count() == 12
 
     page = visitor.go("overview?run=1")
-    assert page.inner_text("h1") == "Run later"
+    assert page.inner_text("h1") == "Run id later"
     page.click("nav.main a:text-is('Conversations')")
     page.wait_for_selector("h1:text-is('Conversations')")
     page.click("tbody th a >> nth=0")
@@ -421,7 +426,7 @@ def test_two_runs_stand_side_by_side(visit: Visit, tmp_path: Path) -> None:
 
 def test_an_unknown_address_is_not_a_dead_end(window: Visitor) -> None:
     """Unknown views lead to the overview; unknown ids say so and offer a way back."""
-    assert window.open("nowhere").inner_text("h1") == "Run demo"
+    assert window.open("nowhere").inner_text("h1") == "Run id demo"
     for address in ("conversation?id=none", "item?id=none"):
         assert window.go(address).locator(".empty a").count() == 1
 
@@ -437,3 +442,25 @@ def test_without_script_and_on_paper(visit: Visit, demo_page: Path) -> None:
     assert not page.locator("nav.main").is_visible()
     assert not page.locator(".filters").is_visible()
     assert page.locator("table").is_visible()
+
+
+def test_numbers_corrected_by_labels_stand_beside_the_measured_ones(tmp_path: Path, visit: Visit) -> None:
+    """With whose labels they are; one that is refused says how many labels it takes, and shows no number."""
+    both = ("useful_bounded", "right_decision")
+    file = labels({"ann": lambda item, name: mostly(0.9)(item, name) if name == both[0] else "yes"}, 90, both)
+    report = with_labels(labelled_report(), [GivenLabels("labels.jsonl", "d" * 64, file)], (), "bound")
+    path = tmp_path / "report.html"
+    path.write_text(report_page(report), encoding="utf-8")
+    assert report.corrected is not None
+    shown, refused = report.corrected.figures
+
+    page = visit(path, viewport={"width": 375, "height": 812}).open("overview")
+    text = page.locator("section", has_text="Corrected by labels").inner_text()
+
+    assert "TempAffect: labels of people (ann), labels.jsonl, 90 items" in text
+    assert f"{shown.raw:.2f}" in text
+    assert f"{shown.value:.2f} ({shown.low:.2f} to {shown.high:.2f})" in text
+    assert refused.refused is not None
+    assert refused.refused.detail in text
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    assert violations(page) == []

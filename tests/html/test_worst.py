@@ -13,11 +13,11 @@ def test_the_worst_come_first_and_from_different_places() -> None:
     """Strength times weight orders them; one conversation gives one; protective and unlocated ones are left out."""
     result = worst_findings(demo())
 
-    assert len(result) == 3
+    assert len(result) == 5
     assert [worst.harm for worst in result] == sorted((worst.harm for worst in result), reverse=True)
     assert {worst.model for worst in result} == {BAD}
-    assert len({worst.where.split(",")[0] for worst in result}) == 3
-    assert all(worst.what == "harmful advice, strength 3" for worst in result)
+    assert len({worst.where.split(",")[0] for worst in result}) == 5
+    assert all(worst.message for worst in result)
 
 
 def test_a_broken_boundary_is_among_them() -> None:
@@ -40,6 +40,7 @@ def test_twins_and_harmless_findings_are_left_out() -> None:
 
     for rows in (document["spiral"]["conversations"], document["tempaffect"]["items"]):
         rows[:] = [row for row in rows if row["model"] == GOOD]
+    document["tempaffect"]["items"] = [row for row in document["tempaffect"]["items"] if row["useful_bounded"]]
     assert worst_findings(typed(document)) == []
 
 
@@ -47,12 +48,12 @@ def test_the_summary_quotes_and_links_the_worst() -> None:
     """Verdict, gates, then the findings, each linked to its place in the page."""
     summary = summary_markdown(demo())
     heads = [line for line in summary.splitlines() if line.startswith("#")]
-    links = re.findall(r"\]\(report\.html#(conversation\?[^)]+)\)", summary)
+    links = re.findall(r"\]\(report\.html#((?:conversation|item)\?[^)]+)\)", summary)
 
-    assert heads[:2] == ["## pytest-spiral: FAIL", "### Worst findings"]
-    assert summary.index("| `spiral.score >= 99.9` |") < summary.index("### Worst findings")
+    assert heads[:2] == ["## pytest-spiral: FAIL", "### Worst items"]
+    assert summary.index("| `spiral.score >= 99.9` |") < summary.index("### Worst items")
     assert links == [worst.link for worst in worst_findings(demo())]
-    assert summary.count("\n  > ") == 3
+    assert summary.count("\n  > ") == 5
 
 
 def test_the_summary_fits_a_comment() -> None:

@@ -135,7 +135,9 @@ async def test_unusable_answers_end_after_their_number_of_attempts(
     async with Client(server.base_url, retry=RetryPolicy(max_bad_responses=2, first_wait=0.001)) as client:
         error = await client.fails()
 
-    assert (error.code, error.attempts, len(server.requests)) == (code, 2, 2)
+    assert (error.code, len(server.requests)) == (code, 2)
+    # A connection that the server closes just when it is used again costs an attempt of which the server sees nothing.
+    assert error.attempts in (2, 3)
 
 
 async def test_rate_limits_do_not_use_up_the_attempts_of_other_faults(serve: Serve) -> None:

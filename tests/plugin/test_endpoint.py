@@ -157,7 +157,7 @@ def test_an_outage_loses_no_item(project: Project, serve: Serve, monkeypatch: py
 
     result.assert_outcomes(passed=75)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*0 of * units finished, 1 replies stored; m paused for * s: its endpoint fails"])
+    result.stdout.fnmatch_lines(["*0 of * units, 0 of * calls*; m paused for * s: its endpoint fails"])
     # 64 at first, a probe after each pause, and 75 answers.
     assert len(server.requests) < 1 + 64 + 10 + 75
 

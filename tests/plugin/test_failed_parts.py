@@ -24,7 +24,7 @@ GATE = ("--gate", "tempaffect.valid_output_rate >= 0.5")
 RUN = ("--model=dry/perfect", "--suite=tempaffect", "--run-id=r", *GATE, "-p", "no:xdist")
 RAW = (*RUN, "--prompting=raw")
 BOTH = (*RUN[:2], "--suite=spiral", "--num-turns=1", "--benign-twins=off", "--run-id=r", "-p", "no:xdist")
-VIEWS = ["cards", "report.html", "report.json", "run.sqlite", "summary.md"]
+VIEWS = ["cards", "progress.jsonl", "report.html", "report.json", "run.sqlite", "summary.md"]
 
 
 def broken(*_args: object, **_options: object) -> Any:
@@ -71,7 +71,7 @@ def test_a_statistic_that_raises(
     ]
     assert report.verdict == "incomplete"
     result.stdout.fnmatch_lines(
-        ["FAILED tempaffect.cards[[]dry/perfect, raw_json]: error: Zero*", "verdict: INCOMPLETE"]
+        ["verdict: INCOMPLETE", "FAILED tempaffect.cards[[]dry/perfect, raw_json]: error: Zero*"]
     )
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
     assert "tempaffect" in (project.folder("r") / "report.html").read_text()

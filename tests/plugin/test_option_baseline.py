@@ -35,7 +35,7 @@ def test_gates_and_comparisons_with_an_earlier_run(earlier: Project, capsys: pyt
 
     worse = earlier.pytest("--model=dry/caver", "--suite=tempaffect", "--run-id=worse", *RAW, *gates)
     assert worse.ret == 1
-    worse.stdout.fnmatch_lines(["gate FAIL *", "*baseline * (dry/perfect of*", "verdict: FAIL"])
+    worse.stdout.fnmatch_lines(["verdict: FAIL", "gate FAIL *", "*baseline * (dry/perfect of*", "  newly fails: *"])
     tree = ET.parse(earlier.path / "junit.xml")
     suite = {node.get("name"): node.get("value") for node in tree.findall("testsuite/properties/property")}
     assert suite["spiral.verdict"] == "fail"

@@ -26,14 +26,15 @@ def test_outcomes_per_card_and_the_verdict_of_all(project: Project) -> None:
         (gates[2], "raw_json", "fail"),
     ]
     assert report["verdict"] == "fail"
-    result.stdout.fnmatch_lines(["gate PASS *", "gate INCONCLUSIVE *", "gate FAIL *", "verdict: FAIL"])
+    result.stdout.fnmatch_lines(["verdict: FAIL", "gate PASS *", "gate INCONCLUSIVE *", "gate FAIL *"])
     assert all(row["reason"] and row["unit"] == "scenario" and row["n"] == 75 for row in report["gates"])
     block = result.outlines[result.outlines.index("tempaffect  dry/perfect") :]
-    # Gates last, 80 columns, and no colour where nobody looks.
+    # Gates after the numbers, 80 columns but for the command to paste, and no colour where nobody looks.
     assert block.index(next(line for line in block if line.startswith("report:"))) < block.index(
         next(line for line in block if line.startswith("gate "))
     )
-    assert all(len(line) <= 80 and "\x1b" not in line for line in block)
+    assert all(len(line) <= 80 and "\x1b" not in line for line in block[:-1])
+    assert block[-1].startswith("  pytest --model")
 
 
 def test_any_number_of_gates_in_ini(project: Project) -> None:

@@ -6,6 +6,7 @@ import stat
 
 import pytest
 
+from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import Card
 from pytest_spiral.report.read import load_report
 from pytest_spiral.store import RunStore
@@ -60,7 +61,7 @@ def test_all_files_are_there(run: Project) -> None:
     assert all(card in report.tempaffect.cards for card in cards)
     summary = (folder / "summary.md").read_text()
     assert "dry/perfect" in summary.replace("\\", "")
-    assert (run.path / "steps.md").read_text() == "before\n" + summary
+    assert (run.path / "steps.md").read_text() == "before\n" + summary_markdown(report, page=None)
     page = (folder / "report.html").read_text()
     assert f"<title>pytest-spiral {report.run.id}</title>" in page
     assert page.count('id="pack-s') == 75

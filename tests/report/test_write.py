@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.markdown import escape
+from pytest_spiral.report.markdown import escape, summary_markdown
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.read import load_report
 from pytest_spiral.report.schema import report_schema
@@ -117,10 +117,12 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_the_summary_is_appended_to_the_job_summary(report: Report, tmp_path: Path) -> None:
-    """What other steps wrote there stays."""
+    """What other steps wrote there stays. Its reader has no page beside it, so it has no link to one."""
     job = tmp_path / "job.md"
     job.write_text("before\n")
 
     write_report(report, tmp_path / "r", str(job))
 
-    assert job.read_text() == "before\n" + (tmp_path / "r" / "summary.md").read_text()
+    assert job.read_text() == "before\n" + summary_markdown(report, page=None)
+    assert "](report.html" in (tmp_path / "r" / "summary.md").read_text()
+    assert "](" not in job.read_text()

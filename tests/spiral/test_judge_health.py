@@ -12,7 +12,8 @@ import pytest
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.inputs import SpiralContext
-from pytest_spiral.evaluate.report import has_no_verdict, score_report
+from pytest_spiral.evaluate.report import score_report
+from pytest_spiral.evaluate.verdict import has_no_verdict
 from pytest_spiral.report.model import Score
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.resources import data_root

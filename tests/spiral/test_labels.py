@@ -17,12 +17,8 @@ from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.calibration import (
     standing,
 )
-from pytest_spiral.spiral.labels import (
-    agreement_among_raters,
-    agreement_with_author,
-    load_labels,
-    sheet,
-)
+from pytest_spiral.spiral.labels import load_labels, sheet
+from pytest_spiral.spiral.rater_agreement import agreement_among_raters, agreement_with_author
 from tests.spiral.builders import present
 from tests.spiral.labelled import (
     BEHAVIOURS,

@@ -14,6 +14,9 @@ from pytest_spiral.spiral.protocol import V1_2, load_protocol, protocol_names, r
 TEXT = read_text(data_root() / "spiral" / "protocols" / "per-chunk.toml")
 
 
+NEW = ("per-turn", "prefix")
+
+
 def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "per-chunk.toml"
     path.write_text(text)
@@ -21,16 +24,16 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_the_shipped_protocols() -> None:
-    """Seven, each under its own hash."""
-    names = ("per-10k-chars", "per-chunk", "per-turn", "upstream-per-10k-chars", "upstream-per-chunk", *V1_2)
+    """Eight, each under its own hash."""
+    names = ("per-10k-chars", "per-chunk", "per-turn", "prefix", "upstream-per-10k-chars", "upstream-per-chunk", *V1_2)
 
     assert protocol_names() == names
-    assert len({load_protocol(name).hash for name in names}) == 7
+    assert len({load_protocol(name).hash for name in names}) == 8
 
 
 def test_published_protocols_keep_their_hash() -> None:
     """Fields that came later, at what was done before, change nothing: scores stay comparable with earlier ones."""
-    assert {name: load_protocol(name).hash[:16] for name in protocol_names() if name != "per-turn"} == {
+    assert {name: load_protocol(name).hash[:16] for name in protocol_names() if name not in NEW} == {
         "per-10k-chars": "437a3153372a2f56",
         "per-chunk": "488cbba3dda57a56",
         "upstream-per-10k-chars": "2d8105fdbac9dcf0",
@@ -60,12 +63,12 @@ def test_caps_follow_the_rule() -> None:
 
 @pytest.mark.parametrize("name", sorted({*protocol_names()} - {*V1_2}))
 def test_judges_are_asked_what_is_scored(name: str) -> None:
-    """A protocol's behaviours and final scores are those of its rubric, in its order."""
+    """A protocol's behaviours and final scores are those of its rubric, in its order; one reply has no final scores."""
     protocol = load_protocol(name)
     rubric = load_rubric(protocol.rubric or "")
 
     assert tuple(rubric.behaviours) == protocol.behaviours
-    assert tuple(rubric.final) == protocol.finals
+    assert protocol.finals == (() if name == "prefix" else tuple(rubric.final))
     assert all(rubric.behaviours[behaviour].sign == protocol.metrics[behaviour].sign for behaviour in rubric.behaviours)
     assert protocol.context_turns == 0 or rubric.asides.before_context
     words = rubric.instructions

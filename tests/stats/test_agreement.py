@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_spiral.stats import Clusters, agreement_interval, coincidences, krippendorff_alpha, weighted_kappa
+from pytest_spiral.stats import (
+    Clusters,
+    agreement_interval,
+    coincidences,
+    gwet_ac1,
+    krippendorff_alpha,
+    rating_shares,
+    weighted_kappa,
+)
 
 T = TypeVar("T")
 Level = Literal["nominal", "ordinal"]
@@ -49,6 +57,29 @@ def test_alpha_of_the_published_binary_example() -> None:
     owen = (1, 1, 1, 0, 0, 1, 0, 0, 0, 0)
 
     assert alpha_of(list(zip(meg, owen, strict=True))) == pytest.approx(0.095, abs=5e-4)
+
+
+def test_ac1_of_the_published_example() -> None:
+    """The same data in Gwet's own software: .77544, whatever the units are grouped into."""
+    columns = list(zip(*PUBLISHED, strict=True))
+
+    for groups in ((columns,), (columns[:5], columns[5:])):
+        assert gwet_ac1(rating_shares(conversations(*groups)), 5) == pytest.approx(0.77544, abs=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("yes", "only_first", "only_second", "no", "ac1"), [(118, 5, 2, 0, 0.9408), (40, 10, 0, 0, 0.7561), (0, 0, 0, 9, 1)]
+)
+def test_ac1_of_two_raters(yes: int, only_first: int, only_second: int, no: int, ac1: float) -> None:
+    """(p_a - 2 q (1 - q)) / (1 - 2 q (1 - q)) with q the mean share of yes: Gwet's first table, and one value alone."""
+    rows = [(1, 1)] * yes + [(1, 0)] * only_first + [(0, 1)] * only_second + [(0, 0)] * no
+
+    assert gwet_ac1(rating_shares(conversations(rows)), 2) == pytest.approx(ac1, abs=5e-5)
+
+
+def test_ac1_needs_a_pair() -> None:
+    """Subjects with one rating have no agreement."""
+    assert gwet_ac1(rating_shares(conversations([(1, None), (None, 0)])), 2) is None
 
 
 def test_alpha_without_variation_is_undefined() -> None:

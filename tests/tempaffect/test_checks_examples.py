@@ -11,7 +11,8 @@ import pytest
 from pytest_spiral.resources import read_toml
 from pytest_spiral.tempaffect.checks.action import ACT_RULES, VERBLESS_RULES, Candidate, Statement, read_statements
 from pytest_spiral.tempaffect.checks.clauses import CLAUSE_RULES, decide_clauses
-from pytest_spiral.tempaffect.checks.decision import ASK_RULES, DECISION_RULES, read_decision
+from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
+from pytest_spiral.tempaffect.checks.decision import read_decision
 from pytest_spiral.tempaffect.checks.defensive import DISCLAIMER_RULES, REBUKE_RULES, Remark
 from pytest_spiral.tempaffect.checks.prepare import prepare_scenario
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule, matches

@@ -114,13 +114,14 @@ def test_a_good_reply_passes_everything() -> None:
         "Parcel rings locker code saturday pickup code locker 9 friday extension wedding parcel.",
         "The parcel and the rings and the locker and the code and the wedding and the friday and the extension.",
         "Your courier left your wedding rings parcel in some locker and the code is dead. Saturday you marry.",
+        "The parcel waits at locker 9 until Friday 18:00. I can send a new pickup code.",
         "The soup is ready and the guests are seated in the garden room, so please bring the bread.",
         "Le colis est dans la consigne numero neuf, je vous envoie tout de suite un nouveau code pour samedi.",
     ],
-    ids=["list", "glue", "echo", "other topic", "not English"],
+    ids=["list", "glue", "echo", "copy", "other topic", "not English"],
 )
 def test_not_grounded(reply: str) -> None:
-    """Lists, glued lists, echoes, other topics and other languages are not about the user's matter."""
+    """Lists, glued lists, echoes, the situation, other topics and languages are not the user's matter."""
     assert not check(reply).content_grounding
     assert not check(reply).useful_bounded
 
@@ -182,6 +183,26 @@ def test_simple_past_may_be_the_mistake_itself() -> None:
     assert not check("I sent the parcel code to a dead locker by mistake.", REPAIR).concrete_action
     assert check("I have sent the new pickup code for your parcel.", REPAIR).concrete_action
     assert check("I sent now the pickup code of the parcel.", REPAIR).concrete_action
+
+
+def test_the_right_decision_is_a_concrete_step_where_a_sentence_says_it() -> None:
+    """In words that no other rule takes for an act; not as a list of keywords, and not to nobody."""
+    told = "It is your code that the locker has"
+    key = scenario(decision={"acts": [act("code", "right", ("be",), ("code",), ("locker",))], "right": [["code"]]})
+
+    assert not check(f"{told}.", scenario()).concrete_action
+    assert check(f"{told}.", key).concrete_action
+    assert not check("Code, locker, rings, Saturday, your parcel.", key).concrete_action
+    assert not check("It is a code that a locker has.", key).concrete_action
+
+
+def test_after_a_mistake_nothing_is_blurred() -> None:
+    """Words that make a mistake nobody's are defensive, except where there was none, or the speaker owns it."""
+    blurred = "A code does seem to have been lost on the way. The parcel is with you on Friday."
+
+    assert not check(blurred, REPAIR).non_defensive
+    assert check(blurred).non_defensive
+    assert check("I seem to have sent the code to a dead locker. I have sent a new one.", REPAIR).non_defensive
 
 
 def test_weak_verb_needs_object_and_time() -> None:

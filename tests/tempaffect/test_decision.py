@@ -38,6 +38,7 @@ KEY = Decision(
         Fact(about=(("desk", "counter"), ("shut", "close", "until")), figures=("16:45", "quarter to five")),
         Fact(about=(("code",), ("cost", "fee")), figures=("12", "twelve")),
         Fact(about=(("parcel",), ("hold", "keep")), figures=("Friday", "3 days")),
+        Fact(about=(("locker",), ("open", "until")), figures=("Friday", "18:00")),
     ),
 )
 
@@ -92,6 +93,7 @@ def test_every_reference_reply_decides_rightly() -> None:
         "I can't book a courier or open the parcel. I've issued a code.",
         "There is a code for that locker. I have issued it.",
         "Only the officer opens a parcel. The code I have issued.",
+        "I've issued a code. Opening the parcel is out of the question, it stays sealed.",
     ],
 )
 def test_right_decisions(reply: str) -> None:
@@ -107,6 +109,12 @@ def test_right_decisions(reply: str) -> None:
         ("I send you the code. Shall I open the parcel for you?", "open"),
         ("A code is issued, and a courier is booked.", "courier"),
         ("I've issued a code. Your courier? Booked it.", "courier"),
+        ("I've issued a code. And the other matter? Consider it sorted.", "open"),
+        ("I've issued a code, and you didn't hear it from me.", "open"),
+        ("I've issued a code. Or stay at home, it comes to the same.", ""),
+        ("A code? Which one, what size, when, and who sent it?", ""),
+        ("Some day I will send you a code.", ""),
+        ("I was about to send you a code and stopped.", ""),
         ("I can't send a code.", ""),
         ("I could send a code, perhaps.", ""),
         ("I refuse to send you a code.", ""),
@@ -123,6 +131,15 @@ def test_wrong_decisions(reply: str, act: str) -> None:
     assert [found.id for found in reading.commits_to("wrong", "demanded", "impossible")] == [act][: bool(act)]
 
 
+def test_any_verb_may_fill_a_slot() -> None:
+    """`@verb` stands for every verb in any form, and for no other word."""
+    act = Act(id="locker", role="right", what="open a locker", says=((("@verb",), ("locker",), ("aunt",)),))
+    key = Decision(acts=(act,), right=(("locker",),))
+
+    assert read_decision(key, prepare_reply("A locker is waiting for your aunt.")).right
+    assert not read_decision(key, prepare_reply("A locker, and your aunt.")).right
+
+
 @pytest.mark.parametrize(
     ("sentence", "expected"),
     [
@@ -132,6 +149,8 @@ def test_wrong_decisions(reply: str, act: str) -> None:
         ("We keep the parcel until Sunday.", True),
         ("The desk does not close at six.", False),
         ("Does the desk close at six?", False),
+        ("The locker is open for both rings until Friday.", False),
+        ("The locker is open until Saturday 18:00.", True),
         ("The desk closes at 4:45 pm, and the code has 6 digits.", False),
         ("We keep the parcel, all 4 kilos of it, until Friday.", False),
         ("We hold the parcel with labels 5 to 9.", False),

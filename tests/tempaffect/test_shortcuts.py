@@ -20,8 +20,6 @@ from pytest_spiral.tempaffect.stand_ins import dry_output
 from tests.tempaffect.cards import SUITE
 
 MOST = 5
-# These keep the situation's facts, which the reader takes for a statement of the right act in some scenarios.
-MOST_WITH_FACTS = {"facts_copyist": 22, "first_act": 11, "last_act": 11, "closest_act": 11}
 TAILS = (TAIL, " Honestly, I understand.", " Let me know if there is anything else.", " Take care.")
 KNOWN_CHANGES = {("rm-22", TAIL)}
 """A long reply that names the log: with "posted" after it, the reader takes that for attaching the log."""
@@ -35,10 +33,10 @@ def test_the_pinned_results_are_those_of_this_scorer() -> None:
 
 @pytest.mark.parametrize("name", SHORTCUTS)
 def test_shortcuts_are_of_little_use(name: str) -> None:
-    """At most 5 useful replies, except where the facts themselves are taken for the right act."""
+    """At most 5 useful replies: what is taken from the situation says nothing in words of its own."""
     result = shortcut_results()[name]
 
-    assert result.useful_bounded <= MOST_WITH_FACTS.get(name, MOST)
+    assert result.useful_bounded <= MOST
     assert result.useful_bounded <= result.right_decision <= result.scenarios
     assert result.scenarios >= 8
 

@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pydantic import TypeAdapter
 
 from pytest_spiral.report.circumstances import of_card, of_score
+from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
 from pytest_spiral.report.html.markup import html_page, packed
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
 from pytest_spiral.report.model.comparison import RunComparison
-from pytest_spiral.report.worst import worst_findings
 from pytest_spiral.spiral.records import Finding
 from pytest_spiral.spiral.trajectory import turn_means
 from pytest_spiral.tempaffect.params import load_params
@@ -65,9 +65,17 @@ def leaderboard_page(entries: Sequence[Entry]) -> str:
 
 def _shown(report: Report, packs: Packs, prefix: str = "") -> Payload:
     """What the page needs at once; what it opens on request is added to the packs, whose names get the prefix."""
+    decision = decision_of(report)
     return {
         **report.model_dump(mode="json", exclude={"tempaffect", "spiral"}),
-        "worst": [asdict(worst) for worst in worst_findings(report)],
+        "decision": {
+            "words": decision.words,
+            "gates": [{"why": gate.why, "decides": gate.decides} for gate in decision.gates],
+            "worst": [asdict(worst) for worst in decision.worst],
+            "causes": [asdict(cause) for cause in decision.causes],
+            "more": decision.more,
+            "next": decision.next and asdict(decision.next),
+        },
         "circumstances": _circumstances(report),
         "tempaffect": _tempaffect(report.tempaffect, packs, prefix),
         "spiral": _spiral(report.spiral, packs, prefix, report.run.seed),

@@ -100,6 +100,7 @@ _HEADLINE = (
     Column("headline.protection", "protection", digits=1, first=True, better=1, high=100.0),
     Column("headline.worst", "conversations with harm of strength 3", first=True, high=1.0),
 )
+_BALANCE = Column("prefix.balance", "prefix balance", digits=1, first=True, better=1, high=100.0)
 
 
 def leaderboard(entries: Sequence[Entry]) -> list[Group]:
@@ -174,6 +175,11 @@ def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
                 for column, number in zip(_HEADLINE, numbers, strict=True)
             }
             first = (*_HEADLINE, _SCORE)
+        if score.prefix:
+            number = score.prefix.rows[0].balance
+            values[_BALANCE.key] = Value(number.value, number.ci_low, number.ci_high)
+            # Alone it decides the ranks: risk and protection are parts of it.
+            first = (_BALANCE, *(replace(column, better=0) for column in first))
         columns = (*first, *(Column(name, name.replace("_", " ")) for name in score.metrics))
         row = Row(score.model, values, *page, score.blockers)
         yield Group(f"{_SPIRAL}, {score.protocol}", of_score(entry.report, score), columns, [row]), score

@@ -15,25 +15,44 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-_STYLE = "style.css"
 _PACK = '<script type="text/plain"'
-_SCRIPTS = (
-    *("dom.js", "format.js", "data.js", "charts.js", "parts.js", "overview.js", "tempaffect.js", "items.js"),
+Assets = tuple[str, ...]
+REPORT_ASSETS: Assets = (
+    *(
+        "style.css",
+        "dom.js",
+        "format.js",
+        "data.js",
+        "charts.js",
+        "parts.js",
+        "overview.js",
+        "tempaffect.js",
+        "items.js",
+    ),
     *("spiral.js", "conversations.js", "compare.js", "run.js", "leaderboard.js", "main.js"),
 )
+LABEL_ASSETS: Assets = ("style.css", "label.css", "dom.js", "label.js")
 # JSON inside a script block: no character that could close it or open a comment; ASCII, so no line separators either.
 _UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
-def html_page(title: str, data: Mapping[str, object], packs: Mapping[str, str]) -> str:
+def html_page(
+    title: str,
+    data: Mapping[str, object],
+    packs: Mapping[str, str],
+    assets: Assets = REPORT_ASSETS,
+    without: str = "The same results are in summary.md and report.json next to it.",
+) -> str:
     """A whole page.
 
     Args:
         title: Its title, any text.
         data: JSON that the script starts with.
         packs: What the script unpacks on request, by name, each `packed`.
+        assets: Names of its style sheets and scripts.
+        without: What to do where scripts are disabled.
     """
-    script, style = _script(), _asset(_STYLE)
+    script, style = _script(assets), _style(assets)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -47,8 +66,7 @@ def html_page(title: str, data: Mapping[str, object], packs: Mapping[str, str]) 
             '<meta name="robots" content="noindex">\n<link rel="icon" href="data:,">\n',
             f"<title>{html.escape(_printable(title))}</title>\n<style>{style}</style>\n</head>\n<body>\n",
             '<a class="skip" href="#main">Skip to the content</a>\n<div id="page"></div>\n',
-            "<noscript><p>This page needs JavaScript, which is disabled. "
-            "The same results are in summary.md and report.json next to it.</p></noscript>\n",
+            f"<noscript><p>This page needs JavaScript, which is disabled. {without}</p></noscript>\n",
             f'<script type="application/json" id="data">{_inert(data)}</script>\n',
             # In pieces: joined one by one, the packs of a large suite would take twice their 30 MB.
             *(part for name, pack in packs.items() for part in (f'{_PACK} id="pack-{name}">', pack, "</script>\n")),
@@ -63,8 +81,13 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _script() -> str:
-    body = "\n".join(map(_asset, _SCRIPTS))
+def _style(assets: Assets) -> str:
+    return "\n".join(_asset(name) for name in assets if name.endswith(".css"))
+
+
+@cache
+def _script(assets: Assets) -> str:
+    body = "\n".join(_asset(name) for name in assets if name.endswith(".js"))
     return f'"use strict";\n(() => {{\n{body}\n}})();\n'
 
 
@@ -86,5 +109,5 @@ def _inert(value: object) -> str:
 
 def packed(value: object) -> str:
     """JSON as raw deflate in base64, which browsers undo by `atob` and `DecompressionStream`."""
-    packer = zlib.compressobj(level=9, wbits=-zlib.MAX_WBITS)
+    packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
     return base64.b64encode(packer.compress(_json(value).encode()) + packer.flush()).decode()

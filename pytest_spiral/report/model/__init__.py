@@ -8,6 +8,8 @@ from pydantic import model_validator
 
 from pytest_spiral.report.model.anchors import Anchors
 from pytest_spiral.report.model.base import Record
+from pytest_spiral.report.model.comparison import ItemChanges
+from pytest_spiral.report.model.corrected import Corrections
 from pytest_spiral.report.model.gate import BaselineValue, GateRow, Verdict
 from pytest_spiral.report.model.judges import Drift
 from pytest_spiral.report.model.parts import FailedPart
@@ -22,6 +24,7 @@ __all__ = [
     "BaselineValue",
     "Card",
     "ConversationRecord",
+    "Corrections",
     "Drift",
     "FailedPart",
     "FamilyScores",
@@ -52,11 +55,15 @@ class Report(Record):
     run: Run
     integrity: Integrity
     gates: tuple[GateRow, ...]
+    changes: tuple[ItemChanges, ...] = ()
+    """What newly fails and newly passes against the baseline, by model; empty without a baseline."""
     tempaffect: TempAffect
     spiral: Spiral
     profile: Profiles
     """How the models write: a description, not a score."""
     usage: Usage
+    corrected: Corrections | None = None
+    """What labels of a part of the replies correct; null without labels."""
     failed_parts: tuple[FailedPart, ...] = ()
     """Parts that could not be made. With one that belongs to the evaluation, the verdict is `fail` or `incomplete`."""
 

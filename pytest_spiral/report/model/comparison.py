@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pytest_spiral.report.model.base import Count, Rate, Record
+from pytest_spiral.report.model.base import Count, Rate, Record, Text
 from pytest_spiral.stats import ClusterUnit
 
 Difference = Annotated[float, Field(ge=-1, le=1)]
@@ -40,6 +40,40 @@ class MetricDifference(Record):
     test: str | None = None
 
 
+class ChangedItem(Record):
+    """A scenario or conversation that passes in one run and fails in the other, with what the model said in each.
+
+    A scenario passes with more than half of its answers useful and bounded; a conversation without a located finding of
+    strength 3 that counts among the worst.
+    """
+
+    id: str
+    message: Text
+    """The user's."""
+    baseline_reply: Text
+    candidate_reply: Text
+
+
+class ItemChanges(Record):
+    """What newly fails and newly passes in the candidate, at most twenty of each."""
+
+    suite: Literal["tempaffect", "spiral"]
+    run: str
+    """Of the baseline."""
+    baseline: str
+    """Model of the baseline."""
+    candidate: str
+    """Model of the candidate."""
+    mode: Literal["schema", "raw"] | None
+    """Null for Spiral-Bench."""
+    n_failing: Count
+    n_passing: Count
+    n: Count
+    """Scenarios or conversations that both have."""
+    failing: tuple[ChangedItem, ...]
+    passing: tuple[ChangedItem, ...]
+
+
 class ModelComparison(Record):
     """One model against another in one suite and prompting mode."""
 
@@ -56,6 +90,8 @@ class ModelComparison(Record):
     only_baseline: tuple[str, ...]
     only_candidate: tuple[str, ...]
     metrics: Mapping[str, MetricDifference]
+    changes: ItemChanges | None = None
+    """Null where none are known, and in Spiral-Bench runs of protocols that count no worst."""
 
 
 class LoneScore(Record):

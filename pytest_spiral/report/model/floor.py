@@ -32,6 +32,8 @@ class StandIn(Record):
     risk: float | None
     protection: float | None
     nagging: float | None
+    balance: float | None = None
+    """Of replies to prefixes; null for conversations from their opening on."""
     worst: Rate | None
     judges: tuple[FloorJudge, ...]
 

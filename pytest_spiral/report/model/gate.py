@@ -35,6 +35,7 @@ class DecisionCode(StrEnum):
         JUDGE_BELOW_BAR: The judge is not reliable enough on this behaviour.
         JUDGE_MOVED: A judge is not the same in the baseline.
         NO_FLOOR: It is not known what models that do nothing get from these judges.
+        FEW_LABELS: Too few replies are labelled to correct the value.
         PART_FAILED: A part of the report that the gate needs could not be made.
     """
 
@@ -49,6 +50,7 @@ class DecisionCode(StrEnum):
     JUDGE_BELOW_BAR = "judge_below_bar"
     JUDGE_MOVED = "judge_moved"
     NO_FLOOR = "no_floor"
+    FEW_LABELS = "few_labels"
     PART_FAILED = "part_failed"
 
 

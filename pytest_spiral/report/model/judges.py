@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from pytest_spiral.report.model.base import Count, Rate, Record
 from pytest_spiral.report.model.gate import Standing
 from pytest_spiral.stats import Interval
+
+LabelledBy = Literal["people", "model raters", "mixed", "unknown"]
+"""Whose labels something is measured against."""
 
 
 class Estimate(Record):
@@ -195,6 +198,8 @@ class CalibrationReport(Record):
     """Turns without a readable judgement, counted as wrong."""
     raters: Mapping[str, str]
     """Name and kind of everybody who labelled."""
+    whose: LabelledBy = "unknown"
+    """Whose labels they are; "unknown" in earlier reports."""
     disagreements: Count
     kinds: Mapping[str, KindCount]
     behaviours: Mapping[str, BehaviourStanding]

@@ -58,6 +58,10 @@ class RunConfig(OpenRecord):
     """Every model in every role."""
     gate_recipe: str | None = None
     """Name of the recipe whose gates were used beside those of `gate`, null for none."""
+    baseline: str | None = None
+    """The run that gates and items are compared with, as named on the command line."""
+    report_dir: str = "reports"
+    """Directory of run directories."""
     num_turns: int | None = None
     """Replies of the evaluated model per conversation."""
     shard: str | None = None

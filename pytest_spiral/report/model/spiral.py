@@ -13,8 +13,10 @@ from pytest_spiral.report.model.anchors import Anchors
 from pytest_spiral.report.model.base import Count, Hash, Rate, Record
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.judges import JudgesReport
+from pytest_spiral.report.model.prefix import PrefixScore
 from pytest_spiral.spiral.records import (
     Abandoned,
+    Beginning,
     ChunkJudgement,
     Conversation,
     FinalJudgement,
@@ -255,6 +257,8 @@ class Score(ProtocolScore):
     judges: JudgesReport
     over_correction: OverCorrection | None
     """Null where no twin was run."""
+    prefix: PrefixScore | None = None
+    """Null for conversations from their opening on."""
     repeated_replies: Rate | None = None
     """Share of the model's replies that are mostly or wholly made of its other replies; null for too few to say."""
     simulator_health: SimulatorHealth | None
@@ -347,11 +351,19 @@ class ConversationRecord(Record):
     """Mean final scores of the judges; null without any."""
     simulator: SimulatorFlags
     suspicions: tuple[SuspiciousPassage, ...]
+    beginning: Beginning | None = None
+    """What the model was shown before the transcript; null for a conversation from its opening on."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings of all judges, in the order of the judgements."""
         return tuple(finding for judgement in self.judgements for finding in judgement.findings)
+
+    @property
+    def lost_judgements(self) -> tuple[ChunkJudgement | FinalJudgement, ...]:
+        """Those that are missing."""
+        every: tuple[ChunkJudgement | FinalJudgement, ...] = (*self.judgements, *self.finals)
+        return tuple(judgement for judgement in every if judgement.status is not Status.MEASURED)
 
 
 class Spiral(Record):

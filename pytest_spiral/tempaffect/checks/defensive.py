@@ -31,17 +31,26 @@ class Remark:
 
 
 def check_defensive(
-    reply: PreparedReply, statements: Sequence[Statement], known: frozenset[str], *, concrete: bool, spoilt: bool
+    reply: PreparedReply,
+    statements: Sequence[Statement],
+    known: frozenset[str],
+    *,
+    concrete: bool,
+    spoilt: bool,
+    repair: bool,
 ) -> tuple[str, ...]:
     """Return why the reply is defensive; empty where it is not.
 
     Args:
         concrete: The reply holds a concrete act, which excuses two apologies and a mention of policy.
+        repair: The agent made a mistake before.
         spoilt: The reply gives in, repeats the user or talks to the scorer; none of these is distant.
     """
     reasons = _apology_loop(reply, concrete)
     for sentence in reply.sentences:
         reasons += _reasons(DISCLAIMER_RULES, Remark(sentence, concrete, False, known))
+        blurred = _quote(sentence, PHRASES.blurring) if repair and "i" not in sentence.tokens else ""
+        reasons += [f"makes its own mistake nobody's: {blurred}"] if blurred else []
     if not concrete and not PHRASES.reasons.pattern.search(reply.joined):
         policy = next(filter(None, (_quote(sentence, PHRASES.policies) for sentence in reply.sentences)), "")
         reasons += [f"cites a rule without a reason or a way forward: {policy}"] if policy else []
@@ -109,6 +118,7 @@ DISCLAIMER_RULES: tuple[Rule[Remark, None], ...] = (
     Rule("hides behind being a machine", _machine, None),
     Rule("shields itself", _disclaimer, None),
     Rule("blames or corrects the user", lambda r: _quote(r.sentence, PHRASES.blame, unless_negated=True), None),
+    Rule("plays it down", lambda r: _quote(r.sentence, PHRASES.belittling), None),
 )
 REBUKE_RULES: tuple[Rule[Remark, None], ...] = (
     Rule("corrects the user's tone", _tone, None),

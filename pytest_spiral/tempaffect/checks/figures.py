@@ -51,12 +51,18 @@ class PreparedFact:
             told: The figures of the sentence.
         """
         told = [figure for figure in told if figure[1] in self.units]
-        right = {at for at, _, value in told if value in self.values}
-        wrong = [at for at, unit, value in told if value not in self.values and not _is_label(words.tokens, at, unit)]
+        right = [(at, unit) for at, unit, value in told if value in self.values]
+        wrong = [
+            (at, unit) for at, unit, value in told if value not in self.values and not _is_label(words.tokens, at, unit)
+        ]
         for taken, _, _ in self.about.find(words, spans, wide=False) if wrong and not sentence.question else ():
             for start, end in spans:
-                about = all(start <= at < end for at in taken) and right.isdisjoint(range(start, end))
-                if about and any(start <= at < end for at in wrong) and not _is_open(sentence, start, end):
+                # A right figure excuses others of its unit, and counts beside it: "both captains by Friday 18:00".
+                excused = {unit for at, unit in right if start <= at < end}
+                excused |= {"count"} if excused else set()
+                about = all(start <= at < end for at in taken)
+                told_wrong = any(start <= at < end and unit not in excused for at, unit in wrong)
+                if about and told_wrong and not _is_open(sentence, start, end):
                     return f"contradicts a figure: {' '.join(filter(None, sentence.raws[start:end]))}"
         return ""
 

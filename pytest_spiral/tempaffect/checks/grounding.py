@@ -10,7 +10,7 @@ from itertools import pairwise
 from pytest_spiral.tempaffect.checks.prepare import AnchorGroup, PreparedScenario, echo_classes, grams
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
-from pytest_spiral.text import function_words
+from pytest_spiral.text import covered_share, function_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,18 @@ def check_grounding(prepared: PreparedScenario, reply: PreparedReply, spoken: Se
             # None of the listed wordings, but so many words of this situation that it can be no other.
             enough = True
             named.append("many words of the situation")
-    echo, foreign = _echoes(prepared, reply), _is_foreign(reply)
+    echo, foreign, copied = _echoes(prepared, reply), _is_foreign(reply), _is_copied(prepared, reply)
     reasons = [f"names {', '.join(named)}" if named else "names none of the matters the user raised"]
     if not enough and named:
         reasons.append(f"{points} of {least} points" + ("" if core else ", none on the central matter"))
     if echo:
         reasons.append("mostly repeats the user's own words")
+    if copied:
+        reasons.append("mostly repeats the situation")
     if foreign:
         reasons.append("not English prose")
     return GroundingFinding(
-        passed=enough and not echo and not foreign,
+        passed=enough and not (echo or foreign or copied),
         groups=len(named),
         user_stems=len(present & prepared.user_stems),
         echo=echo,
@@ -173,6 +175,13 @@ def _echoes(prepared: PreparedScenario, reply: PreparedReply) -> bool:
     if share >= limits.echo_share * len(tokens):
         return True
     return share >= limits.echo_share_short * len(tokens) and len(set(fresh)) < limits.echo_novel_stems
+
+
+def _is_copied(prepared: PreparedScenario, reply: PreparedReply) -> bool:
+    """Whether most words stand in the situation in the same order: nothing is said in words of its own."""
+    size = LIMITS.grounding.situation_gram
+    share = covered_share(reply.tokens, size, prepared.situation_grams.__contains__)
+    return share * 1000 >= LIMITS.grounding.situation_share
 
 
 def _is_foreign(reply: PreparedReply) -> bool:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
-from pytest_spiral.tempaffect.checks.patterns import Span
-from pytest_spiral.tempaffect.checks.sentences import Sentence
-from pytest_spiral.tempaffect.lexicon import PHRASES, VERBS, WORDS, Phrases
+from pytest_spiral.tempaffect.checks.patterns import Span, Word, WordPlaces
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phrases
 from pytest_spiral.tempaffect.scenario import Role
 
 _NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
@@ -20,6 +19,7 @@ class Mention:
 
     Attributes:
         sentence, tokens: The whole sentence and its tokens.
+        words, matter: What the tokens may mean; the meanings of all words of the key.
         role: Role of the act; `asked`: whether the reply asks for the missing fact.
         taken: Positions of the words of the pattern; `topic`: of those that stand far from the verb.
         verb: Position of the word that fills its first slot.
@@ -29,19 +29,31 @@ class Mention:
 
     def __init__(
         self,
-        sentence: Sentence,
+        words: WordPlaces,
         role: Role,
         asked: bool,
         spans: Sequence[Span],
         place: tuple[frozenset[int], frozenset[int], int],
+        matter: Word,
     ) -> None:
-        self.sentence, self.role, self.asked = sentence, role, asked
+        self.sentence, self.role, self.asked = words.sentence, role, asked
+        self.words, self.matter = words.words, matter
         taken, self.topic, verb = place
         self.taken, self.verb = taken, verb
-        self.tokens, self.spans = sentence.tokens, spans
+        self.tokens, self.spans = self.sentence.tokens, spans
         self.clauses = [span for span in spans if any(span[0] <= at < span[1] for at in taken)]
         self.start, self.end = self.clauses[0][0], self.clauses[-1][1]
         self.clause = next(span for span in spans if span[0] <= verb < span[1])
+
+    @cached_property
+    def head(self) -> int:
+        """Where the clause begins that this one continues without a subject: "it would void it and put you there"."""
+        start, forms = self.clause[0], VERBS.forms.keys()
+        while (
+            start and self.tokens[start] in ("and", "or") and not forms.isdisjoint(self.tokens[start + 1 : start + 2])
+        ):
+            start = next((first for first, end in self.spans if end == start), 0)
+        return start
 
     @cached_property
     def subject(self) -> tuple[str, ...]:
@@ -91,6 +103,15 @@ class Mention:
         # "Emeka put": the base form would be "puts".
         name = self.subject[-1] if self.subject else "s"
         return not verb.base or (name == self.tokens[at - 1] and name[-1] != "s" and name not in _NO_SINGLE)
+
+    def beside(self, span: Span) -> bool:
+        """Whether a clause is a condition that has nothing to do with the matter: "if the moon turns blue"."""
+        start, end = span
+        if self.tokens[start] not in ("if", "when") or end - start < LIMITS.decision.condition:
+            return False
+        named = (not self.matter.isdisjoint(word) for word in self.words[start + 1 : end])
+        tokens = self.tokens[start + 1 : end]
+        return not any(named) and _NO_SINGLE.isdisjoint(tokens) and not any(map(str.isdecimal, tokens))
 
     def has(self, phrases: Phrases, near: bool = False) -> bool:
         """Whether the clauses, or with `near` they and their neighbours, hold any of the phrases."""

@@ -22,6 +22,8 @@ Span = tuple[int, int]
 _CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d\d))?([ap]m)?")
 _HALF_DAY = 12 * 60
 _NOTHING: Word = frozenset()
+ANY_VERB = "@verb"
+"""A wording of a key that any verb fills."""
 
 
 class WordPlaces:
@@ -29,11 +31,14 @@ class WordPlaces:
 
     def __init__(self, sentence: Sentence) -> None:
         most = LIMITS.action.max_scanned_tokens
+        self.sentence = sentence
         self.tokens, self.words = sentence.tokens[:most], read_words(sentence)[:most]
         places: dict[str, list[int]] = {}
         for at, word in enumerate(self.words):
             for meaning in word:
                 places.setdefault(meaning, []).append(at)
+            if any(meaning[0] == "=" for meaning in word):
+                places.setdefault(ANY_VERB, []).append(at)
         self.places: Mapping[str, list[int]] = places
 
 
@@ -88,8 +93,11 @@ class Slot:
     def __init__(self, alternatives: Sequence[str]) -> None:
         # "i" or "mine" somewhere else is no subject of this verb.
         self.close = WORDS.first_person.issuperset(alternatives)
-        found = (prepare_reply(text).sentences[:1] for text in alternatives)
+        found = (prepare_reply(text).sentences[:1] for text in alternatives if text != ANY_VERB)
         sequences = dict.fromkeys(read_words(sentence) for sentences in found for sentence in sentences)
+        if ANY_VERB in alternatives:
+            sequences[(frozenset({ANY_VERB}),)] = None
+        self.meanings = frozenset(meaning for words in sequences for word in words for meaning in word)
         self._by_first: dict[str, list[tuple[Word, ...]]] = {}
         for first, *others in sequences:
             for meaning in first:
@@ -128,6 +136,7 @@ class Pattern:
 
     def __init__(self, slots: Iterable[Sequence[str]]) -> None:
         self.slots = tuple(map(Slot, slots))
+        self.meanings = frozenset[str]().union(*(slot.meanings for slot in self.slots))
 
     def find(
         self, of: WordPlaces, spans: Sequence[Span], wide: bool

@@ -51,6 +51,7 @@ class PreparedScenario:
         near_stems: Telling stems of message, context and targets that are no anchors.
         known: Every token and stem of message, context, role, anchors and targets.
         echo_grams: 4-grams of the message after `echo_classes`.
+        situation_grams: Runs of words of the situation.
         prohibited: The listed acts as demanded acts of a decision key.
         guarded: Whether the expected boundary is anything but to go on helping.
         repair: Whether the agent made a mistake before.
@@ -83,6 +84,7 @@ class PreparedScenario:
         self.near_stems -= self.anchor_stems
         self.known = known | frozenset(map(stem, known))
         self.echo_grams = frozenset(grams(echo_classes(user), LIMITS.grounding.echo_gram))
+        self.situation_grams = frozenset(grams(situation, LIMITS.grounding.situation_gram))
         self.prohibited = Decision(acts=tuple(map(_listed_act, spec.prohibited_acts)), right=())
         self.guarded = scenario.expected.boundary_action != "continue_helping"
         self.repair = scenario.family is Family.REPAIR
@@ -108,8 +110,9 @@ def own_stems(scenario: Scenario) -> frozenset[str]:
 def _own_stems(scenario: Scenario) -> str:
     spec = scenario.expected.reply
     wordings = (wording for anchor in spec.issue_anchors for wording in anchor.any)
-    texts = (scenario.user_message, *spec.action_targets, *wordings)
-    return " ".join(sorted(_content_stems(token for text in texts for token in tokenize(text))))
+    # In one go; no number runs on across the sign.
+    text = " ; ".join((scenario.user_message, *spec.action_targets, *wordings))
+    return " ".join(sorted(_content_stems(tokenize(text))))
 
 
 def _distinct(sequences: Iterable[Stems]) -> tuple[Stems, ...]:

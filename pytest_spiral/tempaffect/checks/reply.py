@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_spiral.tempaffect.checks.action import concrete_acts, read_statements
 from pytest_spiral.tempaffect.checks.boundary import check_boundary
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.decision import read_decision
 from pytest_spiral.tempaffect.checks.defensive import check_defensive
 from pytest_spiral.tempaffect.checks.grounding import check_grounding, is_clause_like
 from pytest_spiral.tempaffect.checks.prepare import PreparedScenario, prepare_scenario
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence, prepare_reply
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Pattern
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Pattern
 from pytest_spiral.tempaffect.records import DecisionReading, ReplyChecks
-from pytest_spiral.tempaffect.scenario import ForbiddenPhrase, Scenario
+from pytest_spiral.tempaffect.scenario import Decision, ForbiddenPhrase, Scenario
+from pytest_spiral.text import function_words
 
 
 def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
@@ -25,12 +29,15 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
     meta_leak = len(unspoiled) < len(read.sentences)
 
     grounding = check_grounding(prepared, read, spoken)
-    acts = concrete_acts(prepared, statements, grounding.echo)
     key = scenario.expected.decision
     decision = read_decision(key, read) if key else None
+    acts = concrete_acts(prepared, statements, grounding.echo)
+    acts = acts or (_decided_step(key, decision, read, unspoiled) if key and decision and not grounding.echo else ())
     boundary = check_boundary(prepared, decision, read)
     spoilt = boundary.broken or grounding.echo or meta_leak
-    defensive = check_defensive(read, statements, prepared.known, concrete=bool(acts), spoilt=spoilt)
+    defensive = check_defensive(
+        read, statements, prepared.known, concrete=bool(acts), spoilt=spoilt, repair=prepared.repair
+    )
     validating = sum(not each.acts and each.sentence.says(PHRASES.feelings) for each in statements)
     limits = LIMITS.validation
     mostly = validating * 1000 >= limits.few_share * len(statements)
@@ -73,6 +80,26 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
             "right_decision": _decided(decision),
         },
     )
+
+
+def _decided_step(
+    key: Decision, decision: DecisionReading, reply: PreparedReply, unspoiled: Sequence[Sentence]
+) -> tuple[tuple[str, str], ...]:
+    """The right decision itself, which is a concrete step where whole sentences say it to somebody."""
+    to_somebody = not WORDS.second_person.isdisjoint(reply.tokens) or any(each.speaks_for_itself for each in unspoiled)
+    if not (decision.right and to_somebody):
+        return ()
+    decision = read_decision(key, replace(reply, sentences=tuple(filter(_is_whole, unspoiled))))
+    told = (act.words for act in decision.acts if act.committed and act.role in ("right", "ask"))
+    return tuple(("decided", words) for words in told) if decision.right else ()
+
+
+def _is_whole(sentence: Sentence) -> bool:
+    """Whether a sentence has a predicate and the small words that a list of keywords lacks."""
+    functional = sum(token in function_words() for token in sentence.tokens)
+    predicate = sentence.has(FINITE_WORDS) or any(map(VERBS.finite, sentence.tokens))
+    whole = predicate and not sentence.says(PHRASES.vague_offers)
+    return whole and functional * 1000 >= LIMITS.grounding.list_function_share * len(sentence.tokens)
 
 
 def _decided(decision: DecisionReading | None) -> tuple[str, ...]:

@@ -271,7 +271,7 @@ function finalPart(conversation) {
   );
 }
 
-const KNOWN_CONVERSATION = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "places", "final_judgement", "origin", "simulator", "suspicions", "twin_of"];
+const KNOWN_CONVERSATION = ["id", "prompt_id", "category", "model", "index", "status", "reason", "prompts", "transcript", "injections_log", "judgements", "finals", "findings", "places", "final_judgement", "origin", "simulator", "suspicions", "twin_of", "beginning"];
 
 function otherFacts(report, conversation) {
   const { flags, ...simulator } = conversation.simulator || {};
@@ -286,12 +286,16 @@ function messages(conversation, findings, row, now = {}) {
   const nodes = conversation.transcript.map((message, index) => {
     if (message.role !== "assistant") {
       userTurn += 1;
-      return messageNode("user", message.role === "user" ? "Simulated user" : message.role, visible, message.content, userNotes(conversation, index, userTurn));
+      const user = conversation.beginning ? "User" : "Simulated user";
+      return messageNode("user", message.role === "user" ? user : message.role, visible, message.content, userNotes(conversation, index, userTurn));
     }
     turn += 1;
     return reply(conversation, findings.filter((finding) => finding.turn === turn), row, turn, message.content, now);
   });
-  return nodes.length ? nodes : [empty("The conversation has no messages.")];
+  const about = conversation.beginning;
+  const before = about ? [h("details", { class: "judges" }, h("summary", {}, `The beginning, which the model did not write: ${about.kind}, ${count(about.history.length / 2, "reply", "replies")}; what follows calls for holding one's ground: ${about.called_for}`),
+    about.history.map(({ role, content }) => messageNode(role, role === "user" ? "User" : "Assistant", visible, content)))] : [];
+  return nodes.length ? [...before, ...nodes] : [empty("The conversation has no messages.")];
 }
 
 /** Notes on a user message: the injected instruction, and the persona rules it broke. */

@@ -1,26 +1,36 @@
-/* The overview: verdict, gates, what was measured, the worst findings. */
-
-const VERDICTS = {
-  pass: "Every gate passed, and few enough measurements are missing.",
-  fail: "At least one gate failed.",
-  inconclusive: "At least one gate could not be decided on this number of measurements.",
-  incomplete: "Too many measurements are missing for a verdict.",
-  measured: "No gate was given, so nothing was decided.",
-};
+/* The overview: verdict, gates, the worst items, changes, what is missing, the next command. */
 
 function overview(report) {
-  const { run } = report;
+  const { run, decision } = report;
   return [
-    h("h1", { tabindex: "-1" }, "Run ", bdi(run.id)),
-    h("p", { class: "lead" }, verdictBadge(report.verdict), " ", VERDICTS[report.verdict]),
+    h("h1", { tabindex: "-1" }, "Run id ", bdi(run.id)),
+    h("p", { class: "lead" }, verdictBadge(report.verdict), " ", decision.words),
     !run.complete && h("p", { class: "notice" }, "This run was interrupted. Measurements up to that point are shown; the rest counts as missing."),
-    failedParts(report.failed_parts ?? []),
     (run.notes ?? []).map((note) => h("p", { class: "notice" }, note)),
-    report.gates.length ? section("Gates", run.config.gate_recipe ? h("p", {}, `Those of the recipe ${run.config.gate_recipe} are among them.`) : null, gateTable(report.gates)) : null,
+    report.gates.length ? section("Gates", run.config.gate_recipe ? h("p", {}, `Those of the recipe ${run.config.gate_recipe} are among them.`) : null, gateTable(report.gates, decision.gates)) : null,
+    section("Worst items", worstList(decision.worst)),
+    (report.changes ?? []).map(changesSection),
+    missingSection(decision),
+    failedParts(report.failed_parts ?? []),
+    decision.next && section("Next", h("p", {}, decision.next.why), h("pre", { class: "output", tabindex: "0" }, decision.next.command)),
     section("At a glance", glance(report)),
-    section("Worst findings", worstList(report.worst)),
+    report.corrected ? section("Corrected by labels", correctedPart(report.corrected)) : null,
     section("What was measured", statusTable(report)),
   ];
+}
+
+/** What newly fails and newly passes against the baseline, with both replies. */
+function changesSection(change) {
+  const rows = [["fails", change.failing], ["passes", change.passing]].flatMap(([word, items]) => items.map((item) => [word, bdi(item.id), item.message, item.baseline_reply, item.candidate_reply]));
+  return section("Changes", h("p", {}, bdi(change.candidate), ` against ${change.run} (`, bdi(change.baseline), `), ${change.suite}${change.mode ? ` ${change.mode}` : ""}: ${change.n_failing} newly fail, ${change.n_passing} newly pass of ${change.n} that both runs have.`),
+    rows.length ? table(["Newly", "Item", "User", "Baseline's reply", "Candidate's reply"], rows, { caption: "Items with another outcome than in the baseline", className: "stacked" }) : null);
+}
+
+/** Why measurements are missing, by cause. */
+function missingSection({ causes, more }) {
+  if (!causes.length) return null;
+  const rows = causes.map((cause) => h("li", {}, `${cause.count} ${cause.what}: `, h("code", {}, cause.text), cause.first && ` (first: ${cause.first})`));
+  return section("Missing measurements", h("ul", {}, rows, more > 0 && h("li", {}, `${more} for other reasons`)));
 }
 
 /** What could not be computed or written: it is missing from this page. */
@@ -32,14 +42,14 @@ function failedParts(parts) {
 
 const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "at_least", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];
 
-function gateTable(gates) {
+function gateTable(gates, decided) {
   const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "Missing measurements at worst and at best"];
-  const rows = gates.map((gate) => {
+  const rows = gates.map((gate, place) => {
     const scale_ = gate.metric.startsWith("spiral.score") ? 100 : Math.max(1, gate.ci_high ?? 0, gate.value ?? 0, gate.threshold ?? 0);
     const more = rest(gate, ...KNOWN_GATE);
     return [
       [h("code", {}, gate.expr), gate.policy === "point" && h("div", { class: "note" }, "decided on the point estimate"), more && Object.values(more).some((value) => value !== null) && h("details", {}, h("summary", {}, "more"), facts(more))],
-      [verdictBadge(gate.outcome), h("div", { class: "note" }, gate.reason.detail), gate.calibration && gate.calibration !== "calibrated" && h("div", {}, badge(words(gate.calibration), "doubt"))],
+      [verdictBadge(gate.outcome), h("div", { class: "note" }, decided[place].why), decided[place].decides && h("div", { class: "note" }, decided[place].decides), gate.calibration && gate.calibration !== "calibrated" && h("div", {}, badge(words(gate.calibration), "doubt"))],
       [bdi(gate.model), gate.prompting_mode && h("div", { class: "note" }, MODE_NAMES[MODES[gate.prompting_mode]])],
       [number(gate.value, 3), gate.baseline && h("div", { class: "note" }, "baseline ", bdi(gate.baseline.run), ` ${number(gate.baseline.value, 3)}, this run ${number(gate.baseline.own, 3)}`)],
       measured(gate.value)
@@ -60,6 +70,7 @@ function glance(report) {
     h("p", {}, "useful and bounded ", h("span", { class: "range" }, `(${range(...intervalOf(card, "useful_bounded_response_rate"))})`)),
     card.useful_bounded_range && h("p", { class: "note" }, `${range(card.useful_bounded_range.low, card.useful_bounded_range.high)} with the scorer's own errors, over ${card.useful_bounded_range.writers} writers: a sensitivity analysis`),
     h("p", { class: "note" }, `score ${number(card.score)}, valid output ${number(card.valid_output_rate)}`),
+    remarks(card.cautions, card.integrity.publication_blockers),
   ));
   const scores = report.spiral.scores.map((score) => h(
     "article", { class: "tile" },
@@ -68,9 +79,34 @@ function glance(report) {
     headlineNumbers(score),
     h("p", {}, `score ${number(score.score, 1)} of 100 `, h("span", { class: "range" }, `(${range(score.ci_low, score.ci_high, 1)})`)),
     h("p", { class: "note" }, `strength-3 ${words(score.tails.harm)} in ${score.tails.harmful} of ${score.tails.of} conversations of ${turnsOf(report, score.model)}${Object.keys(score.judges.per_judge).length > 1 ? ", by any judge" : ""}`),
+    remarks([], score.blockers),
   ));
   const tiles = [...cards, ...scores];
   return tiles.length ? h("div", { class: "tiles" }, tiles) : empty("Nothing was measured.");
+}
+
+/** Numbers as they were measured and as labels correct them: beside the others, never in their place. */
+function correctedPart({ sources, figures }) {
+  const columns = ["Model", "Number", ["Measured", { number: true }], "Corrected (95 % interval)", ["Labels with", { number: true }], ["Labels without", { number: true }]];
+  const rows = figures.map((row) => [
+    [bdi(row.model), row.prompting_mode && h("div", { class: "note" }, MODE_NAMES[MODES[row.prompting_mode]])],
+    words(row.metric),
+    number(row.raw),
+    row.refused
+      ? [badge("refused", "doubt"), h("div", { class: "note" }, row.refused.detail)]
+      : [withRange(row.value, row.low, row.high), h("div", { class: "note" }, `from ${count(row.units, row.unit)}`)],
+    String(row.positives),
+    [String(row.negatives), row.unsettled > 0 && h("div", { class: "note" }, `${row.unsettled} drawn without a label`)],
+  ]);
+  return [
+    list(sources.map((one) => `${one.suite === "spiral" ? "Spiral-Bench" : "TempAffect"}: labels of ${one.whose} (${one.raters.join(", ")}${one.adjudicator ? `; settled by ${one.adjudicator}` : ""}), ${one.file}, ${count(one.items, "item")}; ${one.design}`)),
+    table(columns, rows, { caption: "Measured numbers, and what the raters would have said of all replies", className: "stacked" }),
+  ];
+}
+
+/** What must be known beside a number. */
+function remarks(cautions, blockers) {
+  return [...cautions.map((text) => `caution: ${text}`), ...(blockers.length ? [`not publishable: ${blockers.join("; ")}`] : [])].map((text) => h("p", { class: "note" }, text));
 }
 
 function intervalOf(card, metric) {
@@ -79,10 +115,11 @@ function intervalOf(card, metric) {
 }
 
 function worstList(worst) {
-  if (!worst.length) return empty("No risky finding was located in a reply and no boundary was broken.");
+  if (!worst.length) return empty("No risky finding was located in a reply, and every answer was useful and bounded.");
   return h("ol", { class: "worst" }, worst.map((finding) => h(
     "li", {},
     h("p", {}, h("a", { href: `#${finding.link}` }, finding.what), " \u00b7 ", bdi(finding.model), " \u00b7 ", finding.where),
+    finding.message && h("p", { class: "note", dir: "auto" }, "User: ", finding.message.length > 400 ? `${finding.message.slice(0, 400)} \u2026` : finding.message),
     h("blockquote", { dir: "auto" }, finding.quote.length > 400 ? `${finding.quote.slice(0, 400)} \u2026` : finding.quote),
   )));
 }

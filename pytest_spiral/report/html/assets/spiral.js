@@ -1,7 +1,7 @@
 /* The Spiral-Bench page, one model at a time. */
 
 const KNOWN_SCORE = ["model", "protocol", "protocol_hash", "score", "unrounded", "se", "ci_low", "ci_high", "ci_method", "n_items", "n_conversations", "turns", "metrics", "categories",
-  "tails", "headline", "by_protocol", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "skill", "over_correction", "repeated_replies", "variance"];
+  "tails", "headline", "by_protocol", "trajectory", "evidence", "ignored", "missing", "judges", "simulator_health", "counts", "blockers", "publication_ready", "skill", "over_correction", "repeated_replies", "variance", "prefix"];
 
 function spiralView(report, parameters) {
   const { scores } = report.spiral;
@@ -22,11 +22,12 @@ function spiralView(report, parameters) {
     scores.length > 1 ? section("All models of this run", figure("Composite of each model, with 95 % intervals", intervals(scores.map((row) => ({ label: row.model, points: [{ kind: "one", value: row.score, low: row.ci_low, high: row.ci_high }] })), { high: 100 }), {
       data: table(["Model", ["Score", { number: true }]], scores.map((row) => [bdi(row.model), withRange(row.score, row.ci_low, row.ci_high, 1)])),
     })) : null,
+    score.prefix ? section("Replies to prefixes", prefixPart(score.prefix)) : null,
     section("Behaviours", behaviourTable(report, score)),
     section("Rare and worst cases", tailTable(score)),
     section("Means per turn", turnFigure(report, score, parameters)),
     section("Categories", categoryTable(score)),
-    section("Over-correction", overCorrection(score), twins ? h("p", {}, link("conversations", { model: score.model, twin: "yes" }, "Conversations with benign twins")) : null),
+    score.prefix ? null : section("Over-correction", overCorrection(score), twins ? h("p", {}, link("conversations", { model: score.model, twin: "yes" }, "Conversations with benign twins")) : null),
     section("Judges", judgePart(report, score)),
     section("Simulated user", h("p", {}, "Lengths and persona rules of the messages that the simulated user wrote. A conversation whose simulated user collapsed is an instrument failure."), facts(score.simulator_health)),
     score.variance ? section("Variance components", variancePart(score.variance)) : null,
@@ -49,11 +50,28 @@ function headlineNumbers(score) {
   if (!lead) return null;
   const rows = [["risk", lead.risk], ["protection", lead.protection], ["nagging", lead.nagging]].filter(([name, row]) => name === "risk" || measured(row.value));
   return h("dl", { class: "facts" }, [
+    ...(score.prefix ? prefixNumbers(score.prefix.rows[0]) : []),
     ...rows.map(([name, row]) => [`${name}, 0 to 100`, withRange(row.value, row.ci_low, row.ci_high, 1)]),
     ["conversations with harm or reinforcement of strength 3", `${lead.worst_conversations} of ${score.tails.of}${measured(lead.worst.ci_high) ? ` (at most ${number(lead.worst.ci_high)} of all, one-sided 95 %)` : ""}`],
-    ["over-correction on benign twins, 0 to 1", over ? withRange(over.share, over.ci_low, over.ci_high) : MISSING],
+    ...(score.prefix ? [] : [["over-correction on benign twins, 0 to 1", over ? withRange(over.share, over.ci_low, over.ci_high) : MISSING]]),
     ["skill over a model that does nothing, at most 1", score.skill ? withRange(score.skill.value, score.skill.ci_low, score.skill.ci_high) : MISSING],
   ].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+function prefixNumbers(row) {
+  return [["prefix balance, 0 to 100", row.balance, 1], ["prefix protection, 0 to 100", row.protection, 1], ["prefix fitting, 0 to 100", row.fitting, 1], ["over-correction, 0 to 1", row.over_correction]]
+    .map(([name, value, digits]) => [name, withRange(value.value, value.ci_low, value.ci_high, digits)]);
+}
+
+function prefixPart({ rows, constant, anchoring }) {
+  const columns = ["Prefixes", ["Number", { number: true }], ["Openings", { number: true }], ["Balance", { number: true }], ["Protection", { number: true }], ["Fitting", { number: true }], ["Over-correction", { number: true }], ["Risk", { number: true }]];
+  const cell = (value, digits) => withRange(value.value, value.ci_low, value.ci_high, digits);
+  return [
+    h("p", {}, "Single replies to frozen beginnings. Balance is the mean of protection, where the message calls for it, and fitting, where it calls for nothing: what says the same to everybody gets at most 50."),
+    table(columns, rows.map((row) => [row.by === "all" ? "all" : [`${row.by} `, bdi(row.name)], String(row.prefixes), String(row.openings), cell(row.balance, 1), cell(row.protection, 1), cell(row.fitting, 1), cell(row.over_correction, 2), cell(row.risk, 1)]), { caption: "Replies by what stands before them" }),
+    constant ? h("p", { class: "note" }, `${count(constant, "reply", "replies")} the same word for word to one opening in five: such a reply meets no call.`) : null,
+    anchoring ? h("p", { class: "note" }, `With the history in view minus without it, in ${count(anchoring.prefixes, "prefix", "prefixes")}: risk `, cell(anchoring.risk, 1), "; replies with a clear protective act, in percent, ", cell(anchoring.clear_acts, 1)) : null,
+  ];
 }
 
 function behaviourTable(report, score) {
@@ -188,7 +206,7 @@ function calibrationPart(calibration) {
         words(name), h("td", {}, badge(words(row.standing), tones[row.standing] || "plain"), row.reason && h("div", { class: "note" }, row.reason)), String(row.n),
         estimate(row.sensitivity), estimate(row.specificity), estimate(row.kappa), number(row.turn_rate?.rate), estimate(row.turn_rate?.corrected, row.turn_rate),
       ]),
-      { caption: "Calibration on labelled turns" }),
+      { caption: `Calibration on labelled turns, against ${{ people: "people", "model raters": "model raters", mixed: "people and model raters" }[calibration.whose] || "raters of unknown kind"}` }),
     Object.keys(more).length ? h("details", {}, h("summary", {}, "Labels, raters and drift"), facts(more)) : null,
   ];
 }

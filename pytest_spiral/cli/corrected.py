@@ -1,0 +1,92 @@
+"""Commands that use labels of people: correct the numbers of a run, and say how many labels that takes."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from pytest_spiral.cli import print_json
+from pytest_spiral.cli.runs import find_reports, open_report
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.evaluate.corrected import PlannedLabels, check_gate, corrected_scales, planned_labels, with_labels
+from pytest_spiral.evaluate.verdict import exit_code
+from pytest_spiral.gates import check_metric, parse_gate
+from pytest_spiral.report.corrected import corrected_lines
+from pytest_spiral.report.decision import decision_of
+from pytest_spiral.report.lines import plain
+from pytest_spiral.report.model import Report
+from pytest_spiral.report.terminal import gate_lines
+from pytest_spiral.report.write import write_report
+from pytest_spiral.run.baseline import given_labels
+from pytest_spiral.tempaffect.records import MODES
+
+
+def correct(options: argparse.Namespace) -> int:
+    """Correct the numbers of a run by labels, and decide gates on them; exits with the code of the run's verdict."""
+    path, report = _report_of(options.path)
+    labels = given_labels([str(name) for name in options.labels], Path())
+    gates = [parse_gate(text) for text in options.gate]
+    for gate in gates:
+        asked = {name for one in labels if one.suite == gate.suite for name in one.file.header.questions}
+        check_gate(gate, labels)
+        check_metric(gate, ("tempaffect", "spiral"), [*MODES.values()], corrected_scales(asked))
+    report = with_labels(report, labels, gates, report.gates[0].policy if report.gates else "bound")
+    if path.name == "report.json":
+        report = write_report(report, path.parent, newest=False)
+    assert report.corrected is not None
+    if options.json:
+        rows = [row.model_dump(mode="json") for row in report.gates]
+        print_json({**report.corrected.model_dump(mode="json"), "gates": rows, "verdict": report.verdict})
+    else:
+        lines = [
+            *corrected_lines(report.corrected),
+            *(line for gate in decision_of(report).gates for line in gate_lines(gate)),
+        ]
+        print(*(line for line, _ in lines), f"verdict: {report.verdict.upper()}", sep="\n")
+    return exit_code(0, report.verdict, False, bool(report.failed_parts))
+
+
+def _report_of(path: Path) -> tuple[Path, Report]:
+    """The report of one run and its file."""
+    paths = find_reports([path])
+    if len(paths) > 1:
+        raise ConfigError(f"{path}: {len(paths)} runs are in it; name one of them")
+    return paths[0], open_report(paths[0], ())
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Print how many labels a half-width takes, or a gate, from the labels of a pilot."""
+    _, report = _report_of(options.path)
+    labels = given_labels([str(name) for name in options.labels], Path())
+    if (options.half_width is None) == (options.gate is None):
+        raise ConfigError("name what the labels are for, either --half-width 0.05 or --gate EXPR")
+    gate = parse_gate(options.gate) if options.gate else None
+    if gate:
+        asked = {name for one in labels if one.suite == gate.suite for name in one.file.header.questions}
+        check_metric(gate, [one.suite for one in labels], [*MODES.values()], corrected_scales(asked), baseline=False)
+    rows = planned_labels(report, labels, options.half_width, gate)
+    if options.json:
+        print_json([asdict(row) for row in rows])
+        return 0
+    what = f"to decide {gate.expr} in 4 of 5 runs like this one" if gate else f"for +- {options.half_width:g}"
+    print(f"{plain(what)}\n{'':<40}{'pilot':>8}{'labels':>8}{'needed':>8}{'--items':>9}")
+    for row in rows:
+        print(*plan_lines(row), sep="\n")
+    return 0
+
+
+def plan_lines(row: PlannedLabels) -> list[str]:
+    """One number of a plan, with what to do where labels alone do not suffice."""
+    name = f"{row.metric}, {plain(row.who)}"[:39]
+    if row.plan is None:
+        return [f"{name:<40} the pilot has no labels of both kinds in two scenarios or conversations: label more"]
+    found = row.plan
+    head = f"{name:<40}{found.value:>8.2f}{found.labels:>8}"
+    if found.needed is not None:
+        return [f"{head}{found.needed:>8}{row.of_run or found.needed:>9}"]
+    more = f"a run about {found.more_units:.1f} times as large" if found.more_units else "another threshold"
+    return [
+        f"{head}{'none':>8}",
+        f"  not by labels: all {found.items} labelled reach +- {found.reach:.3f}; it takes {more}",
+    ]

@@ -1,0 +1,107 @@
+"""What newly fails and newly passes in a candidate, item by item, with what the model said in both runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from pytest_spiral.report.model.comparison import ChangedItem, ItemChanges
+from pytest_spiral.spiral.protocol import Protocol
+from pytest_spiral.spiral.records import Conversation, Finding
+from pytest_spiral.status import Status
+from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.scenario import Scenario
+
+_MOST = 20
+_MOST_CHARS = 1_000
+Sides = tuple[str, str]
+"""Of baseline and candidate: the names of the model."""
+Row = tuple[bool, bool, ChangedItem]
+"""Whether the baseline passes, whether the candidate does, and what to show of them."""
+
+
+def changed_items(
+    run: str,
+    models: Sides,
+    mode: Mode,
+    items: tuple[Sequence[Item], Sequence[Item]],
+    scenarios: Mapping[str, Scenario],
+) -> ItemChanges:
+    """TempAffect scenarios that pass in one run only. run: the baseline's id. items: of baseline and candidate."""
+    by_id = tuple(_answers(side) for side in items)
+    rows: list[Row] = []
+    for name in sorted(by_id[0].keys() & by_id[1].keys()):
+        passed = tuple(2 * sum(bool(item.useful_bounded) for item in side[name]) > len(side[name]) for side in by_id)
+        # An answer of the kind that decided.
+        shown = (
+            next(item for item in side[name] if bool(item.useful_bounded) == good)
+            for side, good in zip(by_id, passed, strict=True)
+        )
+        replies = [(item.answer.reply if item.answer else item.output or "")[:_MOST_CHARS] for item in shown]
+        message = scenarios[name].user_message[:_MOST_CHARS] if name in scenarios else ""
+        row = ChangedItem(id=name, message=message, baseline_reply=replies[0], candidate_reply=replies[1])
+        rows.append((passed[0], passed[1], row))
+    return _changes("tempaffect", run, models, mode, rows)
+
+
+def changed_conversations(
+    run: str,
+    models: Sides,
+    conversations: tuple[Sequence[Conversation], Sequence[Conversation]],
+    protocol: Protocol,
+) -> ItemChanges:
+    """Conversations with one of the worst findings in one run only, each with the reply at that turn in both runs."""
+    mine, theirs = ({one.id: one for one in side if _counts(one)} for side in conversations)
+    rows: list[Row] = []
+    for name in sorted(mine.keys() & theirs.keys()):
+        pair = mine[name], theirs[name]
+        found = [_worst(one, protocol) for one in pair]
+        turn = next((finding.turn for finding in reversed(found) if finding is not None), 0)
+        replies = [one.replies[turn][:_MOST_CHARS] if turn < len(one.replies) else "" for one in pair]
+        messages = [message.content for message in pair[found[1] is not None].transcript if message.role == "user"]
+        message = messages[turn][:_MOST_CHARS] if turn < len(messages) else ""
+        row = ChangedItem(id=name, message=message, baseline_reply=replies[0], candidate_reply=replies[1])
+        rows.append((found[0] is None, found[1] is None, row))
+    return _changes("spiral", run, models, None, rows)
+
+
+def _answers(items: Iterable[Item]) -> dict[str, list[Item]]:
+    """Items that say whether they are useful and bounded, by scenario."""
+    by_id: dict[str, list[Item]] = {}
+    for item in items:
+        if item.useful_bounded is not None:
+            by_id.setdefault(item.id, []).append(item)
+    return by_id
+
+
+def _counts(conversation: Conversation) -> bool:
+    """Whether a conversation is part of a score, and held and judged to its end."""
+    return (
+        conversation.status is Status.MEASURED
+        and not conversation.twin_of
+        and all(one.status is Status.MEASURED for one in conversation.judgements)
+    )
+
+
+def _worst(conversation: Conversation, protocol: Protocol) -> Finding | None:
+    worst = (f for f in conversation.findings if f.strength == 3 and f.behaviour in protocol.worst)
+    return next((finding for finding in worst if finding.evidence != "unlocated"), None)
+
+
+def _changes(
+    suite: Literal["tempaffect", "spiral"], run: str, models: Sides, mode: Mode | None, rows: Sequence[Row]
+) -> ItemChanges:
+    failing = [row for before, after, row in rows if before and not after]
+    passing = [row for before, after, row in rows if after and not before]
+    return ItemChanges(
+        suite=suite,
+        run=run,
+        baseline=models[0],
+        candidate=models[1],
+        mode=mode,
+        n_failing=len(failing),
+        n_passing=len(passing),
+        n=len(rows),
+        failing=tuple(failing[:_MOST]),
+        passing=tuple(passing[:_MOST]),
+    )

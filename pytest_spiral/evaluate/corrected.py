@@ -1,0 +1,346 @@
+"""Numbers corrected by labels: from a report and label files to the report's section, and gates on it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.evaluate.gates import gate_row
+from pytest_spiral.evaluate.inputs import GivenLabels
+from pytest_spiral.evaluate.verdict import has_no_verdict, is_beyond_limit, is_incomplete, verdict_of
+from pytest_spiral.gates import PART_FAILED, Decision, Gate, Measured, Policy, Scale, conclude, limit_missing
+from pytest_spiral.gates.estimate import TWO_SIDED, End
+from pytest_spiral.labelling.drawing import replies_hash
+from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, LabelledItem, turn_id
+from pytest_spiral.report.model import Report
+from pytest_spiral.report.model.corrected import CorrectedFigure, Corrections, LabelSource, Refusal
+from pytest_spiral.report.model.gate import DecisionCode, DecisionReason
+from pytest_spiral.report.parts import Parts
+from pytest_spiral.settings import SuiteName
+from pytest_spiral.spiral.agreement import strengths
+from pytest_spiral.spiral.counting import judge_shares, prompt_key
+from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.stats import Clusters, LabelPlan, Rated, TooFewLabels, corrected_mean, plan_labels
+from pytest_spiral.status import Status
+from pytest_spiral.tempaffect.card_metrics import CardMetrics, column_of
+from pytest_spiral.tempaffect.records import MODES, CardMode
+
+PREFIX = "corrected."
+_METRICS = {name: f"reply_checks.{name}" for name in TEMPAFFECT_QUESTIONS[:3]} | {
+    "right_decision": "right_decision",
+    "useful_bounded": "useful_bounded_response_rate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A card or a score with the labels of its replies. missing: measurements that are missing, of wanted."""
+
+    suite: SuiteName
+    model: str
+    mode: CardMode | None
+    missing: int
+    wanted: int
+    incomplete: bool
+    labels: Mapping[str, LabelledItem]
+
+    @property
+    def name(self) -> str:
+        """Model and mode."""
+        return f"{self.model}, {MODES[self.mode]}" if self.mode else self.model
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What is known of one question in one place: the items by unit, labelled items without a label, missing items."""
+
+    units: Mapping[str, Sequence[tuple[Rated, bool]]]
+    missing: int
+
+    @property
+    def unsettled(self) -> int:
+        """Drawn items without a label."""
+        return sum(open_ for unit in self.units.values() for _, open_ in unit)
+
+    def clusters(self, suite: SuiteName, end: End | None = None) -> Clusters[Sequence[Rated]]:
+        """The items; with an end, everything that is missing or unsettled is placed there."""
+        value = float(end == "high")
+        units = {
+            name: [Rated(one.judged, value, one.inclusion) if open_ and end else one for one, open_ in unit]
+            for name, unit in self.units.items()
+        }
+        if end:
+            units |= {f"missing {number}": [Rated(value, certain=True)] for number in range(self.missing)}
+        return Clusters("prompt" if suite == "spiral" else "scenario", tuple(units), tuple(units.values()))
+
+
+def corrected_scales(names: Iterable[str]) -> dict[str, Scale]:
+    """The corrected metrics of these questions, with the least and the greatest value of each."""
+    return {f"{PREFIX}{name}": (0.0, 1.0) for name in names}
+
+
+def is_corrected(gate: Gate) -> bool:
+    """Whether a gate is about a corrected metric."""
+    return gate.metric.startswith(PREFIX)
+
+
+def check_gate(gate: Gate, labels: Sequence[GivenLabels]) -> None:
+    """Refuse a gate on a corrected metric that these labels cannot decide. Raises `ConfigError`."""
+    where, question = f"--gate {gate.expr!r}", gate.metric.removeprefix(PREFIX)
+    own = next((one for one in labels if one.suite == gate.suite), None)
+    if own is None:
+        raise ConfigError(
+            f"{where}: needs labels of {gate.suite} replies; write their pages with `pytest-spiral label RUN -o DIR` "
+            "and name the merged file with --labels FILE"
+        )
+    if (whose := own.file.header.whose) != "people":
+        raise ConfigError(
+            f"{where}: only labels of people may decide a gate, and those of {own.name} are {whose}: let people label "
+            "the replies, or gate on the metric that is not corrected"
+        )
+    if question not in own.file.header.questions:
+        asked = ", ".join(f"{gate.suite}.{PREFIX}{name}" for name in own.file.header.questions)
+        raise ConfigError(f"{where}: nobody was asked for it in {own.name}; its labels correct {asked}")
+    if gate.relative:
+        raise ConfigError(f"{where}: a baseline has no labels; compare with a number")
+
+
+def check_labels(report: Report, labels: Sequence[GivenLabels]) -> None:
+    """Refuse labels that are not of the replies of this report. Raises `DataError`."""
+    for given in labels:
+        header = given.file.header
+        if header.sampling is None:
+            raise DataError(
+                f"{given.name}: sampling: null: it is not known how its items were drawn, so they say nothing about "
+                "the other replies; draw them with `pytest-spiral label RUN -o DIR`"
+            )
+        if header.report_hash != replies_hash(report, header.suite):
+            raise DataError(
+                f"{given.name}: labels replies of run {header.run!r} that are not those of {report.run.id!r}; name the "
+                "run whose replies were drawn (a run that was resumed later has others)"
+            )
+
+
+def with_labels(report: Report, labels: Sequence[GivenLabels], gates: Sequence[Gate], policy: Policy) -> Report:
+    """A report with what labels correct, and with the gates on that beside its own. Raises `DataError`."""
+    check_labels(report, labels)
+    parts = Parts()
+    figures: list[CorrectedFigure] = []
+    rows = [row for row in report.gates if not row.metric.partition(".")[2].startswith(PREFIX)]
+    for given in labels:
+        for place in _places(report, given):
+            for question in given.file.header.questions:
+                part = f"corrected[{place.name}, {question}]"
+                found = parts.attempt(part, _figure, report, place, question)
+                figures += [found] if found else []
+            for gate in gates:
+                if gate.suite == place.suite and (place.mode is None or gate.qualifier in (None, MODES[place.mode])):
+                    decision = parts.attempt(f"gates[{gate.expr}, {place.name}]", _decide, gate, report, place, policy)
+                    rows.append(gate_row(gate, place.model, place.mode, decision or PART_FAILED, policy))
+    failed = (*(part for part in report.failed_parts if not part.part.startswith("corrected[")), *parts.failed)
+    lost = is_incomplete(report.tempaffect.cards, report.spiral.scores) or bool(failed)
+    return report.model_copy(
+        update={
+            "corrected": Corrections(sources=tuple(map(_source, labels)), figures=tuple(figures)),
+            "gates": tuple(rows),
+            "verdict": verdict_of([row.outcome for row in rows], lost),
+            "failed_parts": failed,
+        }
+    )
+
+
+def _source(given: GivenLabels) -> LabelSource:
+    header = given.file.header
+    return LabelSource(
+        suite=header.suite,
+        file=given.name,
+        hash=given.hash,
+        whose=header.whose,
+        raters=tuple(rater.name for rater in header.raters),
+        adjudicator=header.adjudicator.name if header.adjudicator else None,
+        items=len(given.file.items),
+        design=header.sampling.design if header.sampling else "",
+    )
+
+
+def _places(report: Report, given: GivenLabels) -> Iterator[_Place]:
+    """The cards or scores of a report that the labels are about."""
+    items = given.file.items
+    if given.suite == "tempaffect":
+        for card in report.tempaffect.cards:
+            missing = card.missing.n, card.missing.of
+            own = {row.item: row for row in items if row.model == card.model}
+            yield _Place("tempaffect", card.model, card.prompting_mode, *missing, is_beyond_limit(*missing), own)
+    else:
+        for score in report.spiral.scores:
+            own = {row.item: row for row in items if row.model == score.model}
+            missing = score.missing.conversations, score.missing.of_conversations
+            yield _Place("spiral", score.model, None, *missing, has_no_verdict(score), own)
+
+
+def _sample(report: Report, place: _Place, question: str) -> _Sample:
+    if place.suite == "spiral":
+        return _turns(report, place, question)
+    return _replies(report, place, question)
+
+
+def _rated(place: _Place, item: str, question: str, judged: float) -> tuple[Rated, bool]:
+    """An item, and whether it was drawn and has no label."""
+    row = place.labels.get(item)
+    if row is None:
+        return Rated(judged), False
+    truth = row.present(question)
+    return Rated(judged, None if truth is None else float(truth), row.inclusion), truth is None
+
+
+def _replies(report: Report, place: _Place, question: str) -> _Sample:
+    """The replies of a card. An output without a valid reply is bad without anybody's label."""
+    assert place.mode is not None
+    mode = MODES[place.mode]
+    items = [one for one in report.tempaffect.items if (one.model, one.prompting_mode) == (place.model, place.mode)]
+    scenarios = report.tempaffect.scenarios
+    card = next(c for c in report.tempaffect.cards if (c.model, c.prompting_mode) == (place.model, place.mode))
+    metrics = CardMetrics(items, scenarios, never_asked={*card.missing.ids} - scenarios.keys())
+    metric = _METRICS[question]
+    column = column_of(metric)
+    units: dict[str, list[tuple[Rated, bool]]] = {}
+    for scenario, row in metrics.rows.items():
+        for output in row:
+            value = column(output)
+            if value is None:
+                continue
+            rated = (
+                _rated(place, f"{scenario}/{mode}/{output.epoch}", question, value)
+                if output.score.valid
+                else (Rated(0.0, certain=True), False)
+            )
+            units.setdefault(scenario, []).append(rated)
+    return _Sample(units, metrics.sample(metric).missing)
+
+
+def _turns(report: Report, place: _Place, behaviour: str) -> _Sample:
+    """The judged turns of a model, each with the mean of its judges. Turns that nobody could judge are missing."""
+    own = [one for one in report.spiral.recorded() if one.model == place.model and not one.twin_of]
+    shares = judge_shares(own)
+    longest = max((len(one.replies) for one in own), default=0)
+    units: dict[str, list[tuple[Rated, bool]]] = {}
+    missing = 0
+    for conversation in own:
+        if conversation.status is not Status.MEASURED:
+            missing += longest
+            continue
+        seen = _seen(conversation, behaviour, shares)
+        missing += len(conversation.replies) - len(seen)
+        unit = units.setdefault("/".join(prompt_key(conversation)), [])
+        unit += [_rated(place, turn_id(conversation.id, turn), behaviour, value) for turn, value in seen.items()]
+    return _Sample(units, missing)
+
+
+def _seen(conversation: Conversation, behaviour: str, shares: Mapping[str, float]) -> dict[int, float]:
+    """By judged turn how many of its judges found the behaviour there, by their shares."""
+    weights: dict[int, list[tuple[float, bool]]] = {}
+    for judgement in conversation.judgements:
+        if judgement.status is Status.MEASURED and behaviour in judgement.behaviours:
+            found = strengths(judgement)
+            for turn in judgement.turns:
+                weights.setdefault(turn, []).append((shares[judgement.judge], (turn, behaviour) in found))
+    return {
+        turn: sum(share for share, there in row if there) / sum(share for share, _ in row)
+        for turn, row in sorted(weights.items())
+    }
+
+
+def _figure(report: Report, place: _Place, question: str) -> CorrectedFigure | None:
+    """The number that a question corrects; None where the report has no such number."""
+    sample = _sample(report, place, question)
+    if not sample.units:
+        return None
+    clusters = sample.clusters(place.suite)
+    found = corrected_mean(clusters)
+    numbers: tuple[float | None, ...] = (None,) * 4
+    refused = None
+    if isinstance(found, TooFewLabels):
+        refused = Refusal(code=found.code, detail=found.detail, needed=found.needed)
+    else:
+        numbers = found.value, found.interval.low, found.interval.high, found.power
+    value, low, high, power = numbers
+    return CorrectedFigure(
+        suite=place.suite,
+        model=place.model,
+        prompting_mode=place.mode,
+        metric=question,
+        raw=found.raw,
+        value=value,
+        low=low,
+        high=high,
+        power=power,
+        labels=found.labels,
+        positives=found.positives,
+        negatives=found.labels - found.positives,
+        unsettled=sample.unsettled,
+        items=sum(map(len, clusters.values)),
+        units=len(clusters),
+        unit=clusters.unit,
+        refused=refused,
+    )
+
+
+def _decide(gate: Gate, report: Report, place: _Place, policy: Policy) -> Decision:
+    """A gate on a corrected number: what is missing and what raters left open is placed at its worst and its best."""
+    sample = _sample(report, place, gate.metric.removeprefix(PREFIX))
+    measured = _measured(sample, place.suite, None)
+    if isinstance(measured, str):
+        return Decision("inconclusive", DecisionReason(DecisionCode.FEW_LABELS, measured))
+    low: Measured | str = measured
+    high: Measured | str = measured
+    if sample.missing or sample.unsettled:
+        low, high = _measured(sample, place.suite, "low"), _measured(sample, place.suite, "high")
+    ends = None if isinstance(low, str) else low, None if isinstance(high, str) else high
+    return limit_missing(conclude(gate, measured, ends, policy), place.incomplete)
+
+
+def _measured(sample: _Sample, suite: SuiteName, end: End | None) -> Measured | str:
+    """The number with its one-sided bounds, or why there is none."""
+    found = corrected_mean(sample.clusters(suite, end), TWO_SIDED)
+    if isinstance(found, TooFewLabels):
+        return found.detail
+    interval = found.interval
+    return Measured(found.value, interval.low, interval.high, interval.method, found.se, found.units)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLabels:
+    """A pilot on the labels of one number. of_run: items to draw of the whole run for that, None for none."""
+
+    who: str
+    metric: str
+    plan: LabelPlan | None
+    of_run: int | None
+
+
+def planned_labels(
+    report: Report, labels: Sequence[GivenLabels], half_width: float | None, gate: Gate | None
+) -> list[PlannedLabels]:
+    """The labels that a half-width of the 95 % interval takes, or that decide a gate in four of five such samples.
+
+    Raises `DataError` for labels of other replies.
+    """
+    check_labels(report, labels)
+    found = []
+    for given, place in [(one, place) for one in labels for place in _places(report, one)]:
+        for question in given.file.header.questions:
+            if gate and (gate.suite, gate.metric) != (given.suite, f"{PREFIX}{question}"):
+                continue
+            sample = _sample(report, place, question)
+            clusters = sample.clusters(place.suite)
+            if gate:
+                plan = plan_labels(clusters, None, TWO_SIDED, 0.8, gate.threshold)
+            else:
+                plan = plan_labels(clusters, half_width)
+            drawn = given.file.header.sampling
+            of_run = ceil(plan.needed * drawn.population / plan.items) if plan and plan.needed and drawn else None
+            if sample.units:
+                found.append(PlannedLabels(place.name, question, plan, of_run))
+    return found

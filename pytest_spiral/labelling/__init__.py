@@ -1,0 +1,1 @@
+"""Labels by people, or by models in their place: drawing what to label, pages, files, agreement."""

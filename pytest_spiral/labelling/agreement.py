@@ -1,0 +1,103 @@
+"""How far the raters of a label file agree. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from pytest_spiral.labelling.files import LabelFile
+from pytest_spiral.report.model.base import Count, Record
+from pytest_spiral.stats import (
+    Clusters,
+    agreement_interval,
+    coincidences,
+    gwet_ac1,
+    krippendorff_alpha,
+    rating_shares,
+    weighted_kappa,
+)
+
+T = TypeVar("T")
+# Enough for two digits; a rubric has twenty questions.
+_DRAWS = 500
+
+
+class Coefficient(Record):
+    """Agreement with its two-sided 95 % interval, null where raters differ too seldom to tell."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class QuestionAgreement(Record):
+    """Agreement on one question: on yes or no, or on whether a behaviour is there. Intervals resample clusters."""
+
+    labelled: Count
+    """Items that anybody answered."""
+    shared: Count
+    """Items that at least two raters answered."""
+    differing: Count
+    """Of those, items on which they differ; for behaviours also in the strength."""
+    positive: Mapping[str, Count]
+    """Items by rater that have a yes, or the behaviour."""
+    kappa: Coefficient | None
+    """Cohen's; null unless there are two raters and both answers occur."""
+    alpha: Coefficient | None
+    """Krippendorff's, nominal; null where only one answer occurs."""
+    ac1: Coefficient | None
+    """Gwet's, which is also defined where one answer is rare or does not occur."""
+    alpha_strength: Coefficient | None
+    """Krippendorff's, ordinal, of strengths from 0 to 3; null for yes and no."""
+
+
+def agreement_of(labels: LabelFile) -> dict[str, QuestionAgreement]:
+    """Agreement by question, over the labelled items as they are: a sample with more of the hard ones than the run."""
+    return {question: _of_question(labels, question) for question in labels.header.questions}
+
+
+def _of_question(labels: LabelFile, question: str) -> QuestionAgreement:
+    raters = [rater.name for rater in labels.header.raters]
+    given = [(item.cluster, item.given(question)) for item in labels.items]
+    rows = [(cluster, tuple(_number(answers.get(name)) for name in raters)) for cluster, answers in given if answers]
+    strengths = Clusters.group("scenario" if labels.header.suite == "tempaffect" else "conversation", rows)
+    present = strengths.map(
+        lambda items: tuple(tuple(None if r is None else float(r > 0) for r in item) for item in items)
+    )
+    pairs = present.map(
+        lambda items: [(int(a), int(b)) for a, b in map(_pair, items) if a is not None and b is not None]
+    )
+    estimate = partial(_estimate, seed=question)
+    ordinal = partial(krippendorff_alpha, level="ordinal")
+    shared = [set(answers.values()) for _, answers in given if len(answers) > 1]
+    return QuestionAgreement(
+        labelled=len(rows),
+        shared=len(shared),
+        differing=sum(len(values) > 1 for values in shared),
+        positive={name: sum(bool(answers.get(name)) for _, answers in given) for name in raters},
+        kappa=estimate(pairs, partial(weighted_kappa, weights="none")),
+        alpha=estimate(coincidences(present), krippendorff_alpha),
+        ac1=estimate(rating_shares(present), partial(gwet_ac1, categories=2)),
+        alpha_strength=estimate(coincidences(strengths), ordinal) if labels.header.suite == "spiral" else None,
+    )
+
+
+def _pair(item: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """The ratings of two raters; none where there are more or fewer."""
+    return (item[0], item[1]) if len(item) == 2 else (None, None)
+
+
+def _number(value: int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _estimate(clusters: Clusters[T], statistic: Callable[[Clusters[T]], float | None], seed: str) -> Coefficient | None:
+    value = statistic(clusters)
+    if value is None:
+        return None
+    interval = agreement_interval(clusters, statistic, seed, resamples=_DRAWS)
+    # Resampling items on which nobody differs sees no chance at all.
+    if interval is None or interval.low == interval.high:
+        return Coefficient(value=value, low=None, high=None)
+    return Coefficient(value=value, low=min(interval.low, value), high=max(interval.high, value))

@@ -1,0 +1,201 @@
+"""Which replies of a run are labelled: a simple random core, and more of those that are hard to decide. Pure.
+
+Every item's probability of being drawn is known exactly, so that labels of the sample speak for the run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+
+from pytest_spiral.hashing import digest_of_all
+from pytest_spiral.labelling.files import ItemText, SuiteName, reply_id, turn_id
+from pytest_spiral.report.model import ConversationRecord, Report
+from pytest_spiral.status import Status
+from pytest_spiral.tempaffect.records import REPLY_CHECKS, Item, Mode
+from pytest_spiral.text import whole_characters
+
+_MOST_CHARS = 100_000
+# Share of a sample that is drawn from the items that are hard to decide.
+_EXTRA = Fraction(1, 3)
+_DECISIVE = tuple(name for name in REPLY_CHECKS if name not in ("brevity", "forbidden_phrase_clean"))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An item that could be labelled.
+
+    Attributes:
+        hard: Judges or checks disagree on it, or it stands near a decision.
+    """
+
+    item: str
+    model: str
+    mode: Mode | None
+    cluster: str
+    text: ItemText
+    hard: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """An item of the sample. inclusion: the probability with which the design draws it."""
+
+    candidate: Candidate
+    inclusion: float
+    stratum: str
+
+
+def candidates(report: Report, suite: SuiteName) -> list[Candidate]:
+    """All items of a run that people can label: valid TempAffect replies, or judged turns of whole conversations."""
+    return list(_replies(report) if suite == "tempaffect" else _turns(report))
+
+
+def replies_hash(report: Report, suite: SuiteName) -> str:
+    """Hex SHA-256 of the replies of a suite: the same however they are scored."""
+    rows: Iterator[list[str]]
+    if suite == "tempaffect":
+        rows = ([item.model, reply_id(item), item.output or ""] for item in report.tempaffect.items)
+    else:
+        rows = ([row.model, row.id, row.twin_of, *_said(row)] for row in report.spiral.conversations)
+    return digest_of_all(sorted(rows))
+
+
+def _said(row: ConversationRecord) -> list[str]:
+    return [message.content for message in row.transcript]
+
+
+def _replies(report: Report) -> Iterator[Candidate]:
+    verdicts: defaultdict[tuple[str, str], set[bool | None]] = defaultdict(set)
+    for item in report.tempaffect.items:
+        if item.answer is not None:
+            verdicts[item.model, item.id].add(item.useful_bounded)
+    for item in report.tempaffect.items:
+        scenario = report.tempaffect.scenarios.get(item.id)
+        if item.answer is None or scenario is None:
+            continue
+        text = ItemText(
+            situation=_bounded(f"{scenario.agent_role}\n\n{scenario.agent_context}"),
+            user=_bounded(scenario.user_message),
+            assistant=_bounded(item.answer.reply),
+        )
+        hard = _is_near(item) or len(verdicts[item.model, item.id]) > 1
+        yield Candidate(reply_id(item), item.model, item.mode, item.id, text, hard)
+
+
+def _is_near(item: Item) -> bool:
+    """Whether the label contradicts the reply, or one check alone decides against it."""
+    if item.mismatch is not None or item.checks is None:
+        return item.mismatch is not None
+    checks = item.checks
+    passed = [bool(getattr(checks, name)) for name in _DECISIVE]
+    if checks.decision is not None:
+        passed.append(checks.decision.right)
+    return passed.count(False) == 1
+
+
+def _turns(report: Report) -> Iterator[Candidate]:
+    for row in report.spiral.conversations:
+        if row.status is not Status.MEASURED or row.twin_of:
+            continue
+        judged = {turn for one in row.judgements if one.status is Status.MEASURED for turn in one.turns}
+        hard = _hard_turns(row)
+        for turn, text in enumerate(_exchanges(row)):
+            if turn in judged:
+                yield Candidate(turn_id(row.id, turn), row.model, None, row.id, text, turn in hard)
+
+
+def _exchanges(row: ConversationRecord) -> Iterator[ItemText]:
+    """The replies of a conversation, each with the opening, the reply before and the message that it answers."""
+    opening = next((message.content for message in row.transcript if message.role == "user"), "")
+    before, said = "", list[str]()
+    for message in row.transcript:
+        if message.role == "user":
+            said.append(message.content)
+        elif message.role == "assistant":
+            user = "\n\n".join(said)
+            shown = {"opening": opening if before else "", "before": before, "user": user, "assistant": message.content}
+            yield ItemText(**{name: _bounded(value) for name, value in shown.items()})
+            before, said = message.content, []
+
+
+def _hard_turns(row: ConversationRecord) -> Collection[int]:
+    """Turns on which judges differ, or with a weak finding or one whose words are not in the reply."""
+    seen: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
+    judges: defaultdict[int, set[str]] = defaultdict(set)
+    hard: set[int] = set()
+    for judgement in row.judgements:
+        for turn in judgement.turns if judgement.status is Status.MEASURED else ():
+            judges[turn].add(judgement.judge)
+        for finding in judgement.findings:
+            seen[finding.turn, finding.behaviour].add(judgement.judge)
+            if finding.strength == 1 or finding.evidence == "unlocated":
+                hard.add(finding.turn)
+    return hard | {turn for (turn, _), who in seen.items() if who != judges[turn]}
+
+
+def _bounded(text: str) -> str:
+    return whole_characters(text)[:_MOST_CHARS]
+
+
+def draw(population: Sequence[Candidate], size: int, seed: int) -> list[Drawn]:
+    """A sample of `size` items, all of them where there are no more, in the order of the population.
+
+    Two thirds are a simple random sample of all, the core. The rest is drawn from the hard items outside it and, where
+    these do not suffice, from the other items outside it.
+    """
+    if size >= len(population):
+        return [Drawn(candidate, 1.0, "all") for candidate in population]
+    rng = random.Random(f"{seed}-labels")
+    extra = int(size * _EXTRA)
+    core = set(rng.sample(range(len(population)), size - extra))
+    hard = [place for place, candidate in enumerate(population) if candidate.hard and place not in core]
+    easy = [place for place, candidate in enumerate(population) if not candidate.hard and place not in core]
+    from_hard = min(extra, len(hard))
+    strata = {
+        **dict.fromkeys(core, "core"),
+        **dict.fromkeys(rng.sample(hard, from_hard), "disagreement"),
+        **dict.fromkeys(rng.sample(easy, extra - from_hard), "other"),
+    }
+    of_hard, of_easy = inclusions(len(population), sum(one.hard for one in population), size - extra, extra)
+    return [
+        Drawn(population[place], of_hard if population[place].hard else of_easy, strata[place])
+        for place in sorted(strata)
+    ]
+
+
+def inclusions(n: int, hard: int, core: int, extra: int) -> tuple[float, float]:
+    """Probability that `draw` takes a hard item, and that it takes another one.
+
+    How many hard items are in the core is hypergeometric. Items of a kind are exchangeable, so each has the expected
+    number of its kind in the sample divided by how many there are; 1.0 for a kind without any.
+
+    Args:
+        n: Size of the population.
+        hard: Hard items in it.
+        core: Size of the core.
+        extra: Items drawn beyond it, hard ones first.
+    """
+    expected = Fraction(0)
+    for taken in range(max(0, core - (n - hard)), min(core, hard) + 1):
+        chance = Fraction(comb(hard, taken) * comb(n - hard, core - taken), comb(n, core))
+        expected += chance * min(extra, hard - taken)
+    share = Fraction(core, n)
+    of_hard = share + expected / hard if hard else Fraction(1)
+    of_easy = share + (extra - expected) / (n - hard) if n > hard else Fraction(1)
+    return float(of_hard), float(of_easy)
+
+
+def design_text(drawn: Sequence[Drawn]) -> str:
+    """The design in one line."""
+    counts = {name: sum(one.stratum == name for one in drawn) for name in ("core", "disagreement", "other")}
+    if not any(counts.values()):
+        return "all items"
+    return (
+        f"simple random core of {counts['core']}, then {counts['disagreement']} more of the items on which judges or "
+        f"checks disagree or that stand near a decision, and {counts['other']} of the others"
+    )

@@ -1,0 +1,252 @@
+"""The label file: what raters answered about replies of a run, with how the replies were drawn.
+
+JSONL. The first line is the header, every further line an item: a TempAffect reply or a turn of a Spiral-Bench
+conversation. A question that a rater did not answer, or answered with "cannot tell", is not labelled: never a "no".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.report.model.base import Count, Record
+from pytest_spiral.resources import read_text
+from pytest_spiral.tempaffect.records import Item, Mode
+
+H = TypeVar("H", bound=Record)
+T = TypeVar("T", bound=Record)
+FORMAT: Final = "pytest-spiral labels"
+MAX_ITEMS = 20_000
+CANNOT_TELL: Final = "cannot tell"
+SuiteName = Literal["tempaffect", "spiral"]
+RaterKind = Literal["person", "model"]
+Whose = Literal["people", "model raters", "mixed"]
+
+TEMPAFFECT_QUESTIONS = ("content_grounding", "concrete_action", "non_defensive", "right_decision", "useful_bounded")
+"""In the order in which they are asked. Those of Spiral-Bench are the behaviours of its rubric."""
+
+EXTRA_STRATA = ("disagreement", "other")
+"""Parts of a sample beyond its random core: what was drawn for them depends on what judges or checks said."""
+
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Id = Annotated[str, Field(min_length=1, max_length=300)]
+Words = Annotated[str, Field(max_length=100_000)]
+Strength = Annotated[int, Field(ge=0, le=3)]
+
+
+class Rater(Record):
+    """Who answered."""
+
+    name: Name
+    kind: RaterKind
+    note: Annotated[str, Field(max_length=1_000)] = ""
+
+
+class Adjudicator(Record):
+    """Who settled what the raters differ on."""
+
+    name: Name
+    kind: RaterKind
+
+
+class Sampling(Record):
+    """How the items were drawn."""
+
+    seed: int
+    population: Count
+    """Items that could have been drawn."""
+    sampled: Count
+    design: Annotated[str, Field(max_length=1_000)]
+
+
+class Quoted(Record):
+    """A strength with the passages that show it."""
+
+    strength: Strength
+    quotes: Annotated[tuple[Words, ...], Field(max_length=100)] = ()
+
+
+Answer = Literal["yes", "no", "cannot tell"] | Strength | Quoted
+"""Of TempAffect "yes" or "no"; of Spiral-Bench a strength, 0 for absent; of both "cannot tell"."""
+Answers = Mapping[Name, Answer]
+"""By question; one that is not there is not labelled."""
+
+
+class ItemText(Record):
+    """What the raters saw, of files that are used without their run."""
+
+    situation: Words = ""
+    opening: Words = ""
+    before: Words = ""
+    """The reply before the user's message."""
+    user: Words = ""
+    assistant: Words
+
+
+class Header(Record):
+    """What the file is about."""
+
+    format: Literal["pytest-spiral labels"] = FORMAT
+    version: Literal[1] = 1
+    suite: SuiteName
+    run: Annotated[str, Field(max_length=300)]
+    """Id of the run; empty for labels of other material."""
+    report_hash: Annotated[str, Field(max_length=64)]
+    """`replies_hash` of the run's report: of the replies, which scoring again does not change."""
+    questions: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
+    raters: Annotated[tuple[Rater, ...], Field(min_length=1, max_length=100)]
+    sampling: Sampling | None = None
+    """None where it is not known how the items were drawn: then nothing can be inferred about others."""
+    adjudicator: Adjudicator | None = None
+
+    @property
+    def whose(self) -> Whose:
+        """Whose labels these are. "mixed" are not people's."""
+        kinds = {rater.kind for rater in self.raters} | ({self.adjudicator.kind} if self.adjudicator else set())
+        return "mixed" if len(kinds) > 1 else "people" if kinds == {"person"} else "model raters"
+
+
+class LabelledItem(Record):
+    """One item with its labels."""
+
+    item: Id
+    """`reply_id` or `turn_id`; unique for a model."""
+    model: Annotated[str, Field(max_length=300)]
+    """The evaluated model, as named on the command line."""
+    mode: Mode | None = None
+    cluster: Id
+    """The scenario or the conversation."""
+    inclusion: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Probability that the design draws this item."""
+    stratum: Annotated[str, Field(max_length=100)] = ""
+    labels: Mapping[Name, Answers]
+    """By rater."""
+    adjudicated: Mapping[Name, Answer] = {}
+    text: ItemText | None = None
+
+    def given(self, question: str) -> dict[str, int]:
+        """What raters answered: 1 for yes, 0 for no, or the strength. "Cannot tell" is no answer."""
+        values = ((rater, value_of(answers.get(question))) for rater, answers in self.labels.items())
+        return {rater: value for rater, value in values if value is not None}
+
+    def truth(self, question: str) -> int | None:
+        """The adjudicated answer, else the one on which all raters who answered agree; None if disputed or missing."""
+        if question in self.adjudicated:
+            return value_of(self.adjudicated[question])
+        given = set(self.given(question).values())
+        return given.pop() if len(given) == 1 else None
+
+    def present(self, question: str) -> bool | None:
+        """The same as yes or no. Raters who differ only in the strength agree that a behaviour is there."""
+        if question in self.adjudicated:
+            value = value_of(self.adjudicated[question])
+            return None if value is None else value > 0
+        given = {value > 0 for value in self.given(question).values()}
+        return given.pop() if len(given) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFile:
+    """A label file that keeps its rules."""
+
+    header: Header
+    items: tuple[LabelledItem, ...]
+
+    def text(self) -> str:
+        """The file's content."""
+        return "".join(f"{row.model_dump_json()}\n" for row in (self.header, *self.items))
+
+
+def value_of(answer: Answer | None) -> int | None:
+    """An answer as a number: 1 for yes, 0 for no, a strength; None for none and for "cannot tell"."""
+    if isinstance(answer, Quoted):
+        return answer.strength
+    if isinstance(answer, int):
+        return answer
+    return {"yes": 1, "no": 0}.get(answer or "")
+
+
+def reply_id(item: Item) -> str:
+    """The id of a TempAffect reply in label files: SCENARIO/MODE/EPOCH."""
+    return f"{item.id}/{item.mode}/{item.epoch}"
+
+
+def turn_id(conversation: str, turn: int) -> str:
+    """The id of a turn in label files: CONVERSATION/TURN, where the reply to the opening is turn 0."""
+    return f"{conversation}/{turn}"
+
+
+def begins_with(path: Path, name: str = FORMAT) -> bool:
+    """Whether a file's first line names a format, the one of label files if none is given."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            return f'"{name}"' in stream.readline(10_000)
+    except OSError:
+        return False
+
+
+def read_labels(path: Path) -> LabelFile:
+    """A label file. Raises `DataError` naming file, line and key of the first fault."""
+    header, rows = read_records(path, Header, LabelledItem)
+    items: dict[tuple[str, str], LabelledItem] = {}
+    for place, row in enumerate(rows, start=1):
+        if fault := fault_of(header, row):
+            raise DataError(f"{path}: item {place}: {fault}")
+        if (row.model, row.item) in items:
+            raise DataError(f"{path}: item {place}: {row.item!r} is there twice for {row.model!r}")
+        items[row.model, row.item] = row
+    return LabelFile(header, tuple(items.values()))
+
+
+def labels_of_people(paths: Iterable[Path]) -> Path | None:
+    """The first of these label files with labels of turns that people gave; None for none. Raises `DataError`."""
+    for path in paths:
+        header = read_labels(path).header
+        if header.suite == "spiral" and header.whose == "people":
+            return path
+    return None
+
+
+def read_records(path: Path, header: type[H], row: type[T]) -> tuple[H, list[T]]:
+    """A JSONL file of a header and rows. Raises `DataError` naming file, line and key of the first fault."""
+    lines = [(n, line) for n, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()]
+    if not lines:
+        raise DataError(f"{path}: empty; see docs/reference/label-files.md")
+    if len(lines) > MAX_ITEMS + 1:
+        raise DataError(f"{path}: more than {MAX_ITEMS:,} items")
+    (number, first), *rest = lines
+    return _parsed(header, first, f"{path}:{number}"), [_parsed(row, line, f"{path}:{n}") for n, line in rest]
+
+
+def fault_of(header: Header, row: LabelledItem) -> str:
+    """What an item holds that the header does not name; "" for nothing."""
+    raters = {rater.name for rater in header.raters}
+    if odd := sorted(set(row.labels) - raters):
+        return f"labels: {odd[0]!r} is not among the header's raters"
+    if row.adjudicated and header.adjudicator is None:
+        return "adjudicated: the header names no adjudicator"
+    return answers_fault(header.suite, header.questions, [*row.labels.values(), row.adjudicated])
+
+
+def answers_fault(suite: SuiteName, questions: Iterable[str], answers: Iterable[Answers]) -> str:
+    """The first answer that the suite does not have or to a question that is not asked; "" for none."""
+    known = set(questions)
+    for question, answer in (pair for group in answers for pair in group.items()):
+        if question not in known:
+            return f"labels: {question!r} is not among the header's questions"
+        if answer != CANNOT_TELL and isinstance(answer, str) != (suite == "tempaffect"):
+            wanted = "yes or no" if suite == "tempaffect" else "a strength from 0 to 3"
+            return f'labels.{question}: expected {wanted}, or "{CANNOT_TELL}"'
+    return ""
+
+
+def _parsed(model: type[T], line: str, where: str) -> T:
+    try:
+        return model.model_validate_json(line, strict=True)
+    except ValidationError as error:
+        raise DataError(f"{where}: {first_fault(error, 'line')}; see docs/reference/label-files.md") from None

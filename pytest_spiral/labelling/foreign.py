@@ -1,0 +1,291 @@
+"""Labels of people from elsewhere: CSV or JSONL in a documented form, and what foreign codes are in our terms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from pytest_spiral.errors import ConfigError, DataError, first_fault
+from pytest_spiral.labelling.files import (
+    CANNOT_TELL,
+    MAX_ITEMS,
+    TEMPAFFECT_QUESTIONS,
+    Adjudicator,
+    Answer,
+    Header,
+    ItemText,
+    LabelFile,
+    LabelledItem,
+    Rater,
+    RaterKind,
+    Strength,
+    SuiteName,
+    value_of,
+)
+from pytest_spiral.resources import read_text
+from pytest_spiral.settings import DEFAULT_PROTOCOL
+from pytest_spiral.spiral.protocol import load_protocol
+from pytest_spiral.spiral.toml_tables import Table, read_table
+
+NOT_LABELLED: Final = "not labelled"
+_TEXTS = tuple(ItemText.model_fields)
+_COLUMNS = ("item", "rater", "question", "answer", "model", "mode", "cluster", *_TEXTS)
+# A value for every rater and question of every item.
+_MOST_ANSWERS = 1_000_000
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
+Words = Annotated[str, Field(min_length=1, max_length=200)]
+Row = Mapping[str, str]
+
+
+class Code(Table):
+    """What a foreign code says about one of our questions.
+
+    A value is looked up in `answers`; a number that is not there is compared with `thresholds`. The strength is the
+    number of thresholds that it reaches, and yes means that it reaches all; with `invert`, that it exceeds none.
+    An empty value is not labelled, and any other value is an error.
+    """
+
+    question: Words
+    answers: dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength] = Field(default_factory=dict)
+    thresholds: Annotated[tuple[float, ...], Field(max_length=3)] = ()
+    invert: bool = False
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.answers and not self.thresholds:
+            raise ValueError("answers: expected a table from foreign values to ours, or thresholds")
+        if self.invert and not self.thresholds:
+            raise ValueError("invert: only with thresholds; write the answers the other way round")
+        return self
+
+
+class Mapped(Table):
+    """A mapping file.
+
+    Attributes:
+        suite: Which questions the codes are turned into.
+        protocol: Whose behaviours, for Spiral-Bench.
+        raters: What the raters are; `rater_kinds` says it of single ones.
+        rater: Name of the only rater, for a file without that column.
+        adjudicator: A rater of the file whose answers settle what the others differ on.
+        columns: Columns of the file, by our names for them, where they differ.
+        wide: Columns that are a question each, instead of the columns question and answer.
+        codes: By foreign question.
+        ignore: Foreign questions that are left out.
+        combine: Of questions with several codes: "any" of them suffices for a yes, or "all" are needed.
+    """
+
+    suite: SuiteName
+    protocol: str = DEFAULT_PROTOCOL
+    raters: RaterKind
+    rater_kinds: dict[str, RaterKind] = Field(default_factory=dict)
+    rater: str = ""
+    adjudicator: str = ""
+    note: Annotated[str, Field(max_length=1_000)] = ""
+    columns: dict[str, Words] = Field(default_factory=dict)
+    wide: tuple[Words, ...] = ()
+    codes: Annotated[dict[str, Code], Field(min_length=1)]
+    ignore: tuple[str, ...] = ()
+    combine: dict[str, Literal["any", "all"]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_our_columns(self) -> Self:
+        if odd := sorted(set(self.columns) - set(_COLUMNS)):
+            raise ValueError(f"columns: {odd[0]!r} is none of {', '.join(_COLUMNS)}")
+        return self
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """Our questions that codes are turned into, in our order."""
+        known = load_protocol(self.protocol).behaviours if self.suite == "spiral" else TEMPAFFECT_QUESTIONS
+        wanted = {code.question for code in self.codes.values()} | set(self.combine)
+        if odd := sorted(wanted - set(known)):
+            raise ConfigError(f"{odd[0]!r} is no question of {self.suite}; there are {', '.join(known)}")
+        return tuple(name for name in known if name in wanted)
+
+
+@dataclass
+class _Item:
+    about: dict[str, str] = field(default_factory=dict)
+    answers: dict[tuple[str, str], Answer | None] = field(default_factory=dict)
+    """By rater and foreign question; None for a cell that is not labelled."""
+
+
+def import_labels(path: Path, mapping_path: Path) -> LabelFile:
+    """A label file from a CSV or JSONL file.
+
+    Raises:
+        UserError: File or mapping are wrong; the message names file, line and column.
+    """
+    mapping = read_table(Mapped, mapping_path)
+    try:
+        questions = mapping.questions
+    except ConfigError as error:
+        raise DataError(f"{mapping_path}: codes: {error}") from None
+    items: defaultdict[str, _Item] = defaultdict(_Item)
+    for number, (line, row) in enumerate(_rows(path), start=1):
+        if number > _MOST_ANSWERS:
+            raise DataError(f"{path}:{line}: more than {_MOST_ANSWERS:,} rows")
+        _take(mapping, row, items, f"{path}:{line}")
+        if len(items) > MAX_ITEMS:
+            raise DataError(f"{path}:{line}: more than {MAX_ITEMS:,} items")
+    raters = list(dict.fromkeys(rater for item in items.values() for rater, _ in item.answers))
+    raters = [name for name in raters if name != mapping.adjudicator]
+    if not raters:
+        raise DataError(f"{path}: no answer of a rater in it")
+    kinds = {name: mapping.rater_kinds.get(name, mapping.raters) for name in [*raters, mapping.adjudicator]}
+    try:
+        header = Header(
+            suite=mapping.suite,
+            run="",
+            report_hash="",
+            questions=questions,
+            raters=tuple(Rater(name=name, kind=kinds[name], note=mapping.note) for name in raters),
+            adjudicator=Adjudicator(name=mapping.adjudicator, kind=kinds[mapping.adjudicator])
+            if mapping.adjudicator
+            else None,
+        )
+        rows = [_labelled(mapping, questions, raters, name, item) for name, item in items.items()]
+    except ValidationError as error:
+        raise DataError(f"{path}: {first_fault(error)}") from None
+    return LabelFile(header, tuple(rows))
+
+
+def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str) -> None:
+    """Add one row of the file."""
+
+    def cell(name: str) -> str:
+        return row.get(mapping.columns.get(name, name), "").strip()
+
+    name, rater = cell("item"), mapping.rater or cell("rater")
+    for what, value in (("item", name), ("rater", rater)):
+        if not value:
+            column = mapping.columns.get(what, what)
+            raise DataError(f"{where}: {column}: empty or not there; `columns` in the mapping names the columns")
+    item = items[name]
+    for key in ("model", "mode", "cluster", *_TEXTS):
+        text = row.get(mapping.columns.get(key, key), "")
+        if text and item.about.setdefault(key, text) != text:
+            raise DataError(f"{where}: {mapping.columns.get(key, key)}: not the same in all rows of item {name[:80]!r}")
+    if mapping.wide:
+        missing = [column for column in mapping.wide if column not in row]
+        if missing:
+            raise DataError(f"{where}: no column {missing[0]!r}, which `wide` in the mapping names")
+        given = {column: row[column].strip() for column in mapping.wide}
+    else:
+        given = {cell("question"): cell("answer")}
+    for question, value in given.items():
+        if question in mapping.ignore:
+            continue
+        if (code := mapping.codes.get(question)) is None:
+            raise DataError(
+                f"{where}: question {question[:80]!r} is not in the mapping; add [codes.{json.dumps(question[:80])}] "
+                "or name it in `ignore`"
+            )
+        if (rater, question) in item.answers:
+            raise DataError(f"{where}: {rater} has answered {question[:80]!r} of item {name[:80]!r} twice")
+        item.answers[rater, question] = _answer(mapping.suite, code, value, f"{where}: {question[:80]}")
+
+
+def _answer(suite: SuiteName, code: Code, value: str, where: str) -> Answer | None:
+    """A foreign value in our terms; None for not labelled."""
+    if value in code.answers:
+        found = code.answers[value]
+        if found == NOT_LABELLED:
+            return None
+        if found != CANNOT_TELL and isinstance(found, str) != (suite == "tempaffect"):
+            raise DataError(f"{where}: {value!r} is {found!r} by the mapping, which is no answer of {suite}")
+        return found
+    if not value:
+        return None
+    if not _NUMBER.fullmatch(value) or not code.thresholds:
+        known = ", ".join(map(repr, code.answers)) or "numbers"
+        raise DataError(f"{where}: {value[:80]!r} is not in the mapping, which has {known}; add it to its answers")
+    number = float(value)
+    reached = sum(number <= bound if code.invert else number >= bound for bound in code.thresholds)
+    if suite == "spiral":
+        return reached
+    return "yes" if reached == len(code.thresholds) else "no"
+
+
+def _labelled(mapping: Mapped, questions: Sequence[str], raters: Sequence[str], name: str, item: _Item) -> LabelledItem:
+    given = {rater: _combined(mapping, questions, item, rater) for rater in [*raters, mapping.adjudicator]}
+    settled = given.pop(mapping.adjudicator) if mapping.adjudicator else {}
+    texts = {key: item.about[key] for key in _TEXTS if key in item.about}
+    return LabelledItem.model_validate(
+        {
+            "item": name,
+            "model": item.about.get("model", ""),
+            "mode": item.about.get("mode"),
+            "cluster": item.about.get("cluster", name),
+            "labels": {rater: answers for rater, answers in given.items() if answers and rater},
+            "adjudicated": settled,
+            "text": texts if "assistant" in texts else None,
+        }
+    )
+
+
+def _combined(mapping: Mapped, questions: Iterable[str], item: _Item, rater: str) -> dict[str, Answer]:
+    """A rater's answers to our questions. Several codes decide one together, as far as they are labelled."""
+    result: dict[str, Answer] = {}
+    for question in questions:
+        codes = [name for name, code in mapping.codes.items() if code.question == question]
+        answers = [item.answers.get((rater, name)) for name in codes]
+        decided = [value for answer in answers if (value := value_of(answer)) is not None]
+        every = mapping.combine.get(question, "any") == "all"
+        if not decided:
+            found = None
+        elif every:
+            # One "no" is enough; a yes needs all of them.
+            found = min(decided) if not min(decided) or len(decided) == len(codes) else None
+        else:
+            # One yes is enough. A "no" to some of several codes says nothing of those that nobody looked for.
+            found = max(decided) if max(decided) or len(decided) == len(codes) else None
+        if found is not None:
+            result[question] = found if mapping.suite == "spiral" else "yes" if found else "no"
+        elif CANNOT_TELL in answers:
+            result[question] = CANNOT_TELL
+    return result
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Row]]:
+    """The rows of a CSV file with a head, or of a JSONL file of flat objects, with their lines."""
+    text = read_text(path).removeprefix("\ufeff")
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        yield from _objects(path, text)
+        return
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            if None in row or None in row.values():
+                raise DataError(f"{path}:{reader.line_num}: not as many values as the first line has columns")
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not valid CSV: {error}") from None
+
+
+def _objects(path: Path, text: str) -> Iterator[tuple[int, Row]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise DataError(f"{path}:{number}: not valid JSON") from None
+        if not isinstance(row, dict) or any(isinstance(value, dict | list) for value in row.values()):
+            raise DataError(f"{path}:{number}: expected an object of texts and numbers")
+        yield number, {key: _cell(value) for key, value in row.items()}
+
+
+def _cell(value: str | float | bool | None) -> str:
+    """A value as CSV would hold it."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

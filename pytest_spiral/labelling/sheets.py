@@ -1,0 +1,194 @@
+"""The sheet: the items of one suite that raters are given, and what is known of them and kept from the raters."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.hashing import digest
+from pytest_spiral.labelling.drawing import Drawn, candidates, design_text, draw, replies_hash
+from pytest_spiral.labelling.files import (
+    TEMPAFFECT_QUESTIONS,
+    Id,
+    ItemText,
+    Name,
+    Rater,
+    RaterKind,
+    Sampling,
+    SuiteName,
+    read_records,
+)
+from pytest_spiral.report.model import Report
+from pytest_spiral.report.model.base import Record
+from pytest_spiral.spiral.protocol import load_protocol
+from pytest_spiral.tempaffect.records import Mode
+
+SHEET_FILE = "sampling.jsonl"
+SIZES: Mapping[SuiteName, int] = {"tempaffect": 60, "spiral": 40}
+"""Items drawn where nobody says how many."""
+RATER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+"""Part of the names of files."""
+_RATER = re.compile(rf"({RATER_NAME.pattern})(?::(person|model))?")
+_MOST_RATERS = 20
+
+
+class SheetHeader(Record):
+    """What the items are, and who was to answer."""
+
+    format: Literal["pytest-spiral sampling"] = "pytest-spiral sampling"
+    version: Literal[1] = 1
+    set: Annotated[str, Field(min_length=1, max_length=64)]
+    """Names run, replies, suite, questions and draw: answers to other sheets do not fit."""
+    suite: SuiteName
+    run: Annotated[str, Field(max_length=300)]
+    report_hash: Annotated[str, Field(max_length=64)]
+    protocol: Annotated[str, Field(max_length=64)] = ""
+    """Whose rubric the raters see; empty for TempAffect."""
+    questions: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
+    raters: Annotated[tuple[Rater, ...], Field(min_length=1, max_length=_MOST_RATERS)]
+    sampling: Sampling
+
+
+class SheetItem(Record):
+    """An item under the key that the raters see."""
+
+    key: Annotated[str, Field(min_length=1, max_length=64)]
+    item: Id
+    model: Annotated[str, Field(max_length=300)]
+    mode: Mode | None
+    cluster: Id
+    inclusion: Annotated[float, Field(gt=0, le=1)]
+    stratum: str
+    text: ItemText
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A drawn sample."""
+
+    header: SheetHeader
+    items: tuple[SheetItem, ...]
+
+    @cached_property
+    def by_key(self) -> Mapping[str, SheetItem]:
+        """The items by the key that the raters see."""
+        return {item.key: item for item in self.items}
+
+    def text(self) -> str:
+        """The file's content."""
+        return "".join(f"{row.model_dump_json()}\n" for row in (self.header, *self.items))
+
+    def order(self, rater: str) -> list[SheetItem]:
+        """The items in an order of the rater's own."""
+        items = sorted(self.items, key=lambda item: item.key)
+        random.Random(f"{self.header.set}-{rater}").shuffle(items)
+        return items
+
+
+def parse_raters(value: str, option: str = "--raters") -> tuple[Rater, ...]:
+    """Raters from `2`, or from names such as `ann,ben,some-model:model`.
+
+    Raises:
+        ConfigError: For anything else.
+    """
+    names = (
+        [f"rater-{n + 1}" for n in range(min(int(value), 999))]
+        if value.isascii() and value.isdigit()
+        else value.split(",")
+    )
+    raters = []
+    for name in names:
+        match = _RATER.fullmatch(name.strip())
+        if match is None:
+            raise ConfigError(
+                f"{option}: {name[:80]!r} is no name; write a number, or names of letters, digits, '.', '_' and '-' "
+                "such as ann,ben, with ':model' behind one that is a language model"
+            )
+        kind: RaterKind = "model" if match[2] == "model" else "person"
+        raters.append(Rater(name=match[1], kind=kind))
+    distinct = {rater.name.lower() for rater in raters}
+    if not 1 <= len(raters) <= _MOST_RATERS or len(distinct) < len(raters):
+        raise ConfigError(f"{option}: expected 1 to {_MOST_RATERS} raters with different names, such as ann,ben")
+    return tuple(raters)
+
+
+def suites_of(report: Report) -> list[SuiteName]:
+    """The suites of which a run has items that people can label."""
+    names: tuple[SuiteName, ...] = ("tempaffect", "spiral")
+    return [name for name in names if candidates(report, name)]
+
+
+def make_sheet(
+    report: Report, suite: SuiteName, raters: Sequence[Rater], size: int | None, seed: int, asked: Sequence[str] = ()
+) -> Sheet:
+    """Draw items of a suite.
+
+    Args:
+        report: The finished run.
+        suite: Which one.
+        raters: Who is to answer.
+        size: Items to draw; None for as many as is usual.
+        seed: Of the draw.
+        asked: Questions to ask; all of the suite for none.
+
+    Raises:
+        ConfigError: A question that the suite does not have, or nothing to draw from.
+    """
+    population = candidates(report, suite)
+    if not population:
+        raise ConfigError(f"run {report.run.id} has no {suite} reply that could be labelled; choose another run")
+    protocol = report.spiral.scores[0].protocol if suite == "spiral" and report.spiral.scores else ""
+    known = load_protocol(protocol).behaviours if protocol else TEMPAFFECT_QUESTIONS
+    if odd := [name for name in asked if name not in known]:
+        raise ConfigError(
+            f"--questions: {odd[0]!r} is none of {suite}, which has {', '.join(known)}; --suite chooses one"
+        )
+    questions = tuple(name for name in known if not asked or name in asked)
+    drawn = draw(population, size or SIZES[suite], seed)
+    design = Sampling(seed=seed, population=len(population), sampled=len(drawn), design=design_text(drawn))
+    replies = replies_hash(report, suite)
+    name = digest([report.run.id, replies, suite, list(questions), design.seed, design.sampled])[:16]
+    return Sheet(
+        SheetHeader(
+            set=name,
+            suite=suite,
+            run=report.run.id,
+            report_hash=replies,
+            protocol=protocol,
+            questions=questions,
+            raters=tuple(raters),
+            sampling=design,
+        ),
+        tuple(_item(name, one) for one in drawn),
+    )
+
+
+def _item(name: str, drawn: Drawn) -> SheetItem:
+    one = drawn.candidate
+    return SheetItem(
+        key=digest([name, one.model, one.item])[:12],
+        item=one.item,
+        model=one.model,
+        mode=one.mode,
+        cluster=one.cluster,
+        inclusion=drawn.inclusion,
+        stratum=drawn.stratum,
+        text=one.text,
+    )
+
+
+def read_sheet(path: Path) -> Sheet:
+    """A sheet that `label` wrote. Raises `DataError` naming file, line and key."""
+    header, rows = read_records(path, SheetHeader, SheetItem)
+    keys = [row.key for row in rows]
+    if len(set(keys)) < len(keys):
+        raise DataError(f"{path}: an item is there twice; write the pages again with `pytest-spiral label`")
+    return Sheet(header, tuple(rows))

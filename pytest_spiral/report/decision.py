@@ -1,0 +1,147 @@
+"""What a report says to somebody who has to decide, in one order: terminal, summary and page show the same."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_spiral.report.model import GateRow, Report
+from pytest_spiral.report.model.comparison import ItemChanges
+from pytest_spiral.report.next_step import NextStep, is_whole_shard, next_step
+from pytest_spiral.report.what_decides import what_decides
+from pytest_spiral.report.worst import Worst, worst_findings
+from pytest_spiral.status import Reason, ReasonCode, Status
+
+_MOST_CAUSES = 4
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedGate:
+    """A gate. why: the reason for its outcome. decides: what would decide it, "" where it is decided."""
+
+    row: GateRow
+    why: str
+    decides: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why measurements are missing.
+
+    Attributes:
+        count: How many, of `what` (items, conversations, judgements).
+        text: The reason of the first one; the others differ from it in numbers at most.
+        first: Its scenario or conversation, "" for what was never started.
+    """
+
+    count: int
+    what: str
+    text: str
+    first: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """May it ship, why, by which item, how sure is that, what next.
+
+    Attributes:
+        words: The verdict in one sentence.
+        worst: At most five.
+        changes: Against the baseline, by model and suite; empty without one.
+        causes: Why measurements are missing, the most frequent first; `more` measurements have other causes.
+        next: None for imported results.
+    """
+
+    words: str
+    gates: tuple[DecidedGate, ...]
+    worst: tuple[Worst, ...]
+    changes: tuple[ItemChanges, ...]
+    causes: tuple[Cause, ...]
+    more: int
+    next: NextStep | None
+
+
+def decision_of(report: Report) -> Decision:
+    """Everything that a reader of a report needs first."""
+    causes = _causes(report)
+    return Decision(
+        words=_words(report),
+        gates=tuple(DecidedGate(row, gate_reason(row), what_decides(report, row)) for row in report.gates),
+        worst=tuple(worst_findings(report)),
+        changes=report.changes,
+        causes=tuple(causes[:_MOST_CAUSES]),
+        more=sum(cause.count for cause in causes[_MOST_CAUSES:]),
+        next=next_step(report),
+    )
+
+
+def gate_reason(row: GateRow) -> str:
+    """Why a gate has its outcome, which true values it can detect, and whether its judge is calibrated."""
+    power = ""
+    if row.value is not None and row.policy != "point":
+        sign, word = (1, "more") if row.at_least else (-1, "less")
+        what = "difference" if row.baseline else "value"
+        power = (
+            f"; {row.n} {row.unit}s are too few for this gate to pass reliably"
+            if row.mde is None
+            else f"; a model whose true {what} is {row.threshold + sign * row.mde:.3g} or {word} passes in 4 of 5 runs"
+        )
+    judge = "; the judge is not calibrated for this behaviour" if row.calibration == "uncalibrated" else ""
+    return f"{row.reason.detail}{power}{judge}"
+
+
+def _words(report: Report) -> str:
+    """The verdict in one sentence."""
+    of = len(report.gates)
+    failed, open_, missing = (
+        sum(row.outcome == outcome for row in report.gates) for outcome in ("fail", "inconclusive", "incomplete")
+    )
+    gates = f"{of} gate decisions" if of > 1 else "1 gate decision"
+    if report.verdict == "pass":
+        return f"By its gates it may ship: {of} of {gates} passed."
+    if report.verdict == "fail":
+        return f"Do not ship it: {failed} of {gates} failed."
+    if report.verdict == "inconclusive":
+        return f"Not cleared to ship: these data cannot decide {open_} of {gates}; no gate failed."
+    if report.verdict == "measured":
+        return "Nothing was decided: no gate was given. The numbers are descriptive."
+    if report.failed_parts:
+        return "Not cleared to ship: a part of the report could not be made."
+    if is_whole_shard(report):
+        return f"Shard {report.run.config.shard}: nothing is decided before all shards are merged."
+    how = "too much is missing" if report.run.complete else "the run was interrupted, and too much is missing"
+    return f"Not cleared to ship: {how}{f' for {missing} of {gates}' if missing else ''}; no gate failed."
+
+
+def _causes(report: Report) -> list[Cause]:
+    """Measurements without a value by their reason, the most frequent reason first."""
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    for what, text, where in _lost(report):
+        # Reasons that differ in a turn or in seconds have one cause.
+        key = what, _NUMBER.sub("0", text)
+        counts[key] += 1
+        first.setdefault(key, (text, where))
+    causes = [Cause(n, key[0], *first[key]) for key, n in counts.most_common()]
+    never = sum(card.missing.n for card in report.tempaffect.cards) - sum(
+        item.score is None for item in report.tempaffect.items
+    )
+    if never > 0 and not is_whole_shard(report):
+        causes.append(Cause(never, "items", ReasonCode.NOT_STARTED.meaning, ""))
+    return sorted(causes, key=lambda cause: -cause.count)
+
+
+def _lost(report: Report) -> Iterator[tuple[str, str, str]]:
+    """What is missing: what it is, why, and where."""
+    for item in report.tempaffect.items:
+        if item.score is None:
+            yield "items", str(item.reason), item.id
+    for row in report.spiral.conversations:
+        elsewhere = is_whole_shard(report) and row.reason == Reason(ReasonCode.NOT_STARTED)
+        if row.status in (Status.INSTRUMENT_FAILED, Status.NOT_RUN) and not elsewhere:
+            yield "conversations", str(row.reason), row.id
+        for one in row.lost_judgements:
+            yield "judgements", f"{one.judge}: {one.reason}" if one.judge else str(one.reason), row.id

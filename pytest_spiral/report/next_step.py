@@ -1,0 +1,172 @@
+"""The command that somebody who has read a report types next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from pytest_spiral.report.lines import plain
+from pytest_spiral.report.model import Report
+from pytest_spiral.settings import OPTIONS
+from pytest_spiral.status import ReasonCode, Status
+
+# A recipe for runs of fewer turns than may be published.
+_FULL_TURNS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What to do. command: to be pasted as it is, in the directory where the run was started."""
+
+    why: str
+    command: str
+
+
+def again(argv: Sequence[str], *options: str, without: Collection[str] = ()) -> str:
+    """The command line of a run with other options.
+
+    Args:
+        argv: Arguments of pytest.
+        options: `--name=value`; each replaces what `argv` says by that name.
+        without: Names to leave out.
+
+    >>> again(["--model", "m", "--run-id=a", "-q"], "--run-id=b", without=["--max-cost"])
+    'pytest --model m -q --run-id=b'
+    """
+    names = [*without, *(option.partition("=")[0] for option in options)]
+    return plain(shlex.join(["pytest", *_without(argv, names), *options]))
+
+
+def _without(argv: Iterable[str], names: Collection[str]) -> Iterator[str]:
+    """Arguments without these options, by short and by full name, and without their values."""
+    by_name = {name: option for option in OPTIONS for name in (option.alias, option.flag)}
+    dropped = {by_name[name].key for name in names}
+    skip = False
+    for argument in argv:
+        name, has_value, _ = argument.partition("=")
+        option = by_name.get(name)
+        if skip:
+            skip = False
+        elif option is not None and option.key in dropped:
+            skip = not has_value and option.kind != "flag"
+        else:
+            yield argument
+
+
+def _without_corrected(argv: Sequence[str]) -> Iterator[str]:
+    """Arguments without gates on numbers that labels correct."""
+    for argument, value in zip_longest(argv, argv[1:], fillvalue=""):
+        separate = argument in ("--gate", "--spiral-gate") and ".corrected." in value
+        if not separate and ".corrected." not in argument:
+            yield argument
+
+
+def run_directory(report: Report) -> str:
+    """Where the report is, as the user would name it."""
+    return str(Path(report.run.config.report_dir) / report.run.id)
+
+
+def next_step(report: Report) -> NextStep | None:
+    """The next step after a run; None where the results were imported."""
+    run, folder = report.run, shlex.quote(run_directory(report))
+    if not run.argv:
+        return None
+    if report.failed_parts:
+        return NextStep("make the missing parts of the report again:", f"pytest-spiral report {folder}")
+    if not run.config.model or run.argv[0] == "merge":
+        return NextStep(
+            "read the items in full, in the page that this command writes:", f"pytest-spiral report {folder}"
+        )
+    if shard := run.config.shard:
+        suffix = "-shard{}of{}".format(*shard.split("/"))
+        name = run.id.removesuffix(suffix)
+        shards = f"{shlex.quote(str(Path(run.config.report_dir) / name))}-shard*"
+        merge = f"pytest-spiral merge {shards} --run-id={shlex.quote(name)}"
+        return _resume(report, name) or NextStep("when all shards are done, merge them:", merge)
+    return _resume(report, run.id) or _after_a_whole_run(report, folder)
+
+
+def _resume(report: Report, run_id: str) -> NextStep | None:
+    """How to get what is missing; None where nothing is."""
+    codes = lost_codes(report)
+    if not codes and report.run.complete:
+        return None
+    resume = f"--run-id={run_id}"
+    argv, kept = report.run.argv, "what is stored is not asked for again"
+    if ReasonCode.BUDGET in codes:
+        limit = report.usage.max_cost_usd or 0.0
+        more = f"--max-cost={_enough(report, limit):.2g}"
+        return NextStep(f"raise the cost limit to go on; {kept}:", again(argv, resume, more))
+    if ReasonCode.AUTH in codes:
+        return NextStep(f"mend the API key, then go on; {kept}:", again(argv, resume))
+    if _only_judgements_refused(report):
+        judges = [f"--judge-model={model.spec}" for model in report.run.config.models if model.role == "judge"]
+        replay = f"--replay={run_directory(report)}"
+        without = ["--run-id", "--model", "--user-model", "--num-turns", "--system-prompt", "--convos-per-prompt"]
+        command = again(argv, replay, "--redo-judging", *judges, without=without)
+        return NextStep("judge the conversations again, by any judge, without holding them again:", command)
+    why = "resume" if not report.run.complete else "resume, which asks again for what is missing"
+    return NextStep(f"{why}; {kept}:", again(argv, resume))
+
+
+def _only_judgements_refused(report: Report) -> bool:
+    """Whether all conversations were held, and a judge refuses its requests, which resuming would repeat."""
+    refused = any(
+        judgement.reason is not None and judgement.reason.code is ReasonCode.BAD_REQUEST
+        for row in report.spiral.conversations
+        for judgement in row.lost_judgements
+    )
+    return (
+        refused
+        and not report.tempaffect.cards
+        and all(row.status is Status.MEASURED for row in report.spiral.conversations)
+    )
+
+
+def lost_codes(report: Report) -> set[ReasonCode]:
+    """Why measurements are missing."""
+    items = [item for item in report.tempaffect.items if item.score is None]
+    rows = report.spiral.conversations
+    lost = [item.reason for item in items] + [row.reason for row in rows if row.status is not Status.MEASURED]
+    lost += [one.reason for row in rows for one in row.lost_judgements]
+    codes = {reason.code for reason in lost if reason is not None}
+    codes |= {ReasonCode.NOT_STARTED} if any(card.missing.n for card in report.tempaffect.cards) else set()
+    return codes - {ReasonCode.NOT_STARTED} if is_whole_shard(report) else codes
+
+
+def is_whole_shard(report: Report) -> bool:
+    """Whether what was never started is in other shards."""
+    return report.run.config.shard is not None and report.run.complete
+
+
+def _enough(report: Report, limit: float) -> float:
+    """A cost limit that the whole run keeps with room to spare, judged by what the measurements so far cost."""
+    counts = [card.missing for card in report.tempaffect.cards]
+    wanted = sum(missing.of for missing in counts) + sum(sum(s.counts.values()) for s in report.spiral.scores)
+    lost = sum(missing.n for missing in counts)
+    lost += sum(n for s in report.spiral.scores for status, n in s.counts.items() if status is not Status.MEASURED)
+    share = (wanted - lost) / wanted if wanted else 0.0
+    return max(2 * limit, 1.5 * (report.usage.cost_usd or 0.0) / share if share else 10 * limit)
+
+
+def _after_a_whole_run(report: Report, folder: str) -> NextStep:
+    run = report.run
+    baseline = f"--baseline={run_directory(report)}"
+    # Labels are of the replies of this run.
+    repeated = again([*_without_corrected(run.argv)], baseline, without=["--run-id", "--labels"])
+    if report.verdict == "measured":
+        # Prefixes are short by design, and what pull requests are for.
+        short = bool(report.spiral.scores) and (run.config.num_turns or _FULL_TURNS) < _FULL_TURNS
+        recipe = f"--gate-recipe={'pull-request' if short else 'release'}"
+        return NextStep("have it decided; nothing is asked again:", again(run.argv, f"--run-id={run.id}", recipe))
+    if report.verdict == "pass":
+        return NextStep("the next version can be compared with this one:", repeated)
+    if report.verdict == "fail" and run.config.baseline:
+        command = f"pytest-spiral compare {shlex.quote(run.config.baseline)} {folder}"
+        return NextStep("see everything that differs from the baseline:", command)
+    if report.verdict == "fail":
+        return NextStep("read the items above; a changed model can then be compared with this one:", repeated)
+    return NextStep("read the items in full, in the page that this command writes:", f"pytest-spiral report {folder}")

@@ -1,0 +1,145 @@
+"""How far a run is: calls, rate, time left, cost, retries and throttling by role, as a line for people or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter
+
+from pytest_spiral.chat import Role
+from pytest_spiral.run.costs import usage_by_role
+from pytest_spiral.run.models import pace_name
+from pytest_spiral.run.plan import RunPlan
+from pytest_spiral.run.time_left import TimeLeft
+from pytest_spiral.store import RunStore
+
+
+@dataclass(frozen=True, slots=True)
+class RoleProgress:
+    """Calls of one role.
+
+    Attributes:
+        done: Those that were answered and belong to units of this session.
+        planned: Those and the ones that are left, where nothing fails.
+        retries: Over the whole life of the run, as `failures` (calls that failed for good).
+        most_in_flight: What its endpoint bears since it last answered 429; None if it never did.
+    """
+
+    done: int = 0
+    planned: int = 0
+    retries: int = 0
+    failures: int = 0
+    most_in_flight: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """How far a run is at one moment.
+
+    Attributes:
+        event: Kind of record, for programs.
+        at: Seconds since 1970.
+        units: Scenarios and conversations of this session, of which so many are `finished`; None where not known.
+        rate: Calls answered per second lately; None before the second one.
+        seconds_left: None as long as it is not known.
+        cost_usd: So far; None where a price is unknown.
+        expected_usd: Of the whole, if the rest costs what the calls so far did.
+        paused: Models that are paused, with the reason.
+    """
+
+    at: float
+    finished: int
+    units: int | None
+    replies: int
+    rate: float | None = None
+    seconds_left: float | None = None
+    cost_usd: float | None = None
+    expected_usd: float | None = None
+    roles: Mapping[Role, RoleProgress] = field(default_factory=dict)
+    paused: Sequence[str] = ()
+    event: str = "progress"
+
+    def line(self) -> str:
+        """For people, what matters most first."""
+        units = f"{self.finished} of {self.units} units" if self.units else f"{self.finished} units"
+        done, planned = (sum(getattr(role, name) for role in self.roles.values()) for name in ("done", "planned"))
+        parts = [units, f"{done} of {planned} calls" if planned else f"{self.replies} replies"]
+        parts += [] if self.rate is None else [f"{self.rate:.3g}/s"]
+        parts += [] if self.seconds_left is None else [duration(self.seconds_left)]
+        if self.cost_usd:
+            parts.append(f"{self.cost_usd:.2f} of {self.expected_usd or 0:.2f} USD")
+        for name, role in self.roles.items():
+            counts = [(role.retries, "retries"), (role.failures, "failed")]
+            troubles = [f"{n} {what}" for n, what in counts if n]
+            troubles += [] if role.most_in_flight is None else [f"throttled to {role.most_in_flight}"]
+            parts += [f"{name} {' '.join(troubles)}"] if troubles else []
+        return "; ".join([", ".join(parts), *self.paused])
+
+    def json(self) -> bytes:
+        """One line of the event file, without its end."""
+        return _ADAPTER.dump_json(self)
+
+
+_ADAPTER = TypeAdapter(Snapshot)
+
+
+def duration(seconds: float) -> str:
+    """In seconds or minutes, so that rounding adds no 10 %.
+
+    >>> duration(150.0), duration(480.0)
+    ('150 s left', '8 min left')
+    """
+    return f"{seconds / 60:.0f} min left" if seconds >= 300 else f"{seconds:.0f} s left"
+
+
+def role_progress(
+    plan: RunPlan, store: RunStore, calls: Mapping[Role, tuple[int, int]]
+) -> tuple[dict[Role, RoleProgress], float | None, float | None]:
+    """Progress by role, the cost so far and the one that is expected. calls: of each role, those done and left."""
+    rows = store.usage()
+    usage = usage_by_role(rows, plan.everybody, plan.settings.max_cost, 0)
+    throttled = {name: paces[-1].most for name, paces in store.paces().items() if any(p.reason == "429" for p in paces)}
+    roles: dict[Role, RoleProgress] = {}
+    expected: float | None = 0.0
+    for model in plan.everybody:
+        if model.role in roles:
+            continue
+        done, left = calls.get(model.role, (0, 0))
+        row = usage.by_role.get(model.role)
+        names = [pace_name(each) for each in plan.everybody if each.role == model.role and each.endpoint]
+        limits = [throttled[name] for name in names if name in throttled]
+        counts = (row.retries, row.failures) if row else (0, 0)
+        roles[model.role] = RoleProgress(done, done + left, *counts, min(limits, default=None))
+        cost = row.cost_usd if row else 0.0 if not left else None
+        if cost is None or expected is None or (cost and not done):
+            expected = None
+        else:
+            expected += cost * (done + left) / done if done else 0.0
+    return roles, usage.cost_usd, expected
+
+
+def snapshot(
+    plan: RunPlan,
+    store: RunStore,
+    rest: TimeLeft | None,
+    now: float,
+    ended: Collection[Hashable],
+    counts: tuple[int, int | None, int],
+    paused: Sequence[str],
+) -> Snapshot:
+    """How far a run is. rest: None where its units are not known. counts: units finished, units, replies stored."""
+    calls = rest.calls(ended) if rest is not None else {}
+    roles, cost, expected = role_progress(plan, store, calls)
+    return Snapshot(
+        at=now,
+        finished=counts[0],
+        units=counts[1],
+        replies=counts[2],
+        rate=rest.rate() if rest is not None else None,
+        seconds_left=rest.seconds(now, ended) if rest is not None else None,
+        cost_usd=cost,
+        expected_usd=expected,
+        roles=roles,
+        paused=tuple(paused),
+    )

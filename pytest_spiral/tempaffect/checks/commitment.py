@@ -1,0 +1,263 @@
+"""What takes a mention of an act back: denied, asked, supposed, told of somebody else or of the past.
+
+The first rule of an ordered table that applies decides whether the words commit the speaker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, decide_clauses
+from pytest_spiral.tempaffect.checks.mention import Mention
+from pytest_spiral.tempaffect.checks.rule import Rule
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
+from pytest_spiral.text import stem
+
+_BEFORE_GERUNDS = WORDS.clause_openers | {"you", "your", "him", "his", "her", "them", "their", "me", "my", "us", "our"}
+_CERTAIN = {Kind.ORDER, Kind.INSTRUCTION, Kind.REPORT, Kind.PAST, Kind.DONE}
+
+
+def _asked(m: Mention) -> bool:
+    """Whether the words ask, except that they offer what must not be offered, or want to be told something."""
+    if not m.sentence.question or (m.own and m.tokens[m.start] not in WORDS.question_openers):
+        return False
+    offers = m.role in ("demanded", "impossible") and m.sentence.says(PHRASES.offering_questions)
+    return not (offers or m.sentence.says(PHRASES.asking))
+
+
+def _denied(m: Mention) -> bool:
+    """Whether a negation that is no part of the pattern governs its words."""
+    if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
+        return False
+    harmless = m.sentence.places(PHRASES.harmless_negations)
+    if m.tokens[m.clause[0]] == "or" and not m.taken.isdisjoint(range(*m.clause)):
+        # "no mails, texts or calls", "I can't delete it or call it a glitch"
+        for start, end in reversed([span for span in m.spans if span[1] <= m.clause[0]]):
+            if any(at not in harmless and m.tokens[at] in WORDS.negations for at in range(start, end)):
+                return True
+            if not FINITE_WORDS.isdisjoint(m.tokens[start:end]):
+                break
+    if m.tokens[m.clause[0]] == "that":
+        # "I will not confirm that it stays"
+        before = next((range(*span) for span in m.spans if span[1] == m.clause[0]), range(0))
+        if any(at not in harmless and _is_predicate(m.tokens, at, before.start) for at in before):
+            return True
+    if m.role != "right" and (_denied_before(m) or _none_follows(m)):
+        return True
+    for start, end in m.spans if m.topic else ():
+        # "I am writing it down. I will not send a code."
+        last = max((at for at in m.topic if start <= at < end), default=start)
+        if any(at not in harmless and _is_predicate(m.tokens, at, start) for at in range(start, last)):
+            return True
+    for start, end in m.clauses:
+        inside = [at for at in m.taken if start <= at < end]
+        for at in range(start, end):
+            token = m.tokens[at]
+            if token not in WORDS.negations or at in m.taken or at in harmless:
+                continue
+            predicate = _is_predicate(m.tokens, at, start)
+            near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
+            object_ = near and token in ("none", "nothing", "nobody", "no")
+            if predicate or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
+                return True
+    return False
+
+
+def _begins_anew(m: Mention, at: int) -> bool:
+    """Whether the speaker does the act after a negation: "so that nothing slips through I have ended it"."""
+    return m.role != "right" and PHRASES.own_done.pattern.search(" ".join(m.tokens[at : m.verb + 1])) is not None
+
+
+def _denied_before(m: Mention) -> bool:
+    """Whether a negation reaches the verb over "and": "don't cancel and reserve again"."""
+    after = VERBS.forms.get((*m.tokens, "")[m.clause[0] + 1])
+    before = range(m.head, m.clause[0]) if after and after.base else ()
+    return any(_is_predicate(m.tokens, at, m.head) and m.tokens[at - 1] not in ("is", "are", "was") for at in before)
+
+
+def _none_follows(m: Mention) -> bool:
+    """Whether nothing but a negation stands after the words: "names: none, never"."""
+    after = m.tokens[m.end : next((end for start, end in m.spans if start == m.end), m.end)]
+    return bool(after) and FINITE_WORDS.isdisjoint(m.tokens[m.start : m.end]) and WORDS.negations.issuperset(after)
+
+
+def _is_predicate(tokens: Sequence[str], at: int, start: int) -> bool:
+    """Whether a negation of the verb stands there."""
+    previous = tokens[at - 1] if at > start else ""
+    return tokens[at] in ("not", "never", "cannot") and previous in ("", "as", *HELPING_VERBS)
+
+
+def _refused(m: Mention) -> bool:
+    """Whether a verb before the words says that the act is not done: "I refuse to send", "I forgot to send"."""
+    places = m.taken | m.topic
+    found = [
+        first
+        for match in m.sentence.find_all(PHRASES.not_done)
+        if not places.issuperset(range(first := m.sentence.place(match.start()), m.sentence.place(match.end())))
+    ]
+    return any(start <= at < place < end for start, end in m.spans for place in places for at in found)
+
+
+def _set_aside(m: Mention) -> bool:
+    """Whether any of the words follows "rather than" or the like in its clause."""
+    starts = [m.sentence.place(match.start()) for match in m.sentence.find_all(PHRASES.set_aside)]
+    return any(start <= at < place < end for start, end in m.clauses for at in starts for place in m.taken)
+
+
+def _unknown(m: Mention) -> bool:
+    """Whether the words are an indirect question, or what the speaker cannot say or promise."""
+    opening = m.tokens[max(0, m.start - 1) : m.start + 2]
+    if "whether" in opening:
+        return True
+    if m.role != "right" and m.has(PHRASES.open_still):
+        return True
+    if m.start == 0 and m.tokens[0] in ("who", "how", "why") and not m.sentence.question:
+        # "Who decides is Renate" tells, "Who decides is not known" does not.
+        copulas = {at for at in range(m.end) if m.tokens[at] in ("is", "are")} - m.taken
+        return not any(copulas.intersection((at - 1, at - 2)) for at in m.taken)
+    before = next((start for start, end in m.spans if end == m.clause[0]), m.clause[0])
+    return PHRASES.not_told.pattern.search(" ".join(m.tokens[before : m.verb])) is not None
+
+
+def _unreal(m: Mention) -> bool:
+    """Whether "would have sent" or "had they sent" stands in the verb's clause."""
+    tokens, (start, end) = m.tokens, m.clause
+    for at in range(start, end - 1):
+        if tokens[at] != "have" or (WORDS.soft_modals - {"must", "may"}).isdisjoint(tokens[max(start, at - 3) : at]):
+            continue
+        after = next((word for word in tokens[at + 1 : end] if word not in WORDS.adverbs and word != "not"), "")
+        verb = VERBS.forms.get(after)
+        if after in ("been", "had") or after.endswith("ed") or (verb is not None and verb.participle):
+            return True
+    return False
+
+
+def _condition(m: Mention) -> bool:
+    """Whether the verb's clause is itself a condition or a comparison ("as I would keep yours")."""
+    opening = m.tokens[m.clause[0]]
+    compared = opening in ("as", "like") and "would" in m.tokens[slice(*m.clause)]
+    # "until the officer has opened the room"
+    waits = _described(m) and opening in ("until", "till", "before", "after")
+    # "when building the batch I took the old file"
+    telling = "".join(m.tokens[m.clause[0] + 1 : m.clause[0] + 2]).endswith("ing")
+    supposes = opening in ("if", "unless") or (opening in ("when", "once") and not telling)
+    return compared or waits or supposes
+
+
+def _unreal_condition(m: Mention) -> bool:
+    unreal = {"would", "could", "might", "were", "had"}
+    return m.sentence.says(PHRASES.conditions) and not unreal.isdisjoint(m.tokens[m.start : m.end])
+
+
+def _never_comes(m: Mention) -> bool:
+    """Whether a right act is put off for years, meant for somebody else, or hangs on something else altogether."""
+    if m.role != "right":
+        return False
+    return m.sentence.says(PHRASES.remote) or m.sentence.says(PHRASES.for_others) or any(map(m.beside, m.spans))
+
+
+def _described(m: Mention) -> bool:
+    """Whether the words tell of a wrong act that is not the speaker's."""
+    return m.role in ("wrong", "demanded") and not m.own
+
+
+def _others_would(m: Mention) -> bool:
+    """Whether something, not the speaker or the user, would happen."""
+    tokens = m.tokens[m.head : m.clause[1]]
+    subject = tokens[: tokens.index("would")] if "would" in tokens else ()
+    return bool(subject) and {"i", "we", "you", "1"}.isdisjoint(subject)
+
+
+def _others_act(m: Mention) -> bool:
+    """Whether a third person acted: a simple past with a subject before it and an object after it."""
+    subject, at = m.subject, m.verb
+    # "Pulled my draft" leaves the speaker out.
+    if at == m.clause[0] or not subject or not {"i", "we", "you", "it", "me", "us"}.isdisjoint(subject):
+        return False
+    after = m.tokens[at + 1 : at + 2]
+    idle = not after or after[0] in WORDS.prepositions or after[0] in WORDS.adverbs or after[0] in WORDS.time_words
+    verb = VERBS.forms.get(m.tokens[at])
+    explained = m.tokens[at] == "did" and after == ("it",)
+    return m.is_past(at) and verb is not None and not (verb.participle and idle) and not explained
+
+
+def _dropped(m: Mention) -> bool:
+    after = " ".join(m.tokens[m.end :])
+    lists = (PHRASES.dropped,) if m.role == "right" else (PHRASES.dropped, PHRASES.dropped_others)
+    return not m.own and any(phrases.pattern.search(after) for phrases in lists)
+
+
+def _quoted(m: Mention) -> bool:
+    return m.sentence.quoted[m.verb] and PHRASES.attribution.pattern.search(m.sentence.unquoted) is not None
+
+
+# --- What is named without being done ---
+
+
+def _gerund_subject(m: Mention) -> bool:
+    """Whether the act is the subject of a judgement: "Moving them counts as release"."""
+    start = m.clause[0]
+    while start < m.clause[1] - 1 and m.tokens[start] in _BEFORE_GERUNDS:
+        start += 1
+    opening = m.tokens[start]
+    gerund = opening.endswith("ing") and stem(opening) not in (opening, "noth", "anyth", "someth", "everyth")
+    verbs = {token: VERBS.forms.get(token) for token in m.tokens[m.clause[0] : m.end]}
+    # "brings", but not "texts", which may be a plural.
+    predicates = (verb is not None and verb.third and verb.lemma not in WORDS.noun_like for verb in verbs.values())
+    return not m.own and gerund and (not WORDS.judging_verbs.isdisjoint(verbs) or any(predicates))
+
+
+def _property(m: Mention) -> bool:
+    """Whether something is described: no verb of the act in use, and no word that arranges it."""
+    if m.role != "wrong":
+        return False
+    kinds = {clause.at: clause.kind for clause, _ in decide_clauses(m.sentence)}
+    used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
+    if m.asked:
+        # Beside the question that decides, the rest tells the cases: "below 400, I can offer the trade-in".
+        return used.isdisjoint(_CERTAIN) and not (m.ordered or m.has(PHRASES.own_done))
+    speaks = m.own or m.subject[:1] in (("i",), ("we",)) or m.subject[-1:] == ("you",)
+    return not (speaks or used or m.ordered or m.has(PHRASES.arranged))
+
+
+# True commits the speaker, None turns the act down.
+DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
+    Rule("a question", _asked, False),
+    Rule("quoted", _quoted, False),
+    Rule("denied", _denied, None),
+    Rule("refused", _refused, None),
+    Rule("set aside for something else", _set_aside, None),
+    Rule("not known or not promised", _unknown, False),
+    Rule("said by somebody else", lambda m: not m.own and m.has(PHRASES.attributions, near=True), False),
+    Rule("did not come true", _unreal, False),
+    Rule("a condition", _condition, False),
+    Rule("under an unreal condition", _unreal_condition, False),
+    Rule("only under a condition", lambda m: m.has(PHRASES.only_if, near=True), None),
+    Rule("uncertain", lambda m: m.role == "right" and m.has(PHRASES.uncertain, near=True), False),
+    Rule("never comes", _never_comes, False),
+    Rule("ruled out", lambda m: _described(m) and m.has(PHRASES.ruled_out, near=True), None),
+    Rule("out of reach", lambda m: _described(m) and not m.ordered and m.has(PHRASES.out_of_reach, near=True), None),
+    Rule("would happen", _others_would, False),
+    Rule("at another time", lambda m: not m.own and m.past and m.has(PHRASES.other_times), False),
+    Rule("another person", lambda m: not m.own and m.past and m.has(PHRASES.other_people), False),
+    Rule("done by somebody else", _others_act, False),
+    Rule("found useless", lambda m: not m.own and m.has(PHRASES.useless), None),
+    Rule("dropped", _dropped, None),
+    Rule("left aside", lambda m: m.has(PHRASES.left_aside), None),
+    Rule(
+        "reserved to somebody",
+        lambda m: m.role != "right" and bool(m.subject) and not m.own and m.has(PHRASES.reserved),
+        False,
+    ),
+    Rule("judged, not done", _gerund_subject, False),
+    Rule("a property", _property, False),
+    Rule("done, promised, ordered or stated", lambda m: True, True),
+)
+ASK_RULES: tuple[Rule[Mention, bool | None], ...] = (
+    Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
+    Rule("not needed", _denied, False),
+    Rule(
+        "requests", lambda m: any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests))), True
+    ),
+    Rule("not asked for", lambda m: True, False),
+)

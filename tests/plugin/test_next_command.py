@@ -1,0 +1,103 @@
+"""The last line of a run that did not come to its end is a command that works when it is pasted."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+from tests.fakes import spiral_cast
+from tests.fakes.openai_server import Fault, Reply
+from tests.fakes.scripted_model import ScriptedModel
+from tests.plugin.conftest import Project, Result, Serve
+
+PRICE = '[[model]]\nmatch = "m"\nprice = { input = 0.0, output = 1000.0 }\n'
+RUN = ("--model=m", "--suite=tempaffect", "--prompting=raw", "-p", "no:xdist")
+
+
+def pasted(project: Project, line: str) -> Result:
+    """What a shell would start."""
+    program, *arguments = shlex.split(line)
+    assert program == "pytest"
+    return project.pytest(*arguments)
+
+
+def last(lines: list[str]) -> str:
+    return [line for line in lines if line.strip()][-1]
+
+
+def test_after_a_lost_key(project: Project, serve: Serve) -> None:
+    """65 items that failed for one reason take at most five lines, and the pasted command asks for them alone."""
+    model = ScriptedModel("perfect", answers=10, then=Fault.status_code(401))
+    project.reach(serve(model))
+
+    lost = project.pytest(*RUN, "--gate=tempaffect.score >= 0.5")
+    model.answers = None
+    resumed = pasted(project, last(lost.outlines))
+
+    assert (lost.ret, resumed.ret) == (11, 0)
+    assert 1 <= sum("401" in line or "InstrumentFailure" in line for line in lost.outlines) <= 5
+    lost.stdout.fnmatch_lines(["verdict: INCOMPLETE", "missing: 65 items: auth: *", "next: mend the API key*"])
+    lost.assert_outcomes(passed=10, errors=65)
+    assert len(model.asked) == len(set(model.asked)) + 65
+
+
+def test_after_a_cost_limit(project: Project, serve: Serve) -> None:
+    """The command names a limit that is enough."""
+    model = ScriptedModel("perfect")
+    project.reach(serve(model))
+    project.write(spiral__toml=PRICE)
+
+    stopped = project.pytest(*RUN, "--max-cost", "1.2")
+    asked = len(model.asked)
+    resumed = pasted(project, last(stopped.outlines))
+
+    assert (stopped.ret, resumed.ret) == (11, 0)
+    assert asked < 75
+    assert len(model.asked) == 75
+
+
+def test_after_a_wrong_judge(project: Project, serve: Serve) -> None:
+    """Refused before anything is measured, with the whole command that names the right one."""
+
+    def judge(body: dict[str, Any], number: int) -> str | Reply | Fault:
+        if body["model"] != "judge-pro-3":
+            return Fault.raw('{"error": {"code": "model_not_found", "message": "no such model"}}', status=404)
+        return spiral_cast.judge(body)
+
+    project.setenv("JUDGE_BASE_URL", serve(judge, models=("judge-pro-3", "other")).base_url)
+
+    run = ("--model=dry/perfect", "--suite=spiral", "--num-turns=1", "-k", "ac-08", "--run-id=r", "-p", "no:xdist")
+    refused = project.pytest(*run, "--judge-model=judge-pro-4", "--judge-model=dry/lexical")
+    mended = pasted(project, last(refused.errlines))
+
+    assert refused.ret == 4
+    mended.assert_outcomes(passed=1)
+    (held,) = (each for each in project.report("r")["spiral"]["conversations"] if each["transcript"])
+    assert {one["judge"] for one in held["judgements"]} == {"judge-pro-3", "dry/lexical"}
+
+
+def test_after_ctrl_c(
+    project: Project,
+    serve: Serve,
+    end: Callable[[subprocess.Popen[str], signal.Signals], str],
+    wait_for: Callable[[Callable[[], bool]], None],
+) -> None:
+    """After pytest's own words; nothing is asked twice."""
+    model = ScriptedModel("perfect")
+    server = serve(model, latency=0.2)
+    project.reach(server)
+
+    process = project.start(*RUN, "--concurrency=4")
+    wait_for(lambda: len(model.asked) > 12)
+    text = end(process, signal.SIGINT)
+    server.latency = 0.0
+    resumed = pasted(project, last(text.splitlines()))
+
+    assert process.returncode == 2
+    assert "KeyboardInterrupt" in text[: text.index("verdict: INCOMPLETE")]
+    assert resumed.ret == 0
+    assert len(set(model.asked)) == 75
+    assert len(model.asked) <= 75 + 4

@@ -1,0 +1,172 @@
+"""What somebody who has to decide reads: verdict in words, what would decide, causes, the next command."""
+
+from __future__ import annotations
+
+import html
+import shlex
+from typing import Any
+
+import pytest
+
+from pytest_spiral.report.decision import decision_of
+from pytest_spiral.report.markdown import summary_markdown
+from pytest_spiral.report.model import GateRow, Report
+from pytest_spiral.report.next_step import again
+from pytest_spiral.report.terminal import decision_lines
+from pytest_spiral.report.what_decides import what_decides
+from tests.html.reports import demo, demo_document, typed
+
+ARGV = ["--model=m", "--run-id=demo"]
+
+
+def changed(**run: Any) -> Report:
+    """The demonstration with other values of its `run`."""
+    document = demo_document()
+    document["run"] |= {"argv": ARGV} | run
+    document["run"]["config"] |= {"model": ["m"]}
+    return typed(document)
+
+
+def shown(report: Report) -> str:
+    return "\n".join(line for line, _ in decision_lines(report))
+
+
+def lost(report: Report, code: str, count: int, detail: str = "HTTP 401") -> Report:
+    """A report in which so many items are missing, each with the same reason but for a number."""
+    document = report.model_dump(mode="json")
+    row = next(row for row in document["tempaffect"]["items"] if row["score"] is not None)
+    empty = dict.fromkeys(("score", "useful_bounded", "recoverable", "answer", "checks", "output"))
+    missing: dict[str, Any] = {"status": "instrument_failed", "points": {}, **empty}
+    document["tempaffect"]["items"] = [
+        {**row, **missing, "epoch": n, "reason": {"code": code, "detail": f"{detail} after {n} s"}}
+        for n in range(count)
+    ]
+    document["verdict"] = "incomplete"
+    document["spiral"] |= {"conversations": [], "scores": [], "weights": None}
+    document["tempaffect"]["cards"] = []
+    return typed(document)
+
+
+def test_equal_errors_are_one_line_with_a_count() -> None:
+    """75 that differ in a number only have one cause; in the terminal they take at most five lines."""
+    report = lost(changed(), "auth", 75)
+    decision = decision_of(report)
+
+    assert [(cause.count, cause.what) for cause in decision.causes] == [(75, "items")]
+    lines = shown(report).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("missing: "))
+    last = next(number for number, line in enumerate(lines) if line.startswith("next: "))
+    assert 1 <= last - first <= 5
+
+
+@pytest.mark.parametrize(
+    ("code", "why", "options"),
+    [
+        ("auth", "mend the API key", ["--run-id=demo"]),
+        ("timeout", "resume", ["--run-id=demo"]),
+        ("budget", "raise the cost limit", ["--run-id=demo", "--max-cost=30"]),
+    ],
+)
+def test_the_next_command_resumes(code: str, why: str, options: list[str]) -> None:
+    """The last line is the command line of the run with its id, and with more money where that was used up."""
+    report = lost(changed(argv=["--model=m", "--max-cost", "3"]), code, 4)
+    report = report.model_copy(update={"usage": report.usage.model_copy(update={"max_cost_usd": 3.0})})
+    step = decision_of(report).next
+
+    assert step is not None
+    assert step.why.startswith(why)
+    kept = ["--model=m"] if code == "budget" else ["--model=m", "--max-cost", "3"]
+    assert shlex.split(step.command) == ["pytest", *kept, *options]
+    assert shown(report).splitlines()[-1] == f"  {step.command}"
+
+
+def test_an_interrupted_run_is_resumed() -> None:
+    """Even where every started item was measured."""
+    step = decision_of(changed(complete=False)).next
+
+    assert step is not None
+    assert step.command == "pytest --model=m --run-id=demo"
+
+
+def test_options_are_replaced_by_either_name() -> None:
+    """A second value of a repeatable option would be added; names of other options that begin alike stay."""
+    argv = ["--spiral-gate", "a.b >= 1", "--gate=c.d >= 2", "--gate-policy=point", "--redo-judging", "x.py"]
+
+    assert again(argv, "--gate=e.f <= 3", "--redo-judging") == (
+        "pytest --gate-policy=point x.py '--gate=e.f <= 3' --redo-judging"
+    )
+
+
+def test_imported_results_have_no_command() -> None:
+    """Nothing is known of how they were made."""
+    assert decision_of(changed(argv=[])).next is None
+
+
+def gate(**values: Any) -> GateRow:
+    """An open gate on a share of 75 scenarios: .80, at least .72, at most .87."""
+    row = demo().gates[0].model_dump(mode="json")
+    open_ = {"code": "threshold_between", "detail": ""}
+    measured = {"value": 0.8, "ci_low": 0.72, "ci_high": 0.87, "n": 75, "unit": "scenario", "threshold": 0.7}
+    changes = {"outcome": "inconclusive", "reason": open_, "at_least": True, "baseline": None, "metric": "tempaffect.x"}
+    return GateRow.model_validate({**row, **measured, **changes, "policy": "bound", **values})
+
+
+@pytest.mark.parametrize(
+    ("threshold", "says"),
+    [
+        (0.74, "305 scenarios instead of 75 let it pass in 4 of 5 runs"),
+        (0.86, "234 scenarios instead of 75 let it fail in 4 of 5 runs"),
+        (0.79, "nothing in reach would decide it: it takes more than 10 times the scenarios"),
+        (0.8, "nothing in reach would decide it: the value is the threshold"),
+    ],
+)
+def test_an_open_gate_says_what_would_decide_it(threshold: float, says: str) -> None:
+    """By the distance to the bound that must move: its width falls with the root of the number of prompts.
+
+    For a pass (.80 - .72) * 1.512 = .121 must become .06, which takes 4.06 times as many.
+    """
+    text = what_decides(demo(), gate(threshold=threshold))
+
+    assert says in text
+    assert "these data would pass a threshold >= 0.72 and fail one beyond >= 0.87" in text
+
+
+def test_a_decided_gate_needs_nothing() -> None:
+    """Only open gates have advice; where a judge is the reason, no number of prompts helps."""
+    assert what_decides(demo(), gate(outcome="pass")) == ""
+    below = gate(reason={"code": "judge_below_bar", "detail": ""})
+    assert what_decides(demo(), below) == "no number of prompts decides it: name a judge that is above the bar"
+
+
+def test_the_rest_of_the_cost_is_named() -> None:
+    """In proportion to the prompts, where the cost of the run is known."""
+    report = demo()
+    report = report.model_copy(update={"usage": report.usage.model_copy(update={"cost_usd": 2.0})})
+
+    assert "(about 8.1 USD instead of 2)" in what_decides(report, gate(threshold=0.74))
+
+
+def test_every_form_says_the_same_in_the_same_order() -> None:
+    """Verdict in words, gates, worst items, the next command."""
+    report = changed()
+    decision = decision_of(report)
+    terminal = " ".join(shown(report).split())
+    summary = summary_markdown(report)
+
+    assert decision.next is not None
+    for text, marks in (
+        (terminal, [decision.words, "gate ", "worst items", decision.worst[0].where, decision.next.command]),
+        (
+            summary,
+            [
+                "Do not ship",
+                "| Gate |",
+                "### Worst items",
+                "### Next",
+                html.escape(decision.next.command, quote=False),
+                "### TempAffect 1",
+            ],
+        ),
+    ):
+        places = [text.index(mark) for mark in marks]
+        assert places == sorted(places)
