@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,17 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+def wait_until(page: Page, condition: str, argument: object = None, seconds: float = 10) -> None:
+    """Wait until a JavaScript function of one argument is true on the page.
+
+    Not playwright's `wait_for_function`: it evaluates strings within the page, which the page's own policy refuses.
+    """
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(condition, argument):
+        assert time.monotonic() < deadline, f"never true within {seconds} s: {condition}"
+        page.wait_for_timeout(20)
+
+
 class Visitor:
     """A page in the browser that records every error and every request."""
 
@@ -63,7 +75,7 @@ class Visitor:
         """Follow an address within the loaded page."""
         before = self.page.get_attribute("html", "data-drawn")
         self.page.evaluate("address => { location.hash = address }", address)
-        self.page.wait_for_function("before => document.documentElement.dataset.drawn !== before", arg=before)
+        wait_until(self.page, "before => document.documentElement.dataset.drawn !== before", before)
         return self.page
 
     def check(self) -> None:

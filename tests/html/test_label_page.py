@@ -12,13 +12,15 @@ import pytest
 from pytest_spiral.labelling.files import Adjudicator, ItemText, Quoted
 from pytest_spiral.labelling.pages import Disputes, adjudication_page, rating_page
 from pytest_spiral.labelling.sheets import Sheet, make_sheet, parse_raters
-from tests.html.conftest import Visitor
+from tests.html.conftest import Visitor, wait_until
 from tests.html.reports import demo
 from tests.html.test_accessibility import violations
 from tests.html.test_hostile import ATTACKS, HIDDEN
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+
+BEGINS_WITH = "start => document.querySelector('.progress').textContent.startsWith(start)"
 
 ANN, BEN = parse_raters("ann,ben")
 REPLIES = make_sheet(demo(), "tempaffect", (ANN, BEN), 6, 1)
@@ -141,9 +143,9 @@ def test_nothing_is_lost_on_reload_or_with_the_page_opened_twice(
 
     press(other, *"nnnnn", "ArrowLeft", "n")
     press(one, "Enter", *"yyyyy")
-    other.wait_for_function("document.querySelector('.progress').textContent.startsWith('3 of')")
+    wait_until(other, BEGINS_WITH, "3 of")
     press(other, "ArrowRight", "ArrowRight", "ArrowRight", *"nnnnn")
-    one.wait_for_function("document.querySelector('.progress').textContent.startsWith('4 of')")
+    wait_until(one, BEGINS_WITH, "4 of")
     here, there = answers(one), answers(other)
     one.reload()
     one.wait_for_selector("html[data-drawn]")
@@ -173,9 +175,9 @@ def test_an_overwritten_answer_is_put_back(visit: Callable[..., Visitor], page_f
             "localStorage.setItem(name, text); }",
             [first, damage],
         )
-        page.wait_for_function(restored, arg=first)
+        wait_until(page, restored, first)
     # What one process of the browser has written, another sees a moment later.
-    other.wait_for_function(restored, arg=first)
+    wait_until(other, restored, first)
     assert answers(page) == before
     assert before[first] == {"content_grounding": "yes"}
     page.reload()

@@ -7,14 +7,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from pytest_spiral.evaluate.corrected import with_labels
-from pytest_spiral.evaluate.inputs import GivenLabels
-from pytest_spiral.report.html.build import compare_page, report_page
-from pytest_spiral.report.model.comparison import MetricDifference, ModelComparison, RunComparison, RunName
+from pytest_spiral.report.html.build import report_page
 from pytest_spiral.report.worst import worst_findings
-from tests.evaluate.labelled_runs import labels, mostly
-from tests.evaluate.labelled_runs import report as labelled_report
-from tests.html.conftest import Visitor
+from tests.html.conftest import Visitor, wait_until
 from tests.html.reports import (
     BAD,
     GOOD,
@@ -25,7 +20,6 @@ from tests.html.reports import (
     large_report,
     typed,
 )
-from tests.html.test_accessibility import violations
 from tests.spiral.builders import present
 
 Visit = Callable[..., Visitor]
@@ -164,9 +158,9 @@ def test_items_are_filtered_and_searched(window: Visitor) -> None:
     page = window.open("items")
     page.fill("#filter-q", "certainly!")
     matching = [item for item in items if "Certainly!" in (item.output or "")]
-    page.wait_for_function(COUNT_ROWS, arg=len(matching))
+    wait_until(page, COUNT_ROWS, len(matching))
     page = window.open(page.url.partition("#")[2])
-    page.wait_for_function(COUNT_ROWS, arg=len(matching))
+    wait_until(page, COUNT_ROWS, len(matching))
 
 
 def test_an_item_shows_how_it_was_scored(window: Visitor) -> None:
@@ -247,7 +241,7 @@ def test_a_metric_leads_to_its_findings(window: Visitor) -> None:
     page.wait_for_selector("h1:text-is('Findings')")
 
     assert page.locator("tbody tr").count() == len(harm)
-    page.wait_for_function("() => !document.querySelector('td.excerpt').textContent.includes('\u2026')")
+    wait_until(page, "() => !document.querySelector('td.excerpt').textContent.includes('\u2026')")
     page.click("tbody tr:first-child th a")
     page.wait_for_selector(".finding.current")
     assert page.locator(".finding.current .strength").inner_text() == "3"
@@ -306,7 +300,7 @@ def test_conversations_are_filtered_and_searched(window: Visitor) -> None:
 
     page = window.open("conversations")
     page.fill("#filter-q", "OPENING number 4")
-    page.wait_for_function(COUNT_ROWS, arg=2)
+    wait_until(page, COUNT_ROWS, 2)
     assert all("opening number 4" in text for text in rows.all_inner_texts())
 
 
@@ -322,7 +316,7 @@ def test_hundreds_of_conversations(visit: Visit, tmp_path: Path) -> None:
     page.click("button.more")
     assert page.locator("tbody tr").count() == 250
     page.fill("#filter-q", unique[100:160].upper())
-    page.wait_for_function(COUNT_ROWS, arg=1)
+    wait_until(page, COUNT_ROWS, 1)
     assert unique[100:160] in page.inner_text("tbody tr")
 
 
@@ -362,68 +356,6 @@ def test_the_keyboard_is_enough(window: Visitor) -> None:
     assert page.inner_text("h1") == "Conversations"
 
 
-def comparison() -> RunComparison:
-    """Run `later` compared with run `demo`."""
-    metric = MetricDifference(
-        baseline=2.25,
-        candidate=1.0,
-        difference=-1.25,
-        low=-2.0,
-        high=-0.5,
-        mde=1.1,
-        method="paired",
-        differs=True,
-    )
-    row = ModelComparison(
-        suite="spiral",
-        mode=None,
-        baseline=GOOD,
-        candidate=GOOD,
-        unit="prompt",
-        paired=9,
-        only_baseline=(),
-        only_candidate=("bt-99",),
-        metrics={"score": metric},
-    )
-    baseline, candidate = (RunName(path=f"{name}.json", run=name) for name in ("demo", "later"))
-    return RunComparison(
-        baseline=baseline,
-        candidate=candidate,
-        protocol="per-turn",
-        notes=("not checked: turns",),
-        comparisons=(row,),
-    )
-
-
-def test_two_runs_stand_side_by_side(visit: Visit, tmp_path: Path) -> None:
-    """The same prompt of two runs; differences in circumstances are named; links keep the run."""
-    later = demo_document()
-    later["run"]["id"] = "later"
-    later["integrity"]["spiral"]["rubric_hash"] = "d" * 64
-    path = tmp_path / "compare.html"
-    path.write_text(compare_page([demo(), typed(later)], comparison()))
-    visitor = visit(path)
-    page = visitor.open()
-
-    assert "rubric hash" in page.inner_text(".notice")
-    assert "\u22121.250 (\u22122.000 to \u22120.500)" in " ".join(page.inner_text("main").split())
-    assert "bt-99" in page.inner_text("main")
-    assert page.input_value("#left").startswith("0:")
-    assert page.input_value("#right").startswith("1:")
-    page.click("tbody a:has-text('bt-01-1')")
-    page.wait_for_selector(".sides")
-    assert page.locator(".sides > header h3").all_inner_texts() == [f"demo: {GOOD}", f"later: {GOOD}"]
-    assert page.locator(".sides .message.assistant").count() == 12
-
-    page = visitor.go("overview?run=1")
-    assert page.inner_text("h1") == "Run id later"
-    page.click("nav.main a:text-is('Conversations')")
-    page.wait_for_selector("h1:text-is('Conversations')")
-    page.click("tbody th a >> nth=0")
-    page.wait_for_selector(".chat")
-    assert "run=1" in page.url
-
-
 def test_an_unknown_address_is_not_a_dead_end(window: Visitor) -> None:
     """Unknown views lead to the overview; unknown ids say so and offer a way back."""
     assert window.open("nowhere").inner_text("h1") == "Run id demo"
@@ -442,25 +374,3 @@ def test_without_script_and_on_paper(visit: Visit, demo_page: Path) -> None:
     assert not page.locator("nav.main").is_visible()
     assert not page.locator(".filters").is_visible()
     assert page.locator("table").is_visible()
-
-
-def test_numbers_corrected_by_labels_stand_beside_the_measured_ones(tmp_path: Path, visit: Visit) -> None:
-    """With whose labels they are; one that is refused says how many labels it takes, and shows no number."""
-    both = ("useful_bounded", "right_decision")
-    file = labels({"ann": lambda item, name: mostly(0.9)(item, name) if name == both[0] else "yes"}, 90, both)
-    report = with_labels(labelled_report(), [GivenLabels("labels.jsonl", "d" * 64, file)], (), "bound")
-    path = tmp_path / "report.html"
-    path.write_text(report_page(report), encoding="utf-8")
-    assert report.corrected is not None
-    shown, refused = report.corrected.figures
-
-    page = visit(path, viewport={"width": 375, "height": 812}).open("overview")
-    text = page.locator("section", has_text="Corrected by labels").inner_text()
-
-    assert "TempAffect: labels of people (ann), labels.jsonl, 90 items" in text
-    assert f"{shown.raw:.2f}" in text
-    assert f"{shown.value:.2f} ({shown.low:.2f} to {shown.high:.2f})" in text
-    assert refused.refused is not None
-    assert refused.refused.detail in text
-    assert page.evaluate("document.documentElement.scrollWidth") <= 375
-    assert violations(page) == []
