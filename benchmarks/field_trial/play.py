@@ -11,6 +11,7 @@ waits" and exits with 2. `answer` writes a reply, without the line break at its 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 import time
@@ -25,15 +26,19 @@ PARAMETERS = ("messages", "model", "response_format")
 MOST_REPEATED_LINES = 20
 
 
-def waiting(folder: Path, phrases: list[str]) -> list[Path]:
-    """Requests with one of the phrases that nobody has claimed or answered, oldest first."""
+def waiting(folder: Path, phrases: list[str], *, mixed: bool = False) -> list[Path]:
+    """Requests with one of the phrases that nobody has claimed or answered, oldest first or in the order of digests."""
     return [
         path
-        for path in sorted(folder.glob("*.request.json"))
+        for path in sorted(folder.glob("*.request.json"), key=_digest if mixed else None)
         if not part(path, "player.txt").exists()
         and not part(path, "reply.txt").exists()
         and any(phrase in str(message["content"]) for message in _body(path)["messages"] for phrase in phrases)
     ]
+
+
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def claim(path: Path, player: str) -> bool:
@@ -103,11 +108,11 @@ def _body(path: Path) -> dict[str, Any]:
     return body
 
 
-def show_next(folder: Path, player: str, phrases: list[str], most: int, wait: float) -> int:
+def show_next(folder: Path, player: str, phrases: list[str], most: int, wait: float, *, mixed: bool = False) -> int:
     """Claim and print requests; exit code 2 if none came."""
     deadline = time.monotonic() + wait
     while time.monotonic() < deadline:
-        claimed = [path for path in waiting(folder, phrases)[:most] if claim(path, player)]
+        claimed = [path for path in waiting(folder, phrases, mixed=mixed)[:most] if claim(path, player)]
         if claimed:
             print("\n\n".join(shown(path, player) for path in claimed))
             return 0
@@ -143,11 +148,17 @@ def main() -> int:
     )
     show.add_argument("--most", type=int, default=1, help="how many to claim at once")
     show.add_argument("--wait", type=float, default=300, help="seconds to wait for one")
+    show.add_argument("--mixed", action="store_true", help="in an order that tells nothing, instead of oldest first")
     reply.add_argument("number")
     arguments = parser.parse_args()
     if arguments.command == "next":
         return show_next(
-            arguments.folder, arguments.player, arguments.containing or [""], arguments.most, arguments.wait
+            arguments.folder,
+            arguments.player,
+            arguments.containing or [""],
+            arguments.most,
+            arguments.wait,
+            mixed=arguments.mixed,
         )
     return answer(arguments.folder, arguments.number, arguments.player, sys.stdin.read())
 
