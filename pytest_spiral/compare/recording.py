@@ -264,6 +264,15 @@ def _reported_identity(report: Report | None) -> Identity:
     }
 
 
+def circumstances(baseline: Identity, candidate: Identity) -> tuple[Identity, Identity]:
+    """What has to be the same on both sides. Two system prompts need not: they belong to what is compared."""
+    sides = baseline, candidate
+    if any(side.get("system_prompt") in (None, UNWRAPPED) for side in sides):
+        return sides
+    one, other = ({name: value for name, value in side.items() if name != "system_prompt"} for side in sides)
+    return one, other
+
+
 def differing(suite: str, baseline: Identity, candidate: Identity) -> list[str]:
     """In what two runs of a suite are known to differ, each with both values."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_spiral.compare.changes import changed_conversations, changed_items
-from pytest_spiral.compare.recording import Recording, check_comparable, counterpart, differing, load_run
+from pytest_spiral.compare.recording import Recording, check_comparable, circumstances, counterpart, differing, load_run
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Measured, measure_difference
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
@@ -62,7 +62,11 @@ def compare_runs(runs: Runs, protocol: str | None = None) -> RunComparison:
             continue
         # Both are scored again under a protocol that is given.
         ignored = {"protocol_hash"} if protocol is not None else set()
-        sides = [{k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs]
+        known = [{k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs]
+        sides = circumstances(known[0], known[1])
+        prompts = [run.identity[suite].get("system_prompt") for run in runs]
+        if sides[0] is not known[0] and prompts[0] != prompts[1]:
+            notes.append(f"{suite}: the system prompts differ; what is compared is the model with its prompt")
         if suite == "spiral" and (different := [*differing(suite, *sides), *_moved(runs)]):
             notes.append(f"not compared, for they differ in {', '.join(different)}")
             alone = tuple(_alone(runs, protocol))

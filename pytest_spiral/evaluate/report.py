@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from pytest_spiral.compare.changes import changed_conversations, changed_items
-from pytest_spiral.compare.recording import Recording, counterpart, differing
+from pytest_spiral.compare.recording import Recording, circumstances, counterpart, differing
 from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.corrected import is_corrected, with_labels
 from pytest_spiral.evaluate.floor import floor_of, skill_number
@@ -177,7 +177,9 @@ def _changes(run: RunResults, report: Report) -> tuple[ItemChanges, ...]:
     held = [one for group in run.conversations.values() for one in group]
     own = Recording("this run", Path(), "", tuple(held), report)
     same = {suite for suite, identity in own.identity.items() if suite in baseline.identity}
-    same = {suite for suite in same if not differing(suite, baseline.identity[suite], own.identity[suite])}
+    same = {
+        suite for suite in same if not differing(suite, *circumstances(baseline.identity[suite], own.identity[suite]))
+    }
     if not_the_same(baseline.anchors, own.anchors):
         same.discard("spiral")
     changes = []

@@ -56,7 +56,7 @@ def test_only_the_evaluated_model_is_told(project: Project, serve: Serve, capsys
 def test_wrapped_and_plain_cards_are_kept_apart(
     project: Project, serve: Serve, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The prompt comes before the suite's own; no comparison, gate or table puts such a card beside one without it."""
+    """The prompt comes before the suite's own; no comparison, gate or table puts such a card beside one without."""
     server = serve(ScriptedModel())
     project.reach(server)
     project.write(system__txt="Be plain.\n")
@@ -84,6 +84,26 @@ def test_wrapped_and_plain_cards_are_kept_apart(
     entries = [Entry(load_report(project.folder(run) / "report.json"), "") for run in ("plain", "wrapped", "again")]
     # What is replayed was wrapped when it was recorded.
     assert sorted(len(group.rows) for group in leaderboard(entries)) == [1, 2]
+
+
+def test_two_prompts_are_compared(project: Project, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """A change of the prompt is what a baseline is for: gate and comparison take both runs, and say what differs."""
+    project.reach(serve(ScriptedModel()))
+    project.write(old__txt="Be plain.\n", new__txt="Be kind.\n")
+    run = ("--model=m", "--suite=tempaffect", "--prompting=raw", "-k", "ps-01", "-p", "no:xdist")
+
+    project.pytest(*run, "--system-prompt=old.txt", "--run-id=old")
+    gate = ("--baseline=reports/old", "--gate", "tempaffect.score >= baseline - 1")
+    gated = project.here(*run, "--system-prompt=new.txt", "--run-id=new", *gate)
+    compared = main(["compare", str(project.folder("old")), str(project.folder("new"))])
+    entries = [Entry(load_report(project.folder(run) / "report.json"), "") for run in ("old", "new")]
+
+    # 74 of 75 are missing, so nothing is decided, but nothing is refused.
+    assert gated.ret == 11
+    assert compared == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "tempaffect: the system prompts differ; what is compared is the model with its prompt" in said
+    assert [len(group.rows) for group in leaderboard(entries)] == [1, 1]
 
 
 def test_a_recording_cannot_be_wrapped(project: Project) -> None:
