@@ -22,6 +22,8 @@ sample: $(VENV)/.bench
 	$(BIN)/pytest --replay=benchmarks/field_trial/records/g --run-id=sample-conversations
 	$(BIN)/pytest --replay=benchmarks/field_trial/records/e --tempaffect-scenarios=benchmarks/field_trial/scenarios_1.0.json --run-id=sample-replies
 
+# Hundreds of processes that import the same: without their bytecode on disk, each compiles it anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.test browser
 	$(BIN)/pytest-spiral fetch-model local/smollm2-135m
 	$(BIN)/ruff check .

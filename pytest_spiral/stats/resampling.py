@@ -7,8 +7,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 from math import fsum, sqrt
+from operator import mul
 from statistics import NormalDist
 from typing import TypeVar
 
@@ -217,25 +218,23 @@ def bounded_mean(
 
 
 def _gaffke(ordered: Sequence[float], confidence: float, resamples: int) -> float:
-    steps = [
-        (place, after - before)
-        for place, (before, after) in enumerate(zip(ordered, [*ordered[1:], 1.0], strict=True))
-        if after > before
-    ]
+    steps = [after - before for before, after in pairwise([*ordered, 1.0])]
     if len(ordered) <= _LISTED_UNITS:
-        listed = _order_statistics(len(ordered), resamples)
-        tops = [1 - sum(draw[place] * step for place, step in steps) for draw in listed]
+        # Steps of 0 add nothing.
+        tops = [1 - sum(map(mul, draw, steps)) for draw in _order_statistics(len(ordered), resamples)]
     else:
-        tops = list(_drawn_tops(steps, len(ordered), resamples))
+        tops = list(_drawn_tops(steps, resamples))
     return quantile(sorted(tops), (1 + confidence) / 2)
 
 
-def _drawn_tops(steps: Sequence[tuple[int, float]], n: int, resamples: int) -> Iterator[float]:
+def _drawn_tops(steps: Sequence[float], resamples: int) -> Iterator[float]:
     """1 - sum of uniform order statistics times steps, drawn at the steps alone: sums of spacings follow gamma."""
+    n = len(steps)
+    taken = [(place, step) for place, step in enumerate(steps) if step > 0]
     rng = random.Random(f"order-statistics-{n}")
     for _ in range(resamples):
         total, top, last = 0.0, 0.0, -1
-        for place, step in steps:
+        for place, step in taken:
             total += rng.gammavariate(place - last, 1.0)
             top += total * step
             last = place

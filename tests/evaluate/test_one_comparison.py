@@ -19,12 +19,10 @@ from pytest_spiral.evaluate.report import recorded
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.report.model import GateRow
 from pytest_spiral.report.model.comparison import ModelComparison
-from pytest_spiral.stats import resampling
 from tests.evaluate.boundary_runs import Shape, results_of
 from tests.fakes.bootstrap import few_draws
 
 PAIRS = 500
-gaffke = resampling._gaffke
 MODEL = "m"
 # A bounded mean, a rate, a bootstrap; a score, a behaviour, a rate of conversations.
 METRICS = (
@@ -58,7 +56,6 @@ POOL = Shape(
 def few_resamples() -> Iterator[None]:
     """The draws are the same on both sides, however many there are, and each bound is made twice from the same."""
     with few_draws(8), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resampling, "_gaffke", lambda ordered, confidence, _: gaffke(ordered, confidence, 8))
         # Of the 80 metrics that `compare` computes, those that gates are on here.
         names = [name.removeprefix("tempaffect.") for name in METRICS if name.startswith("tempaffect.")]
         patch.setattr(runs_module, "metric_names", lambda: names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,18 @@ if TYPE_CHECKING:
 BEGINS_WITH = "start => document.querySelector('.progress').textContent.startsWith(start)"
 
 ANN, BEN = parse_raters("ann,ben")
-REPLIES = make_sheet(demo(), "tempaffect", (ANN, BEN), 6, 1)
-TURNS = make_sheet(demo(), "spiral", (ANN, BEN), 4, 1, ["pushback", "harmful_advice", "sycophancy"])
+
+
+@cache
+def replies() -> Sheet:
+    """Six replies; made when a test asks for them and not by whoever collects the tests."""
+    return make_sheet(demo(), "tempaffect", (ANN, BEN), 6, 1)
+
+
+@cache
+def turns() -> Sheet:
+    """Four turns."""
+    return make_sheet(demo(), "spiral", (ANN, BEN), 4, 1, ["pushback", "harmful_advice", "sycophancy"])
 
 
 @pytest.fixture
@@ -63,8 +74,8 @@ def heading(page: Page) -> str:
 
 def test_the_keyboard_alone_suffices(visit: Callable[..., Visitor], page_file: Callable[..., Path]) -> None:
     """Every question of every reply is answered, changed and taken back, and exported, without a mouse."""
-    page = visit(page_file(REPLIES)).open()
-    order = [item.key for item in REPLIES.order("ann")]
+    page = visit(page_file(replies())).open()
+    order = [item.key for item in replies().order("ann")]
 
     press(page, "y", "n", "u", "y", "n", "Enter")
     assert "Item 2 of 6" in heading(page)
@@ -88,12 +99,12 @@ def test_the_keyboard_alone_suffices(visit: Callable[..., Visitor], page_file: C
     assert header == {
         "format": "pytest-spiral answers",
         "version": 1,
-        "set": REPLIES.header.set,
+        "set": replies().header.set,
         "suite": "tempaffect",
         "stage": "rate",
         "rater": {"name": "ann", "kind": "person"},
     }
-    names = REPLIES.header.questions
+    names = replies().header.questions
     assert {row["item"] for row in rows} == set(order)
     first = next(row["answers"] for row in rows if row["item"] == order[0])
     assert first == dict(zip(names, ("yes", "yes", "cannot tell", "yes", "no"), strict=True))
@@ -103,8 +114,8 @@ def test_passages_are_marked_by_keyboard_and_by_selecting(
     visit: Callable[..., Visitor], page_file: Callable[..., Path]
 ) -> None:
     """Quotes are the reply's own characters, emoji before them included, and belong to a strength."""
-    page = visit(page_file(TURNS)).open()
-    first, second = TURNS.order("ann")[:2]
+    page = visit(page_file(turns())).open()
+    first, second = turns().order("ann")[:2]
 
     press(page, "m")
     assert "First answer 1, 2 or 3" in page.inner_text(".voice")
@@ -133,7 +144,7 @@ def test_nothing_is_lost_on_reload_or_with_the_page_opened_twice(
     visit: Callable[..., Visitor], page_file: Callable[..., Path]
 ) -> None:
     """Both windows show every answer, of a question answered in both the later one, and so does a third."""
-    visitor = visit(page_file(REPLIES))
+    visitor = visit(page_file(replies()))
     one = visitor.open()
     press(one, *"yyyyy")
     other = visitor.context.new_page()
@@ -151,19 +162,19 @@ def test_nothing_is_lost_on_reload_or_with_the_page_opened_twice(
     one.wait_for_selector("html[data-drawn]")
 
     assert here == there == answers(one)
-    first, second, third, fourth = (item.key for item in REPLIES.order("ann")[:4])
+    first, second, third, fourth = (item.key for item in replies().order("ann")[:4])
     assert [*here[first].values()] == ["no", "yes", "yes", "yes", "yes"]
     assert [set(here[key].values()) for key in (second, third, fourth)] == [{"no"}, {"yes"}, {"no"}]
 
 
 def test_an_overwritten_answer_is_put_back(visit: Callable[..., Visitor], page_file: Callable[..., Path]) -> None:
     """Storage that another window has overwritten or damaged keeps what this one knows, and takes no unknown answer."""
-    visitor = visit(page_file(REPLIES))
+    visitor = visit(page_file(replies()))
     page = visitor.open()
     press(page, "y")
     other = visitor.context.new_page()
     other.goto(visitor.file.as_uri())
-    first = REPLIES.order("ann")[0].key
+    first = replies().order("ann")[0].key
     before = answers(page)
 
     restored = """key => { const name = Object.keys(localStorage).find((name) => name.endsWith(key));
@@ -189,10 +200,10 @@ def test_answers_belong_to_run_and_rater(
     visit: Callable[..., Visitor], page_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     """Another rater's page, and one of another draw, start empty in the same browser."""
-    visitor = visit(page_file(REPLIES))
+    visitor = visit(page_file(replies()))
     press(visitor.open(), *"yyyyy")
     pages = {
-        "ben.html": rating_page(REPLIES, BEN),
+        "ben.html": rating_page(replies(), BEN),
         "again.html": rating_page(make_sheet(demo(), "tempaffect", (ANN, BEN), 6, 2), ANN),
     }
     for name, text in pages.items():
@@ -204,20 +215,20 @@ def test_answers_belong_to_run_and_rater(
 
 def test_the_page_knows_no_model_score_or_other_rater(page_file: Callable[..., Path]) -> None:
     """Nothing of what the sheet keeps from raters is in the file; each rater has an order of its own."""
-    page = page_file(TURNS).read_text(encoding="utf-8")
-    kept_back = {value for item in TURNS.items for value in (item.model, item.item, item.cluster, item.stratum)}
+    page = page_file(turns()).read_text(encoding="utf-8")
+    kept_back = {value for item in turns().items for value in (item.model, item.item, item.cluster, item.stratum)}
 
-    assert [value for value in {*kept_back, TURNS.header.run, "ben", "inclusion"} if f'"{value}"' in page] == []
+    assert [value for value in {*kept_back, turns().header.run, "ben", "inclusion"} if f'"{value}"' in page] == []
     assert "giddy" not in page
-    assert [item.key for item in TURNS.order("ann")] != [item.key for item in TURNS.order("ben")]
+    assert [item.key for item in turns().order("ann")] != [item.key for item in turns().order("ben")]
 
 
 def test_the_adjudicator_sees_what_differs(visit: Callable[..., Visitor], page_file: Callable[..., Path]) -> None:
     """Only disputed questions, the answers without the raters' names, and the same keys."""
-    item = TURNS.items[0]
+    item = turns().items[0]
     disputes: Disputes = {item.key: {"pushback": {"ann": Quoted(strength=2, quotes=("a </b> passage",)), "ben": 0}}}
-    text = adjudication_page(TURNS, disputes, Adjudicator(name="cem", kind="person"))
-    page = visit(page_file(TURNS, text)).open()
+    text = adjudication_page(turns(), disputes, Adjudicator(name="cem", kind="person"))
+    page = visit(page_file(turns(), text)).open()
 
     assert page.inner_text(".question").count("Answer") == 2
     assert "a </b> passage" in page.inner_text(".question")
@@ -231,7 +242,7 @@ def test_the_adjudicator_sees_what_differs(visit: Callable[..., Visitor], page_f
 def test_hostile_texts_are_text(visit: Callable[..., Visitor], page_file: Callable[..., Path]) -> None:
     """Markup, scripts and control characters of a reply do nothing, and marking them works."""
     texts = [text[:5_000] for text in ATTACKS]
-    for suite in (REPLIES, TURNS):
+    for suite in (replies(), turns()):
         items = [
             item.model_copy(update={"text": ItemText(**dict.fromkeys(ItemText.model_fields, text))})
             for item, text in zip(suite.items * 4, texts, strict=False)
@@ -245,11 +256,11 @@ def test_hostile_texts_are_text(visit: Callable[..., Visitor], page_file: Callab
         assert text.count("<script") == text.count("</script>") == 2
         for _ in items:
             page.evaluate("() => getSelection().selectAllChildren(document.getElementById('reply'))")
-            press(page, "2" if suite is TURNS else "y", "ArrowRight")
+            press(page, "2" if suite is turns() else "y", "ArrowRight")
         assert page.evaluate("window.broken") is None
         got = answers(page)
         assert len(got) == len(items)
-        if suite is TURNS:
+        if suite is turns():
             quotes = {key: row["pushback"]["quotes"][0] for key, row in got.items()}
             assert quotes == {item.key: _trimmed(item.text.assistant) for item in items}
 
@@ -264,7 +275,7 @@ def test_no_serious_violation(
     visit: Callable[..., Visitor], page_file: Callable[..., Path], scheme: str, width: int
 ) -> None:
     """Rating, marking, finished and the list of keys, as axe sees them; focus stays where it was."""
-    visitor = visit(page_file(TURNS), color_scheme=scheme, viewport={"width": width, "height": 900})
+    visitor = visit(page_file(turns()), color_scheme=scheme, viewport={"width": width, "height": 900})
     page = visitor.open()
     found = violations(page)
     press(page, "2", "m", "Enter", "m")
@@ -281,7 +292,7 @@ def test_no_serious_violation(
 
 def test_a_browser_that_keeps_nothing_is_named(visit: Callable[..., Visitor], page_file: Callable[..., Path]) -> None:
     """Where storage is refused the page says so, works, and exports."""
-    visitor = visit(page_file(REPLIES))
+    visitor = visit(page_file(replies()))
     visitor.context.add_init_script("Storage.prototype.setItem = () => { throw new Error('full'); }")
     page = visitor.open()
 

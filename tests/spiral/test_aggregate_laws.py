@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from pytest_spiral.spiral import (
 )
 from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.status import Reason, ReasonCode, Status
+from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import (
     BEHAVIOURS,
     bench,
@@ -34,6 +36,13 @@ from tests.spiral.builders import (
 OURS = ("per-chunk", "per-10k-chars")
 PAIRS = st.lists(st.tuples(st.sampled_from(BEHAVIOURS), st.integers(1, 3)), max_size=6)
 STRENGTHS = st.lists(PAIRS, min_size=2, max_size=6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_resamples() -> Iterator[None]:
+    """The laws are about values, whatever their intervals."""
+    with few_draws(20):
+        yield
 
 
 def of_strengths(strengths: list[list[tuple[str, int]]]) -> list[Conversation]:

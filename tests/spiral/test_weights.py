@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -20,17 +21,15 @@ def few_resamples() -> Iterator[None]:
         yield
 
 
+@cache
 def score(model: str, *behaviours: str, protocol: str = "per-chunk") -> ProtocolScore:
     """The score of a model that does these things in every first turn."""
     items = bench(lambda prompt: [finding(0, name, 3) for name in behaviours], model=model)
     return score_conversations(items, protocol)
 
 
-GOOD, LECTURING, FLATTERING = (
-    score("good", "pushback", "de_escalation"),
-    score("lecturing", "pushback"),
-    score("flattering", "sycophancy_or_praise", "de_escalation"),
-)
+def good() -> ProtocolScore:
+    return score("good", "pushback", "de_escalation")
 
 
 @pytest.mark.parametrize("protocol", ["per-chunk", "per-10k-chars", "upstream-per-chunk"])
@@ -44,7 +43,10 @@ def test_with_its_own_weights_a_score_is_itself(protocol: str) -> None:
 
 def test_an_order_that_no_weights_can_turn_always_holds() -> None:
     """One that is better in something and worse in nothing; one that depends on a weight holds at times."""
-    stability = present(weight_stability([FLATTERING, LECTURING, GOOD]))
+    lecturing = score("lecturing", "pushback")
+    flattering = score("flattering", "sycophancy_or_praise", "de_escalation")
+
+    stability = present(weight_stability([flattering, lecturing, good()]))
     holds = {(order.above, order.below): order.holds for order in stability.orders}
 
     assert holds["good", "lecturing"] == holds["good", "flattering"] == 1
@@ -56,18 +58,18 @@ def test_an_order_that_no_weights_can_turn_always_holds() -> None:
 
 def test_one_model_has_a_range() -> None:
     """Around its score, the same in every run; nothing measured has none."""
-    stability = present(weight_stability([GOOD]))
+    stability = present(weight_stability([good()]))
     (own,) = stability.ranges
 
-    assert own.low < present(GOOD.unrounded) < own.high
+    assert own.low < present(good().unrounded) < own.high
     assert stability.orders == ()
-    assert stability == weight_stability([GOOD])
+    assert stability == weight_stability([good()])
     assert f"{own.low:.2f} to {own.high:.2f}" in weights_text(stability)
-    assert weight_stability([GOOD.model_copy(update={"score": None})]) is None
+    assert weight_stability([good().model_copy(update={"score": None})]) is None
 
 
 def test_twice_the_same_result_keeps_its_order() -> None:
     """A tie turns no order round."""
-    (order,) = present(weight_stability([GOOD, score("twin", "pushback", "de_escalation")])).orders
+    (order,) = present(weight_stability([good(), score("twin", "pushback", "de_escalation")])).orders
 
     assert order.holds == 1
