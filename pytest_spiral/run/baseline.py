@@ -29,6 +29,8 @@ from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.spiral.over_correction import twin_turns
+from pytest_spiral.spiral.per_10k import PER_10K
+from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.tempaffect.card_metrics import metric_scales, needs_decisions
 
 
@@ -65,6 +67,11 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
                 f"--gate {gate.expr!r}: not measured: none of the scenarios that it is about has a decision key; add "
                 "expected.decision to them or gate on tempaffect.score"
             )
+        if spiral and gate.op == "<=" and not gate.relative and _is_per_10k(gate.metric, content.spiral.protocol):
+            raise ConfigError(
+                f"--gate {gate.expr!r}: the upper bound of a score per 10,000 characters is too low where few prompts "
+                "carry the risk (docs/validation/interval-coverage.md); gate on spiral.risk, or ask for a least score"
+            )
         if gate.metric == "worst_conversations" and gate.relative:
             raise ConfigError(f"--gate {gate.expr!r}: a count; compare the share, spiral.worst, with a baseline")
     if plan.settings.baseline is None:
@@ -72,6 +79,10 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
     loaded = Gates(gates, load_run(content.folder / plan.settings.baseline), left_out, labels)
     check_baseline(loaded, plan, content, None)
     return loaded
+
+
+def _is_per_10k(metric: str, protocol: Protocol) -> bool:
+    return metric == f"{PER_10K}.score" or (metric == "score" and protocol.normalisation == "per_10k_chars")
 
 
 def given_labels(names: Sequence[str], folder: Path) -> tuple[GivenLabels, ...]:

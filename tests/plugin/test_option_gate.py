@@ -69,6 +69,20 @@ def test_a_gate_that_cannot_be_decided_is_a_usage_error(project: Project, gate: 
     assert not (project.path / "reports").exists()
 
 
+@pytest.mark.parametrize(
+    ("metric", "options"), [("per_10k.score", ()), ("score", ("--protocol=per-10k-chars",))], ids=["beside", "own"]
+)
+def test_no_gate_trusts_a_bound_that_is_too_low(project: Project, metric: str, options: tuple[str, ...]) -> None:
+    """A score per 10,000 characters can be asked to be high enough, not to be low enough."""
+    run = ("--model=dry/perfect", "--suite=spiral", *options, "--plan")
+
+    refused = project.here(*run, f"--gate=spiral.{metric} <= 80")
+
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["ERROR: --gate *the upper bound of a score per 10,000 characters is too low*"])
+    assert project.here(*run, f"--gate=spiral.{metric} >= 80").ret == 0
+
+
 def test_a_wrong_gate_in_ini_is_a_usage_error(project: Project) -> None:
     """The settings are no place to hide a mistake."""
     project.write(pytest__ini="[pytest]\nspiral_gate = tempaffect.nothing >= 0.5\n")
