@@ -13,7 +13,8 @@ PACKAGE = Path(pytest_spiral.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 MODULE_LINES = 450
 # The aim is 20,000 for the features of 0.1; fault handling, preflight, providers, Spiral-Bench v1.2, people's labels,
-# models that answer the labelling questions, prefixes and the decision at the end of a run came later. The bound keeps the excess from growing unnoticed.
+# models that answer the same questions, prefixes and the decision at the end of a run came later. The bound keeps the
+# excess from growing unnoticed.
 PACKAGE_LINES = 39_200
 FUNCTION_LINES = 60
 POSITIONAL_PARAMETERS = 7
