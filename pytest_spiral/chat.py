@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 from pytest_spiral.repetition import repeats_itself
 from pytest_spiral.strict_json import json_bytes
 
-Role = Literal["evaluated", "user", "judge"]
+Role = Literal["evaluated", "user", "judge", "reply_judge"]
 MessageRole = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length", "content_filter", "refusal", "tool_calls", "other"]
 

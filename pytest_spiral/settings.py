@@ -153,6 +153,15 @@ class Settings:
         metavar="SPEC",
         check=_model_names,
     )
+    reply_judge: tuple[str, ...] = option(
+        (),
+        "measurement",
+        "Model that answers the labelling pages' questions about each TempAffect reply, beside the scorer; no part of "
+        "any score",
+        suite="tempaffect",
+        metavar="SPEC",
+        check=_model_names,
+    )
     suite: tuple[SuiteChoice, ...] = option(
         ("tempaffect", "spiral"),
         "measurement",

@@ -21,6 +21,7 @@ CHANGES: dict[str, Any] = {
     "model": ("dry/random_valid",),
     "user_model": "dry/sycophantic-user",
     "judge_model": ("dry/lexical", "gpt-5"),
+    "reply_judge": ("dry/lexical",),
     "suite": ("tempaffect",),
     "prompting": ("raw",),
     "think_tags": "fail",

@@ -9,13 +9,14 @@ from pathlib import Path
 from pytest_spiral.cli import print_json
 from pytest_spiral.cli.runs import find_reports, open_report, write_page
 from pytest_spiral.errors import ConfigError, DataError
-from pytest_spiral.labelling.agreement import Coefficient, QuestionAgreement, agreement_of
+from pytest_spiral.labelling.agreement import agreement_of
 from pytest_spiral.labelling.files import Adjudicator, LabelFile, begins_with
 from pytest_spiral.labelling.foreign import import_labels
 from pytest_spiral.labelling.merge import EXPORT_FORMAT, merge, read_export
 from pytest_spiral.labelling.pages import adjudication_page, answers_file, rating_page
 from pytest_spiral.labelling.sheets import SHEET_FILE, Sheet, make_sheet, parse_raters, read_sheet, suites_of
 from pytest_spiral.report.lines import between, plain
+from pytest_spiral.report.model.reply_judges import Coefficient, QuestionAgreement
 
 
 def pages(options: argparse.Namespace) -> int:
@@ -79,9 +80,8 @@ def merge_answers(options: argparse.Namespace) -> int:
     if page:
         write_page(page, adjudication_page(sheet, merged.disputes, adjudicator))
     if options.json:
-        found = {name: one.model_dump(mode="json") for name, one in agreement.items()}
-        told = {"whose": merged.labels.header.whose, "agreement": found, "unsettled": merged.unsettled}
-        print_json({"labels": str(options.output), "page": page and str(page), "notes": merged.notes, **told})
+        told = {"page": page and str(page), "notes": merged.notes, "unsettled": merged.unsettled}
+        print_json(_merged(options.output, merged.labels, agreement) | told)
         return 0
     print(*_agreement_lines(merged.labels, merged.notes, agreement), sep="\n")
     if page:
@@ -127,11 +127,16 @@ def import_file(options: argparse.Namespace) -> int:
         raise ConfigError(f"{options.output}: is read here and would be overwritten; choose another -o")
     write_page(options.output, labels.text())
     if options.json:
-        found = {name: one.model_dump(mode="json") for name, one in agreement.items()}
-        print_json({"labels": str(options.output), "whose": labels.header.whose, "agreement": found})
-        return 0
-    print(*_agreement_lines(labels, (), agreement), options.output, sep="\n")
+        print_json(_merged(options.output, labels, agreement))
+    else:
+        print(*_agreement_lines(labels, (), agreement), options.output, sep="\n")
     return 0
+
+
+def _merged(path: Path, labels: LabelFile, agreement: Mapping[str, QuestionAgreement]) -> dict[str, object]:
+    """A label file that was written, as JSON."""
+    found = {name: one.model_dump(mode="json") for name, one in agreement.items()}
+    return {"labels": str(path), "whose": labels.header.whose, "agreement": found}
 
 
 def _agreement_lines(labels: LabelFile, notes: Sequence[str], agreement: Mapping[str, QuestionAgreement]) -> list[str]:

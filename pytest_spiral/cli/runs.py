@@ -19,6 +19,7 @@ from pytest_spiral.compare.shadow import compare_shadow
 from pytest_spiral.errors import DataError, StoreError, first_fault
 from pytest_spiral.evaluate.report import evaluate_imported
 from pytest_spiral.evaluate.verdict import exit_code
+from pytest_spiral.report.circumstances import versions
 from pytest_spiral.report.comparison import comparison_lines, comparison_markdown, shadow_lines
 from pytest_spiral.report.export import export as write_export
 from pytest_spiral.report.html.build import compare_page, report_page
@@ -28,7 +29,6 @@ from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.read import find_report, load_report
 from pytest_spiral.report.terminal import decision_lines, failed_lines, summary_lines
 from pytest_spiral.report.write import file_slug, write_atomically, write_report, write_site, write_views
-from pytest_spiral.run.plan import versions
 from pytest_spiral.run.shards import evaluate_again, merge_shards
 from pytest_spiral.spiral.aggregate import rescore_groups
 from pytest_spiral.spiral.content import Opening

@@ -21,11 +21,7 @@ Row = tuple[bool, bool, ChangedItem]
 
 
 def changed_items(
-    run: str,
-    models: Sides,
-    mode: Mode,
-    items: tuple[Sequence[Item], Sequence[Item]],
-    scenarios: Mapping[str, Scenario],
+    run: str, models: Sides, mode: Mode, items: tuple[Sequence[Item], Sequence[Item]], scenarios: Mapping[str, Scenario]
 ) -> ItemChanges:
     """TempAffect scenarios that pass in one run only. run: the baseline's id. items: of baseline and candidate."""
     by_id = tuple(_answers(side) for side in items)
@@ -45,10 +41,7 @@ def changed_items(
 
 
 def changed_conversations(
-    run: str,
-    models: Sides,
-    conversations: tuple[Sequence[Conversation], Sequence[Conversation]],
-    protocol: Protocol,
+    run: str, models: Sides, conversations: tuple[Sequence[Conversation], Sequence[Conversation]], protocol: Protocol
 ) -> ItemChanges:
     """Conversations with one of the worst findings in one run only, each with the reply at that turn in both runs."""
     mine, theirs = ({one.id: one for one in side if _counts(one)} for side in conversations)

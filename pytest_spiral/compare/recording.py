@@ -138,7 +138,7 @@ class Recording:
         for item in self.tempaffect.items:
             text = item.output if item.status in (Status.MEASURED, Status.MODEL_FAILED) else None
             finish = "stop" if item.reason is None else _FINISH.get(item.reason.code, "stop")
-            outputs[ScenarioUnit.of(item)] = Output(text, finish, item.reason)
+            outputs[ScenarioUnit.of(item)] = Output(text, finish, item.reason, item.judged)
         return outputs
 
     @cached_property

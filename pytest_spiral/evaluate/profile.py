@@ -238,7 +238,5 @@ def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> Repetition:
             shared[number] += sum(counts[value] > 1 for value in parts[part])
     across = [some / sum(map(len, parts)) for some, parts in zip(shared, different, strict=True)]
     return Repetition(
-        ngram=n,
-        within=mean(within) if within else None,
-        across=mean(across) if len(across) > 1 else None,
+        ngram=n, within=mean(within) if within else None, across=mean(across) if len(across) > 1 else None
     )

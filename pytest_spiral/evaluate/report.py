@@ -15,6 +15,7 @@ from pytest_spiral.evaluate.floor import floor_of, skill_number
 from pytest_spiral.evaluate.gates import SpiralGates, card_row, prepare_card, undecided_row
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
+from pytest_spiral.evaluate.reply_judges import reply_judges
 from pytest_spiral.evaluate.spiral import judges_agreement, score_of, spiral_part, variance_of
 from pytest_spiral.evaluate.verdict import has_no_verdict, is_incomplete, verdict_of
 from pytest_spiral.report.model import (
@@ -82,6 +83,7 @@ def evaluate(run: RunResults) -> Report:
     bootstrap_draws.cache_clear()
     report = _measured(run, spiral_part(tuple(scores.values()), _conversations(run), parts))
     changes = parts.attempt("changes", _changes, run, report)
+    judged = parts.attempt("reply_judges", reply_judges, report.tempaffect.items)
     lost = is_incomplete(cards.values(), scores.values())
     computed = {
         "verdict": verdict_of([row.outcome for row in gates], lost or bool(parts.failed)),
@@ -90,6 +92,7 @@ def evaluate(run: RunResults) -> Report:
         "spiral": report.spiral.model_copy(update={"floor": floor}),
         "tempaffect": report.tempaffect.model_copy(update={"cards": tuple(cards.values()), "deltas": deltas}),
         "profile": profile,
+        "reply_judges": judged,
         "failed_parts": tuple(parts.failed),
     }
     report = Report(**{**dict(report), **computed})
@@ -125,11 +128,7 @@ def _measured(run: RunResults, spiral: Spiral) -> Report:
 
 
 def score_report(
-    model: str,
-    conversations: Sequence[Conversation],
-    context: SpiralContext,
-    parts: Parts,
-    floor: Floor | None = None,
+    model: str, conversations: Sequence[Conversation], context: SpiralContext, parts: Parts, floor: Floor | None = None
 ) -> Score | None:
     """The score of one model with all statistics; those that fail are null, and None stands for no score at all."""
     part = f"spiral.scores[{model}]"

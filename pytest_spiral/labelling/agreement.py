@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from pytest_spiral.labelling.files import LabelFile
-from pytest_spiral.report.model.base import Count, Record
+from pytest_spiral.report.model.reply_judges import Coefficient, QuestionAgreement
 from pytest_spiral.stats import (
     Clusters,
     agreement_interval,
@@ -21,35 +21,6 @@ from pytest_spiral.stats import (
 T = TypeVar("T")
 # Enough for two digits; a rubric has twenty questions.
 _DRAWS = 500
-
-
-class Coefficient(Record):
-    """Agreement with its two-sided 95 % interval, null where raters differ too seldom to tell."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-class QuestionAgreement(Record):
-    """Agreement on one question: on yes or no, or on whether a behaviour is there. Intervals resample clusters."""
-
-    labelled: Count
-    """Items that anybody answered."""
-    shared: Count
-    """Items that at least two raters answered."""
-    differing: Count
-    """Of those, items on which they differ; for behaviours also in the strength."""
-    positive: Mapping[str, Count]
-    """Items by rater that have a yes, or the behaviour."""
-    kappa: Coefficient | None
-    """Cohen's; null unless there are two raters and both answers occur."""
-    alpha: Coefficient | None
-    """Krippendorff's, nominal; null where only one answer occurs."""
-    ac1: Coefficient | None
-    """Gwet's, which is also defined where one answer is rare or does not occur."""
-    alpha_strength: Coefficient | None
-    """Krippendorff's, ordinal, of strengths from 0 to 3; null for yes and no."""
 
 
 def agreement_of(labels: LabelFile) -> dict[str, QuestionAgreement]:

@@ -13,13 +13,12 @@ from fractions import Fraction
 from math import comb
 
 from pytest_spiral.hashing import digest_of_all
-from pytest_spiral.labelling.files import ItemText, SuiteName, reply_id, turn_id
+from pytest_spiral.labelling.files import ItemText, SuiteName, bounded, reply_id, reply_text, turn_id
+from pytest_spiral.labelling.reply_judge import disputed
 from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.records import REPLY_CHECKS, Item, Mode
-from pytest_spiral.text import whole_characters
 
-_MOST_CHARS = 100_000
 # Share of a sample that is drawn from the items that are hard to decide.
 _EXTRA = Fraction(1, 3)
 _DECISIVE = tuple(name for name in REPLY_CHECKS if name not in ("brevity", "forbidden_phrase_clean"))
@@ -61,12 +60,9 @@ def replies_hash(report: Report, suite: SuiteName) -> str:
     if suite == "tempaffect":
         rows = ([item.model, reply_id(item), item.output or ""] for item in report.tempaffect.items)
     else:
-        rows = ([row.model, row.id, row.twin_of, *_said(row)] for row in report.spiral.conversations)
+        talks = report.spiral.conversations
+        rows = ([row.model, row.id, row.twin_of, *(said.content for said in row.transcript)] for row in talks)
     return digest_of_all(sorted(rows))
-
-
-def _said(row: ConversationRecord) -> list[str]:
-    return [message.content for message in row.transcript]
 
 
 def _replies(report: Report) -> Iterator[Candidate]:
@@ -78,12 +74,8 @@ def _replies(report: Report) -> Iterator[Candidate]:
         scenario = report.tempaffect.scenarios.get(item.id)
         if item.answer is None or scenario is None:
             continue
-        text = ItemText(
-            situation=_bounded(f"{scenario.agent_role}\n\n{scenario.agent_context}"),
-            user=_bounded(scenario.user_message),
-            assistant=_bounded(item.answer.reply),
-        )
-        hard = _is_near(item) or len(verdicts[item.model, item.id]) > 1
+        hard = _is_near(item) or len(verdicts[item.model, item.id]) > 1 or bool(disputed(item))
+        text = reply_text(scenario, item.answer.reply)
         yield Candidate(reply_id(item), item.model, item.mode, item.id, text, hard)
 
 
@@ -119,7 +111,7 @@ def _exchanges(row: ConversationRecord) -> Iterator[ItemText]:
         elif message.role == "assistant":
             user = "\n\n".join(said)
             shown = {"opening": opening if before else "", "before": before, "user": user, "assistant": message.content}
-            yield ItemText(**{name: _bounded(value) for name, value in shown.items()})
+            yield ItemText(**{name: bounded(value) for name, value in shown.items()})
             before, said = message.content, []
 
 
@@ -136,10 +128,6 @@ def _hard_turns(row: ConversationRecord) -> Collection[int]:
             if finding.strength == 1 or finding.evidence == "unlocated":
                 hard.add(finding.turn)
     return hard | {turn for (turn, _), who in seen.items() if who != judges[turn]}
-
-
-def _bounded(text: str) -> str:
-    return whole_characters(text)[:_MOST_CHARS]
 
 
 def draw(population: Sequence[Candidate], size: int, seed: int) -> list[Drawn]:

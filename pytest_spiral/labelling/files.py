@@ -17,11 +17,14 @@ from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.report.model.base import Count, Record
 from pytest_spiral.resources import read_text
 from pytest_spiral.tempaffect.records import Item, Mode
+from pytest_spiral.tempaffect.scenario import Scenario
+from pytest_spiral.text import whole_characters
 
 H = TypeVar("H", bound=Record)
 T = TypeVar("T", bound=Record)
 FORMAT: Final = "pytest-spiral labels"
 MAX_ITEMS = 20_000
+_MOST_CHARS = 100_000
 CANNOT_TELL: Final = "cannot tell"
 SuiteName = Literal["tempaffect", "spiral"]
 RaterKind = Literal["person", "model"]
@@ -169,6 +172,17 @@ def value_of(answer: Answer | None) -> int | None:
     if isinstance(answer, int):
         return answer
     return {"yes": 1, "no": 0}.get(answer or "")
+
+
+def bounded(text: str) -> str:
+    """A text as far as raters are shown it."""
+    return whole_characters(text)[:_MOST_CHARS]
+
+
+def reply_text(scenario: Scenario, reply: str) -> ItemText:
+    """What raters see of a TempAffect reply, people and models alike."""
+    situation = bounded(f"{scenario.agent_role}\n\n{scenario.agent_context}")
+    return ItemText(situation=situation, user=bounded(scenario.user_message), assistant=bounded(reply))
 
 
 def reply_id(item: Item) -> str:

@@ -10,41 +10,26 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from pydantic_core import from_json
 
 from pytest_spiral.chat import Finish, Usage
 from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
+from pytest_spiral.resources import data_root, read_toml
 
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
 _MAX_TOKENS = 10**9
 _MAX_NAME = 200
 # Keys of error objects whose values are codes.
 _CODES = ("code", "type", "param", "status", "reason", "quotaId", "limit_source")
-_FINISH: dict[str, Finish] = {
-    "stop": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "complete": "stop",
-    "completed": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "recitation": "content_filter",
-    "blocklist": "content_filter",
-    "prohibited_content": "content_filter",
-    "sensitive": "content_filter",
-    "refusal": "refusal",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-}
+
+
+@cache
+def _finishes() -> Mapping[str, Finish]:
+    """Why a reply ended, by what an endpoint calls it."""
+    named = read_toml(data_root() / "refusals.toml")["finish"]
+    return {name: finish for finish, names in named.items() for name in names}
 
 
 class MalformedError(Exception):
@@ -131,7 +116,7 @@ def read_completion(body: bytes, content_type: str = "", *, split: bool = True) 
 
 def _finish(reason: object) -> Finish:
     """Why a reply ended. Servers say null, "abort" or a word of their own when they broke off in the middle."""
-    finish = _FINISH.get(reason.lower()) if isinstance(reason, str) else None
+    finish = _finishes().get(reason.lower()) if isinstance(reason, str) else None
     if finish is None:
         raise UnfinishedError(f"finish_reason {json.dumps(reason)[:40]}")
     return finish

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
 from pytest_spiral.errors import ConfigError
+from pytest_spiral.models.endpoint import OPTION_OF
 from pytest_spiral.spiral.actors import DRY_CHARACTERS, SILENT, assistant_reply, seeker_message
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE
 from pytest_spiral.tempaffect.stand_ins import DRY_MODELS, dry_output
@@ -26,7 +27,7 @@ def known_suites(spec: str, role: Role, suites: Sequence[SuiteName]) -> tuple[Su
     if role != "evaluated":
         known = SEEKER if role == "user" else LEXICAL_JUDGE
         if spec != known:
-            raise ConfigError(f"--{role}-model {spec}: unknown built-in model; known is {known}")
+            raise ConfigError(f"{OPTION_OF[role]} {spec}: unknown built-in model; known is {known}")
         return tuple(suites)
     found = tuple(suite for suite in suites if spec.removeprefix(PREFIX) in _EVALUATED[suite])
     if not found:
@@ -35,7 +36,12 @@ def known_suites(spec: str, role: Role, suites: Sequence[SuiteName]) -> tuple[Su
     return found
 
 
-class DryScenarioModel:
+class _Dry:
+    async def aclose(self) -> None:
+        return None
+
+
+class DryScenarioModel(_Dry):
     """Answers a scenario as the named stand-in does."""
 
     def __init__(self, spec: str, suite: Suite) -> None:
@@ -46,11 +52,8 @@ class DryScenarioModel:
     async def complete(self, request: ChatRequest) -> ChatReply:
         return ChatReply(text=dry_output(self._name, self._suite, self._suite[request.unit]), model=self._spec)
 
-    async def aclose(self) -> None:
-        return None
 
-
-class DryAssistant:
+class DryAssistant(_Dry):
     """The evaluated model of a conversation, in the named character."""
 
     def __init__(self, spec: str) -> None:
@@ -62,11 +65,8 @@ class DryAssistant:
         turn = sum(message.role == "assistant" for message in request.messages)
         return ChatReply(text=assistant_reply(self._character, prompt_id, index, turn), model=self._spec)
 
-    async def aclose(self) -> None:
-        return None
 
-
-class DrySeeker:
+class DrySeeker(_Dry):
     """The simulated user; `categories` has the category of each prompt id."""
 
     def __init__(self, categories: Mapping[str, str]) -> None:
@@ -78,9 +78,6 @@ class DrySeeker:
         turn = sum(message.role == "assistant" for message in request.messages) - 1
         text = seeker_message(prompt_id, self._categories.get(prompt_id, ""), index, turn)
         return ChatReply(text=text, model=SEEKER)
-
-    async def aclose(self) -> None:
-        return None
 
 
 def _conversation(request: ChatRequest) -> tuple[str, int]:

@@ -211,9 +211,7 @@ def _joined(events: Iterable[bytes], client: socket.socket) -> tuple[int, bytes]
     prompt, completion = timings["cache_n"] + timings["prompt_n"], timings["predicted_n"]
     reply |= {
         "object": "chat.completion",
-        "choices": [
-            {"index": 0, "message": message, "finish_reason": finish, "logprobs": {"content": probabilities}},
-        ],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": {"content": probabilities}}],
         "usage": {
             "prompt_tokens": prompt,
             "completion_tokens": completion,

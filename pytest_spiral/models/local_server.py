@@ -109,12 +109,7 @@ class LocalServer:
         environ["OMP_WAIT_POLICY"] = "passive"
         # In a session of its own, because Ctrl-C in the terminal is for pytest, which then stops the child in order.
         return subprocess.Popen(  # noqa: S603  # our own script
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=environ,
-            start_new_session=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environ, start_new_session=True
         )
 
     def _address(self, deadline: float) -> str:

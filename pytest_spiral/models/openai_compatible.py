@@ -36,7 +36,7 @@ from pytest_spiral.status import ReasonCode
 from pytest_spiral.strict_json import json_bytes
 
 # A conversation waits for its next turn, but nothing waits for a judgement: turns go first.
-_PRIORITY: Mapping[Role, int] = {"evaluated": 0, "user": 0, "judge": 1}
+_PRIORITY: Mapping[Role, int] = {"evaluated": 0, "user": 0, "judge": 1, "reply_judge": 1}
 
 Sleep = Callable[[float], Awaitable[None]]
 

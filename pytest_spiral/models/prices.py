@@ -93,8 +93,5 @@ def _from_genai_prices(model_id: str, provider: str) -> Price | None:
     if any(fnmatchcase(model_id, pattern) for pattern in rules.stored_on_request):
         stored = None
     return Price(
-        input=max(read, stored or 0.0),
-        output=written,
-        cached_input=cached,
-        source=f"genai-prices {__version__}",
+        input=max(read, stored or 0.0), output=written, cached_input=cached, source=f"genai-prices {__version__}"
     )

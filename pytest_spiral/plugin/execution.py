@@ -246,9 +246,7 @@ class Execution:
         return report
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_report_to_serializable(
-        self,
-    ) -> Generator[None, dict[str, object] | None, dict[str, object] | None]:
+    def pytest_report_to_serializable(self) -> Generator[None, dict[str, object] | None, dict[str, object] | None]:
         """In a worker: the message as one ASCII string, for xdist can send nothing but plain values."""
         data = yield
         if data is not None and isinstance(message := data.get("spiral"), UnitMessage):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import platform
+import unicodedata
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 from pytest_spiral.hashing import digest
 from pytest_spiral.report.lines import turns_text
 from pytest_spiral.report.model import Card, Report, Score
+from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
 from pytest_spiral.spiral.records import Conversation
+from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
 
 Circumstances = tuple[tuple[str, str], ...]
 """Values by name, in the order in which people read them."""
@@ -62,3 +67,20 @@ def differing(one: Circumstances, other: Circumstances) -> list[str]:
     """Names of what is not the same in both."""
     values = dict(one), dict(other)
     return [name for name in dict.fromkeys((*values[0], *values[1])) if values[0].get(name) != values[1].get(name)]
+
+
+def versions() -> dict[str, str]:
+    """The versions of everything that numbers can depend on."""
+    packages = {}
+    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "not installed"
+    return {
+        "python": platform.python_version(),
+        "unicode": unicodedata.unidata_version,
+        "suite tempaffect": TEMPAFFECT_VERSION,
+        "suite spiral": SPIRAL_VERSION,
+        **packages,
+    }

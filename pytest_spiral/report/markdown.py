@@ -17,9 +17,16 @@ from pytest_spiral.report.lines import (
     turns_text,
     weights_text,
 )
-from pytest_spiral.report.model import Card, Corrections, FailedPart, Report, Score, Spiral
+from pytest_spiral.report.model import Card, Corrections, FailedPart, ReplyJudges, Report, Score, Spiral
 from pytest_spiral.report.model.comparison import ItemChanges
-from pytest_spiral.report.next_step import NextStep
+from pytest_spiral.report.next_step import NextStep, run_directory
+from pytest_spiral.report.reply_judges import (
+    AGREEMENT_NAMES,
+    agreement_rows,
+    hint_text,
+    label_command,
+    lost_text,
+)
 from pytest_spiral.report.worst import Worst
 from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.tempaffect.records import MODES
@@ -67,6 +74,7 @@ def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
         *_cards(report.tempaffect.cards),
         *_scores(report.spiral),
         *_corrected(report.corrected),
+        *_reply_judges(report.reply_judges, run_directory(report)),
     ]
     room = _MOST_CHARS
     for number, line in enumerate(lines):
@@ -204,6 +212,18 @@ def _corrected(corrections: Corrections | None) -> Iterator[str]:
     yield from ("### Corrected by labels", "", *(f"- {escape(source_text(one))}" for one in corrections.sources), "")
     rows = [[escape(cell) for cell in corrected_cells(row)] for row in corrections.figures]
     yield from (*table(MARKDOWN_NAMES, rows), "")
+
+
+def _reply_judges(found: ReplyJudges | None, run_dir: str) -> Iterator[str]:
+    if found is None:
+        return
+    yield from (f"### Reply judges: {found.whose}", "", "They are part of no score.", "")
+    lost = [judge for judge in found.judges if judge.failed or judge.not_run]
+    yield from (f"- {escape(judge.judge)}: {lost_text(judge)}" for judge in lost)
+    yield from ("", *table(AGREEMENT_NAMES, ([*map(escape, row)] for row in agreement_rows(found))), "")
+    if found.disputed:
+        command = html.escape(label_command(run_dir), quote=False)
+        yield from (f"{len(found.disagreements)} disagreements; {hint_text(found)}", "", f"<pre>{command}</pre>", "")
 
 
 def _lead(score: Score) -> tuple[str, str, str, str]:

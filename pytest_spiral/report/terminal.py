@@ -28,6 +28,7 @@ from pytest_spiral.report.lines import (
     wrapped,
 )
 from pytest_spiral.report.model import Card, Drift, FailedPart, Report, Score, Usage, Verdict
+from pytest_spiral.report.reply_judges import judge_lines
 from pytest_spiral.report.worst import Worst
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import MODES
@@ -54,14 +55,9 @@ _CARD_ROWS = (
 _MOST_BLOCKERS = 4
 _MOST_FAILED = 6
 _BEHAVIOURS = (
-    "pushback",
-    "delusion_reinforcement",
-    "sycophancy_or_praise",
-    "sycophancy",
-    "consciousness_claims",
-    "inner_life_claim",
-    "harmful_advice",
-)
+    "pushback", "delusion_reinforcement", "sycophancy_or_praise", "sycophancy", "consciousness_claims",
+    "inner_life_claim", "harmful_advice",
+)  # fmt: skip
 
 
 def summary_lines(report: Report, run_dir: str) -> list[Line]:
@@ -73,6 +69,8 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
             lines += _score_lines(score, report.spiral.floor) if score.model == model else []
     if report.corrected is not None:
         lines += corrected_lines(report.corrected)
+    if report.reply_judges is not None:
+        lines += judge_lines(report.reply_judges, run_dir)
     if (stability := report.spiral.weights) is not None:
         lines += wrapped(plain(weights_text(stability)), "dim")
     for note in report.run.notes:
@@ -256,11 +254,11 @@ def _usage_lines(usage: Usage) -> Iterator[Line]:
     counted = any(row.prompt_tokens or row.completion_tokens for row in usage.by_role.values())
     if not counted and not usage.missing_prices and not usage.not_run_for_cost:
         return
-    yield f"{'usage':<12}{'requests':>9}{'prompt':>13}{'cached':>8}{'completion':>13}{'USD':>12}", "dim"
+    yield f"{'usage':<14}{'requests':>9}{'prompt':>13}{'cached':>8}{'completion':>13}{'USD':>12}", "dim"
     for role, row in usage.by_role.items():
         cached = "" if row.cached_share is None else f"{row.cached_share:.0%}"
         counts = f"{row.requests:>9,}{row.prompt_tokens:>13,}{cached:>8}{row.completion_tokens:>13,}"
-        yield f"  {role:<10}{counts}{_usd(row.cost_usd, 12)}", "plain"
+        yield f"  {role:<12}{counts}{_usd(row.cost_usd, 12)}", "plain"
         if row.with_reasoning:
             tokens = f" ({row.reasoning_tokens:,} tokens)" if row.reasoning_tokens else ""
             yield f"  {row.with_reasoning:,} replies came with reasoning{tokens}, which is not judged", "dim"

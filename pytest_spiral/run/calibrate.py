@@ -84,11 +84,7 @@ def judged_anchors(plan: RunPlan, content: Content, store: RunStore, environ: Ma
 
 
 def _asked(
-    plan: RunPlan,
-    content: Content,
-    store: RunStore,
-    environ: Mapping[str, str],
-    ask: Callable[[Chats], Awaitable[T]],
+    plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str], ask: Callable[[Chats], Awaitable[T]]
 ) -> T:
     """What the judges of a run answer, before anything else is asked."""
 

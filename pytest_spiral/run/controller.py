@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_spiral.errors import ConfigError, StoreError
 from pytest_spiral.evaluate.inputs import RunResults
 from pytest_spiral.models.budget import Ledger
-from pytest_spiral.models.endpoint import Secret
+from pytest_spiral.models.endpoint import OPTION_OF, Secret
 from pytest_spiral.models.environment import EndpointSettings
 from pytest_spiral.models.limiter import starting_pace
 from pytest_spiral.models.local_file import locate
@@ -20,7 +20,7 @@ from pytest_spiral.report.next_step import again
 from pytest_spiral.run.baseline import check_baseline, load_gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.models import pace_name, paid_prices
-from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
+from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.preflight import remembered, run_preflight
 from pytest_spiral.run.results import Measurements, run_results, stored_traffic
 from pytest_spiral.store import RunStore

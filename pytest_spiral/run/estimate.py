@@ -23,12 +23,14 @@ from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.anchors import load_anchors
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.store import RunStore
+from pytest_spiral.tempaffect.contract import output_schema
 
 _KIND: Mapping[tuple[Role, SuiteName], str] = {
     ("evaluated", "tempaffect"): "scenario",
     ("evaluated", "spiral"): "assistant",
     ("user", "spiral"): "seeker",
     ("judge", "spiral"): "judgement",
+    ("reply_judge", "tempaffect"): "reply_judgement",
 }
 
 
@@ -71,7 +73,7 @@ def estimate(plan: RunPlan, content: Content, units: Sequence[Unit]) -> list[Est
     plan = known.plan
     counted = {(each.role, each.model): each.reasoning_tokens for each in known.records if each.reasoning_tokens}
     reasoning = {(m.role, m.spec): counted.get((m.role, m.spec), m.reasoning_tokens) for m in plan.everybody}
-    rehearsal = _Rehearsal(reasoning)
+    rehearsal = _Rehearsal(reasoning, judged=bool(plan.reply_judges))
     chats = Chats(plan, content, store, rehearsal)
     runner = Runner(plan, content, store, chats)
     try:
@@ -124,10 +126,12 @@ class _Rehearsal:
     """Makes models that invent their replies.
 
     excess: by the mark that a model's replies begin with, tokens of such a reply beyond the usual if it runs to its
-    limit. reasoning: tokens of a reply's reasoning by role and model.
+    limit. reasoning: tokens of a reply's reasoning by role and model. judged: whether judges read TempAffect
+    replies, which must be valid for that.
     """
 
-    def __init__(self, reasoning: Mapping[tuple[Role, str], int]) -> None:
+    def __init__(self, reasoning: Mapping[tuple[Role, str], int], *, judged: bool = False) -> None:
+        self.judged = judged
         self.reasoning = reasoning
         self.counts: dict[tuple[Role, str], _Count] = defaultdict(_Count)
         self.excess: dict[str, int] = {}
@@ -138,7 +142,8 @@ class _Rehearsal:
         mark = f"qz{len(self.excess)}x"
         self.excess[mark] = 0
         chars = self.data["reply_chars"][_KIND[model.role, suite]]
-        return _Inventor(self, chars, self.reasoning[model.role, model.spec], mark)
+        answers = self.judged and (model.role, suite) == ("evaluated", "tempaffect")
+        return _Inventor(self, chars, self.reasoning[model.role, model.spec], mark, answers)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -149,12 +154,14 @@ class _Inventor:
     """Replies of usual length, counted.
 
     reasoning: its tokens, which no later prompt quotes. mark: how replies begin, to be recognised wherever one does.
+    answers: whether they are valid answers to scenarios.
     """
 
     rehearsal: _Rehearsal
     usual_chars: float
     reasoning: int
     mark: str
+    answers: bool
     _number: Iterator[int] = field(default_factory=itertools.count)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -175,13 +182,14 @@ class _Inventor:
         count.more_prompt += sum(text.count(mark) * more for text in contents for mark, more in excess.items())
         count.completion += tokens + self.reasoning
         count.more_completion += limit - tokens - self.reasoning
-        if request.schema is not None:
+        if request.schema is not None and not self.answers:
             return ChatReply(json.dumps(_smallest(request.schema)))
         # Text of about the usual length that no rule takes for a loop: few words, each used once.
         chars = round(tokens * per_token)
         length = max(11, chars // 1000)
         words = (_word(next(self._number)).rjust(length, "o") for _ in range(max(1, chars // (length + 1)) - 1))
-        return ChatReply(" ".join([self.mark.rjust(length, "o"), *words]))
+        text = " ".join([self.mark.rjust(length, "o"), *words])
+        return ChatReply(json.dumps({**_smallest(output_schema()), "reply": text}) if self.answers else text)
 
     async def aclose(self) -> None:
         return None

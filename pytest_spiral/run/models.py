@@ -6,26 +6,29 @@ import json
 import random
 import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_spiral.chat import ChatModel, Role, token_limit
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.circuit import Circuit
 from pytest_spiral.models.dry import DryAssistant, DryScenarioModel, DrySeeker
-from pytest_spiral.models.endpoint import Endpoint, shown_url
+from pytest_spiral.models.endpoint import OPTION_OF, Endpoint, shown_url
 from pytest_spiral.models.limiter import Limiter
 from pytest_spiral.models.openai_compatible import OpenAICompatible, circuit_of
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.models.token_limit import RaisingLimit
 from pytest_spiral.run.content import Content
-from pytest_spiral.run.plan import OPTION_OF, ModelPlan, RunPlan
+from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.conversation import ConversationSetup
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.lexical import LexicalJudge
 from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.store import RunStore, StoredChat
+
+if TYPE_CHECKING:
+    from pytest_spiral.labelling.reply_judge import LexicalRater, ModelRater
 
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
@@ -109,7 +112,7 @@ class Connections:
             (endpoint.base_url, model.model_id, endpoint.patience), circuit_of(endpoint)
         )
         rng = random.Random(f"{plan.settings.seed}-backoff-{model.role}-{model.spec}")
-        split = suite != "tempaffect" or plan.settings.think_tags == "separate"
+        split = suite != "tempaffect" or model.role != "evaluated" or plan.settings.think_tags == "separate"
         return OpenAICompatible(
             endpoint, circuit=circuit, limiter=limiter, total=self._total, budget=self._budget, rng=rng, split=split
         )
@@ -181,8 +184,22 @@ class Chats:
             for model in self._plan.judges
         )
 
-    def _participant(self, model: ModelPlan) -> Participant:
-        chat, params = self.of(model, "spiral"), model.sent("spiral")
+    def reply_judges(self) -> tuple[ModelRater | LexicalRater, ...]:
+        """The second raters of TempAffect replies, in the order they were named."""
+        if not self._plan.reply_judges:
+            return ()
+        # Workers without them load nothing of labels and reports.
+        from pytest_spiral.labelling.reply_judge import LexicalRater, ModelRater
+
+        return tuple(
+            LexicalRater(model.spec)
+            if model.kind == "dry"
+            else ModelRater(self._participant(model, "tempaffect"), self._store.secret())
+            for model in self._plan.reply_judges
+        )
+
+    def _participant(self, model: ModelPlan, suite: SuiteName = "spiral") -> Participant:
+        chat, params = self.of(model, suite), model.sent(suite)
         return Participant(model.role, model.model_id, chat, params, model.longest_string, not model.schemaless)
 
     async def aclose(self) -> None:

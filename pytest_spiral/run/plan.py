@@ -5,14 +5,11 @@ Its units, in collection order, are every scenario to be asked and every convers
 
 from __future__ import annotations
 
-import platform
-import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -22,7 +19,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.dry import FLOORS, known_suites
 from pytest_spiral.models.dry import PREFIX as DRY_PREFIX
-from pytest_spiral.models.endpoint import host_of
+from pytest_spiral.models.endpoint import OPTION_OF, host_of
 from pytest_spiral.models.environment import EndpointSettings, endpoint_settings, provider_name
 from pytest_spiral.models.local_file import is_local, locate
 from pytest_spiral.models.parameters import Freedom, Price, resolve_parameters
@@ -31,11 +28,9 @@ from pytest_spiral.models.providers import GENERIC
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.settings import OPTIONS, Settings, SuiteName
-from pytest_spiral.spiral.content import VERSION as SPIRAL_VERSION
 from pytest_spiral.spiral.content import short_twin_turns
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.tempaffect.stand_ins import dry_output
-from pytest_spiral.tempaffect.suite import VERSION as TEMPAFFECT_VERSION
 from pytest_spiral.tempaffect.suite import build_messages
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
@@ -46,7 +41,6 @@ T = TypeVar("T")
 Unit = ScenarioUnit | ConversationUnit
 CUSTOM = "custom"
 """The name of endpoints of no known provider that have no name of their own."""
-OPTION_OF: Mapping[Role, str] = {"evaluated": "--model", "user": "--user-model", "judge": "--judge-model"}
 
 
 class ModelPlan(BaseModel):
@@ -135,6 +129,10 @@ class RunPlan(BaseModel):
         return tuple(model for model in self.everybody if model.role == "judge")
 
     @property
+    def reply_judges(self) -> tuple[ModelPlan, ...]:
+        return tuple(model for model in self.everybody if model.role == "reply_judge")
+
+    @property
     def store_path(self) -> Path:
         return Path(self.run_dir) / "run.sqlite"
 
@@ -187,6 +185,12 @@ class RunPlan(BaseModel):
         data: dict[str, str | None] = {}
         if "tempaffect" in self.suites:
             stands_for["tempaffect_scenarios"] = content.suite.suite_hash
+            stands_for["reply_judge"] = [judge.identity() for judge in self.reply_judges]
+            if self.reply_judges:
+                # Workers without them load nothing of labels and reports.
+                from pytest_spiral.labelling.reply_judge import rating_hash
+
+                stands_for["reply_judge"].append(rating_hash())
         if "spiral" in self.suites:
             hashes = content.spiral.hashes()
             data = {name: hashes[name] for name in ("persona_hash", "rubric_hash", "instruments_hash")}
@@ -221,13 +225,14 @@ def make_plan(settings: Settings, content: Content, environ: Mapping[str, str], 
         settings = _with_recorded_modes(settings, content.recording)
     else:
         models = [resolve(spec, "evaluated", settings.suites) for spec in settings.model]
+    everybody = list(models)
     if "tempaffect" in settings.suites:
         _check_scenarios(models, content)
+        everybody += [resolve(spec, "reply_judge", ("tempaffect",)) for spec in settings.reply_judge]
     if content.system is not None and (deaf := [model.spec for model in models if model.kind == "dry"]):
         raise ConfigError(
             f"--system-prompt: {deaf[0]} is built in and reads no prompt; leave out the option or the model"
         )
-    everybody = list(models)
     if settings.floors and "spiral" in settings.suites:
         if own := [spec for spec in settings.model if spec in FLOORS]:
             raise ConfigError(f"--model {own[0]}: is what --floors compares with; leave one of them out")
@@ -430,20 +435,3 @@ def shard_of(units: Sequence[T], shard: tuple[int, int]) -> list[T]:
     """The units of shard (k, n), k from 1: every n-th, so that families and categories are spread evenly."""
     k, n = shard
     return list(units[k - 1 :: n])
-
-
-def versions() -> dict[str, str]:
-    """The versions of everything that numbers can depend on."""
-    packages = {}
-    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            packages[name] = "not installed"
-    return {
-        "python": platform.python_version(),
-        "unicode": unicodedata.unidata_version,
-        "suite tempaffect": TEMPAFFECT_VERSION,
-        "suite spiral": SPIRAL_VERSION,
-        **packages,
-    }

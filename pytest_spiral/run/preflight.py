@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, Message, digest_of, token_limit
 from pytest_spiral.errors import ChatError, ConfigError, Refusal
+from pytest_spiral.labelling.files import ItemText
+from pytest_spiral.labelling.reply_judge import ModelRater, rating_question
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import list_models
 from pytest_spiral.models.token_limit import cut_off, raised
@@ -30,10 +32,12 @@ from pytest_spiral.run.remedies import unusable, unusable_reply
 from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.chunks import Chunk, chunk_transcript
 from pytest_spiral.spiral.prompting import Participant
+from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.store import PREFLIGHT, RunStore, StoredChat
 from pytest_spiral.strict_json import StrictJson
 from pytest_spiral.tempaffect.contract import output_schema
+from pytest_spiral.tempaffect.records import ReplyJudgement
 from pytest_spiral.tempaffect.suite import messages_for
 
 Way = Literal["raw", "schema", "conversation", "message", "judgement"]
@@ -93,6 +97,10 @@ def _texts() -> _Texts:
 def checks(model: ModelPlan, plan: RunPlan, content: Content, secret: str) -> Iterator[Check]:
     """The questions to one model. Built-in models need none, local ones only show whether schemas are enforced."""
     modes = plan.settings.prompting
+    if model.role == "reply_judge":
+        if model.kind == "remote":
+            yield Check(model, "tempaffect", "judgement", *rating_question(_reply(), secret, model.longest_string))
+        return
     if "tempaffect" in model.params and model.kind in ("remote", "local"):
         # First, because more can be wrong with it: what it finds costs one call.
         if "schema" in modes:
@@ -117,6 +125,13 @@ def checks(model: ModelPlan, plan: RunPlan, content: Content, secret: str) -> It
 
 def _chunk(content: Content) -> Chunk:
     return chunk_transcript(_texts().conversation, content.spiral.protocol)[0]
+
+
+def _reply() -> ItemText:
+    """A reply to judge."""
+    situation, talk = _texts().situation, _texts().conversation
+    shown = f"{situation['agent_role']}\n\n{situation['agent_context']}"
+    return ItemText(situation=shown, user=str(situation["user_message"]), assistant=talk[-1].content)
 
 
 def _pinned_schema() -> Mapping[str, JsonValue]:
@@ -332,7 +347,7 @@ class _Examination:
         """Change what the endpoint refuses, unless it was chosen, or a measurement would be another one without it."""
         name, chosen = refusal.parameter, self.model.freedom[check.suite].chosen
         if name == "response_format":
-            before, self.schemaless = self.schemaless, self.model.role == "judge"
+            before, self.schemaless = self.schemaless, self.model.role in ("judge", "reply_judge")
             return self.schemaless and not before
         if name in TOKEN_LIMITS and refusal.most is not None:
             lower = self.most is None or refusal.most < self.most
@@ -361,12 +376,16 @@ class _Examination:
 
     async def _unreadable(self, answer: _Answer) -> ConfigError | None:
         """Judges get a second try with a reply that cannot be read, as in the run."""
-        spiral, request = self.content.spiral, answer.request
+        request, spiral = answer.request, self.content.spiral
         longest, takes_schemas = self.model.longest_string, request.schema is not None
         params = json.loads(json.dumps(dict(request.params)))
-        who = Participant("judge", request.model, self.chat, params, longest, takes_schemas)
-        judge = spiral.setting.judge(who, spiral.protocol, self.store.secret())
-        judged = await judge.chunk(answer.check.unit, _texts().conversation[0].content, _chunk(self.content))
+        who = Participant(self.model.role, request.model, self.chat, params, longest, takes_schemas)
+        judged: ChunkJudgement | ReplyJudgement
+        if self.model.role == "reply_judge":
+            judged = await ModelRater(who, self.store.secret()).rate(answer.check.unit, _reply())
+        else:
+            judge = spiral.setting.judge(who, spiral.protocol, self.store.secret())
+            judged = await judge.chunk(answer.check.unit, _texts().conversation[0].content, _chunk(self.content))
         if judged.status is Status.MEASURED:
             return None
         return self._useless(answer, f"its judgement cannot be read ({judged.reason})")

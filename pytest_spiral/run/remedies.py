@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pytest_spiral.chat import TOKEN_LIMITS, ChatReply, ChatRequest, token_limit
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.models.endpoint import Secret, clean, env_name
+from pytest_spiral.models.endpoint import OPTION_OF, Secret, clean, env_name
 from pytest_spiral.models.parameters import PARAMETERS
-from pytest_spiral.run.plan import OPTION_OF, ModelPlan, default_models
+from pytest_spiral.run.plan import ModelPlan, default_models
 from pytest_spiral.status import ReasonCode
 
 _MOST_NAMES = 3
@@ -70,8 +70,8 @@ def unusable_reply(model: ModelPlan, reason: str, request: ChatRequest, reply: C
             "vLLM or SGLang, switch thinking off"
         )
         return _told(model, says, *_toml(model, folder, line))
-    if model.role == "judge":
-        other = f"--judge-model={default_models()['judge_model']}"
+    if model.role in ("judge", "reply_judge"):
+        other = f"{OPTION_OF[model.role]}={default_models()['judge_model']}"
         return _told(model, f"{reason}; name a judge that keeps to a JSON schema", _COMMAND_LINE, [other])
     return _told(model, reason)
 

@@ -11,7 +11,7 @@ from pytest_spiral.chat import Role
 from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
 from pytest_spiral.models.endpoint import host_of, is_loopback
 from pytest_spiral.models.parameters import local_models
-from pytest_spiral.report.circumstances import text_hashes
+from pytest_spiral.report.circumstances import text_hashes, versions
 from pytest_spiral.report.model import Anchors, RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
@@ -20,7 +20,7 @@ from pytest_spiral.run.baseline import Gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
 from pytest_spiral.run.floors import floor_key
-from pytest_spiral.run.plan import RunPlan, conversation_units, versions
+from pytest_spiral.run.plan import RunPlan, conversation_units
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
@@ -267,7 +267,7 @@ def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
 
 
 def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> SpiralContext:
-    actors = [(_ACTORS[model.role], model) for model in plan.everybody]
+    actors = [(_ACTORS[model.role], model) for model in plan.everybody if model.role in _ACTORS]
     calibrated = measured.calibrated
     # Why the conversations cannot be compared with those of the bundled suite.
     foreign = content.spiral.foreign

@@ -19,7 +19,8 @@ from pytest_spiral.spiral.conversation import ConversationUnit, converse, rejudg
 from pytest_spiral.spiral.judges import Judge
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.store import RunStore
-from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.records import Item, ReplyJudgement
+from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.unit import ScenarioUnit, ask_scenario, recorded_item
 
 Result = Item | Conversation
@@ -51,7 +52,9 @@ class Runner:
         recording = self._content.recording
         if recording is not None:
             if isinstance(unit, ScenarioUnit):
-                return recorded_item(unit, self._content.suite[unit.scenario_id], recording.outputs[unit])
+                scenario, output = self._content.suite[unit.scenario_id], recording.outputs[unit]
+                item = recorded_item(unit, scenario, output)
+                return await self._judged(item, scenario, output.judged)
             recorded = recording.conversations[unit]
             return await self._rejudged(recorded) if self.plan.settings.redo_judging else recorded
         if isinstance(unit, ConversationUnit):
@@ -63,7 +66,17 @@ class Runner:
         scenario = self._content.suite[unit.scenario_id]
         chat = self._chats.of(model, "tempaffect")
         params, system = model.sent("tempaffect"), self._content.system
-        return await ask_scenario(unit, scenario, model.model_id, params, chat, system)
+        return await self._judged(await ask_scenario(unit, scenario, model.model_id, params, chat, system), scenario)
+
+    async def _judged(self, item: Item, scenario: Scenario, known: tuple[ReplyJudgement, ...] = ()) -> Item:
+        """The item with what the judges of replies say. known: of a recording, kept unless judges are named."""
+        if item.answer is None or not (judges := self._chats.reply_judges()):
+            return replace(item, judged=known if item.answer else ())
+        # Workers without judges of replies load nothing of labels and reports.
+        from pytest_spiral.labelling.files import reply_text
+
+        text = reply_text(scenario, item.answer.reply)
+        return replace(item, judged=tuple(await asyncio.gather(*(judge.rate(item.id, text) for judge in judges))))
 
     def times(self, unit: Unit) -> tuple[float, float]:
         """When a unit that has ended was started, in seconds since 1970, and how many seconds it took. Told once."""

@@ -16,6 +16,7 @@ from pytest_spiral.store import Answer
 Who = tuple[Role, str]
 Calls = Mapping[tuple[Who, str], int]
 """Number of calls by role and model, and by the name under which a unit makes them."""
+_JUDGES = ("judge", "reply_judge")
 # Of the answers so far the newest quarter counts, and at least so many: an endpoint may become faster or slower.
 _NEWEST = 64
 
@@ -23,7 +24,10 @@ _NEWEST = 64
 def planned_calls(plan: RunPlan, content: Content, unit: Unit) -> Calls:
     """The calls of a unit where nothing fails, nothing is judged twice and all replies are usable."""
     if not isinstance(unit, ConversationUnit):
-        return {(("evaluated", plan.model(unit.model).model_id), unit.scenario_id): int(content.recording is None)}
+        own: dict[tuple[Who, str], int] = {
+            (("evaluated", plan.model(unit.model).model_id), unit.scenario_id): int(content.recording is None)
+        }
+        return own | {(("reply_judge", m.model_id), unit.scenario_id): 1 for m in plan.reply_judges if m.kind != "dry"}
     name, spiral = f"{unit.prompt_id}-{unit.index}", content.spiral
     calls: dict[tuple[Who, str], int] = {}
     if content.recording is not None:
@@ -71,7 +75,7 @@ class TimeLeft:
                 self._done[answer.role] += 1
                 if answer.at >= self._began:
                     self._answered.append(answer.at)
-                    if answer.role != "judge":
+                    if answer.role not in _JUDGES:
                         self._turned[answer.unit] = answer.at
 
     def calls(self, ended: Collection[Hashable]) -> dict[Role, tuple[int, int]]:
@@ -125,7 +129,7 @@ class TimeLeft:
         turning = judging = slowest = slowest_judge = 0.0
         for key in calls:
             who, seconds = key[0], wait.get(key[0], 0.0)
-            if who[0] == "judge":
+            if who[0] in _JUDGES:
                 judging = max(judging, min(2, left[key]) * seconds)
                 slowest_judge = max(slowest_judge, seconds)
             else:

@@ -334,10 +334,7 @@ def rescore(path: Path | str, protocol_name: str = "per-10k-chars", seed: int | 
 
 
 def rescore_groups(
-    path: Path | str,
-    groups: Mapping[tuple[str, str], Sequence[Conversation]],
-    protocol_name: str,
-    seed: int | str = 1,
+    path: Path | str, groups: Mapping[tuple[str, str], Sequence[Conversation]], protocol_name: str, seed: int | str = 1
 ) -> dict[str, Any]:
     """The same for conversations at hand, by run id and model."""
     protocol = load_protocol(protocol_name)

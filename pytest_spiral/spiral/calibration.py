@@ -162,11 +162,7 @@ class CalibrationResult(Table):
 
 
 def calibration_result(
-    labelled: LabelledSet,
-    judged: Mapping[str, ChunkJudgement],
-    judge: str,
-    rubric_hash: str,
-    behaviours: Sequence[str],
+    labelled: LabelledSet, judged: Mapping[str, ChunkJudgement], judge: str, rubric_hash: str, behaviours: Sequence[str]
 ) -> CalibrationResult:
     """Compare one judge's judgements with labels. judged: by turn.
 

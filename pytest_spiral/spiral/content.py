@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
@@ -91,11 +91,8 @@ def short_twin_turns() -> int:
 
 def openings_hash(openings: Sequence[Opening]) -> str:
     """Hex SHA-256 of the openings and their categories."""
-    return digest([[o.prompt_id, o.category, list(o.prompts), *_beginning(o)] for o in openings])
-
-
-def _beginning(opening: Opening) -> list[JsonValue]:
-    return [opening.model_dump(mode="json")["beginning"]] if opening.beginning else []
+    begun = ([o.model_dump(mode="json")["beginning"]] if o.beginning else [] for o in openings)
+    return digest([[o.prompt_id, o.category, list(o.prompts), *rest] for o, rest in zip(openings, begun, strict=True)])
 
 
 # A note is one line, sent in square brackets.

@@ -252,11 +252,7 @@ def _why_lost(judgement: ChunkJudgement, protocol: Protocol) -> ReasonCode | Non
 
 
 def _points(
-    judgement: ChunkJudgement,
-    protocol: Protocol,
-    missing_as: MissingAs,
-    findings: list[Finding],
-    ignored: list[str],
+    judgement: ChunkJudgement, protocol: Protocol, missing_as: MissingAs, findings: list[Finding], ignored: list[str]
 ) -> dict[str, float]:
     """Sums of strengths by metric of one judgement. Adds its findings that count, and why the others do not."""
     located_only = protocol.counting == "located_findings"

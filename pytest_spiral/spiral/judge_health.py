@@ -25,30 +25,6 @@ from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.status import ReasonCode, Status
 
 PerMille = Annotated[int, Field(ge=0, le=1000)]
-# Why a reply is no judgement: the judge declined, or answered what cannot be read. Anything else is the endpoint's.
-_REFUSED = frozenset({ReasonCode.REFUSAL, ReasonCode.CONTENT_FILTER})
-_UNREADABLE = frozenset(
-    {
-        ReasonCode.COUNT_WITHOUT_QUOTES,
-        ReasonCode.DUPLICATE_KEY,
-        ReasonCode.EMPTY_QUOTE,
-        ReasonCode.EMPTY_REPLY,
-        ReasonCode.MISSING_KEY,
-        ReasonCode.NOT_JSON,
-        ReasonCode.OUT_OF_RANGE,
-        ReasonCode.QUOTE_TOO_LONG,
-        ReasonCode.REPLY_TOO_LONG,
-        ReasonCode.ROOT_NOT_OBJECT,
-        ReasonCode.TOO_DEEP,
-        ReasonCode.TOO_MANY_FINDINGS,
-        ReasonCode.TOOL_CALL,
-        ReasonCode.TRUNCATED,
-        ReasonCode.UNFINISHED,
-        ReasonCode.UNKNOWN_KEY,
-        ReasonCode.WRONG_SHAPE,
-        ReasonCode.WRONG_TYPE,
-    }
-)
 
 
 class _Limits(Table):
@@ -60,6 +36,8 @@ class _Limits(Table):
 
 
 class _Judges(Table):
+    refused: tuple[ReasonCode, ...]
+    unreadable: tuple[ReasonCode, ...]
     limits: _Limits
     families: dict[str, tuple[str, ...]]
 
@@ -96,7 +74,8 @@ def _is_unlocated_beyond(health: JudgeHealth, limit: int) -> bool:
 
 def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Protocol) -> JudgeHealth:
     """What can be said about one judge, named as its judgements name it."""
-    limits = load_judge_limits().limits
+    shipped = load_judge_limits()
+    limits = shipped.limits
     own = [j for conversation in conversations for j in conversation.judgements if j.judge == judge]
     readable = [j for j in own if j.status is Status.MEASURED]
     findings = [finding for j in readable for finding in j.findings]
@@ -109,7 +88,7 @@ def judge_health(judge: str, conversations: Sequence[Conversation], protocol: Pr
     codes = [j.reason.code if j.reason else None for j in own if j.status is not Status.MEASURED]
     repairs = Counter(repair for j in readable for repair in j.repairs)
     repairs.update(repair for final in finals for repair in final.repairs)
-    refused, unreadable = (sum(code in kind for code in codes) for kind in (_REFUSED, _UNREADABLE))
+    refused, unreadable = (sum(code in kind for code in codes) for kind in (shipped.refused, shipped.unreadable))
     return JudgeHealth(
         chunks=len(own),
         refused=refused,

@@ -102,7 +102,7 @@ def parse_judge_reply(
     repairs: set[Repair] = set()
     try:
         material = [*(source.text for source in (*replies, *user_texts)), *context]
-        answer = _answer(text, finish, [*marks, *behaviours], material, repairs)
+        answer = read_object(text, finish, [*marks, *behaviours], material, repairs)
         called_for = {mark: _whole_number(answer[mark], mark, MARK_SCALE, repairs) for mark in marks}
         strongest: dict[tuple[str, object], Finding] = {}
         for behaviour in behaviours:
@@ -126,17 +126,17 @@ def parse_final_reply(
     """Read the final judge's scores, a whole number from 0 to 10 for each metric. material: what it was shown."""
     repairs: set[Repair] = set()
     try:
-        answer = _answer(text, finish, metrics, material, repairs)
+        answer = read_object(text, finish, metrics, material, repairs)
         scores = {metric: _whole_number(answer[metric], metric, FINAL_SCALE, repairs) for metric in metrics}
     except Unreadable as invalid:
         return invalid.rejected
     return Readable(scores, tuple(sorted(repairs)))
 
 
-def _answer(
+def read_object(
     text: str, finish: str, keys: Collection[str], material: Sequence[str], repairs: set[Repair]
 ) -> dict[str, object]:
-    """The judge's object, which has exactly these keys and perhaps `reasoning`."""
+    """The judge's object, which has exactly these keys and perhaps `reasoning`. Raises `Unreadable`."""
     if finish != "stop":
         raise Unreadable(
             FINISH_CODES.get(finish, ReasonCode.UNFINISHED), f"the endpoint ended the reply with {finish!r}"
@@ -169,7 +169,7 @@ def _answer(
         raise Unreadable(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {_kind(answer[REASONING])}")
     missing = [key for key in keys if key not in answer]
     if missing:
-        raise Unreadable(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing; an empty list would say 'none'")
+        raise Unreadable(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing")
     return answer
 
 

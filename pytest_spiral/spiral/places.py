@@ -58,11 +58,7 @@ def worse_chunk(first: ChunkJudgement, second: ChunkJudgement, risky: Collection
         and (finding.behaviour, finding.quote, finding.strength) not in known
     ]
     return replace(
-        first,
-        findings=(*kept, *nowhere),
-        chars=second.chars,
-        raw_text=raw_text,
-        called_for=second.called_for,
+        first, findings=(*kept, *nowhere), chars=second.chars, raw_text=raw_text, called_for=second.called_for
     )
 
 

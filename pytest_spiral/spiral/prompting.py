@@ -85,7 +85,7 @@ def chunk_messages(rubric: Rubric, opening: str, chunk: Chunk, secret: str) -> t
     chunks and can be served from a provider's prompt cache.
     """
     before, turns = _messages(chunk.context), _messages(chunk.exchanges)
-    fence = _fence(secret, [Message("user", opening)])
+    fence = fence_of(secret, [Message("user", opening)])
     opening = without_control_tokens(opening)
     words = _words(rubric, fence)
     # The first exchange holds the opening already.
@@ -113,14 +113,14 @@ def final_messages(rubric: Rubric, transcript: Sequence[Message], secret: str) -
     turns = [*transcript]
     while turns and turns[-1].role == "user":
         turns.pop()
-    fence = _fence(secret, turns)
+    fence = fence_of(secret, turns)
     turns = [_shown(turn) for turn in turns]
     words = _words(rubric, fence)
     body = [words["fence_rule"], words["before_transcript"], *_fenced(turns, words, fence), words["after"]]
     return (_system(rubric.final_part), ComposedMessage("user", "\n".join(body), tuple(t.content for t in turns)))
 
 
-def _fence(secret: str, transcript: Sequence[Message]) -> str:
+def fence_of(secret: str, transcript: Sequence[Message]) -> str:
     """A delimiter that no model can know while it writes, the same whenever the same transcript is judged again.
 
     HMAC-SHA-256 over the transcript under the run's secret, shortened to 96 bits.
@@ -153,24 +153,26 @@ def chunk_schema(
     a behaviour, where a model does not stop by itself; None leaves both open, because strict providers accept no such
     limits.
     """
-    finding = _object({"quote": _string(longest), "strength": {"type": "integer", "enum": [1, 2, 3]}})
+    finding = json_object({"quote": json_string(longest), "strength": {"type": "integer", "enum": [1, 2, 3]}})
     findings: dict[str, JsonValue] = {"type": "array", "items": finding}
     if longest is not None:
         findings["maxItems"] = 1
     mark: JsonValue = {"type": "integer", "enum": [*range(MARK_SCALE[1] + 1)]}
-    return _object({"reasoning": _string(longest), **dict.fromkeys(marks, mark), **dict.fromkeys(behaviours, findings)})
+    return json_object(
+        {"reasoning": json_string(longest), **dict.fromkeys(marks, mark), **dict.fromkeys(behaviours, findings)}
+    )
 
 
 @cache
 def final_schema(metrics: tuple[str, ...], *, longest: int | None = None) -> dict[str, JsonValue]:
     """JSON schema of a final judgement; `longest` as in `chunk_schema`."""
     score: JsonValue = {"type": "integer", "enum": list(range(11))}
-    return _object({"reasoning": _string(longest), **dict.fromkeys(metrics, score)})
+    return json_object({"reasoning": json_string(longest), **dict.fromkeys(metrics, score)})
 
 
-def _string(longest: int | None) -> dict[str, JsonValue]:
+def json_string(longest: int | None) -> dict[str, JsonValue]:
     return {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
 
 
-def _object(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def json_object(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -12,14 +12,7 @@ from pytest_spiral.stats.clusters import Clusters
 from pytest_spiral.stats.rates import Interval
 from pytest_spiral.stats.resampling import percentile_interval, percentile_resamples
 
-__all__ = [
-    "agreement_interval",
-    "coincidences",
-    "gwet_ac1",
-    "krippendorff_alpha",
-    "rating_shares",
-    "weighted_kappa",
-]
+__all__ = ["agreement_interval", "coincidences", "gwet_ac1", "krippendorff_alpha", "rating_shares", "weighted_kappa"]
 
 T = TypeVar("T")
 Level = Literal["nominal", "ordinal"]

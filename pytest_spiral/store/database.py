@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest_spiral.differences import differences, listed
 from pytest_spiral.errors import LostStoreError, StoreError
+from pytest_spiral.resources import data_root, read_text
 from pytest_spiral.store.rows import add_row
 
 # SQLite quotes a damaged file in its messages, and Python decodes them.
@@ -22,31 +23,6 @@ _FORMAT = 7
 _BUSY_SECONDS = 30
 # Copying the log into the database waits for the disk, so it happens once in 8 MB and not once in 1 MB.
 _CHECKPOINT_PAGES = 2048
-_TABLES = """
-CREATE TABLE run (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE secret (id INTEGER PRIMARY KEY, value TEXT NOT NULL, checksum BLOB NOT NULL);
-CREATE TABLE text (
-  id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, checksum BLOB NOT NULL
-);
-CREATE TABLE reply (
-  id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL,
-  sample INTEGER NOT NULL, settings INTEGER NOT NULL REFERENCES text, messages TEXT NOT NULL,
-  text INTEGER NOT NULL REFERENCES text, finish TEXT NOT NULL, served_model TEXT NOT NULL,
-  prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
-  reasoning_tokens INTEGER NOT NULL, reasoning INTEGER REFERENCES text,
-  seconds REAL NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL, checksum BLOB NOT NULL
-);
-CREATE TABLE failure (
-  id INTEGER PRIMARY KEY, key BLOB NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, unit TEXT NOT NULL,
-  code TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL, checksum BLOB NOT NULL
-);
-CREATE TABLE pace (
-  id INTEGER PRIMARY KEY, endpoint TEXT NOT NULL, most INTEGER NOT NULL, ceiling INTEGER NOT NULL, reason TEXT NOT NULL,
-  epoch INTEGER NOT NULL, at REAL NOT NULL, checksum BLOB NOT NULL
-)
-"""
-
-
 PREFLIGHT = "(preflight) "
 """How units begin that measure nothing: they learn how a model is to be asked."""
 FileIdentity = tuple[int, int]
@@ -113,7 +89,7 @@ def create(path: Path, config: Mapping[str, object]) -> None:
 def make_tables(connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
     """The tables of a new run. Raises `sqlite3.Error`."""
     with transaction(connection):
-        for statement in _TABLES.split(";"):
+        for statement in read_text(data_root() / "store.sql").split(";"):
             connection.execute(statement)
         connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
         add_row(connection, "secret", (secrets.token_hex(16),))

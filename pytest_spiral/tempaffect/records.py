@@ -138,6 +138,35 @@ class ReplyChecks:
 
 
 @dataclass(frozen=True, slots=True)
+class RatedAnswer:
+    """What a judge model answers to a question about a reply."""
+
+    __pydantic_config__ = _READ_STRICTLY
+
+    answer: Literal["yes", "no", "cannot tell"]
+    """Counted as "cannot tell" where the evidence is not in the reply."""
+    quote: str
+    """The words that the judge gives as its evidence."""
+    evidence: Literal["exact", "normalised", "elided", "unlocated"]
+    """How these words stand in the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyJudgement:
+    """One judge model's answers about a reply, or why there are none. No part of any score."""
+
+    __pydantic_config__ = _READ_STRICTLY
+
+    judge: str
+    status: Status
+    reason: Reason | None = None
+    answers: Mapping[str, RatedAnswer] = field(default_factory=dict)
+    """By question; empty unless measured."""
+    repairs: tuple[str, ...] = ()
+    """What was overlooked to read the answers."""
+
+
+@dataclass(frozen=True, slots=True)
 class ItemScore:
     """What one output earned.
 
@@ -244,6 +273,8 @@ class Item:
     checks: ReplyChecks | None
     mismatch: Mismatch | None = None
     """How the reply contradicts the answer's boundary_action."""
+    judged: tuple[ReplyJudgement, ...] = ()
+    """What the models of --reply-judge say about the reply."""
 
     def __post_init__(self) -> None:
         if (self.score is not None) != (self.status in (Status.MEASURED, Status.MODEL_FAILED)):

@@ -27,16 +27,6 @@ _SWAPPED_PERSONS = {
     "i": "you", "me": "you", "my": "your", "mine": "yours", "i'm": "you're", "i've": "you've", "i'd": "you'd",
     "you": "I", "your": "my", "am": "are", "we": "you", "our": "your", "us": "you",
 }  # fmt: skip
-_REFUSAL: Mapping[str, str | bool] = {
-    "response_strategy": "set_boundary_with_alternative",
-    "boundary_action": "refuse",
-    "should_escalate": False,
-}
-_ESCALATION: Mapping[str, str | bool] = {
-    "response_strategy": "escalate",
-    "boundary_action": "escalate",
-    "should_escalate": True,
-}
 
 
 class _Texts(BaseModel):
@@ -51,6 +41,8 @@ class _Texts(BaseModel):
     over_escalator: tuple[str, ...]
     slot_template: str
     random_sentences: tuple[str, ...]
+    refusal: dict[str, str | bool]
+    escalation: dict[str, str | bool]
     caving: Mapping[str, str]
     """By scenario."""
 
@@ -213,8 +205,8 @@ _DRY_MODELS: Mapping[str, Callable[[Suite, Scenario], str]] = {
     "slot_template": _slot_template,
     "echo": _echo,
     "caver": _caver,
-    "over_refuser": lambda suite, scenario: _in_turn(_texts().over_refuser, suite, scenario, **_REFUSAL),
-    "over_escalator": lambda suite, scenario: _in_turn(_texts().over_escalator, suite, scenario, **_ESCALATION),
+    "over_refuser": lambda suite, scenario: _in_turn(_texts().over_refuser, suite, scenario, **_texts().refusal),
+    "over_escalator": lambda suite, scenario: _in_turn(_texts().over_escalator, suite, scenario, **_texts().escalation),
     "constant_majority": _constant_majority,
     "random_valid": _random_valid,
     "shuffled_replies": _shuffled_replies,

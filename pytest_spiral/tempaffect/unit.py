@@ -10,7 +10,7 @@ from pytest_spiral.errors import ChatError
 from pytest_spiral.status import Reason, Status
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemScore, Mode
+from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemScore, Mode, ReplyJudgement
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.suite import build_messages
@@ -25,11 +25,13 @@ class Output:
         text: None where the call failed; `reason` then says why.
         finish: How generation ended if `reason` tells that, else "stop".
         reason: The reason as it was recorded.
+        judged: What judge models said of the reply.
     """
 
     text: str | None
     finish: str
     reason: Reason | None
+    judged: tuple[ReplyJudgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

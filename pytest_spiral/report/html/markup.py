@@ -18,18 +18,8 @@ from importlib.resources import files
 _PACK = '<script type="text/plain"'
 Assets = tuple[str, ...]
 REPORT_ASSETS: Assets = (
-    *(
-        "style.css",
-        "dom.js",
-        "format.js",
-        "data.js",
-        "charts.js",
-        "parts.js",
-        "overview.js",
-        "tempaffect.js",
-        "items.js",
-    ),
-    *("spiral.js", "conversations.js", "compare.js", "run.js", "leaderboard.js", "main.js"),
+    *("style.css", "dom.js", "format.js", "data.js", "charts.js", "parts.js", "overview.js", "tempaffect.js"),
+    *("items.js", "spiral.js", "conversations.js", "compare.js", "run.js", "leaderboard.js", "main.js"),
 )
 LABEL_ASSETS: Assets = ("style.css", "label.css", "dom.js", "label.js")
 # JSON inside a script block: no character that could close it or open a comment; ASCII, so no line separators either.
@@ -67,7 +57,7 @@ def html_page(
             f"<title>{html.escape(_printable(title))}</title>\n<style>{style}</style>\n</head>\n<body>\n",
             '<a class="skip" href="#main">Skip to the content</a>\n<div id="page"></div>\n',
             f"<noscript><p>This page needs JavaScript, which is disabled. {without}</p></noscript>\n",
-            f'<script type="application/json" id="data">{_inert(data)}</script>\n',
+            f'<script type="application/json" id="data">{_json(data).translate(_UNSAFE)}</script>\n',
             # In pieces: joined one by one, the packs of a large suite would take twice their 30 MB.
             *(part for name, pack in packs.items() for part in (f'{_PACK} id="pack-{name}">', pack, "</script>\n")),
             f"<script>{script}</script>\n</body>\n</html>\n",
@@ -101,10 +91,6 @@ def _printable(text: str) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-
-
-def _inert(value: object) -> str:
-    return _json(value).translate(_UNSAFE)
 
 
 def packed(value: object) -> str:

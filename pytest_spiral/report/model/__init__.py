@@ -14,35 +14,16 @@ from pytest_spiral.report.model.gate import BaselineValue, GateRow, Verdict
 from pytest_spiral.report.model.judges import Drift
 from pytest_spiral.report.model.parts import FailedPart
 from pytest_spiral.report.model.profile import Profiles
+from pytest_spiral.report.model.reply_judges import ReplyJudges
 from pytest_spiral.report.model.run import Integrity, RequestLimit, RoleUsage, Run, RunConfig, Usage
 from pytest_spiral.report.model.spiral import ConversationRecord, ProtocolScore, Score, Spiral
 from pytest_spiral.report.model.tempaffect import Card, FamilyScores, TempAffect
 
 __all__ = [
-    "SCHEMA_VERSION",
-    "Anchors",
-    "BaselineValue",
-    "Card",
-    "ConversationRecord",
-    "Corrections",
-    "Drift",
-    "FailedPart",
-    "FamilyScores",
-    "GateRow",
-    "Integrity",
-    "Profiles",
-    "ProtocolScore",
-    "Report",
-    "RequestLimit",
-    "RoleUsage",
-    "Run",
-    "RunConfig",
-    "Score",
-    "Spiral",
-    "TempAffect",
-    "Usage",
-    "Verdict",
-]
+    "SCHEMA_VERSION", "Anchors", "BaselineValue", "Card", "ConversationRecord", "Corrections", "Drift",
+    "FailedPart", "FamilyScores", "GateRow", "Integrity", "Profiles", "ProtocolScore", "ReplyJudges", "Report",
+    "RequestLimit", "RoleUsage", "Run", "RunConfig", "Score", "Spiral", "TempAffect", "Usage", "Verdict",
+]  # fmt: skip
 
 SCHEMA_VERSION: Final = 2
 
@@ -64,6 +45,8 @@ class Report(Record):
     usage: Usage
     corrected: Corrections | None = None
     """What labels of a part of the replies correct; null without labels."""
+    reply_judges: ReplyJudges | None = None
+    """What models of --reply-judge say of TempAffect replies; null without them."""
     failed_parts: tuple[FailedPart, ...] = ()
     """Parts that could not be made. With one that belongs to the evaluation, the verdict is `fail` or `incomplete`."""
 

@@ -98,6 +98,7 @@ async function itemView(report, parameters) {
     section("Scenario", scenario ? scenarioPart(scenario) : empty("This report does not contain the scenario.")),
     item.answer ? section("Reply", replyPart(item)) : null,
     item.checks ? section("Checks of the reply", checkTable(item, report.tempaffect.weights)) : null,
+    item.judged?.length ? section("Judge models on the reply", judgedTable(item)) : null,
     item.answer ? section("Labels", labelTable(item, scenario, report.tempaffect.weights)) : null,
     section("Raw output", item.output === null ? empty("The model returned no output.") : pre(item.output)),
     scenario && scenario.reference_reply ? h("details", {}, h("summary", {}, "Reference reply and rationale"), h("p", {}, bdi(scenario.reference_reply)), h("p", { class: "note" }, scenario.rationale)) : null,
@@ -150,4 +151,46 @@ function labelTable(item, scenario, weights) {
     }),
     { caption: "Labels: expected and given" },
   );
+}
+
+/** An answer of a judge model with its evidence. */
+function ratedAnswer({ answer, quote, evidence }) {
+  return [answer, quote && h("div", { class: "note" }, h("q", {}, bdi(quote)), evidence === "unlocated" && " (not in the reply)")];
+}
+
+function judgedTable(item) {
+  const questions = [...new Set(item.judged.flatMap((one) => Object.keys(one.answers)))];
+  const failed = item.judged.filter((one) => one.reason).map((one) => `${one.judge}: ${STATUS_NAMES[one.status]}, ${reasonText(one.reason)}`);
+  const rows = questions.map((name) => [words(name), ...item.judged.map((one) => (one.answers[name] ? ratedAnswer(one.answers[name]) : MISSING))]);
+  return [
+    h("p", { class: "note" }, "Models' answers, not people's. They are part of no score."), list(failed),
+    rows.length ? table(["Question", ...item.judged.map((one) => bdi(one.judge))], rows, { caption: "Answers of judge models and their evidence", className: "stacked" }) : null,
+  ];
+}
+
+/** What judge models say beside the scorer: agreement, and where they differ. */
+function replyJudgesPart({ whose, judges, among, disagreements }, run) {
+  const number_ = (name) => [name, { number: true }];
+  const agreement = (who, questions) => Object.entries(questions).map(([name, row]) => [
+    who, words(name), String(row.shared), String(row.differing), ...[row.kappa, row.ac1].map((one) => (one ? withRange(one.value, one.low, one.high) : MISSING)),
+  ]);
+  const rows = [...judges.flatMap((one) => agreement(["the scorer and ", bdi(one.judge)], one.with_scorer)), ...agreement("the judges among each other", among)];
+  const body = h("tbody", {});
+  const columns = ["Item", "Question", "Scorer", "Judges"];
+  const draw = (row) => tableRow([
+    [link("item", itemParameters(row), row.id), h("div", { class: "note" }, bdi(row.model), `, ${MODES[row.prompting_mode]}`)], words(row.question),
+    [row.scorer ?? MISSING, row.scorer_evidence.map((reason) => h("div", { class: "note" }, bdi(reason)))],
+    Object.entries(row.judges).map(([name, given]) => h("div", {}, bdi(name), ": ", ratedAnswer(given))),
+  ], columns);
+  const states = (one) => `${one.judge}: ${one.measured} of ${count(one.replies, "reply", "replies")} judged, ${one.failed} failed, ${one.not_run} not run; ${one.unlocated} answers with evidence that is not in the reply`;
+  return [
+    h("p", { class: "note" }, `These are ${whose}, and part of no score.`), list(judges.map(states)),
+    table(["Raters", "Question", number_("Replies"), number_("They differ on"), "Kappa (95 % interval)", "AC1 (95 % interval)"], rows, { caption: "Agreement of raters on TempAffect replies", className: "stacked" }),
+    disagreements.length > 0 && [
+      h("p", {}, "People should label the replies below first. A drawn sample holds more of them:"),
+      h("pre", { class: "output", tabindex: "0" }, `pytest-spiral label ${run.config.report_dir}/${run.id} -o labels --suite tempaffect`),
+      scrolling(h("table", { class: "stacked" }, h("caption", {}, "Disagreements, the replies with the most of them first"), h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col" }, name)))), body), "Disagreements"),
+      portions(disagreements, draw, body, 20),
+    ],
+  ];
 }

@@ -15,6 +15,7 @@ function overview(report) {
     decision.next && section("Next", h("p", {}, decision.next.why), h("pre", { class: "output", tabindex: "0" }, decision.next.command)),
     section("At a glance", glance(report)),
     report.corrected ? section("Corrected by labels", correctedPart(report.corrected)) : null,
+    report.reply_judges ? section("Reply judges", replyJudgesPart(report.reply_judges, run)) : null,
     section("What was measured", statusTable(report)),
   ];
 }

@@ -1,0 +1,86 @@
+"""What judge models say of TempAffect replies, beside what the scorer says. Pure, and no part of any score."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from pytest_spiral.labelling.agreement import agreement_of
+from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, Answer, Header, LabelFile, LabelledItem, Rater, reply_id
+from pytest_spiral.labelling.reply_judge import disputed, scorer_answers
+from pytest_spiral.report.model.reply_judges import Disagreement, QuestionAgreement, ReplyJudge, ReplyJudges
+from pytest_spiral.status import Status
+from pytest_spiral.tempaffect.records import Item
+
+# No model has a name with a blank.
+_SCORER = "the scorer"
+
+
+def reply_judges(items: Iterable[Item]) -> ReplyJudges | None:
+    """Agreement and disagreements over all replies of a run; None where nobody judged them."""
+    rows = [item for item in items if item.judged]
+    names = list(dict.fromkeys(judged.judge for item in rows for judged in item.judged))
+    if not names:
+        return None
+    most_first = sorted(rows, key=lambda item: -len(disputed(item)))
+    return ReplyJudges(
+        judges=tuple(_judge(name, rows) for name in names),
+        among=_agreement(rows, names) if len(names) > 1 else {},
+        disagreements=tuple(row for item in most_first for row in _disagreements(item)),
+    )
+
+
+def _judge(name: str, items: Sequence[Item]) -> ReplyJudge:
+    own = [judged for item in items for judged in item.judged if judged.judge == name]
+    states = Counter(judged.status for judged in own)
+    answers = [(question, row) for judged in own for question, row in judged.answers.items()]
+    return ReplyJudge(
+        judge=name,
+        replies=len(items),
+        measured=states[Status.MEASURED],
+        failed=states[Status.INSTRUMENT_FAILED],
+        not_run=states[Status.NOT_RUN],
+        cannot_tell=Counter(question for question, row in answers if row.answer == "cannot tell"),
+        unlocated=sum(row.evidence == "unlocated" and bool(row.quote) for _, row in answers),
+        repairs=Counter(repair for judged in own for repair in judged.repairs),
+        with_scorer=_agreement(items, [_SCORER, name]),
+    )
+
+
+def _agreement(items: Sequence[Item], raters: Sequence[str]) -> dict[str, QuestionAgreement]:
+    """How far these raters agree, by question."""
+    header = Header(
+        suite="tempaffect",
+        run="",
+        report_hash="",
+        questions=TEMPAFFECT_QUESTIONS,
+        raters=tuple(Rater(name=name, kind="model") for name in raters),
+    )
+    rows = []
+    for item in items:
+        given: dict[str, dict[str, Answer]] = {_SCORER: {n: _word(yes) for n, yes in scorer_answers(item).items()}}
+        given |= {j.judge: {name: row.answer for name, row in j.answers.items()} for j in item.judged}
+        labels = {name: given[name] for name in raters if name in given}
+        rows.append(LabelledItem(item=reply_id(item), model=item.model, cluster=item.id, labels=labels))
+    return agreement_of(LabelFile(header, tuple(rows)))
+
+
+def _disagreements(item: Item) -> Iterator[Disagreement]:
+    own = scorer_answers(item)
+    for question in disputed(item):
+        reasons = item.checks.reasons.get(question, ()) if item.checks else ()
+        yield Disagreement(
+            model=item.model,
+            prompting_mode=item.prompting_mode,
+            id=item.id,
+            epoch=item.epoch,
+            question=question,
+            scorer=_word(own[question]) if question in own else None,
+            scorer_evidence=reasons,
+            judges={judged.judge: judged.answers[question] for judged in item.judged if question in judged.answers},
+        )
+
+
+def _word(yes: bool) -> Literal["yes", "no"]:
+    return "yes" if yes else "no"

@@ -1,0 +1,55 @@
+"""What judge models say of TempAffect replies, for a terminal and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
+
+from pytest_spiral.report.lines import Line, between, plain, wrapped
+from pytest_spiral.report.model.reply_judges import Coefficient, QuestionAgreement, ReplyJudge, ReplyJudges
+
+AGREEMENT_NAMES = ("Raters", "Question", "Replies", "They differ on", "Kappa (95 % interval)", "AC1 (95 % interval)")
+
+
+def judge_lines(found: ReplyJudges, run_dir: str) -> Iterator[Line]:
+    """One sentence for each judge, and what people should label first."""
+    for judge in found.judges:
+        useful = judge.with_scorer["useful_bounded"]
+        agreement = f"kappa {_shown(useful.kappa)}, AC1 {_shown(useful.ac1)}"
+        differs = f"differs from the scorer on useful_bounded in {useful.differing} of {useful.shared} replies"
+        lost = f"; {lost_text(judge)}" if judge.failed or judge.not_run else ""
+        yield from wrapped(f"reply judge {plain(judge.judge)} ({found.whose}): {differs}, {agreement}{lost}", "plain")
+    if found.disputed:
+        yield from wrapped(hint_text(found), "plain")
+        yield f"  {label_command(run_dir)}", "plain"
+
+
+def lost_text(judge: ReplyJudge) -> str:
+    """Replies without a judgement."""
+    return f"{judge.failed} replies on which it failed, {judge.not_run} not asked"
+
+
+def hint_text(found: ReplyJudges) -> str:
+    """What people should label first."""
+    return f"people should label these {found.disputed} replies first; a drawn sample holds more of them:"
+
+
+def label_command(run_dir: str) -> str:
+    """The command that writes pages on which disagreements are over-represented."""
+    return f"pytest-spiral label {quote(run_dir)} -o labels --suite tempaffect"
+
+
+def agreement_rows(found: ReplyJudges) -> Iterator[Sequence[str]]:
+    """Rows of the table of agreement, unescaped."""
+    for judge in found.judges:
+        yield from _rows(f"the scorer and {judge.judge}", judge.with_scorer)
+    yield from _rows("the judges among each other", found.among)
+
+
+def _rows(who: str, questions: Mapping[str, QuestionAgreement]) -> Iterator[Sequence[str]]:
+    for name, one in questions.items():
+        yield who, name, str(one.shared), str(one.differing), _shown(one.kappa), _shown(one.ac1)
+
+
+def _shown(value: Coefficient | None) -> str:
+    return "none" if value is None else between(value.value, value.low, value.high)
