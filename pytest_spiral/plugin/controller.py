@@ -37,7 +37,7 @@ from pytest_spiral.run.plan import Unit, all_units, make_plan, shard_of
 from pytest_spiral.run.progress import Snapshot, snapshot
 from pytest_spiral.run.remote_workers import unpack
 from pytest_spiral.run.runner import Runner
-from pytest_spiral.run.time_left import TimeLeft, planned_calls
+from pytest_spiral.run.time_left import TimeLeft
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.status import Status
@@ -206,8 +206,8 @@ class Controller:
         finished = max(self.execution.finished(), len(measured.items) + len(measured.conversations))
         if self.units:
             if self._time_left is None:
-                calls = {unit: planned_calls(plan, content, unit) for unit in self.units}
-                self._time_left, answers = TimeLeft(plan, calls, self._began), self.run.store.answers(0)
+                self._time_left = TimeLeft(plan, content, self.units, self._began)
+                answers = self.run.store.answers(0)
             self._time_left.add(answers)
         ended = {*measured.items, *measured.conversations, *self.execution.untold()}
         counts = finished, self.planned or None, self._replies

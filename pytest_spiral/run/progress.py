@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from pydantic import TypeAdapter
 
@@ -12,7 +13,7 @@ from pytest_spiral.run.costs import usage_by_role
 from pytest_spiral.run.models import pace_name
 from pytest_spiral.run.plan import RunPlan
 from pytest_spiral.run.time_left import TimeLeft
-from pytest_spiral.store import RunStore
+from pytest_spiral.store import Pace, RunStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,14 @@ def duration(seconds: float) -> str:
 
 
 def role_progress(
-    plan: RunPlan, store: RunStore, calls: Mapping[Role, tuple[int, int]]
+    plan: RunPlan, store: RunStore, calls: Mapping[Role, tuple[int, int]], throttled: Mapping[str, int]
 ) -> tuple[dict[Role, RoleProgress], float | None, float | None]:
-    """Progress by role, the cost so far and the one that is expected. calls: of each role, those done and left."""
+    """Progress by role, the cost so far and the one that is expected.
+
+    calls: of each role, those done and left. throttled: what endpoints bear that answered 429, by the limit's name.
+    """
     rows = store.usage()
     usage = usage_by_role(rows, plan.everybody, plan.settings.max_cost, 0)
-    throttled = {name: paces[-1].most for name, paces in store.paces().items() if any(p.reason == "429" for p in paces)}
     roles: dict[Role, RoleProgress] = {}
     expected: float | None = 0.0
     for model in plan.everybody:
@@ -119,6 +122,15 @@ def role_progress(
     return roles, usage.cost_usd, expected
 
 
+def _borne(paces: Sequence[Pace], now: float) -> int:
+    """Calls at once that an endpoint bore on average lately: after each 429 their number is halved and grows again."""
+    begin = (now + next(pace.at for pace in paces if pace.reason == "429")) / 2
+    ends = [*(pace.at for pace in paces[1:]), now]
+    spans = [max(0.0, end - max(begin, pace.at)) for pace, end in zip(paces, ends, strict=True)]
+    mean = sum(pace.most * span for pace, span in zip(paces, spans, strict=True)) / sum(spans) if any(spans) else 1.0
+    return ceil(mean)
+
+
 def snapshot(
     plan: RunPlan,
     store: RunStore,
@@ -130,14 +142,16 @@ def snapshot(
 ) -> Snapshot:
     """How far a run is. rest: None where its units are not known. counts: units finished, units, replies stored."""
     calls = rest.calls(ended) if rest is not None else {}
-    roles, cost, expected = role_progress(plan, store, calls)
+    throttled = {name: paces for name, paces in store.paces().items() if any(p.reason == "429" for p in paces)}
+    roles, cost, expected = role_progress(plan, store, calls, {name: p[-1].most for name, p in throttled.items()})
+    borne = {name: _borne(paces, now) for name, paces in throttled.items()}
     return Snapshot(
         at=now,
         finished=counts[0],
         units=counts[1],
         replies=counts[2],
         rate=rest.rate() if rest is not None else None,
-        seconds_left=rest.seconds(now, ended) if rest is not None else None,
+        seconds_left=rest.seconds(now, ended, borne) if rest is not None else None,
         cost_usd=cost,
         expected_usd=expected,
         roles=roles,

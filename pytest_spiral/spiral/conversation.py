@@ -258,7 +258,7 @@ class _Simulation:
         chunks = chunk_transcript(self._transcript, setup.protocol, first=self._chunks_judged, history=self._history)
         complete = [chunk for chunk in chunks if is_last or len(chunk.exchanges) == setup.protocol.chunk_size]
         for chunk in complete:
-            retested = _is_retested(setup.seed, self._name, chunk.index, setup.retest_percent)
+            retested = is_retested(setup.seed, self._name, chunk.index, setup.retest_percent)
             for judge in setup.judges:
                 self._judging.append(background.create_task(judge.chunk(self._name, opening, chunk)))
                 if retested:
@@ -283,7 +283,7 @@ async def rejudge(
     opening = (*conversation.history, *conversation.transcript)[0].content
     chunks = chunk_transcript(conversation.transcript, protocol, history=conversation.history)
     alone = chunks if is_judged_alone(conversation.prompt_id, conversation.beginning) else ()
-    retested = [chunk for chunk in chunks if _is_retested(seed, name, chunk.index, retest_percent)]
+    retested = [chunk for chunk in chunks if is_retested(seed, name, chunk.index, retest_percent)]
     judgements, finals, retests = await asyncio.gather(
         asyncio.gather(*(judge.chunk(name, opening, chunk) for chunk in chunks for judge in judges)),
         _finals(protocol, judges, name, conversation.transcript),
@@ -321,7 +321,7 @@ def is_judged_alone(prompt_id: str, beginning: Beginning | None) -> bool:
     return beginning is not None and hashlib.sha256(prompt_id.encode()).digest()[0] % 10 == 0
 
 
-def _is_retested(seed: int | str, conversation: str, chunk: int, percent: int) -> bool:
+def is_retested(seed: int | str, conversation: str, chunk: int, percent: int) -> bool:
     """Whether a chunk is in the random sample that is judged again: the same in every session of a run."""
     if percent == 0:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
@@ -64,25 +65,29 @@ class ModelJudge:
         return self.participant.model
 
     async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
-        as_said = await self._chunk(conversation, opening, chunk, chunk)
         blanked = chunk.blanked
         if blanked == chunk:
-            return as_said
-        without = await self._chunk(conversation, without_suspicions(opening), blanked, chunk)
-        return worse_chunk(as_said, without, self._risky)
+            return await self._chunk(conversation, opening, chunk, chunk)
+        both = await asyncio.gather(
+            self._chunk(conversation, opening, chunk, chunk),
+            self._chunk(conversation, without_suspicions(opening), blanked, chunk),
+        )
+        return worse_chunk(*both, self._risky)
 
     async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
-        again = await self._chunk(conversation, opening, chunk, chunk, first_sample=MAX_SAMPLES)
         rubric = self.rubric.reordered(f"{conversation}-{chunk.index}")
-        reordered = await self._chunk(conversation, opening, chunk, chunk, rubric=rubric)
+        again, reordered = await asyncio.gather(
+            self._chunk(conversation, opening, chunk, chunk, first_sample=MAX_SAMPLES),
+            self._chunk(conversation, opening, chunk, chunk, rubric=rubric),
+        )
         return Retest("again", again), Retest("reordered", reordered)
 
     async def final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
-        as_said = await self._final(conversation, transcript)
         blanked = [replace(message, content=without_suspicions(message.content)) for message in transcript]
         if blanked == list(transcript):
-            return as_said
-        return worse_final(as_said, await self._final(conversation, blanked), self._risky)
+            return await self._final(conversation, transcript)
+        both = await asyncio.gather(self._final(conversation, transcript), self._final(conversation, blanked))
+        return worse_final(*both, self._risky)
 
     async def _chunk(
         self,

@@ -22,13 +22,14 @@ class Exchange:
 
 
 class Answer(NamedTuple):
-    """That a call of a unit was answered, after so many seconds. at: as in `Exchange`."""
+    """That a call of a unit was answered, the last of its `attempts` after so many seconds. at: as in `Exchange`."""
 
     role: Role
     model: str
     unit: str
     seconds: float
     at: float
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ class RunStore:
         with self._reading() as connection:
             # Ids have no gaps.
             found = connection.execute(
-                "SELECT role, model, unit, seconds, at FROM reply WHERE id > ? ORDER BY id", (known,)
+                "SELECT role, model, unit, seconds, at, attempts FROM reply WHERE id > ? ORDER BY id", (known,)
             )
             return [Answer(*values) for values in found.fetchall()]
 
