@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,14 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
 
 
-def read_json(path: Path, *, strict: bool = False) -> Any:
-    """Parsed JSON file. Raises `DataError` naming file, line and column; if strict, also for NaN and duplicate keys."""
+def read_json(path: Path, *, strict: bool = False, make: Callable[[dict[str, object]], object] | None = None) -> Any:
+    """Parsed JSON file. Raises `DataError` naming file, line and column; if strict, also for NaN and duplicate keys.
+
+    make: what becomes of each object.
+    """
+    text = read_text(path)
     try:
-        return (StrictJson() if strict else json).loads(read_text(path))
+        return StrictJson().loads(text) if strict else json.loads(text, object_hook=make)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from None
     except (RecursionError, ValueError) as error:

@@ -84,16 +84,12 @@ def _sentence_tokenizer() -> PunktSentenceTokenizer:
     return Tokenizer(known)
 
 
-def words_of(text: str) -> tuple[str, ...]:
+def _words(cleaned: str) -> tuple[str, ...]:
     """Words in lower case, without punctuation.
 
-    >>> words_of("Don't re-send it -- not at 3 a.m.!")
+    >>> _words("Don't re-send it -- not at 3 a.m.!")
     ("don't", 're-send', 'it', 'not', 'at', '3', 'a', 'm')
     """
-    return _words(clean(text))
-
-
-def _words(cleaned: str) -> tuple[str, ...]:
     return tuple(" ".join(_WORD.findall(cleaned)).lower().split())
 
 

@@ -54,7 +54,7 @@ def _page(
         "questions": asked(sheet.header.suite, sheet.header.questions, sheet.header.protocol),
         "items": items,
     }
-    return html_page(f"Labels by {rater.name}", data, {}, LABEL_ASSETS, _WITHOUT)
+    return "".join(html_page(f"Labels by {rater.name}", data, {}, LABEL_ASSETS, _WITHOUT))
 
 
 def _item(item: SheetItem) -> dict[str, object]:

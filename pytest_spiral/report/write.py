@@ -6,22 +6,19 @@ import itertools
 import os
 import re
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel
 from pydantic_core import to_json
 
 from pytest_spiral.errors import StoreError
-from pytest_spiral.report.html.build import leaderboard_page, report_page
+from pytest_spiral.report.html.build import leaderboard_page, report_page, report_pieces
 from pytest_spiral.report.html.leaderboard import Entry
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import FailedPart, Report
 from pytest_spiral.report.model.parts import PartCode
 from pytest_spiral.report.parts import Parts
-
-# Characters that are encoded at once: the page of a large suite has 40 million.
-_CHUNK = 2**20
+from pytest_spiral.strict_json import json_pieces
 
 
 def write_report(report: Report, run_dir: Path, step_summary: str | None = None, *, newest: bool = True) -> Report:
@@ -62,7 +59,7 @@ def write_views(report: Report, run_dir: Path) -> Report:
         cards.add(name)
         text = card.model_dump_json(indent=1) + "\n"
         parts.attempt(f"cards/{name}", write_atomically, run_dir / "cards" / name, text)
-    parts.attempt("report.html", lambda: write_atomically(run_dir / "report.html", report_page(report)))
+    parts.attempt("report.html", lambda: write_atomically(run_dir / "report.html", report_pieces(report)))
     summarised = _naming(report, parts)
     parts.attempt("summary.md", lambda: write_atomically(run_dir / "summary.md", summary_markdown(summarised)))
     return _naming(report, parts)
@@ -77,30 +74,14 @@ def _naming(report: Report, parts: Parts) -> Report:
 def write_results(report: Report, run_dir: Path) -> None:
     """Write `report.json` alone. Raises `StoreError`."""
     try:
-        write_atomically(run_dir / "report.json", itertools.chain(_in_parts(report), [b"\n"]))
+        # Down to single results.
+        pieces = json_pieces(report, lambda value: to_json(value, by_alias=False).decode(), levels=3)
+        write_atomically(run_dir / "report.json", itertools.chain(pieces, "\n"))
     except OSError as error:
         raise StoreError(
             f"{run_dir}: the report cannot be written ({error.strerror or error}); every reply is kept in run.sqlite: "
             f"make room or permissions and resume with --run-id {run_dir.name}"
         ) from None
-
-
-def _in_parts(value: object, levels: int = 3) -> Iterator[bytes]:
-    """JSON, bit by bit down to single results: of a large suite the whole of it takes 130 MB."""
-    if isinstance(value, BaseModel) and levels:
-        value = dict(value)
-    if isinstance(value, dict) and value and levels:
-        for number, (key, part) in enumerate(value.items()):
-            yield (b"," if number else b"{") + to_json(key) + b":"
-            yield from _in_parts(part, levels - 1)
-        yield b"}"
-    elif isinstance(value, tuple) and value and levels:
-        for number, part in enumerate(value):
-            yield b"," if number else b"["
-            yield from _in_parts(part, levels - 1)
-        yield b"]"
-    else:
-        yield to_json(value, by_alias=False)
 
 
 def _append(file: Path, text: str) -> None:
@@ -147,16 +128,13 @@ def file_slug(model: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip("-.") or "model"
 
 
-def write_atomically(path: Path, text: str | Iterable[bytes]) -> None:
+def write_atomically(path: Path, text: str | Iterable[str]) -> None:
     """Replace the content of a file: readers see the old text or the new one. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "wb") as file:
-            if isinstance(text, str):
-                file.writelines(text[start : start + _CHUNK].encode() for start in range(0, len(text), _CHUNK))
-            else:
-                file.writelines(text)
+            file.writelines(part.encode() for part in ([text] if isinstance(text, str) else text))
             file.flush()
             os.fsync(file.fileno())
         # mkstemp is private to the user; a report is an ordinary file.

@@ -186,20 +186,16 @@ class RunStore:
         with self._reading() as connection:
             return self._reply(connection, request)
 
-    def keep(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
-        """Store a reply; it is committed when this returns.
+    def keep_all(self, answered: Iterable[tuple[ChatRequest, ChatReply]]) -> list[ChatReply]:
+        """Store replies; they are committed when this returns, and where it raises, nothing is stored.
 
         Returns:
-            The reply that counts: of two replies to the same request, the first.
+            The replies that count: of two to the same request, the first.
 
         Raises:
             StoreError: The file cannot be written.
-            ChatError: This reply cannot be stored (`store_failed`); others can.
+            ChatError: A reply cannot be stored (`store_failed`); others can.
         """
-        return self.keep_all([(request, reply)])[0]
-
-    def keep_all(self, answered: Iterable[tuple[ChatRequest, ChatReply]]) -> list[ChatReply]:
-        """Store replies in one commit. Returns and raises like `keep`; where it raises, nothing is stored."""
         with self._writing() as connection:
             return [self._kept(connection, request, reply) for request, reply in answered]
 
@@ -224,7 +220,7 @@ class RunStore:
             return None if values is None else self._exchange(connection, values)
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
-        """Store that a call failed; it is made again when the run is resumed. Raises like `keep`."""
+        """Store that a call failed; it is made again when the run is resumed. Raises like `keep_all`."""
         key = _key(request)
         row = (key, request.role, request.model, request.unit, str(error.code), str(error), error.attempts, time.time())
         with self._writing() as connection:

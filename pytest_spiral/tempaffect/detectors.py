@@ -12,7 +12,7 @@ from pytest_spiral.report.model.tempaffect import Detector
 from pytest_spiral.tempaffect.params import Band, TemplateParams, load_params
 from pytest_spiral.tempaffect.records import Answer, ItemScore
 from pytest_spiral.tempaffect.scenario import Scenario
-from pytest_spiral.text import stem, tokenize
+from pytest_spiral.text import Gram, grams, stem, tokenize
 
 DETECTORS = (
     "template_repetition",
@@ -150,15 +150,11 @@ def _mask(scenario: Scenario, answer: Answer) -> tuple[str, ...]:
     return tuple(masked)
 
 
-def _grams(tokens: Sequence[str], size: int) -> set[tuple[str, ...]]:
-    return {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
-
-
 def _templated(masked: Sequence[Sequence[str]], params: TemplateParams) -> list[bool]:
     """Which replies are templated: close to another reply, or mostly made of sequences that several replies share."""
     near = _near_duplicates(masked, params.trigram_jaccard)
     size = params.shared_gram
-    shared_by = Counter(gram for tokens in masked for gram in _grams(tokens, size))
+    shared_by = Counter(gram for tokens in masked for gram in set(grams(tokens, size)))
     least = max(params.shared_gram_min_replies, -(-params.shared_gram_min_share * len(masked) // 1000))
     for i, tokens in enumerate(masked):
         covered: set[int] = set()
@@ -178,25 +174,25 @@ def _near_duplicates(masked: Sequence[Sequence[str]], least: int) -> list[bool]:
     """
     times = Counter(map(tuple, masked))
     near = {tokens: count > 1 for tokens, count in times.items()}
-    trigrams = {tokens: _grams(tokens, _NEAR_DUPLICATE_GRAM) for tokens in times}
-    common = Counter(gram for grams in trigrams.values() for gram in grams)
+    trigrams = {tokens: set(grams(tokens, _NEAR_DUPLICATE_GRAM)) for tokens in times}
+    common = Counter(gram for own in trigrams.values() for gram in own)
     holders: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for tokens, grams in trigrams.items():
-        for gram in _rarest(grams, common, least):
+    for tokens, own in trigrams.items():
+        for gram in _rarest(own, common, least):
             holders.setdefault(gram, []).append(tokens)
-    for tokens, grams in trigrams.items():
-        others = {} if near[tokens] else {o: None for gram in _rarest(grams, common, least) for o in holders[gram]}
+    for tokens, own in trigrams.items():
+        others = {} if near[tokens] else {o: None for gram in _rarest(own, common, least) for o in holders[gram]}
         for other in others:
-            shared = len(grams & trigrams[other])
-            if other != tokens and shared * 1000 >= least * (len(grams) + len(trigrams[other]) - shared):
+            shared = len(own & trigrams[other])
+            if other != tokens and shared * 1000 >= least * (len(own) + len(trigrams[other]) - shared):
                 near[tokens] = near[other] = True
                 break
     return [near[tuple(tokens)] for tokens in masked]
 
 
-def _rarest(grams: set[tuple[str, ...]], common: Mapping[tuple[str, ...], int], least: int) -> list[tuple[str, ...]]:
+def _rarest(own: set[Gram], common: Mapping[Gram, int], least: int) -> list[Gram]:
     """So many of the rarest that the others are fewer than `least` per mille."""
-    ordered = sorted(grams, key=lambda gram: (common[gram], gram))
+    ordered = sorted(own, key=lambda gram: (common[gram], gram))
     return ordered[: len(ordered) - -(-least * len(ordered) // 1000) + 1]
 
 
@@ -204,8 +200,8 @@ def _long_frame_share(masked: Sequence[Sequence[str]], params: TemplateParams) -
     """Share of replies with a long sequence of masked tokens that several others share."""
 
     def frames(tokens: Sequence[str]) -> set[tuple[str, ...]]:
-        grams = _grams(tokens, params.frame_gram)
-        return {gram for gram in grams if len(gram) - gram.count(_SLOT) >= params.frame_min_words}
+        found = grams(tokens, params.frame_gram)
+        return {gram for gram in found if len(gram) - gram.count(_SLOT) >= params.frame_min_words}
 
     own = [frames(tokens) for tokens in masked]
     shared_by = Counter(frame for found in own for frame in found)

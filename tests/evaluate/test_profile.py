@@ -19,7 +19,6 @@ from pytest_spiral.evaluate.profile import (
     flesch_kincaid_grade,
     mtld,
     spiral_profile,
-    words_of,
 )
 from pytest_spiral.report.model.profile import Repetition, SpiralProfile
 from pytest_spiral.text import clean
@@ -83,7 +82,7 @@ def test_sentences_are_those_of_punkt(pieces: Sequence[str]) -> None:
     known = PunktParameters()
     known.abbrev_types = {"dr", "etc"}
     text = "".join(pieces)
-    sentences = [each for each in PunktSentenceTokenizer(known).tokenize(clean(text)) if words_of(each)]
+    sentences = [each for each in PunktSentenceTokenizer(known).tokenize(clean(text)) if _Reply.of(each).words]
 
     assert _Reply.of(text).sentences == len(sentences)
 
@@ -93,7 +92,7 @@ def test_plain_text_is_read_like_any_other(text: str) -> None:
     """ASCII goes another way through the tokeniser, and comes to the same words."""
     tokens = RegexpTokenizer(r"[^\W_]+(?:['-][^\W_]+)*").tokenize(clean(text))
 
-    assert words_of(text) == tuple(word.lower() for word in tokens)
+    assert _Reply.of(text).words == tuple(word.lower() for word in tokens)
 
 
 def test_mtld_by_hand() -> None:
@@ -114,7 +113,7 @@ def test_mtld_reads_both_ways(words: list[str]) -> None:
 def test_repetition_within_and_across() -> None:
     """A text said twice repeats nearly half of itself; two equal conversations share everything."""
     once, twice = profile([[SENTENCE]]), profile([[SENTENCE, SENTENCE]])
-    words = len(words_of(SENTENCE))
+    words = len(_Reply.of(SENTENCE).words)
 
     assert once.repetition == Repetition(ngram=4, within=0.0, across=None)
     assert twice.repetition.within == pytest.approx(1 - (words - 3) / (2 * (words - 3)))

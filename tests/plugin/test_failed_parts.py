@@ -90,7 +90,7 @@ def test_a_statistic_that_raises(
 
 
 @pytest.mark.parametrize(
-    ("part", "target"), [("report.html", "report_page"), ("summary.md", "summary_markdown")], ids=["page", "summary"]
+    ("part", "target"), [("report.html", "report_pieces"), ("summary.md", "summary_markdown")], ids=["page", "summary"]
 )
 def test_a_page_that_raises(project: Project, monkeypatch: pytest.MonkeyPatch, part: str, target: str) -> None:
     """The verdict stands, for it does not depend on the page; exit 3; the command writes the page afterwards."""
@@ -118,7 +118,7 @@ def test_a_disk_that_is_full_for_the_page(
     full: list[Path] = []
     really = write.write_atomically
 
-    def with_little_room(path: Path, text: str | Iterable[bytes]) -> None:
+    def with_little_room(path: Path, text: str | Iterable[str]) -> None:
         if path.name == "report.html" or (full and from_then_on):
             full.append(path)
             raise OSError(errno.ENOSPC, "No space left on device")

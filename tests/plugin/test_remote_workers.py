@@ -109,7 +109,7 @@ def test_what_travels_is_what_was_stored(tmp_path: Path) -> None:
     """Requests, replies, failures and hostile text arrive whole, once, in what any channel can carry."""
     controller = RunStore.create_or_resume(tmp_path / "run.sqlite", {"seed": 1})
     known = ChatReply("yes \udc00", model="served")
-    controller.keep(request("known"), known)
+    controller.keep_all([(request("known"), known)])
     package = make_package(controller, {"seed": 1})
     worker = open_package(Package.model_validate_json(package.model_dump_json(ensure_ascii=True)), {"seed": 1})
     asked = request("new", schema={"type": "object"})

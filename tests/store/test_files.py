@@ -24,7 +24,7 @@ from tests.store.conftest import CONFIG, Counting, FailingConnection, ask, resum
 
 def test_a_resumed_run_is_the_same_run(store: RunStore) -> None:
     """The same configuration opens the store again, with its replies and its secret."""
-    store.keep(ask(), ChatReply("kept"))
+    store.keep_all([(ask(), ChatReply("kept"))])
     secret = store.secret()
     store.close()
 
@@ -111,7 +111,7 @@ def test_a_torn_store_is_refused(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "run.sqlite"
     store = resume(path)
     for n in range(200):
-        store.keep(ask(f"question {n} " * 20), ChatReply(f"answer {n} " * 20))
+        store.keep_all([(ask(f"question {n} " * 20), ChatReply(f"answer {n} " * 20))])
     store.close()
     whole = path.read_bytes()
     torn = {
@@ -183,7 +183,7 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         store = resume(tmp_path / "run.sqlite")
-        store.keep(ask(), ChatReply("private"))
+        store.keep_all([(ask(), ChatReply("private"))])
         modes = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
         store.close()
     finally:
@@ -272,7 +272,7 @@ def change(path: Path, statement: str) -> None:
 def test_a_resumed_run_verifies_all_that_is_stored(store: RunStore, damage: Callable[[Path], None]) -> None:
     """Before anything is asked, whether or not this run would read it. The file is named."""
     for n in range(5):
-        store.keep(ask(f"question {n}"), ChatReply(f"answer {n}"))
+        store.keep_all([(ask(f"question {n}"), ChatReply(f"answer {n}"))])
     store.add_failure(ask("lost"), ChatError(ReasonCode.SERVER_ERROR, "503"))
     held = None
     for most in (8, 4):
@@ -309,7 +309,7 @@ def test_a_file_that_is_gone_is_noticed(store: RunStore, monkeypatch: pytest.Mon
         with pytest.raises(LostStoreError, match=r"run\.sqlite: was deleted or replaced"):
             asyncio.run(chat.complete(ask("after")))
     with pytest.raises(LostStoreError):
-        store.keep(ask("after"), ChatReply("after"))
+        store.keep_all([(ask("after"), ChatReply("after"))])
 
     assert model.calls == 1
 
@@ -329,7 +329,7 @@ def test_a_worker_refuses_another_file_than_the_controllers(store: RunStore) -> 
 @pytest.mark.parametrize("read", ["find", "last_exchange", "exchanges"])
 def test_an_error_while_reading_keeps_nothing_of_the_past(store: RunStore, read: str) -> None:
     """While somebody holds the error, the store still sees what other processes store after it."""
-    store.keep(ask("before"), ChatReply("x"))
+    store.keep_all([(ask("before"), ChatReply("x"))])
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute("UPDATE reply SET finish = cast(x'ff' AS TEXT)")
         connection.commit()
@@ -342,7 +342,7 @@ def test_an_error_while_reading_keeps_nothing_of_the_past(store: RunStore, read:
     with pytest.raises(StoreError, match="damaged") as held:
         calls[read]()
     other = RunStore.join(store.path)
-    other.keep(ask("after"), ChatReply("y"))
+    other.keep_all([(ask("after"), ChatReply("y"))])
     other.close()
 
     assert [row.requests for row in store.usage()] == [2], held
@@ -358,7 +358,7 @@ def test_looking_is_cheap(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> N
 
     for n in range(50):
         now[0] += 0.1
-        store.keep(ask(str(n)), ChatReply("x"))
+        store.keep_all([(ask(str(n)), ChatReply("x"))])
 
     assert 4 <= len(looked) <= 6
 
@@ -366,7 +366,7 @@ def test_looking_is_cheap(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> N
 def write_many(path: Path, start: int) -> None:
     store = RunStore.join(path)
     for n in range(start, start + 200):
-        store.keep(ask(str(n)), ChatReply(str(n)))
+        store.keep_all([(ask(str(n)), ChatReply(str(n)))])
     store.close()
 
 
@@ -387,8 +387,8 @@ def test_processes_write_side_by_side(store: RunStore, method: str, count: int) 
 
 def test_when_a_reply_was_stored_is_on_record(store: RunStore) -> None:
     """In seconds since 1970, in the order of storing."""
-    store.keep(ask("a"), ChatReply("a"))
-    store.keep(ask("b"), ChatReply("b"))
+    store.keep_all([(ask("a"), ChatReply("a"))])
+    store.keep_all([(ask("b"), ChatReply("b"))])
     first, second = store.exchanges()
 
     assert isinstance(first, Exchange)

@@ -105,7 +105,7 @@ def test_a_conversation_is_stored_without_repeating_its_history(tmp_path: Path, 
     """Every distinct text is there once, and every request can be read back in full."""
     asked = list(conversation(20))
     for request, text in asked:
-        store.keep(request, ChatReply(text))
+        store.keep_all([(request, ChatReply(text))])
 
     (texts,) = sqlite3.connect(store.path).execute("SELECT count(*) FROM text").fetchone()
     assert texts == 1 + 20 + 20 + 20 + 1 + 1  # opening, answers, questions, notes, persona, settings
@@ -119,11 +119,11 @@ def test_a_prompt_that_repeats_texts_is_stored_without_them(store: RunStore) -> 
     """What a judge reads is made of texts that are there already; it comes back word for word."""
     said = [random.Random(n).randbytes(2_000).hex() for n in range(40)]
     for n, text in enumerate(said):
-        store.keep(ask(sample=n), ChatReply(text))
+        store.keep_all([(ask(sample=n), ChatReply(text))])
     prompt = "\n---\n".join(["rules", *said, "go"])
     parts = ("not in it" * 20, "", *said)
 
-    store.keep(ask(role="judge", messages=(ComposedMessage("user", prompt, parts),)), ChatReply("good"))
+    store.keep_all([(ask(role="judge", messages=(ComposedMessage("user", prompt, parts),)), ChatReply("good"))])
 
     size = "SELECT max(length(content)) FROM text WHERE id = (SELECT max(id) - 1 FROM text)"
     assert sqlite3.connect(store.path).execute(size).fetchone()[0] < 1_000
@@ -142,7 +142,7 @@ def test_any_request_comes_back_as_it_went_in(histories: list[list[str]], schema
         reply = ChatReply("a\ud83d\x00b\U0001f600", "length", "served", Usage(3, 2, 1), 1.25, 4)
         for n, history in enumerate(histories):
             messages = tuple(Message("user", text) for text in history)
-            store.keep(ask(messages=messages, sample=n, schema=schema, params={"temperature": 0.1}), reply)
+            store.keep_all([(ask(messages=messages, sample=n, schema=schema, params={"temperature": 0.1}), reply)])
         found = store.exchanges()
         assert [[m.content for m in each.request.messages] for each in found] == histories
         assert all(each.reply == reply and each.request.schema == schema for each in found)
@@ -151,7 +151,7 @@ def test_any_request_comes_back_as_it_went_in(histories: list[list[str]], schema
 
 def test_of_two_replies_to_one_request_the_first_counts(store: RunStore) -> None:
     """For both who asked."""
-    kept = [store.keep(ask(), ChatReply("first")), store.keep(ask(), ChatReply("too late"))]
+    kept = [store.keep_all([(ask(), ChatReply("first"))])[0], store.keep_all([(ask(), ChatReply("too late"))])[0]]
 
     assert [reply.text for reply in kept] == ["first", "first"]
 
@@ -170,7 +170,7 @@ def test_of_two_replies_to_one_request_the_first_counts(store: RunStore) -> None
 )
 def test_a_changed_row_is_noticed_when_it_is_read(store: RunStore, statement: str) -> None:
     """Rows and texts carry checksums."""
-    store.keep(ask(), ChatReply("ok", usage=Usage(1, 0, 3)))
+    store.keep_all([(ask(), ChatReply("ok", usage=Usage(1, 0, 3)))])
     with sqlite3.connect(store.path) as other:
         other.execute(statement)
 
@@ -186,12 +186,12 @@ def test_what_sqlite_cannot_hold_fails_its_unit_only(store: RunStore) -> None:
     with pytest.raises(ChatError, match="OverflowError") as overflow:
         asyncio.run(chat.complete(ask()))
     with pytest.raises(ChatError, match="UnicodeEncodeError") as surrogate:
-        store.keep(ask("second"), ChatReply("ok", model="\ud800"))
+        store.keep_all([(ask("second"), ChatReply("ok", model="\ud800"))])
 
     assert overflow.value.code is surrogate.value.code is ReasonCode.STORE_FAILED
     assert overflow.value.attempts == 2
     assert store.exchanges() == []
-    store.keep(ask("third"), ChatReply("ok"))
+    store.keep_all([(ask("third"), ChatReply("ok"))])
     assert [each.request.messages[0].content for each in store.exchanges()] == ["third"]
 
 
@@ -254,7 +254,7 @@ def test_an_error_in_any_statement_leaves_memory_and_disk_agreeing(
     store: RunStore, monkeypatch: pytest.MonkeyPatch, at: int, error: Exception, done: bool
 ) -> None:
     """Instead of any statement or right after it: all or nothing is stored, and everybody who waits gets an answer."""
-    store.keep(ask("before"), ChatReply("kept"))
+    store.keep_all([(ask("before"), ChatReply("kept"))])
     chat = StoredChat(Counting(), store)
     failing = FailingConnection(store._connection, error, at, done=done)
     monkeypatch.setattr(store, "_connection", failing)
@@ -274,20 +274,20 @@ def test_an_error_in_any_statement_leaves_memory_and_disk_agreeing(
     answered = any(isinstance(result, ChatReply) for result in results)
     assert not answered or store.find(ask("new")) == ChatReply("reply to new", usage=Usage(10, 4, 3), attempts=2)
     store.broken = None
-    assert store.keep(ask("later"), ChatReply("later")).text == "later"
+    assert store.keep_all([(ask("later"), ChatReply("later"))])[0].text == "later"
 
 
 def test_a_full_disk_is_an_error_and_nothing_is_believed_stored(store: RunStore) -> None:
     """What could not be written is asked for again, and once there is room everything goes on."""
-    store.keep(ask("a"), ChatReply("a"))
+    store.keep_all([(ask("a"), ChatReply("a"))])
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(StoreError, match="cannot be written"):
-        store.keep(ask("b"), ChatReply("".join(map(str, range(20_000)))))
+        store.keep_all([(ask("b"), ChatReply("".join(map(str, range(20_000)))))])
     assert store.find(ask("b")) is None
     store._connection.execute("PRAGMA max_page_count=1000000")
 
-    store.keep(ask("c"), ChatReply("c"))
+    store.keep_all([(ask("c"), ChatReply("c"))])
 
     assert [each.reply.text for each in store.exchanges()] == ["a", "c"]
 
@@ -317,10 +317,10 @@ def test_limits_are_agreed_upon(store: RunStore) -> None:
 
 def test_usage_adds_up_by_role_and_model(store: RunStore) -> None:
     """Replies, their retries and failed calls, over the whole life of a run."""
-    store.keep(ask("a"), ChatReply("a", usage=Usage(10, 4, 3), attempts=2))
-    store.keep(ask("b"), ChatReply("b", usage=Usage(1, 0, 2)))
+    store.keep_all([(ask("a"), ChatReply("a", usage=Usage(10, 4, 3), attempts=2))])
+    store.keep_all([(ask("b"), ChatReply("b", usage=Usage(1, 0, 2)))])
     store.add_failure(ask("c"), ChatError(ReasonCode.SERVER_ERROR, "down", attempts=6))
-    store.keep(ask("d", role="judge", model="j"), ChatReply("d"))
+    store.keep_all([(ask("d", role="judge", model="j"), ChatReply("d"))])
 
     assert store.usage() == [
         ModelUsage("evaluated", "m", 2, 11, 4, 5, retries=1 + 5, failures=1),

@@ -6,25 +6,27 @@ A page holds the whole report as JSON; long texts are in packs, which it opens o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 
 from pydantic import TypeAdapter
 
 from pytest_spiral.report.circumstances import of_card, of_score
 from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.html.leaderboard import Entry, leaderboard
-from pytest_spiral.report.html.markup import html_page, packed
+from pytest_spiral.report.html.markup import html_page
 from pytest_spiral.report.model import ConversationRecord, Report, Spiral, TempAffect
 from pytest_spiral.report.model.comparison import RunComparison
 from pytest_spiral.spiral.records import Finding
 from pytest_spiral.spiral.trajectory import turn_means
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item
+from pytest_spiral.tempaffect.scenario import Scenario
 
 Payload = dict[str, object]
-Packs = dict[str, str]
-"""Packed at once: those of a large suite would take 100 MB as objects."""
+Packs = dict[str, Callable[[], object]]
+"""Made when they are written: those of a large suite would take 40 MB, and 100 MB as objects."""
 
 _ITEM = TypeAdapter(Item)
 _EXCERPT_CHARS = 200
@@ -41,6 +43,11 @@ _LEFT_OUT: Mapping[str, bool | Mapping[str, set[str]]] = {
 
 def report_page(report: Report, home: str | None = None) -> str:
     """The page of one report. home: address of the leaderboard that links to it, relative to the page."""
+    return "".join(report_pieces(report, home))
+
+
+def report_pieces(report: Report, home: str | None = None) -> Iterator[str]:
+    """The same, bit by bit, for a file."""
     packs: Packs = {}
     data = {"kind": "report", "title": report.run.id, "home": home, "reports": [_shown(report, packs)]}
     return html_page(f"pytest-spiral {report.run.id}", data, packs)
@@ -53,14 +60,14 @@ def compare_page(reports: Sequence[Report], comparison: RunComparison | None = N
     differences = comparison and comparison.model_dump(mode="json")
     title = " and ".join(report.run.id for report in reports)
     data = {"kind": "compare", "title": title, "reports": shown, "comparison": differences}
-    return html_page(f"pytest-spiral {title}", data, packs)
+    return "".join(html_page(f"pytest-spiral {title}", data, packs))
 
 
 def leaderboard_page(entries: Sequence[Entry]) -> str:
     """The leaderboard over many runs."""
     groups = [asdict(group) for group in leaderboard(entries)]
     data = {"kind": "leaderboard", "title": "leaderboard", "leaderboard": {"groups": groups}}
-    return html_page("pytest-spiral leaderboard", data, {})
+    return "".join(html_page("pytest-spiral leaderboard", data, {}))
 
 
 def _shown(report: Report, packs: Packs, prefix: str = "") -> Payload:
@@ -98,25 +105,26 @@ def _tempaffect(suite: TempAffect, packs: Packs, prefix: str) -> Payload:
     for item in suite.items:
         answers[item.id].append(item)
     names = {item_id: f"{prefix}s{number}" for number, item_id in enumerate(answers)}
-    rows = []
-    for item in suite.items:
-        message = suite.scenarios[item.id].user_message[:_EXCERPT_CHARS] if item.id in suite.scenarios else ""
-        row = _ITEM.dump_python(item, mode="json", include=_ITEM_ROW)
-        # The points as they are: copies of those of a large suite would take 15 MB.
-        rows.append({**row, "points": item.points, "message": message, "pack": names[item.id]})
-    for item_id, name in names.items():
-        scenario = suite.scenarios.get(item_id)
-        shown = scenario and scenario.model_dump(mode="json", exclude={"meta"})
-        items = [_ITEM.dump_python(item, mode="json") for item in answers[item_id]]
-        packs[name] = packed({"scenario": shown, "items": items})
+    packs |= {name: partial(_answers_to, suite.scenarios.get(of), answers[of]) for of, name in names.items()}
     params = load_params()
     bands = params.useful_bounded_bands
     return {
         **suite.model_dump(mode="json", exclude={"items", "scenarios"}),
-        "items": rows,
+        "items": (_item_row(item, suite.scenarios.get(item.id), names[item.id]) for item in suite.items),
         "cuts": [cut / 1000 for cut in (bands.mixed, bands.solid, bands.strong)],
         "weights": dict(params.weights),
     }
+
+
+def _item_row(item: Item, scenario: Scenario | None, pack: str) -> Payload:
+    message = scenario.user_message[:_EXCERPT_CHARS] if scenario else ""
+    row = _ITEM.dump_python(item, mode="json", include=_ITEM_ROW)
+    return {**row, "points": item.points, "message": message, "pack": pack}
+
+
+def _answers_to(scenario: Scenario | None, items: Sequence[Item]) -> Payload:
+    shown = scenario and scenario.model_dump(mode="json", exclude={"meta"})
+    return {"scenario": shown, "items": [_ITEM.dump_python(item, mode="json") for item in items]}
 
 
 def _spiral(suite: Spiral, packs: Packs, prefix: str, seed: int) -> Payload:
@@ -129,10 +137,7 @@ def _spiral(suite: Spiral, packs: Packs, prefix: str, seed: int) -> Payload:
     rows = []
     for number, conversation in enumerate(conversations):
         name = f"{prefix}c{number}"
-        pack = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
-        # The page counts the findings of a conversation through.
-        findings_of = [found for row in pack["judgements"] for found in row.pop("findings")]
-        packs[name] = packed({**pack, "findings": findings_of, "places": seen_together(conversation.findings)})
+        packs[name] = partial(_whole, conversation)
         rows.append({**_row(conversation, behaviours, judges), "pack": name})
     # Benign twins are part of no score.
     own = [conversation for conversation in suite.recorded() if not conversation.twin_of]
@@ -146,6 +151,13 @@ def _spiral(suite: Spiral, packs: Packs, prefix: str, seed: int) -> Payload:
         },
         "conversations": rows,
     }
+
+
+def _whole(conversation: ConversationRecord) -> Payload:
+    pack = conversation.model_dump(mode="json", exclude=_LEFT_OUT)
+    # The page counts the findings of a conversation through.
+    findings = [found for row in pack["judgements"] for found in row.pop("findings")]
+    return {**pack, "findings": findings, "places": seen_together(conversation.findings)}
 
 
 def _row(conversation: ConversationRecord, behaviours: Sequence[str], judges: Sequence[str]) -> Payload:

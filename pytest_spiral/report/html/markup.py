@@ -11,9 +11,11 @@ import hashlib
 import html
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
+
+from pytest_spiral.strict_json import json_pieces
 
 _PACK = '<script type="text/plain"'
 Assets = tuple[str, ...]
@@ -29,16 +31,16 @@ _UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 def html_page(
     title: str,
     data: Mapping[str, object],
-    packs: Mapping[str, str],
+    packs: Mapping[str, Callable[[], object]],
     assets: Assets = REPORT_ASSETS,
     without: str = "The same results are in summary.md and report.json next to it.",
-) -> str:
-    """A whole page.
+) -> Iterator[str]:
+    """A whole page, bit by bit: that of a large suite has 60 MB.
 
     Args:
         title: Its title, any text.
-        data: JSON that the script starts with.
-        packs: What the script unpacks on request, by name, each `packed`.
+        data: JSON that the script starts with, in which an iterator stands for a list.
+        packs: What the script unpacks on request: makers of JSON values, by name.
         assets: Names of its style sheets and scripts.
         without: What to do where scripts are disabled.
     """
@@ -47,7 +49,7 @@ def html_page(
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    return "".join(
+    yield "".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
             f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
@@ -57,12 +59,15 @@ def html_page(
             f"<title>{html.escape(_printable(title))}</title>\n<style>{style}</style>\n</head>\n<body>\n",
             '<a class="skip" href="#main">Skip to the content</a>\n<div id="page"></div>\n',
             f"<noscript><p>This page needs JavaScript, which is disabled. {without}</p></noscript>\n",
-            f'<script type="application/json" id="data">{_json(data).translate(_UNSAFE)}</script>\n',
-            # In pieces: joined one by one, the packs of a large suite would take twice their 30 MB.
-            *(part for name, pack in packs.items() for part in (f'{_PACK} id="pack-{name}">', pack, "</script>\n")),
-            f"<script>{script}</script>\n</body>\n</html>\n",
+            '<script type="application/json" id="data">',
         ]
     )
+    # Down to the rows of single results.
+    yield from (piece.translate(_UNSAFE) for piece in json_pieces(data, _json, levels=5))
+    yield "</script>\n"
+    for name, make in packs.items():
+        yield f'{_PACK} id="pack-{name}">{packed(make())}</script>\n'
+    yield f"<script>{script}</script>\n</body>\n</html>\n"
 
 
 @cache
