@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
@@ -23,9 +24,13 @@ from pytest_spiral.run.models import pace_name, paid_prices
 from pytest_spiral.run.plan import ModelPlan, RunPlan
 from pytest_spiral.run.preflight import remembered, run_preflight
 from pytest_spiral.run.results import Measurements, run_results, stored_traffic
+from pytest_spiral.settings import OPTIONS
 from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.self_check import preflight
 from pytest_spiral.tempaffect.suite import load_suite
+
+# Characters. A shorter key is redacted as a whole word only.
+_LONG_KEY = 8
 
 
 class RunController:
@@ -107,14 +112,23 @@ class RunController:
             self.measured.anchors = judged_anchors(self.plan, self.content, self.store, self.environ)
 
     def shown_arguments(self, argv: Sequence[str]) -> list[str]:
-        """A command line without anything that is or looks like a key."""
+        """A command line without anything that is or looks like a key.
+
+        A key of a few letters is a word that names and values hold, too. No option of ours takes a key, so what follows
+        one stays, or the command would not work when it is pasted.
+        """
         named = {name for model in self.plan.everybody if model.endpoint for name in model.endpoint.secrets}
         environ = self.environ.items()
         keys = [value.strip() for name, value in environ if name.endswith("_API_KEY") or name in named]
-        shown = []
-        for argument in argv:
+        own = {name for option in OPTIONS if option.kind != "flag" for name in (option.flag, option.alias)}
+        shown: list[str] = []
+        for before, argument in itertools.pairwise(["", *argv]):
+            is_ours = not own.isdisjoint((before, argument.partition("=")[0]))
             for key in filter(None, keys):
-                argument = argument.replace(key, "[redacted]")
+                if len(key) >= _LONG_KEY:
+                    argument = argument.replace(key, "[redacted]")
+                elif not is_ours:
+                    argument = re.sub(rf"(?<![^\s=]){re.escape(key)}(?!\S)", "[redacted]", argument)
             shown.append(Secret().redact(argument))
         return shown
 

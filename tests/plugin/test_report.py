@@ -111,6 +111,19 @@ def test_keys_are_taken_out_of_argv(project: Project) -> None:
     assert key not in (project.folder() / "report.json").read_text()
 
 
+def test_short_keys_are_taken_out_of_argv_as_words_only(project: Project) -> None:
+    """A local server's key may be one letter; a command with half a model's name would not work."""
+    project.setenv("OPENAI_API_KEY", "x")
+    project.setenv("JUDGE_API_KEY", "one")
+    ours = ["--model", "dry/perfect", "--suite=tempaffect", "--run-id", "one"]
+    args = [*ours, "-k", "ps-01 and raw", "-p", "no:xdist", "-o", "junit_suite_name=x", "-o", "junit_logging=no"]
+
+    project.pytest(*args)
+
+    expected = [arg.replace("suite_name=x", "suite_name=[redacted]") for arg in args]
+    assert project.report("one")["run"]["argv"] == expected
+
+
 def test_an_unwritable_job_summary_costs_no_report(project: Project) -> None:
     """The report is written although the job summary cannot be."""
     project.setenv("GITHUB_STEP_SUMMARY", str(project.path / "no" / "such" / "folder.md"))
