@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, StrictInt, TypeAdapter, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import data_root, read_toml
-from pytest_spiral.tempaffect.required_words import required_words
+from pytest_spiral.tempaffect.required_words import PhraseIndex
 from pytest_spiral.tempaffect.scenario import ForbiddenPhrase
 
 Pattern = re.Pattern[str]
@@ -62,12 +62,10 @@ class Phrases:
 
     Attributes:
         pattern: Finds them as whole words.
-        words, stems: Each of them holds one of these words, or one that begins with one of these stems.
     """
 
+    name: str
     pattern: Pattern
-    words: WordSet
-    stems: tuple[str, ...]
 
 
 class _Lists(Generic[Value]):
@@ -89,14 +87,22 @@ def _words(name: str) -> WordSet:
 def _phrases(name: str) -> Phrases:
     phrases = _read(name, _TEXTS)
     alternatives = "|".join(phrases)
-    required = required_words(alternatives) or {"*"}
-    stems = tuple(word.removesuffix("*") for word in sorted(required) if word.endswith("*"))
     try:
         # A phrase may end with the space that its last optional word left behind.
         pattern = re.compile(rf"(?<!\S)(?:{alternatives})(?:(?<=\s)|(?!\S))", re.MULTILINE)
-        return Phrases(pattern, frozenset(required), stems)
+        return Phrases(name, pattern)
     except re.error as error:
         raise DataError(f"{_entries()[name][0]}: {name}: not a usable regular expression: {error}") from None
+
+
+@cache
+def phrase_index() -> PhraseIndex:
+    """Return which phrase lists may be said by given words."""
+    lists: dict[str, list[str]] = {}
+    for name, (_, value) in _entries().items():
+        if isinstance(value, list) and name != "forbidden_phrases":
+            lists[name] = _read(name, _TEXTS)
+    return PhraseIndex(lists)
 
 
 class _Numbers:

@@ -65,7 +65,7 @@ def _denied(m: Mention) -> bool:
 
 def _begins_anew(m: Mention, at: int) -> bool:
     """Whether the speaker does the act after a negation: "so that nothing slips through I have ended it"."""
-    return m.role != "right" and PHRASES.own_done.pattern.search(" ".join(m.tokens[at : m.verb + 1])) is not None
+    return m.role != "right" and m.sentence.says_in(PHRASES.own_done, at, m.verb + 1)
 
 
 def _denied_before(m: Mention) -> bool:
@@ -116,7 +116,7 @@ def _unknown(m: Mention) -> bool:
         copulas = {at for at in range(m.end) if m.tokens[at] in ("is", "are")} - m.taken
         return not any(copulas.intersection((at - 1, at - 2)) for at in m.taken)
     before = next((start for start, end in m.spans if end == m.clause[0]), m.clause[0])
-    return PHRASES.not_told.pattern.search(" ".join(m.tokens[before : m.verb])) is not None
+    return m.sentence.says_in(PHRASES.not_told, before, m.verb)
 
 
 def _unreal(m: Mention) -> bool:
@@ -182,9 +182,8 @@ def _others_act(m: Mention) -> bool:
 
 
 def _dropped(m: Mention) -> bool:
-    after = " ".join(m.tokens[m.end :])
     lists = (PHRASES.dropped,) if m.role == "right" else (PHRASES.dropped, PHRASES.dropped_others)
-    return not m.own and any(phrases.pattern.search(after) for phrases in lists)
+    return not m.own and any(m.sentence.says_in(phrases, m.end, len(m.tokens)) for phrases in lists)
 
 
 def _quoted(m: Mention) -> bool:

@@ -119,4 +119,4 @@ class Mention:
         if near:
             start = max((one for one, other in self.spans if other == start), default=start)
             end = next((other for one, other in self.spans if one == end), end)
-        return phrases.pattern.search(" ".join(self.tokens[start:end])) is not None
+        return self.sentence.says_in(phrases, start, end)

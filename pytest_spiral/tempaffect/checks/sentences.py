@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Phrases
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Phrases, phrase_index
 from pytest_spiral.text import clean, count_words, sentences, stem, words
 
 _QUOTATION_MARKS = re.compile("[\"']")
@@ -94,23 +94,30 @@ class Sentence:
         return not words.isdisjoint(self.tokens)
 
     @cached_property
+    def _sayable(self) -> frozenset[str]:
+        """The phrase lists of which some phrase has all its words here. Most have none, and need no search."""
+        return phrase_index().lists_in(self.tokens)
+
+    @cached_property
     def _found(self) -> dict[Phrases, re.Match[str] | None]:
         """What `find` has found."""
         return {}
 
     def find(self, phrases: Phrases) -> re.Match[str] | None:
         """The first of the phrases in `joined`, looked for once however many checks ask."""
+        if phrases.name not in self._sayable:
+            return None
         if phrases not in self._found:
-            self._found[phrases] = phrases.pattern.search(self.joined) if self._may_say(phrases) else None
+            self._found[phrases] = phrases.pattern.search(self.joined)
         return self._found[phrases]
 
     def find_all(self, phrases: Phrases) -> Iterable[re.Match[str]]:
         """All of the phrases in `joined`."""
-        return phrases.pattern.finditer(self.joined) if self._may_say(phrases) else ()
+        return phrases.pattern.finditer(self.joined) if phrases.name in self._sayable else ()
 
-    def _may_say(self, phrases: Phrases) -> bool:
-        """Whether the sentence has any of the words that the phrases cannot do without. Most have none."""
-        return not phrases.words.isdisjoint(self.tokens) or any(stem in self.joined for stem in phrases.stems)
+    def says_in(self, phrases: Phrases, start: int, end: int) -> bool:
+        """Whether any of the phrases occurs in the tokens from `start` to before `end`, read by themselves."""
+        return phrases.name in self._sayable and bool(phrases.pattern.search(" ".join(self.tokens[start:end])))
 
     def says(self, phrases: Phrases) -> bool:
         """Whether any of the phrases occurs."""
