@@ -65,14 +65,14 @@ def main() -> int:
 @contextmanager
 def any_neighbours() -> Iterator[None]:
     """Words of a wrong act may stand in any two neighbouring clauses."""
-    with mock.patch.object(patterns, "_joins", lambda of, spans, own, window: window[0] >= 0):
+    with mock.patch.object(patterns, "_joins", lambda of, own, window: window[0] >= 0):
         yield
 
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """No act is read over two sentences."""
-    with mock.patch.object(decision, "_units", lambda sentences: map(decision._Unit, sentences)):
+    with mock.patch.object(decision, "_units", lambda sentences: map(patterns.Passage, sentences)):
         yield
 
 

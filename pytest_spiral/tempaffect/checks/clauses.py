@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from enum import Enum
 
 from pytest_spiral.tempaffect.checks.rule import Rule, first_rule
-from pytest_spiral.tempaffect.checks.sentences import Sentence
-from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS, VerbForm
+from pytest_spiral.tempaffect.checks.sentences import BREAKS, Sentence, Span
+from pytest_spiral.tempaffect.lexicon import VERBS, WORDS, VerbForm
 
-BREAKS = frozenset(",:;()[]>!?.")
 HELPING_VERBS = WORDS.be_forms | WORDS.firm_modals | WORDS.soft_modals | WORDS.auxiliaries
 FINITE_WORDS = HELPING_VERBS | WORDS.subject_pronouns
 """Words that show a clause to have a verb of its own."""
 _SKIPPED = WORDS.adverbs | {"not"}
 _OPENING = WORDS.lead_ins | WORDS.adverbs
-_AFTER_THAT = WORDS.noun_substitutes | WORDS.speakers | WORDS.determiners
 _BEFORE_FINITE = WORDS.clause_openers | WORDS.firm_modals | WORDS.soft_modals
 _BEFORE_NOUNS = WORDS.determiners | WORDS.prepositions | WORDS.be_forms
 _PREPOSITIONS = WORDS.prepositions - {"up", "out", "off", "over"}
@@ -66,7 +64,7 @@ class Clause:
         kind: How the verb is used, once the rules have decided.
     """
 
-    def __init__(self, sentence: Sentence, verb: VerbForm, at: int, span: tuple[int, int], last: Clause | None) -> None:
+    def __init__(self, sentence: Sentence, verb: VerbForm, at: int, span: Span, last: Clause | None) -> None:
         self.sentence, self.verb, self.at, self.last = sentence, verb, at, last
         self.kind = Kind.NONE
         self.tokens = tokens = sentence.tokens
@@ -103,8 +101,8 @@ class Clause:
 def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Kind] | None]]:
     """Yield the clause of every verb with the rule that decided how the verb is used, None where none applied."""
     last: Clause | None = None
-    for at, span in enumerate(clause_spans(sentence)):
-        verb = VERBS.forms.get(sentence.tokens[at])
+    verbs = ((at, span, VERBS.forms.get(sentence.tokens[at])) for span in sentence.clauses for at in range(*span))
+    for at, span, verb in verbs:
         if verb is None or sentence.quoted[at] or (verb.lemma == "do" and _supports(sentence, at)):
             continue
         clause = Clause(sentence, verb, at, span, last)
@@ -117,22 +115,6 @@ def decide_clauses(sentence: Sentence) -> Iterator[tuple[Clause, Rule[Clause, Ki
                 last = clause
                 break
         yield clause, rule
-
-
-def clause_spans(sentence: Sentence) -> list[tuple[int, int]]:
-    """Return, for each of the scanned tokens, where its clause starts and ends."""
-    tokens = sentence.tokens[: LIMITS.action.max_scanned_tokens]
-    starts = [0]
-    for at in range(1, len(tokens)):
-        token, before = tokens[at], sentence.before[at]
-        opens = token in WORDS.clause_openers
-        if opens and token in ("that", "as"):
-            # not in "that form", "as passed"
-            opens = not _AFTER_THAT.isdisjoint(tokens[at + 1 : at + 2])
-        if opens or " -" in before or not BREAKS.isdisjoint(before):
-            starts.append(at)
-    ends = [*starts[1:], len(tokens)]
-    return [span for span in zip(starts, ends, strict=True) for _ in range(*span)]
 
 
 def _supports(sentence: Sentence, at: int) -> bool:

@@ -7,16 +7,16 @@ speaker or are taken back: denied, asked, supposed, told of somebody else or of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache
 
-from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, clause_spans
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
 from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures
 from pytest_spiral.tempaffect.checks.mention import Mention
-from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, Word, WordPlaces
+from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, SlotIndex, Word
 from pytest_spiral.tempaffect.checks.rule import first_rule
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS
 from pytest_spiral.tempaffect.records import ActFinding, DecisionReading
 from pytest_spiral.tempaffect.scenario import Act, Decision
 
@@ -32,7 +32,9 @@ class _Key:
         self.acts = [(act, tuple(map(Pattern, act.says))) for act in asked_first]
         self.facts = tuple(map(PreparedFact, decision.facts))
         self.demanded = next((act for act in decision.acts if act.role == "demanded"), None)
-        self.matter = frozenset(of for _, patterns in self.acts for each in patterns for of in each.meanings)
+        patterns = [pattern for _, patterns in self.acts for pattern in patterns]
+        self.slots = SlotIndex(slot for pattern in patterns for slot in pattern.slots)
+        self.matter = frozenset[str]().union(*(pattern.meanings for pattern in patterns))
 
 
 _key = lru_cache(maxsize=256)(_Key)
@@ -43,14 +45,16 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
     key = _key(decision)
     # Two sentences at a time last: most acts are found without.
     units = sorted(_units(reply.sentences), key=lambda each: each.of_two)
+    slots_in = cache(key.slots.begun_in)
     found: dict[str, ActFinding] = {}
     asked = False
     for act, patterns in key.acts:
-        for unit in units:
+        for passage in units:
             known = found.get(act.id)
-            if (known and known.committed) or (unit.of_two and act.role not in ("right", "ask")):
+            if (known and known.committed) or (passage.of_two and act.role not in ("right", "ask")):
                 break
-            for finding in _findings(act, patterns, asked, unit, key.matter):
+            possible = [pattern for pattern in patterns if slots_in(passage).issuperset(pattern.slots)]
+            for finding in _findings(act, possible, asked, passage, key.matter):
                 if act.id not in found or _weight(finding) > _weight(found[act.id]):
                     found[act.id] = finding
                 if finding.committed:
@@ -61,10 +65,10 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
             key.demanded.id, "demanded", True, False, "granted without being named", granted
         )
     contradictions: dict[str, None] = {}
-    for unit in units:
-        told = () if unit.of_two else tuple(figures(unit.words, unit.sentence))
+    for passage in units:
+        told = () if passage.of_two or not key.facts else tuple(figures(passage))
         for fact in key.facts if told else ():
-            contradictions[fact.contradiction(told, unit.sentence, unit.words, unit.spans)] = None
+            contradictions[fact.contradiction(told, passage)] = None
     for sentence in reply.sentences:
         for what, phrases in (("takes back what is said", PHRASES.taken_back), ("leaves it open", PHRASES.left_open)):
             if match := sentence.find(phrases):
@@ -103,72 +107,25 @@ def _weight(finding: ActFinding) -> int:
     return 2 if finding.committed else int(finding.declined)
 
 
-class _Unit:
-    """A sentence, or two in one, with its words and clauses, found when first asked for.
-
-    Attributes:
-        of_two: Whether it is two whole sentences, of which the first is no mere part of the second.
-    """
-
-    def __init__(self, *sentences: Sentence, of_two: bool = False) -> None:
-        self._sentences, self.of_two = sentences, of_two
-
-    @cached_property
-    def sentence(self) -> Sentence:
-        return self._sentences[0] if len(self._sentences) == 1 else _joined(*self._sentences)
-
-    @cached_property
-    def words(self) -> WordPlaces:
-        return WordPlaces(self.sentence)
-
-    @cached_property
-    def spans(self) -> list[Span]:
-        return _clauses(self.sentence)
-
-
-def _findings(act: Act, patterns: Iterable[Pattern], asked: bool, unit: _Unit, matter: Word) -> Iterator[ActFinding]:
+def _findings(
+    act: Act, patterns: Iterable[Pattern], asked: bool, passage: Passage, matter: Word
+) -> Iterator[ActFinding]:
     """Yield what a sentence says of an act, one finding for each place."""
     for pattern in patterns:
-        for place in pattern.find(unit.words, unit.spans, wide=act.role in ("right", "ask")):
-            mention = Mention(unit.words, act.role, asked, unit.spans, place, matter)
+        for place in pattern.find(passage, wide=act.role in ("right", "ask")):
+            mention = Mention(passage, act.role, asked, place, matter)
             rule = first_rule(ASK_RULES if act.role == "ask" else DECISION_RULES, mention)
             if rule:
-                said = list(filter(None, unit.sentence.raws[mention.start : mention.end]))
+                said = list(filter(None, passage.sentence.raws[mention.start : mention.end]))
                 said = said[: LIMITS.decision.max_words_shown]
                 yield ActFinding(act.id, act.role, bool(rule.kind), rule.kind is None, rule.name, " ".join(said))
 
 
-def _units(sentences: Sequence[Sentence]) -> Iterator[_Unit]:
+def _units(sentences: Sequence[Sentence]) -> Iterator[Passage]:
     """Yield every sentence, with the one before it where that is but a part; and every two sentences."""
     for one, other in zip((None, *sentences), sentences, strict=False):
-        yield _Unit(other)
+        yield Passage(other)
         if one is None:
             continue
         fragment = len(one.tokens) <= LIMITS.decision.topic and FINITE_WORDS.isdisjoint(one.tokens)
-        yield _Unit(one, other, of_two=not (one.text.endswith(";") or fragment))
-
-
-def _joined(one: Sentence, other: Sentence) -> Sentence:
-    """Return two sentences as clauses of one."""
-    return Sentence(
-        text=f"{one.text} {other.text}",
-        tokens=one.tokens + other.tokens,
-        raws=one.raws + other.raws,
-        before=(*one.before, "; ", *other.before[1:]),
-        stems=one.stems + other.stems,
-        quoted=one.quoted + other.quoted,
-        question=other.question,
-    )
-
-
-def _clauses(sentence: Sentence) -> list[Span]:
-    """Return the clauses; a phrase without a verb belongs to the clause before it, unless it denies something."""
-    spans: list[Span] = []
-    for start, end in sorted(set(clause_spans(sentence))):
-        tokens = sentence.tokens[start:end]
-        verbless = FINITE_WORDS.isdisjoint(tokens) and VERBS.forms.keys().isdisjoint(tokens)
-        joined = not sentence.before[start].strip() and WORDS.negations.isdisjoint(tokens)
-        if spans and verbless and joined:
-            start = spans.pop()[0]
-        spans.append((start, end))
-    return spans
+        yield Passage(one, other, of_two=not (one.text.endswith(";") or fragment))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
-from pytest_spiral.tempaffect.checks.patterns import Pattern, Span, WordPlaces, time_of_day
+from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, time_of_day
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
 from pytest_spiral.tempaffect.lexicon import PHRASES, WORDS
 from pytest_spiral.tempaffect.scenario import Fact
@@ -30,7 +30,7 @@ class PreparedFact:
     def __init__(self, fact: Fact) -> None:
         self.about = Pattern(fact.about)
         sentences = [sentence for text in fact.figures for sentence in prepare_reply(text).sentences]
-        told = [figure for sentence in sentences for figure in figures(WordPlaces(sentence), sentence)]
+        told = [figure for sentence in sentences for figure in figures(Passage(sentence))]
         self.values = {value for _, _, value in told}
         plain = [value for _, unit, value in told if unit == "count" and value.isdecimal() and int(value) <= 24]
         hours = {time_of_day(int(value)): value for value in plain}
@@ -42,21 +42,22 @@ class PreparedFact:
         if any(not WORDS.money_words.isdisjoint(slot) for slot in fact.about):
             self.units.add("amount")
 
-    def contradiction(
-        self, told: Sequence[Figure], sentence: Sentence, words: WordPlaces, spans: Sequence[Span]
-    ) -> str:
+    def contradiction(self, told: Sequence[Figure], passage: Passage) -> str:
         """Say which clause has a figure that contradicts the fact; "" where there is none.
 
         Args:
             told: The figures of the sentence.
         """
+        sentence = passage.sentence
         told = [figure for figure in told if figure[1] in self.units]
         right = [(at, unit) for at, unit, value in told if value in self.values]
         wrong = [
-            (at, unit) for at, unit, value in told if value not in self.values and not _is_label(words.tokens, at, unit)
+            (at, unit)
+            for at, unit, value in told
+            if value not in self.values and not _is_label(passage.tokens, at, unit)
         ]
-        for taken, _, _ in self.about.find(words, spans, wide=False) if wrong and not sentence.question else ():
-            for start, end in spans:
+        for taken, _, _ in self.about.find(passage, wide=False) if wrong and not sentence.question else ():
+            for start, end in passage.spans:
                 # A right figure excuses others of its unit, and counts beside it: "both captains by Friday 18:00".
                 excused = {unit for at, unit in right if start <= at < end}
                 excused |= {"count"} if excused else set()
@@ -83,16 +84,16 @@ def _is_label(tokens: Sequence[str], at: int, unit: Unit) -> bool:
     return unit == "count" and (named or before in ("to", "rule"))
 
 
-def figures(words: WordPlaces, sentence: Sentence) -> Iterator[Figure]:
+def figures(passage: Passage) -> Iterator[Figure]:
     """Yield the figures of a sentence."""
-    tokens = words.tokens
+    tokens, sentence = passage.tokens, passage.sentence
     for at, token in enumerate(tokens):
         if not (token[0].isdecimal() or token in WORDS.weekdays or token in WORDS.noon_words):
             continue
         after = tokens[at + 1] if at + 1 < len(tokens) else ""
         before = tokens[at - 1] if at else ""
         ordinal = _ORDINAL.fullmatch(token)
-        time = next((meaning for meaning in words.words[at] if meaning[0] == "@"), "")
+        time = next((meaning for meaning in passage.words[at] if meaning[0] == "@"), "")
         # "by 6" is a time, "by 6 crates" is none.
         bare = token.isdecimal() and after and not sentence.before[at + 1].strip() and after not in function_words()
         if token in WORDS.weekdays:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
-from pytest_spiral.tempaffect.checks.patterns import Span, Word, WordPlaces
+from pytest_spiral.tempaffect.checks.patterns import Passage, Place, Word
+from pytest_spiral.tempaffect.checks.sentences import Span
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phrases
 from pytest_spiral.tempaffect.scenario import Role
 
@@ -27,23 +27,14 @@ class Mention:
         clauses: The clauses that hold any of the words; `start` and `end`: of the first and of the last.
     """
 
-    def __init__(
-        self,
-        words: WordPlaces,
-        role: Role,
-        asked: bool,
-        spans: Sequence[Span],
-        place: tuple[frozenset[int], frozenset[int], int],
-        matter: Word,
-    ) -> None:
-        self.sentence, self.role, self.asked = words.sentence, role, asked
-        self.words, self.matter = words.words, matter
-        taken, self.topic, verb = place
-        self.taken, self.verb = taken, verb
-        self.tokens, self.spans = self.sentence.tokens, spans
-        self.clauses = [span for span in spans if any(span[0] <= at < span[1] for at in taken)]
+    def __init__(self, passage: Passage, role: Role, asked: bool, place: Place, matter: Word) -> None:
+        self.sentence, self.role, self.asked = passage.sentence, role, asked
+        self.words, self.matter = passage.words, matter
+        self.taken, self.topic, self.verb = place
+        self.tokens, self.spans = self.sentence.tokens, passage.spans
+        self.clauses = [passage.spans[number] for number in sorted({passage.clause_of[at] for at in place.taken})]
         self.start, self.end = self.clauses[0][0], self.clauses[-1][1]
-        self.clause = next(span for span in spans if span[0] <= verb < span[1])
+        self.clause = passage.spans[passage.clause_of[place.verb]]
 
     @cached_property
     def head(self) -> int:

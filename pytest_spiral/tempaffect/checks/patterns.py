@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain
+from typing import NamedTuple
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
-from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
+from pytest_spiral.tempaffect.checks.sentences import Sentence, Span, prepare_reply
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
 from pytest_spiral.text import stem
 
 Places = tuple[int, ...]
 Word = frozenset[str]
 """What one word may mean; words with a meaning in common are the same."""
-Span = tuple[int, int]
 
 _CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d\d))?([ap]m)?")
 _HALF_DAY = 12 * 60
@@ -26,31 +27,69 @@ ANY_VERB = "@verb"
 """A wording of a key that any verb fills."""
 
 
-class WordPlaces:
-    """The words of a sentence, and where each of their meanings stands."""
+class Passage:
+    """A sentence, or two in one, as a decision key reads it.
 
-    def __init__(self, sentence: Sentence) -> None:
+    Attributes:
+        of_two: Whether it is two whole sentences, of which the first is no mere part of the second.
+        tokens, words: The scanned tokens, and what each may mean.
+    """
+
+    def __init__(self, *sentences: Sentence, of_two: bool = False) -> None:
+        self._sentences, self.of_two = sentences, of_two
         most = LIMITS.action.max_scanned_tokens
-        self.sentence = sentence
-        self.tokens, self.words = sentence.tokens[:most], read_words(sentence)[:most]
+        tokens = tuple(chain.from_iterable(sentence.tokens for sentence in sentences))
+        self.tokens, self.words = tokens[:most], read_words(tokens)[:most]
+
+    @cached_property
+    def sentence(self) -> Sentence:
+        """The sentence, or both as clauses of one."""
+        one, *others = self._sentences
+        return one.followed_by(*others) if others else one
+
+    @cached_property
+    def meanings(self) -> frozenset[str]:
+        """All that the words may mean."""
+        meanings = frozenset[str]().union(*self.words)
+        return meanings | {ANY_VERB} if any(meaning[0] == "=" for meaning in meanings) else meanings
+
+    @cached_property
+    def places(self) -> Mapping[str, Sequence[int]]:
+        """Where each meaning stands."""
         places: dict[str, list[int]] = {}
         for at, word in enumerate(self.words):
             for meaning in word:
                 places.setdefault(meaning, []).append(at)
             if any(meaning[0] == "=" for meaning in word):
                 places.setdefault(ANY_VERB, []).append(at)
-        self.places: Mapping[str, list[int]] = places
+        return places
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """The clauses; a phrase without a verb belongs to the clause before it, unless it denies something."""
+        spans: list[Span] = []
+        for start, end in self.sentence.clauses:
+            tokens = self.tokens[start:end]
+            verbless = FINITE_WORDS.isdisjoint(tokens) and VERBS.forms.keys().isdisjoint(tokens)
+            joined = not self.sentence.before[start].strip() and WORDS.negations.isdisjoint(tokens)
+            if spans and verbless and joined:
+                start = spans.pop()[0]
+            spans.append((start, end))
+        return spans
+
+    @cached_property
+    def clause_of(self) -> list[int]:
+        """Number of the clause of each token."""
+        return [number for number, (start, end) in enumerate(self.spans) for _ in range(start, end)]
 
 
-def read_words(sentence: Sentence) -> tuple[Word, ...]:
+def read_words(tokens: Sequence[str]) -> tuple[Word, ...]:
     """What each token of a sentence may mean, spoken times included ("half past six", "by six")."""
-    tokens = sentence.tokens
-    return tuple(
-        [
-            _meanings(token) | _spoken_time(tokens, at) if token[0].isdecimal() else _meanings(token)
-            for at, token in enumerate(tokens)
-        ]
-    )
+    words = list(map(_meanings, tokens))
+    for at, token in enumerate(tokens):
+        if token.isdecimal():
+            words[at] |= _spoken_time(tokens, at)
+    return tuple(words)
 
 
 @lru_cache(maxsize=65536)
@@ -72,7 +111,8 @@ def time_of_day(hour: int, minutes: int = 0) -> str:
 
 
 def _spoken_time(tokens: Sequence[str], at: int) -> Word:
-    if len(tokens[at]) > 2 or not tokens[at].isdecimal():
+    """The time that a number tells by the words beside it."""
+    if len(tokens[at]) > 2:
         return _NOTHING
     before, before_that = (tokens[at - back] if at >= back else "" for back in (1, 2))
     after = tokens[at + 1] if at + 1 < len(tokens) else ""
@@ -94,30 +134,40 @@ class Slot:
         # "i" or "mine" somewhere else is no subject of this verb.
         self.close = WORDS.first_person.issuperset(alternatives)
         found = (prepare_reply(text).sentences[:1] for text in alternatives if text != ANY_VERB)
-        sequences = dict.fromkeys(read_words(sentence) for sentences in found for sentence in sentences)
+        sequences = dict.fromkeys(read_words(sentence.tokens) for sentences in found for sentence in sentences)
         if ANY_VERB in alternatives:
             sequences[(frozenset({ANY_VERB}),)] = None
         self.meanings = frozenset(meaning for words in sequences for word in words for meaning in word)
-        self._by_first: dict[str, list[tuple[Word, ...]]] = {}
+        self.by_first: dict[str, list[tuple[Word, ...]]] = {}
         for first, *others in sequences:
             for meaning in first:
-                self._by_first.setdefault(meaning, []).append(tuple(others))
+                self.by_first.setdefault(meaning, []).append(tuple(others))
 
-    def may_stand(self, of: WordPlaces) -> bool:
-        """Whether any of the alternatives could begin in the sentence."""
-        return not self._by_first.keys().isdisjoint(of.places)
-
-    def find(self, of: WordPlaces) -> Iterator[Places]:
+    def find(self, of: Passage) -> Iterator[Places]:
         """Yield the positions of each occurrence."""
-        for meaning in self._by_first.keys() & of.places.keys():
-            for others in self._by_first[meaning]:
+        for meaning in self.by_first.keys() & of.places.keys():
+            for others in self.by_first[meaning]:
                 for start in of.places[meaning]:
                     taken = _follow(of, start, others)
                     if taken:
                         yield taken
 
 
-def _follow(of: WordPlaces, start: int, others: Sequence[Word]) -> Places:
+class SlotIndex:
+    """Which slots have an alternative that may begin in a passage."""
+
+    def __init__(self, slots: Iterable[Slot]) -> None:
+        self._by_meaning: dict[str, set[Slot]] = {}
+        for slot in slots:
+            for meaning in slot.by_first:
+                self._by_meaning.setdefault(meaning, set()).add(slot)
+
+    def begun_in(self, passage: Passage) -> set[Slot]:
+        """The slots of which some alternative has its first word there."""
+        return set().union(*(self._by_meaning[each] for each in self._by_meaning.keys() & passage.meanings))
+
+
+def _follow(of: Passage, start: int, others: Sequence[Word]) -> Places:
     """Return the positions of a sequence that begins at `start`; empty where it does not go on."""
     taken = [start]
     for word in others:
@@ -131,6 +181,14 @@ def _follow(of: WordPlaces, start: int, others: Sequence[Word]) -> Places:
     return tuple(taken)
 
 
+class Place(NamedTuple):
+    """Where a pattern is said: positions of its words, of those that stand far from the verb, and of the verb."""
+
+    taken: frozenset[int]
+    topic: frozenset[int]
+    verb: int
+
+
 class Pattern:
     """Slots of a decision key which must all be found close together; the first holds the verbs."""
 
@@ -138,24 +196,21 @@ class Pattern:
         self.slots = tuple(map(Slot, slots))
         self.meanings = frozenset[str]().union(*(slot.meanings for slot in self.slots))
 
-    def find(
-        self, of: WordPlaces, spans: Sequence[Span], wide: bool
-    ) -> Iterator[tuple[frozenset[int], frozenset[int], int]]:
-        """Yield the positions found in one clause or two that belong together, those of the topic, and the verb's.
+    def find(self, of: Passage, wide: bool) -> Iterator[Place]:
+        """Yield every place in one clause or two that belong together.
 
         Args:
-            spans: Where the clauses start and end.
             wide: All clauses count as close. A right act is told with reasons between, a wrong one named among reasons.
         """
-        if not all(slot.may_stand(of) for slot in self.slots):
-            return
-        hits = [sorted(slot.find(of))[: LIMITS.decision.max_hits] for slot in self.slots]
-        if not all(hits):
-            return
-        clause_of = [index for index, (start, end) in enumerate(spans) for _ in range(start, end)]
+        hits: list[list[Places]] = []
+        for slot in self.slots:
+            hits.append(sorted(slot.find(of))[: LIMITS.decision.max_hits])
+            if not hits[-1]:
+                return
+        clause_of = of.clause_of
         for verb in hits[0]:
             own = clause_of[verb[0]]
-            near = [each for each in ((own, own + 1), (own - 1, own)) if wide or _joins(of, spans, own, each)]
+            near = [each for each in ((own, own + 1), (own - 1, own)) if wide or _joins(of, own, each)]
             far = [(0, clause_of[-1])] if wide else []
             for window in ((own, own), *near, *far):
                 reach = ((own, own) if slot.close and window in far else window for slot in self.slots)
@@ -167,19 +222,19 @@ class Pattern:
                     taken = frozenset(at for places in chosen for at in places)
                     # What is taken from afar is the topic: "Lucia is off, she says, so I asked her".
                     topic = frozenset(at for at in taken if window in far and clause_of[at] != own)
-                    yield taken - topic, topic, verb[0]
+                    yield Place(taken - topic, topic, verb[0])
 
 
-def _joins(of: WordPlaces, spans: Sequence[Span], own: int, window: Span) -> bool:
+def _joins(of: Passage, own: int, window: Span) -> bool:
     """Whether two neighbouring clauses speak of one act.
 
     They do where one has no verb, where the later has no subject ("let me call and explain"), or where a pronoun in the
     verb's clause may mean a word of the clause before it.
     """
     first, last = window
-    if first < 0 or last >= len(spans):
+    if first < 0 or last >= len(of.spans):
         return False
-    earlier, later = (of.tokens[slice(*spans[at])] for at in window)
+    earlier, later = (of.tokens[slice(*of.spans[at])] for at in window)
     forms = VERBS.forms.keys()
     verbless = any(FINITE_WORDS.isdisjoint(words) and forms.isdisjoint(words) for words in (earlier, later))
     continued = later[0] in WORDS.continuing and FINITE_WORDS.isdisjoint(later)

@@ -7,10 +7,16 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Phrases, phrase_index
 from pytest_spiral.text import clean, count_words, sentences, stem, words
 
+Span = tuple[int, int]
+"""Position of the first token and of the one after the last."""
+
+BREAKS = frozenset(",:;()[]>!?.")
+_AFTER_THAT = WORDS.noun_substitutes | WORDS.speakers | WORDS.determiners
 _QUOTATION_MARKS = re.compile("[\"']")
 
 
@@ -54,6 +60,21 @@ class Sentence:
             offsets.append(offset)
             offset += len(token) + 1
         return offsets
+
+    @cached_property
+    def clauses(self) -> list[Span]:
+        """Where each clause of the scanned tokens starts and ends."""
+        tokens = self.tokens[: LIMITS.action.max_scanned_tokens]
+        starts = [0]
+        for at in range(1, len(tokens)):
+            token, before = tokens[at], self.before[at]
+            opens = token in WORDS.clause_openers
+            if opens and token in ("that", "as"):
+                # not in "that form", "as passed"
+                opens = not _AFTER_THAT.isdisjoint(tokens[at + 1 : at + 2])
+            if opens or " -" in before or not BREAKS.isdisjoint(before):
+                starts.append(at)
+        return list(pairwise((*starts, len(tokens))))
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
@@ -165,6 +186,18 @@ class Sentence:
             else:
                 return True
         return False
+
+    def followed_by(self, other: Sentence) -> Sentence:
+        """Return this sentence and another one as clauses of one."""
+        return Sentence(
+            text=f"{self.text} {other.text}",
+            tokens=self.tokens + other.tokens,
+            raws=self.raws + other.raws,
+            before=(*self.before, "; ", *other.before[1:]),
+            stems=self.stems + other.stems,
+            quoted=self.quoted + other.quoted,
+            question=other.question,
+        )
 
 
 @dataclass(frozen=True)
