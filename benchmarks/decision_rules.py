@@ -72,7 +72,7 @@ def any_neighbours() -> Iterator[None]:
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """No act is read over two sentences."""
-    with mock.patch.object(decision, "_units", lambda sentences: map(patterns.Passage, sentences)):
+    with mock.patch.object(decision, "_passages", lambda sentences: map(patterns.Passage, sentences)):
         yield
 
 

@@ -311,7 +311,7 @@ def count_words(text: str) -> int:
 
 def grams(words: Sequence[str], size: int) -> list[Gram]:
     """All runs of so many words, in order."""
-    return [tuple(words[start : start + size]) for start in range(len(words) - size + 1)]
+    return list(zip(*(words[start:] for start in range(size)), strict=False))
 
 
 def covered_share(words: Sequence[str], size: int, is_shared: Callable[[Gram], bool]) -> float:
@@ -321,7 +321,7 @@ def covered_share(words: Sequence[str], size: int, is_shared: Callable[[Gram], b
     0.42857142857142855
     """
     covered = bytearray(len(words))
-    for start, gram in enumerate(grams(words, size)):
-        if is_shared(gram):
+    for start, shared in enumerate(map(is_shared, grams(words, size))):
+        if shared:
             covered[start : start + size] = b"\1" * size
     return sum(covered) / len(words) if words else 0.0

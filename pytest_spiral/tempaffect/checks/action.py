@@ -29,7 +29,6 @@ class Statement:
         personal: Whether somebody stands behind the reply as a whole.
         clauses: Clauses of the verbs by which somebody acts.
         targets: Number of action targets named in full.
-        timed: Whether a number or a word of time occurs.
         general: Whether the sentence is about everybody rather than about this user.
         acts: The concrete acts, once the rules have decided.
     """
@@ -38,10 +37,15 @@ class Statement:
         self.prepared, self.sentence, self.personal = prepared, sentence, personal
         self.clauses = [clause for clause, _ in decide_clauses(sentence) if clause.kind is not Kind.NONE]
         window = LIMITS.action.target_window
-        self.targets = sum(sentence.has_near(target, len(target) + window) for target in prepared.targets)
-        self.timed = any(map(_is_time, sentence.tokens))
+        named = (target for target in prepared.targets if target[0] in sentence.places_of)
+        self.targets = sum(sentence.has_near(target, len(target) + window) for target in named)
         self.general = sentence.says(PHRASES.general_rules)
         self.acts: tuple[Act, ...] = ()
+
+    @cached_property
+    def timed(self) -> bool:
+        """Whether a number or a word of time occurs."""
+        return any(map(_is_time, self.sentence.tokens))
 
     @cached_property
     def idioms(self) -> set[int]:

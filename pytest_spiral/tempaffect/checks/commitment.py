@@ -27,6 +27,8 @@ def _asked(m: Mention) -> bool:
 
 def _denied(m: Mention) -> bool:
     """Whether a negation that is no part of the pattern governs its words."""
+    if not m.sentence.has(WORDS.negations):
+        return False
     if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
         return False
     harmless = m.sentence.places(PHRASES.harmless_negations)

@@ -7,13 +7,13 @@ speaker or are taken back: denied, asked, supposed, told of somebody else or of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
 from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures
 from pytest_spiral.tempaffect.checks.mention import Mention
-from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, SlotIndex, Word
+from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, PatternIndex, Word
 from pytest_spiral.tempaffect.checks.rule import first_rule
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS
@@ -32,9 +32,8 @@ class _Key:
         self.acts = [(act, tuple(map(Pattern, act.says))) for act in asked_first]
         self.facts = tuple(map(PreparedFact, decision.facts))
         self.demanded = next((act for act in decision.acts if act.role == "demanded"), None)
-        patterns = [pattern for _, patterns in self.acts for pattern in patterns]
-        self.slots = SlotIndex(slot for pattern in patterns for slot in pattern.slots)
-        self.matter = frozenset[str]().union(*(pattern.meanings for pattern in patterns))
+        self.index = PatternIndex({act.id: patterns for act, patterns in self.acts})
+        self.matter = frozenset[str]().union(*(each.meanings for _, patterns in self.acts for each in patterns))
 
 
 _key = lru_cache(maxsize=256)(_Key)
@@ -44,17 +43,17 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
     """Read what a reply decides: one finding for each act it mentions, that of a commitment where there is one."""
     key = _key(decision)
     # Two sentences at a time last: most acts are found without.
-    units = sorted(_units(reply.sentences), key=lambda each: each.of_two)
-    slots_in = cache(key.slots.begun_in)
+    passages = sorted(_passages(reply.sentences), key=lambda each: each.of_two)
+    possible = key.index.possible_in(passages)
     found: dict[str, ActFinding] = {}
     asked = False
-    for act, patterns in key.acts:
-        for passage in units:
+    for act, _ in key.acts:
+        for passage in passages:
             known = found.get(act.id)
             if (known and known.committed) or (passage.of_two and act.role not in ("right", "ask")):
                 break
-            possible = [pattern for pattern in patterns if slots_in(passage).issuperset(pattern.slots)]
-            for finding in _findings(act, possible, asked, passage, key.matter):
+            patterns = possible[passage].get(act.id)
+            for finding in _findings(act, patterns, asked, passage, key.matter) if patterns else ():
                 if act.id not in found or _weight(finding) > _weight(found[act.id]):
                     found[act.id] = finding
                 if finding.committed:
@@ -65,7 +64,7 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
             key.demanded.id, "demanded", True, False, "granted without being named", granted
         )
     contradictions: dict[str, None] = {}
-    for passage in units:
+    for passage in passages:
         told = () if passage.of_two or not key.facts else tuple(figures(passage))
         for fact in key.facts if told else ():
             contradictions[fact.contradiction(told, passage)] = None
@@ -121,11 +120,15 @@ def _findings(
                 yield ActFinding(act.id, act.role, bool(rule.kind), rule.kind is None, rule.name, " ".join(said))
 
 
-def _units(sentences: Sequence[Sentence]) -> Iterator[Passage]:
+def _passages(sentences: Sequence[Sentence]) -> Iterator[Passage]:
     """Yield every sentence, with the one before it where that is but a part; and every two sentences."""
-    for one, other in zip((None, *sentences), sentences, strict=False):
-        yield Passage(other)
-        if one is None:
-            continue
-        fragment = len(one.tokens) <= LIMITS.decision.topic and FINITE_WORDS.isdisjoint(one.tokens)
-        yield Passage(one, other, of_two=not (one.text.endswith(";") or fragment))
+    before: Passage | None = None
+    for sentence in sentences:
+        passage = Passage(sentence)
+        yield passage
+        if before:
+            one = before.sentence
+            fragment = len(one.tokens) <= LIMITS.decision.topic and FINITE_WORDS.isdisjoint(one.tokens)
+            of_two = not (one.text.endswith(";") or fragment)
+            yield Passage(one, sentence, parts=(before, passage), of_two=of_two)
+        before = passage

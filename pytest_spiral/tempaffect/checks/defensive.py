@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pytest_spiral.tempaffect.checks.action import Statement
 from pytest_spiral.tempaffect.checks.rule import Rule, matches
@@ -14,8 +14,7 @@ _NEGATION_REACH = 4  # tokens before a phrase in which a negation turns it round
 _NEGATIONS = WORDS.negations - {"no"}
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(NamedTuple):
     """A sentence that may protect the speaker or rebuke the user.
 
     Attributes:

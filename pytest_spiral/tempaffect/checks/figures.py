@@ -13,6 +13,7 @@ from pytest_spiral.tempaffect.lexicon import PHRASES, WORDS
 from pytest_spiral.tempaffect.scenario import Fact
 from pytest_spiral.text import function_words
 
+_NAMED_TIMES = WORDS.weekdays | WORDS.noon_words
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _NUMBER = re.compile(r"\d+(?:[.:]\d+)?")
 _CURRENCY = re.compile(r"[$\u00a3\u20ac]\s*$")
@@ -88,7 +89,7 @@ def figures(passage: Passage) -> Iterator[Figure]:
     """Yield the figures of a sentence."""
     tokens, sentence = passage.tokens, passage.sentence
     for at, token in enumerate(tokens):
-        if not (token[0].isdecimal() or token in WORDS.weekdays or token in WORDS.noon_words):
+        if not (token in _NAMED_TIMES or token[0].isdecimal()):
             continue
         after = tokens[at + 1] if at + 1 < len(tokens) else ""
         before = tokens[at - 1] if at else ""

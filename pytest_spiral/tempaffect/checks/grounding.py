@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pytest_spiral.tempaffect.checks.prepare import AnchorGroup, PreparedScenario, echo_classes, grams
+from pytest_spiral.tempaffect.checks.prepare import AnchorGroup, PreparedScenario, echo_classes
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
 from pytest_spiral.text import covered_share, function_words
@@ -74,6 +74,8 @@ def _anchor_points(group: AnchorGroup, spoken: Sequence[Sentence]) -> tuple[int,
     limits = LIMITS.grounding
     best, words = 0, ""
     for sentence in spoken:
+        if group.firsts.isdisjoint(sentence.stems):
+            continue
         single = min(group.singles.intersection(sentence.stems), default=None)
         if single is not None and best < limits.single_points:
             best, words = limits.single_points, single
@@ -109,20 +111,19 @@ def _telling_targets(prepared: PreparedScenario, spoken: Sequence[Sentence], pre
 def is_clause_like(prepared: PreparedScenario, sentence: Sentence) -> bool:
     """Whether a sentence is language rather than a list of keywords."""
     limits, functional, tokens = LIMITS.grounding, function_words(), sentence.tokens
-    grammatical = sum(token in functional for token in tokens)
+    grammatical = sum(map(functional.__contains__, tokens))
     if len(tokens) >= limits.list_tokens and grammatical * 1000 < limits.list_function_share * len(tokens):
         separators = sum(bool(before.strip()) for before in sentence.before[1:])
         # A bare comma list has separators too, but nothing else: each counts only where it closes a longer piece.
         if separators < limits.list_separators or separators * 2 > len(tokens):
             return False
     content = len(tokens) - grammatical
-    anchored = sum(
-        found in prepared.named_stems and token not in functional
-        for token, found in zip(tokens, sentence.stems, strict=True)
-    )
-    crowded = content >= limits.anchor_content and anchored * 1000 >= limits.anchor_share * content
-    if crowded and not _has_verb(sentence, prepared.named_stems):
-        return False
+    if content >= limits.anchor_content:
+        pairs = zip(tokens, sentence.stems, strict=True)
+        anchored = sum(found in prepared.named_stems and token not in functional for token, found in pairs)
+        crowded = anchored * 1000 >= limits.anchor_share * content
+        if crowded and not _has_verb(sentence, prepared.named_stems):
+            return False
     return not _is_run(sentence, prepared.named_stems)
 
 
@@ -139,6 +140,8 @@ def _has_verb(sentence: Sentence, named: frozenset[str]) -> bool:
 def _is_run(sentence: Sentence, named: frozenset[str]) -> bool:
     """Whether many keywords are joined by commas and conjunctions with only determiners between."""
     limits = LIMITS.grounding
+    if len(named.intersection(sentence.stems)) < limits.run_stems:
+        return False
     keywords: set[str] = set()
     joins = others = 0
     for token, found, before in zip(sentence.tokens, sentence.stems, sentence.before, strict=True):
@@ -167,14 +170,10 @@ def _echoes(prepared: PreparedScenario, reply: PreparedReply) -> bool:
     fresh = [found for found in content if found not in prepared.user_stems]
     if len(content) >= limits.echo_content and len(fresh) * 1000 < limits.echo_novel_share * len(content):
         return True
-    covered: set[int] = set()
-    for start, gram in enumerate(grams(echo_classes(tokens), limits.echo_gram)):
-        if gram in prepared.echo_grams:
-            covered.update(range(start, start + limits.echo_gram))
-    share = len(covered) * 1000
-    if share >= limits.echo_share * len(tokens):
-        return True
-    return share >= limits.echo_share_short * len(tokens) and len(set(fresh)) < limits.echo_novel_stems
+    share = 1000 * covered_share(echo_classes(tokens), limits.echo_gram, prepared.echo_grams.__contains__)
+    return share >= limits.echo_share or (
+        share >= limits.echo_share_short and len(set(fresh)) < limits.echo_novel_stems
+    )
 
 
 def _is_copied(prepared: PreparedScenario, reply: PreparedReply) -> bool:
@@ -186,10 +185,10 @@ def _is_copied(prepared: PreparedScenario, reply: PreparedReply) -> bool:
 
 def _is_foreign(reply: PreparedReply) -> bool:
     """Whether the reply is in another script, or in words without the grammar of English."""
-    limits, tokens = LIMITS.grounding, reply.tokens
+    limits, functional, tokens = LIMITS.grounding, function_words(), reply.tokens
     if not reply.text.isascii() and _is_other_script(reply):
         return True
-    grammatical = sum(token in function_words() for token in tokens)
+    grammatical = sum(map(functional.__contains__, tokens))
     if len(tokens) < limits.language_tokens or grammatical * 1000 >= limits.language_function_share * len(tokens):
         return False
     # A path ("Account > Plan") or a labelled line needs no grammar.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import NamedTuple
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
@@ -31,15 +30,12 @@ class Passage:
     """A sentence, or two in one, as a decision key reads it.
 
     Attributes:
+        parts: The passages of the two sentences.
         of_two: Whether it is two whole sentences, of which the first is no mere part of the second.
-        tokens, words: The scanned tokens, and what each may mean.
     """
 
-    def __init__(self, *sentences: Sentence, of_two: bool = False) -> None:
-        self._sentences, self.of_two = sentences, of_two
-        most = LIMITS.action.max_scanned_tokens
-        tokens = tuple(chain.from_iterable(sentence.tokens for sentence in sentences))
-        self.tokens, self.words = tokens[:most], read_words(tokens)[:most]
+    def __init__(self, *sentences: Sentence, parts: tuple[Passage, ...] = (), of_two: bool = False) -> None:
+        self._sentences, self.parts, self.of_two = sentences, parts, of_two
 
     @cached_property
     def sentence(self) -> Sentence:
@@ -48,19 +44,25 @@ class Passage:
         return one.followed_by(*others) if others else one
 
     @cached_property
-    def meanings(self) -> frozenset[str]:
-        """All that the words may mean."""
-        meanings = frozenset[str]().union(*self.words)
-        return meanings | {ANY_VERB} if any(meaning[0] == "=" for meaning in meanings) else meanings
+    def tokens(self) -> tuple[str, ...]:
+        """The scanned tokens."""
+        return self.sentence.tokens[: LIMITS.action.max_scanned_tokens]
+
+    @cached_property
+    def words(self) -> tuple[Word, ...]:
+        """What each of the scanned tokens may mean."""
+        return read_words(self.sentence.tokens)[: LIMITS.action.max_scanned_tokens]
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
         """Where each meaning stands."""
         places: dict[str, list[int]] = {}
         for at, word in enumerate(self.words):
+            verb = False
             for meaning in word:
                 places.setdefault(meaning, []).append(at)
-            if any(meaning[0] == "=" for meaning in word):
+                verb = verb or meaning[0] == "="
+            if verb:
                 places.setdefault(ANY_VERB, []).append(at)
         return places
 
@@ -153,20 +155,6 @@ class Slot:
                         yield taken
 
 
-class SlotIndex:
-    """Which slots have an alternative that may begin in a passage."""
-
-    def __init__(self, slots: Iterable[Slot]) -> None:
-        self._by_meaning: dict[str, set[Slot]] = {}
-        for slot in slots:
-            for meaning in slot.by_first:
-                self._by_meaning.setdefault(meaning, set()).add(slot)
-
-    def begun_in(self, passage: Passage) -> set[Slot]:
-        """The slots of which some alternative has its first word there."""
-        return set().union(*(self._by_meaning[each] for each in self._by_meaning.keys() & passage.meanings))
-
-
 def _follow(of: Passage, start: int, others: Sequence[Word]) -> Places:
     """Return the positions of a sequence that begins at `start`; empty where it does not go on."""
     taken = [start]
@@ -213,16 +201,45 @@ class Pattern:
             near = [each for each in ((own, own + 1), (own - 1, own)) if wide or _joins(of, own, each)]
             far = [(0, clause_of[-1])] if wide else []
             for window in ((own, own), *near, *far):
-                reach = ((own, own) if slot.close and window in far else window for slot in self.slots)
-                chosen = [
-                    _nearest(found, verb[0], each, clause_of)
-                    for each, found in zip(reach, ([verb], *hits[1:]), strict=True)
-                ]
-                if all(chosen):
+                chosen: list[Places] = []
+                for slot, found in zip(self.slots, ([verb], *hits[1:]), strict=True):
+                    reach = (own, own) if slot.close and window in far else window
+                    if not (places := _nearest(found, verb[0], reach, clause_of)):
+                        break
+                    chosen.append(places)
+                else:
                     taken = frozenset(at for places in chosen for at in places)
                     # What is taken from afar is the topic: "Lucia is off, she says, so I asked her".
                     topic = frozenset(at for at in taken if window in far and clause_of[at] != own)
                     yield Place(taken - topic, topic, verb[0])
+
+
+class PatternIndex:
+    """The patterns of several acts by the words with which their slots may begin."""
+
+    def __init__(self, patterns: Mapping[str, Iterable[Pattern]]) -> None:
+        self._patterns = [(act, pattern) for act, each in patterns.items() for pattern in each]
+        begun: dict[str, list[Slot]] = {}
+        for slot in (slot for _, pattern in self._patterns for slot in pattern.slots):
+            for meaning in slot.by_first:
+                begun.setdefault(meaning, []).append(slot)
+        self._by_meaning = {meaning: tuple(slots) for meaning, slots in begun.items()}
+        # Nearly every passage has a verb, and a time may be told over the end of a sentence: "At half past. Six."
+        self._anyway = frozenset(slot for meaning, slots in begun.items() for slot in slots if meaning[0] == "@")
+
+    def possible_in(self, passages: Iterable[Passage]) -> dict[Passage, dict[str, list[Pattern]]]:
+        """The patterns of which every slot may begin in a passage, by act. Parts come before what they are part of."""
+        begun: dict[Passage, frozenset[Slot]] = {}
+        possible: dict[Passage, dict[str, list[Pattern]]] = {}
+        for passage in passages:
+            found = self._by_meaning.keys() & frozenset().union(*(() if passage.parts else passage.words))
+            slots = map(self._by_meaning.__getitem__, found)
+            begun[passage] = self._anyway.union(*slots, *(begun[part] for part in passage.parts))
+            possible[passage] = {}
+            for act, pattern in self._patterns:
+                if begun[passage].issuperset(pattern.slots):
+                    possible[passage].setdefault(act, []).append(pattern)
+        return possible
 
 
 def _joins(of: Passage, own: int, window: Span) -> bool:
@@ -244,5 +261,5 @@ def _joins(of: Passage, own: int, window: Span) -> bool:
 def _nearest(found: Iterable[Places], verb: int, window: Span, clause_of: Sequence[int]) -> Places:
     """Return the occurrence nearest to the verb that lies in a window of clauses; empty where none does."""
     first, last = window
-    inside = (places for places in found if all(first <= clause_of[at] <= last for at in places))
+    inside = (places for places in found if first <= clause_of[places[0]] and clause_of[places[-1]] <= last)
     return min(inside, key=lambda places: abs(places[0] - verb), default=())

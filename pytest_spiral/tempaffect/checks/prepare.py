@@ -10,7 +10,7 @@ from functools import lru_cache
 from pytest_spiral.tempaffect.checks.sentences import prepare_reply
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS, Pattern, forbidden_phrases
 from pytest_spiral.tempaffect.scenario import Act, Anchor, Decision, Family, ForbiddenPhrase, Scenario
-from pytest_spiral.text import function_words, stem, tokenize
+from pytest_spiral.text import function_words, grams, stem, tokenize
 
 Stems = tuple[str, ...]
 
@@ -23,6 +23,7 @@ class AnchorGroup:
         singles: Stems that name it alone.
         multis: Stem sequences of two or more that name it.
         strong: Those of `multis` with two content words.
+        firsts: `singles`, and the first stem of each of `multis`: a sentence without any of them does not name it.
         stems: All content stems.
     """
 
@@ -31,6 +32,7 @@ class AnchorGroup:
     singles: frozenset[str]
     multis: tuple[Stems, ...]
     strong: frozenset[Stems]
+    firsts: frozenset[str]
     stems: frozenset[str]
 
 
@@ -56,7 +58,7 @@ class PreparedScenario:
         guarded: Whether the expected boundary is anything but to go on helping.
         repair: Whether the agent made a mistake before.
         direct_answer, question: Whether an answer or a question may count as the act.
-        phrases: Forbidden phrases: pattern, letters without spaces, first token, phrase.
+        phrases: Forbidden phrases: pattern, letters without spaces, words, phrase.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -127,14 +129,16 @@ def _content_stems(tokens: Iterable[str]) -> frozenset[str]:
 
 
 def _anchor(anchor: Anchor, wordings: Sequence[Sequence[str]]) -> AnchorGroup:
-    multis = [tuple(map(stem, tokens)) for tokens in wordings if len(tokens) > 1]
+    singles = frozenset(stem(tokens[0]) for tokens in wordings if len(tokens) == 1)
+    multis = _distinct(tuple(map(stem, tokens)) for tokens in wordings if len(tokens) > 1)
     telling = [tokens for tokens in wordings if sum(token not in function_words() for token in tokens) > 1]
     return AnchorGroup(
         id=anchor.id,
         core=anchor.core,
-        singles=frozenset(stem(tokens[0]) for tokens in wordings if len(tokens) == 1),
-        multis=_distinct(multis),
+        singles=singles,
+        multis=multis,
         strong=frozenset(tuple(map(stem, tokens)) for tokens in telling),
+        firsts=singles.union(stems[0] for stems in multis),
         stems=_content_stems(token for tokens in wordings for token in tokens),
     )
 
@@ -151,11 +155,6 @@ def echo_classes(tokens: Iterable[str]) -> list[str]:
     return [_ECHO_CLASSES.get(token, token) for token in tokens]
 
 
-def grams(tokens: Sequence[str], size: int) -> list[Stems]:
-    """Return all runs of `size` tokens."""
-    return [tuple(tokens[index : index + size]) for index in range(len(tokens) - size + 1)]
-
-
 def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
     """Telling stems: no times, no short words, no verbs of many uses."""
     found = set()
@@ -169,9 +168,9 @@ def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=256)
-def _phrase(phrase: ForbiddenPhrase) -> tuple[Pattern, str, str, ForbiddenPhrase]:
+def _phrase(phrase: ForbiddenPhrase) -> tuple[Pattern, str, frozenset[str], ForbiddenPhrase]:
     """Compile a phrase; one filler may stand between any two of its words."""
     tokens = tokenize(phrase.text)
     filler = r"(?:(?:\w+ly|" + "|".join(sorted(WORDS.fillers)) + r") )?"
     body = (" " + filler).join(map(re.escape, tokens)) if tokens else r"(?!)"
-    return re.compile(rf"(?<!\S){body}(?!\S)"), "".join(tokens), tokens[0] if tokens else "", phrase
+    return re.compile(rf"(?<!\S){body}(?!\S)"), "".join(tokens), frozenset(tokens), phrase

@@ -89,7 +89,8 @@ def _decided_step(
     to_somebody = not WORDS.second_person.isdisjoint(reply.tokens) or any(each.speaks_for_itself for each in unspoiled)
     if not (decision.right and to_somebody):
         return ()
-    decision = read_decision(key, replace(reply, sentences=tuple(filter(_is_whole, unspoiled))))
+    whole = tuple(filter(_is_whole, unspoiled))
+    decision = decision if whole == reply.sentences else read_decision(key, replace(reply, sentences=whole))
     told = (act.words for act in decision.acts if act.committed and act.role in ("right", "ask"))
     return tuple(("decided", words) for words in told) if decision.right else ()
 
@@ -125,14 +126,14 @@ def _addresses_scorer(prepared: PreparedScenario, sentence: Sentence) -> bool:
 
 def _forbidden_phrases(prepared: PreparedScenario, reply: PreparedReply) -> list[ForbiddenPhrase]:
     """Return the forbidden phrases of the scenario that the reply holds, also in spaced letters ("r e s t")."""
-    letters = (
-        "".join(raw.casefold() if len(raw) == 1 else " " for raw in sentence.raws) for sentence in reply.sentences
-    )
-    spaced = [run for text in letters for run in text.split() if len(run) >= LIMITS.phrases.spaced_run]
+    raws = (raw for sentence in reply.sentences for raw in (*sentence.raws, ""))
+    letters = "".join(raw.casefold() if len(raw) == 1 else " " for raw in raws)
+    spaced = [run for run in letters.split() if len(run) >= LIMITS.phrases.spaced_run]
+    spoken = set(reply.tokens)
     return [
         phrase
-        for pattern, joined, first, phrase in prepared.phrases
-        if any(joined in run for run in spaced) or (first in reply.joined and _is_spoken(pattern, reply))
+        for pattern, joined, words, phrase in prepared.phrases
+        if (words <= spoken and _is_spoken(pattern, reply)) or (spaced and any(joined in run for run in spaced))
     ]
 
 

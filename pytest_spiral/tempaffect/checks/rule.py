@@ -27,7 +27,10 @@ class Rule(Generic[Subject, Decision]):
 
 def first_rule(rules: Iterable[Rule[Subject, Decision]], subject: Subject) -> Rule[Subject, Decision] | None:
     """Return the first rule that applies, None if none does."""
-    return next((rule for rule in rules if rule.applies(subject)), None)
+    for rule in rules:
+        if rule.applies(subject):
+            return rule
+    return None
 
 
 def matches(

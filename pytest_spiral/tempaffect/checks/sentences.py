@@ -77,7 +77,7 @@ class Sentence:
         return list(pairwise((*starts, len(tokens))))
 
     @cached_property
-    def _places(self) -> dict[str, list[int]]:
+    def places_of(self) -> dict[str, list[int]]:
         """Where each stem stands."""
         places: dict[str, list[int]] = {}
         for at, found in enumerate(self.stems):
@@ -87,7 +87,7 @@ class Sentence:
     @cached_property
     def personal(self) -> bool:
         """Whether a first person stands outside quotations; "US" is a country, "my department" an institution."""
-        for at, token in enumerate(self.tokens):
+        for at, token in enumerate(self.tokens if self.has(WORDS.first_person) else ()):
             if token not in WORDS.first_person or self.quoted[at]:
                 continue
             raw = self.raws[at]
@@ -161,7 +161,7 @@ class Sentence:
 
     def has_sequence(self, stems: Sequence[str], gap: int) -> bool:
         """Whether the stems stand in this order with at most `gap` other tokens between neighbours."""
-        for start in self._places.get(stems[0], ()):
+        for start in self.places_of.get(stems[0], ()):
             last = start
             for wanted in stems[1:]:
                 later = range(last + 1, min(last + gap + 2, len(self.stems)))
@@ -174,7 +174,7 @@ class Sentence:
 
     def has_near(self, stems: Sequence[str], reach: int) -> bool:
         """Whether the stems stand in any order within `reach` tokens of the first."""
-        for start in self._places.get(stems[0], ()):
+        for start in self.places_of.get(stems[0], ()):
             taken = [start]
             for wanted in stems[1:]:
                 around = range(max(0, start - reach), min(start + reach + 1, len(self.stems)))
