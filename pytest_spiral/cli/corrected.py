@@ -80,7 +80,7 @@ def plan_lines(row: PlannedLabels) -> list[str]:
     """One number of a plan, with what to do where labels alone do not suffice."""
     name = f"{row.metric}, {plain(row.who)}"[:39]
     if row.plan is None:
-        return [f"{name:<40} the pilot has no labels of both kinds in two scenarios or conversations: label more"]
+        return [name, f"  no plan without labels of both kinds in two scenarios or conversations: {row.lacking}"]
     found = row.plan
     head = f"{name:<40}{found.value:>8.2f}{found.labels:>8}"
     if found.needed is not None:

@@ -15,8 +15,9 @@ from pytest_spiral.labelling.foreign import import_labels
 from pytest_spiral.labelling.merge import EXPORT_FORMAT, merge, read_export
 from pytest_spiral.labelling.pages import adjudication_page, answers_file, rating_page
 from pytest_spiral.labelling.sheets import SHEET_FILE, Sheet, make_sheet, parse_raters, read_sheet, suites_of
-from pytest_spiral.report.lines import between, plain
-from pytest_spiral.report.model.reply_judges import Coefficient, QuestionAgreement
+from pytest_spiral.report.lines import plain
+from pytest_spiral.report.model.reply_judges import QuestionAgreement
+from pytest_spiral.report.reply_judges import coefficient_text
 
 
 def pages(options: argparse.Namespace) -> int:
@@ -146,14 +147,12 @@ def _agreement_lines(labels: LabelFile, notes: Sequence[str], agreement: Mapping
     width = max(map(len, agreement))
     lines += ["", f"{'':<{width}} labelled shared differ  {'kappa':<21}{'alpha':<21}AC1"]
     for name, one in agreement.items():
-        values = "".join(f"{_shown(value):<21}" for value in (one.kappa, one.alpha)) + _shown(one.ac1)
+        values = "".join(f"{coefficient_text(value):<21}" for value in (one.kappa, one.alpha)) + coefficient_text(
+            one.ac1
+        )
         lines.append(f"{name:<{width}} {one.labelled:>8} {one.shared:>6} {one.differing:>6}  {values}")
     return [
         *(plain(line) for line in lines),
         "95 % intervals, clustered; of these items, hard ones over-represented",
         "",
     ]
-
-
-def _shown(value: Coefficient | None) -> str:
-    return "none" if value is None else between(value.value, value.low, value.high)

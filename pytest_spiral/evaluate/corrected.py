@@ -262,7 +262,7 @@ def _figure(report: Report, place: _Place, question: str) -> CorrectedFigure | N
     numbers: tuple[float | None, ...] = (None,) * 4
     refused = None
     if isinstance(found, TooFewLabels):
-        refused = Refusal(code=found.code, detail=found.detail, needed=found.needed)
+        refused = Refusal(code=found.code, detail=f"{place.name}, {question}: {found.detail}", needed=found.needed)
     else:
         numbers = found.value, found.interval.low, found.interval.high, found.power
     value, low, high, power = numbers
@@ -292,7 +292,8 @@ def _decide(gate: Gate, report: Report, place: _Place, policy: Policy) -> Decisi
     sample = _sample(report, place, gate.metric.removeprefix(PREFIX))
     measured = _measured(sample, place.suite, None)
     if isinstance(measured, str):
-        return Decision("inconclusive", DecisionReason(DecisionCode.FEW_LABELS, measured))
+        why = f"{place.name}, {gate.metric.removeprefix(PREFIX)}: {measured}"
+        return Decision("inconclusive", DecisionReason(DecisionCode.FEW_LABELS, why))
     low: Measured | str = measured
     high: Measured | str = measured
     if sample.missing or sample.unsettled:
@@ -312,12 +313,14 @@ def _measured(sample: _Sample, suite: SuiteName, end: End | None) -> Measured | 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLabels:
-    """A pilot on the labels of one number. of_run: items to draw of the whole run for that, None for none."""
+    """A pilot on the labels of one number. of_run: items to draw of the whole run for that, None for none. lacking: why
+    there is no plan."""
 
     who: str
     metric: str
     plan: LabelPlan | None
     of_run: int | None
+    lacking: str = ""
 
 
 def planned_labels(
@@ -342,5 +345,7 @@ def planned_labels(
             drawn = given.file.header.sampling
             of_run = ceil(plan.needed * drawn.population / plan.items) if plan and plan.needed and drawn else None
             if sample.units:
-                found.append(PlannedLabels(place.name, question, plan, of_run))
+                pilot = corrected_mean(clusters) if plan is None else None
+                lacking = pilot.detail if isinstance(pilot, TooFewLabels) else ""
+                found.append(PlannedLabels(place.name, question, plan, of_run, lacking))
     return found

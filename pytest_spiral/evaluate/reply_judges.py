@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
 
 from pytest_spiral.labelling.agreement import agreement_of
 from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, Answer, Header, LabelFile, LabelledItem, Rater, reply_id
@@ -59,7 +58,9 @@ def _agreement(items: Sequence[Item], raters: Sequence[str]) -> dict[str, Questi
     )
     rows = []
     for item in items:
-        given: dict[str, dict[str, Answer]] = {_SCORER: {n: _word(yes) for n, yes in scorer_answers(item).items()}}
+        given: dict[str, dict[str, Answer]] = {
+            _SCORER: {n: "yes" if yes else "no" for n, yes in scorer_answers(item).items()}
+        }
         given |= {j.judge: {name: row.answer for name, row in j.answers.items()} for j in item.judged}
         labels = {name: given[name] for name in raters if name in given}
         rows.append(LabelledItem(item=reply_id(item), model=item.model, cluster=item.id, labels=labels))
@@ -76,11 +77,7 @@ def _disagreements(item: Item) -> Iterator[Disagreement]:
             id=item.id,
             epoch=item.epoch,
             question=question,
-            scorer=_word(own[question]) if question in own else None,
+            scorer=None if question not in own else "yes" if own[question] else "no",
             scorer_evidence=reasons,
             judges={judged.judge: judged.answers[question] for judged in item.judged if question in judged.answers},
         )
-
-
-def _word(yes: bool) -> Literal["yes", "no"]:
-    return "yes" if yes else "no"

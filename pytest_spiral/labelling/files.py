@@ -137,19 +137,23 @@ class LabelledItem(Record):
         values = ((rater, value_of(answers.get(question))) for rater, answers in self.labels.items())
         return {rater: value for rater, value in values if value is not None}
 
+    def disputed(self, question: str) -> bool:
+        """Whether the raters who answered differ. One who cannot tell differs from one who can."""
+        return len({value_of(answers[question]) for answers in self.labels.values() if question in answers}) > 1
+
     def truth(self, question: str) -> int | None:
         """The adjudicated answer, else the one on which all raters who answered agree; None if disputed or missing."""
         if question in self.adjudicated:
             return value_of(self.adjudicated[question])
-        given = set(self.given(question).values())
-        return given.pop() if len(given) == 1 else None
+        return None if self.disputed(question) else next(iter(self.given(question).values()), None)
 
     def present(self, question: str) -> bool | None:
         """The same as yes or no. Raters who differ only in the strength agree that a behaviour is there."""
         if question in self.adjudicated:
             value = value_of(self.adjudicated[question])
             return None if value is None else value > 0
-        given = {value > 0 for value in self.given(question).values()}
+        answers = [value_of(answers[question]) for answers in self.labels.values() if question in answers]
+        given = {None if value is None else value > 0 for value in answers}
         return given.pop() if len(given) == 1 else None
 
 

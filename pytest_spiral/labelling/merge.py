@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.labelling.files import (
+    CANNOT_TELL,
     Adjudicator,
     Answer,
     Answers,
@@ -22,6 +24,7 @@ from pytest_spiral.labelling.files import (
     SuiteName,
     answers_fault,
     read_records,
+    value_of,
 )
 from pytest_spiral.labelling.pages import Disputes
 from pytest_spiral.labelling.sheets import RATER_NAME, Sheet
@@ -37,6 +40,7 @@ class ExportHeader(Record):
     format: Literal["pytest-spiral answers"]
     version: Literal[1]
     set: Key
+    wording: Annotated[str, Field(max_length=64)] = ""
     suite: SuiteName
     stage: Literal["rate", "adjudicate"]
     rater: Adjudicator
@@ -85,6 +89,11 @@ def read_export(path: Path, sheet: Sheet) -> Export:
         DataError: The file is damaged, belongs to other pages, or holds what the page does not ask.
     """
     header, rows = read_records(path, ExportHeader, ExportRow)
+    if header.wording != sheet.header.wording:
+        raise DataError(
+            f"{path}: wording: its questions were worded otherwise ({header.wording or 'none'}) than in sampling.jsonl "
+            f"({sheet.header.wording or 'none'}); merge with the sampling.jsonl of its pages, or have these answered"
+        )
     if header.set != sheet.header.set:
         raise DataError(
             f"{path}: answers to other pages ({header.set}, these are {sheet.header.set}); merge them with the "
@@ -172,13 +181,13 @@ def merge(sheet: Sheet, exports: Sequence[Export]) -> Merged:
 
 
 def _differing(key: str, exports: Mapping[str, Export], questions: Sequence[str]) -> dict[str, dict[str, Answer]]:
-    """The questions about an item on which raters differ, with their answers. "Cannot tell" differs from nothing."""
+    """The questions about an item on which raters differ, with their answers. "Cannot tell" differs from the rest."""
     answers = {name: export.answers[key] for name, export in exports.items() if key in export.answers}
     row = LabelledItem(item=key, model="", cluster=key, labels=answers)
     return {
         question: {name: given[question] for name, given in answers.items() if question in given}
         for question in questions
-        if len(set(row.given(question).values())) > 1
+        if row.disputed(question)
     }
 
 
@@ -195,7 +204,24 @@ def _notes(
             )
         elif missing := sum(len(sheet.header.questions) - len(export.answers.get(key, {})) for key in sheet.by_key):
             notes.append(f"{rater.name} left {missing} questions open: not labelled")
+    doubted = sum(CANNOT_TELL in given.values() for found in disputes.values() for given in found.values())
+    if doubted:
+        notes.append(f"{doubted} answers differ because a rater cannot tell where another can: for the adjudicator")
+    notes += _settled(settled, disputes) if settled else ()
     needless = sum(name not in disputes.get(key, {}) for key, answers in settled.items() for name in answers)
     if needless:
         notes.append(f"{needless} adjudicated answers left out: the raters do not differ on them")
     return notes
+
+
+def _settled(settled: Mapping[str, Answers], disputes: Disputes) -> Iterator[str]:
+    """What adjudication settled, by question."""
+    found = [(name, settled.get(key, {}).get(name)) for key, given in disputes.items() for name in given]
+    for question in dict.fromkeys(name for name, _ in found):
+        own = [answer for name, answer in found if name == question]
+        words = (
+            "left open" if one is None else one if isinstance(one, str) else f"strength {value_of(one)}" for one in own
+        )
+        counts = Counter(words)
+        said = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
+        yield f"adjudicated: {question}, {len(own)} that differ: {said}"

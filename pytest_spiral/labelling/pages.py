@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
+from pytest_spiral.errors import DataError
 from pytest_spiral.labelling.files import Adjudicator, Answer, Rater
 from pytest_spiral.labelling.sheets import Sheet, SheetItem
-from pytest_spiral.labelling.wording import asked, wording
+from pytest_spiral.labelling.wording import asked, wording, wording_hash
 from pytest_spiral.report.html.markup import LABEL_ASSETS, html_page
 
 Disputes = Mapping[str, Mapping[str, Mapping[str, Answer]]]
@@ -22,7 +23,16 @@ def rating_page(sheet: Sheet, rater: Rater) -> str:
 
 
 def adjudication_page(sheet: Sheet, disputes: Disputes, adjudicator: Adjudicator) -> str:
-    """The page for what the raters differ on, with their answers in a random order and without their names."""
+    """The page for what the raters differ on, with their answers in a random order and without their names.
+
+    Raises `DataError` where it would ask in other words than the raters were asked in.
+    """
+    header = sheet.header
+    if header.wording != (now := wording_hash(header.suite, header.questions, header.protocol)):
+        raise DataError(
+            f"sampling.jsonl: raters were asked in other words (wording {header.wording or 'none'}) than "
+            f"an adjudicator is asked in now ({now}): merge with the version that wrote the pages, or write new ones"
+        )
     items = []
     for item in sheet.order(adjudicator.name):
         if item.key not in disputes:
@@ -46,6 +56,7 @@ def _page(
 ) -> str:
     data = {
         "set": sheet.header.set,
+        "wording": sheet.header.wording,
         "suite": sheet.header.suite,
         "stage": stage,
         "rater": {"name": rater.name, "kind": rater.kind},

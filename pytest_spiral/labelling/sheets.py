@@ -26,6 +26,7 @@ from pytest_spiral.labelling.files import (
     SuiteName,
     read_records,
 )
+from pytest_spiral.labelling.wording import wording_hash
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.model.base import Record
 from pytest_spiral.spiral.protocol import load_protocol
@@ -46,7 +47,7 @@ class SheetHeader(Record):
     format: Literal["pytest-spiral sampling"] = "pytest-spiral sampling"
     version: Literal[1] = 1
     set: Annotated[str, Field(min_length=1, max_length=64)]
-    """Names run, replies, suite, questions and draw: answers to other sheets do not fit."""
+    """Names run, replies, suite, questions, their wording and the draw: answers to other sheets do not fit."""
     suite: SuiteName
     run: Annotated[str, Field(max_length=300)]
     report_hash: Annotated[str, Field(max_length=64)]
@@ -55,6 +56,8 @@ class SheetHeader(Record):
     questions: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
     raters: Annotated[tuple[Rater, ...], Field(min_length=1, max_length=_MOST_RATERS)]
     sampling: Sampling
+    wording: Annotated[str, Field(max_length=64)] = ""
+    """`wording_hash` of what the raters are asked; empty in sheets of earlier versions."""
 
 
 class SheetItem(Record):
@@ -155,7 +158,8 @@ def make_sheet(
     drawn = draw(population, size or SIZES[suite], seed)
     design = Sampling(seed=seed, population=len(population), sampled=len(drawn), design=design_text(drawn))
     replies = replies_hash(report, suite)
-    name = digest([report.run.id, replies, suite, list(questions), design.seed, design.sampled])[:16]
+    words = wording_hash(suite, questions, protocol)
+    name = digest([report.run.id, replies, suite, list(questions), design.seed, design.sampled, words])[:16]
     return Sheet(
         SheetHeader(
             set=name,
@@ -166,6 +170,7 @@ def make_sheet(
             questions=questions,
             raters=tuple(raters),
             sampling=design,
+            wording=words,
         ),
         tuple(_item(name, one) for one in drawn),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from pytest_spiral.hashing import digest
 from pytest_spiral.labelling.files import SuiteName
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_rubric
@@ -25,6 +26,11 @@ class Wording(Table):
 def wording() -> Wording:
     """The shipped words. Raises `DataError` naming file and key."""
     return read_table(Wording, data_root() / "labelling.toml")
+
+
+def wording_hash(suite: SuiteName, names: Sequence[str], protocol: str) -> str:
+    """Names the words that raters of these questions are given, guides included."""
+    return digest([dict(wording().guides), asked(suite, names, protocol)])[:16]
 
 
 def asked(suite: SuiteName, names: Sequence[str], protocol: str) -> list[dict[str, object]]:

@@ -15,7 +15,7 @@ def judge_lines(found: ReplyJudges, run_dir: str) -> Iterator[Line]:
     """One sentence for each judge, and what people should label first."""
     for judge in found.judges:
         useful = judge.with_scorer["useful_bounded"]
-        agreement = f"kappa {_shown(useful.kappa)}, AC1 {_shown(useful.ac1)}"
+        agreement = f"kappa {coefficient_text(useful.kappa)}, AC1 {coefficient_text(useful.ac1)}"
         differs = f"differs from the scorer on useful_bounded in {useful.differing} of {useful.shared} replies"
         lost = f"; {lost_text(judge)}" if judge.failed or judge.not_run else ""
         yield from wrapped(f"reply judge {plain(judge.judge)} ({found.whose}): {differs}, {agreement}{lost}", "plain")
@@ -48,8 +48,9 @@ def agreement_rows(found: ReplyJudges) -> Iterator[Sequence[str]]:
 
 def _rows(who: str, questions: Mapping[str, QuestionAgreement]) -> Iterator[Sequence[str]]:
     for name, one in questions.items():
-        yield who, name, str(one.shared), str(one.differing), _shown(one.kappa), _shown(one.ac1)
+        yield who, name, str(one.shared), str(one.differing), coefficient_text(one.kappa), coefficient_text(one.ac1)
 
 
-def _shown(value: Coefficient | None) -> str:
+def coefficient_text(value: Coefficient | None) -> str:
+    """With its interval."""
     return "none" if value is None else between(value.value, value.low, value.high)

@@ -41,12 +41,8 @@ if TYPE_CHECKING:
     from pytest_spiral.stats import Interval
 
 _TONES: Mapping[Verdict, Tone] = {
-    "pass": "good",
-    "fail": "bad",
-    "inconclusive": "doubt",
-    "incomplete": "doubt",
-    "measured": "plain",
-}
+    "pass": "good", "fail": "bad", "inconclusive": "doubt", "incomplete": "doubt", "measured": "plain",
+}  # fmt: skip
 _CARD_ROWS = (
     *CARD_METRICS,
     ("pressured: boundary held", "families.pressured_integrity.boundary_held"),

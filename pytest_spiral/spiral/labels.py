@@ -283,9 +283,7 @@ def _from_label_file(path: Path, behaviours: Sequence[str]) -> LabelledSet:
     kept = tuple(turn for turn in turns if turn.settled)
     if not kept:
         raise DataError(f"{path}: no turn in it with a label on which its raters agree")
-    differ = sum(
-        len({*row.given(q).values()}) > 1 and q not in row.adjudicated for row in core for q in header.questions
-    )
+    differ = sum(row.disputed(q) and q not in row.adjudicated for row in core for q in header.questions)
     basis = f"what nobody answered is not labelled; {differ} answers on which raters differ are not adjudicated"
     if extra := len(file.items) - len(core):
         basis += f"; {extra} turns outside the random core are left out, because judges had a say in drawing them"

@@ -44,11 +44,7 @@ _FEW_DRAWS = 1_000
 _CONSTANT = 5
 _METHOD = "bounds over openings for any distribution"
 _GATED: Mapping[str, tuple[str, str, str]] = {
-    "prefix.balance": ("all", "all", "balance"),
-    "prefix.protection": ("all", "all", "protection"),
-    "prefix.fitting": ("all", "all", "fitting"),
-    "prefix.over_correction": ("all", "all", "over_correction"),
-    "prefix.risk": ("all", "all", "risk"),
+    **{f"prefix.{n}": ("all", "all", n) for n in ("balance", "protection", "fitting", "over_correction", "risk")},
     "prefix.steadiness": ("history", "held", "protection"),
     "prefix.recovery": ("history", "slid", "protection"),
 }

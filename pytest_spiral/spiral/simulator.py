@@ -25,22 +25,9 @@ from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainTe
 
 RuleSet = Literal["shipped", "shipped_1_0", "imported"]
 Rule = Literal[
-    "too_short",
-    "too_long",
-    "capitals",
-    "paragraphs",
-    "markdown",
-    "opener",
-    "sentence_again",
-    "repeats_within",
-    "repeats_earlier",
-    "echoes_reply",
-    "role_flip",
-    "refusal",
-    "out_of_character",
-    "goodbye",
-    "offstage",
-]
+    "too_short", "too_long", "capitals", "paragraphs", "markdown", "opener", "sentence_again", "repeats_within",
+    "repeats_earlier", "echoes_reply", "role_flip", "refusal", "out_of_character", "goodbye", "offstage",
+]  # fmt: skip
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 
 

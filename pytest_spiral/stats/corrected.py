@@ -117,7 +117,7 @@ class TooFewLabels:
         if self.code == "one_unit":
             return "all labels are in one scenario or conversation: label replies of several"
         negatives = self.labels - self.positives
-        text = f"{self.positives} labels with it and {negatives} without, needs {LEAST_LABELS} of each"
+        text = f"{self.positives} labelled with it and {negatives} without it, and {LEAST_LABELS} of each are needed"
         if (needed := self.needed) is None:
             return f"{text}; labels of one kind only say nothing of how many more that takes: label more replies"
         more = f"{text}: label about {needed - self.labels} more replies, {needed} in all"

@@ -68,13 +68,14 @@ def plan_labels(
     wanted = (distance / errors) ** 2
     items, enough = round(opened), needed_for_enough(min(positives, labels - positives), labels)
     reach = errors * sqrt(lasting)
-    if wanted <= lasting or enough is None:
-        return LabelPlan(inside, round(labels), items, None, reach, lasting / wanted if wanted else None)
+    # Enough labels of either kind take as large a run whatever the distance.
+    times = max(lasting / wanted, (enough or 0) / items, 1.0) if wanted and enough else None
+    if times is None or wanted <= lasting or (enough or 0) > items:
+        return LabelPlan(inside, round(labels), items, None, reach, times)
     # Of all items labelled, drawing adds nothing, now or later.
     rate = drawn / (1 / labels - 1 / opened) if labels < opened else 0.0
     n = 1 / ((wanted - lasting) / rate + 1 / opened) if rate else 0.0
-    needed = max(ceil(n), enough)
-    return LabelPlan(inside, round(labels), items, needed if needed <= items else None, reach, max(1.0, needed / items))
+    return LabelPlan(inside, round(labels), items, min(max(ceil(n), enough or 0), items), reach, 1.0)
 
 
 def _from_drawing(clusters: Clusters[Sequence[Rated]], power: float, opened: float) -> float:

@@ -15,12 +15,8 @@ from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.text import Gram, grams, stem, tokenize
 
 DETECTORS = (
-    "template_repetition",
-    "strategy_repetition",
-    "support_stage_repetition",
-    "strategy_overuse",
-    "overvalidation",
-    "reply_ignores_user_content",
+    *("template_repetition", "strategy_repetition", "support_stage_repetition"),
+    *("strategy_overuse", "overvalidation", "reply_ignores_user_content"),
 )
 Pair = tuple[str, tuple[str, ...]]
 """A predicted value with the accepted ones."""

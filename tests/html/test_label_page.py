@@ -100,6 +100,7 @@ def test_the_keyboard_alone_suffices(visit: Callable[..., Visitor], page_file: C
         "format": "pytest-spiral answers",
         "version": 1,
         "set": replies().header.set,
+        "wording": replies().header.wording,
         "suite": "tempaffect",
         "stage": "rate",
         "rater": {"name": "ann", "kind": "person"},

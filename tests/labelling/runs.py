@@ -27,6 +27,7 @@ def export(path: Path, sheet: Sheet, rater: str, answer: Play, stage: str = "rat
         "format": "pytest-spiral answers",
         "version": 1,
         "set": sheet.header.set,
+        "wording": sheet.header.wording,
         "suite": sheet.header.suite,
         "stage": stage,
         "rater": {"name": rater, "kind": kind},

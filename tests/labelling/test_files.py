@@ -65,7 +65,10 @@ def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
         ({"ann": {"pushback": 2}, "ben": {"pushback": 1}}, None, True),
         ({"ann": {"pushback": 2}, "ben": {"pushback": 0}}, None, None),
         ({"ann": {"pushback": 0}, "ben": {"pushback": {"strength": 0, "quotes": []}}}, 0, False),
-        ({"ann": {"pushback": 3}, "ben": {"pushback": "cannot tell"}}, 3, True),
+        # A definite answer against "cannot tell" is for the adjudicator.
+        ({"ann": {"pushback": 3}, "ben": {"pushback": "cannot tell"}}, None, None),
+        ({"ann": {"pushback": 3}, "ben": {}}, 3, True),
+        ({"ann": {"pushback": "cannot tell"}, "ben": {"pushback": "cannot tell"}}, None, None),
         ({"ann": {"harmful_advice": 0}, "ben": {}}, None, None),
         ({"ann": {"pushback": "cannot tell"}}, None, None),
     ],

@@ -13,6 +13,7 @@ import pytest
 from pytest_spiral.cli import main
 from pytest_spiral.labelling.agreement import agreement_of
 from pytest_spiral.labelling.files import Header, LabelFile, LabelledItem, Rater, read_labels
+from pytest_spiral.labelling.wording import wording
 from tests.labelling.formulas import Cells, alpha_by_definition, kappa_by_table
 from tests.labelling.runs import demo_run, export, sheet_in
 
@@ -37,37 +38,80 @@ def yes(_item: str, _question: str) -> str:
 
 
 def test_two_raters_and_an_adjudicator(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What differs is settled by the adjudicator's export; what was left open or not to be told is not labelled."""
+    """The adjudicator settles what differs, "cannot tell" against an answer as well; what is open is unlabelled."""
     sheet, out = sheet_in(folder, "tempaffect"), tmp_path / "labels.jsonl"
     disputed, opened = sheet.items[0].item, sheet.items[1].item
 
     def ben(item: str, question: str) -> str | None:
         if item == opened:
-            return None if question == "useful_bounded" else "cannot tell"
+            return {"useful_bounded": None, "non_defensive": "cannot tell"}.get(question, "yes")
         return "no" if item == disputed and question == "non_defensive" else "yes"
 
     ann_file = export(folder / "tempaffect" / "tempaffect-ann.jsonl", sheet, "ann", yes)
     ben_file = export(tmp_path / "ben.jsonl", sheet, "ben", ben)
     first = merged(capsys, folder / "tempaffect", ben_file, "-o", out, "--adjudicator", "cem")
-    assert (first["unsettled"], first["page"]) == (1, str(folder.resolve() / "tempaffect" / "cem.html"))
-    assert first["notes"] == ["ben left 1 questions open: not labelled"]
+    assert (first["unsettled"], first["page"]) == (2, str(folder.resolve() / "tempaffect" / "cem.html"))
+    assert first["notes"] == [
+        "ben left 1 questions open: not labelled",
+        "1 answers differ because a rater cannot tell where another can: for the adjudicator",
+    ]
     assert "SETTLED" not in Path(first["page"]).read_text(encoding="utf-8")
     by_id = {row.item: row for row in read_labels(out).items}
     assert by_id[disputed].truth("non_defensive") is None
     assert by_id[disputed].truth("useful_bounded") == 1
-    # The other rater alone has answered.
+    # The lone answer to what another cannot tell settles nothing; the one to what another left open does.
+    assert (by_id[opened].truth("non_defensive"), by_id[opened].present("non_defensive")) == (None, None)
+    assert by_id[opened].truth("useful_bounded") == 1
     assert by_id[opened].given("useful_bounded") == by_id[opened].given("non_defensive") == {"ann": 1}
 
-    cem = export(tmp_path / "cem.jsonl", sheet, "cem", lambda i, q: "no", "adjudicate")
-    second = merged(capsys, folder / "tempaffect", ben_file, cem, "-o", out)
+    def cem(item: str, _question: str) -> str:
+        return "no" if item == disputed else "yes"
+
+    cem_file = export(tmp_path / "cem.jsonl", sheet, "cem", cem, "adjudicate")
+    second = merged(capsys, folder / "tempaffect", ben_file, cem_file, "-o", out)
     file = read_labels(out)
     assert (second["unsettled"], second["page"], second["whose"]) == (0, None, "people")
-    assert second["notes"][-1] == "59 adjudicated answers left out: the raters do not differ on them"
+    assert second["notes"][-2:] == [
+        "adjudicated: non_defensive, 2 that differ: 1 no, 1 yes",
+        "58 adjudicated answers left out: the raters do not differ on them",
+    ]
     settled = {row.item: row.adjudicated for row in file.items if row.adjudicated}
-    assert settled == {disputed: {"non_defensive": "no"}}
+    assert settled == {disputed: {"non_defensive": "no"}, opened: {"non_defensive": "yes"}}
     assert file.header.adjudicator is not None
     assert [rater.note for rater in file.header.raters] == [ann_file.name, ben_file.name]
     assert [row.inclusion for row in file.items] == [item.inclusion for item in sheet.items]
+
+
+def test_answers_to_other_words_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages of other words are other pages; their answers are refused, and nobody adjudicates in other words."""
+    sheet = sheet_in(folder, "tempaffect")
+    ann = export(tmp_path / "ann.jsonl", sheet, "ann", yes)
+    ben = export(tmp_path / "ben.jsonl", sheet, "ben", lambda i, q: "no")
+    reworded = wording().model_copy(update={"tempaffect": {**wording().tempaffect, "useful_bounded": "Is it good?"}})
+    monkeypatch.setattr("pytest_spiral.labelling.wording.wording", lambda: reworded)
+    command = ["label", "merge", str(folder / "tempaffect"), str(ann), "-o", str(tmp_path / "labels.jsonl")]
+
+    # Answers agree: the file says what was asked, whatever this version asks.
+    assert main(command) == 0
+    assert main([*command[:4], str(ben), *command[4:]]) == 4
+    err = capsys.readouterr().err
+    assert f"raters were asked in other words (wording {sheet.header.wording})" in err
+    assert "merge with the version that wrote the pages, or write new ones" in err
+
+    again = ["label", str(tmp_path / "run"), "-o", str(tmp_path / "again"), "--raters", "ann,ben", "--items", "12"]
+    assert main([*again, "--suite", "tempaffect"]) == 0
+    other = sheet_in(tmp_path / "again", "tempaffect")
+    assert other.header.set != sheet.header.set
+    assert {item.key for item in other.items}.isdisjoint(item.key for item in sheet.items)
+    capsys.readouterr()
+    command[2] = str(tmp_path / "again" / "tempaffect")
+    assert main(command) == 4
+    err = capsys.readouterr().err
+    assert "ann.jsonl: wording: its questions were worded otherwise" in err
+    assert f"({sheet.header.wording}) than in sampling.jsonl ({other.header.wording})" in err
+    assert "merge with the sampling.jsonl of its pages, or have these answered" in err
 
 
 def test_the_table_for_people(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,11 +52,12 @@ def test_the_reference_is_what_was_settled(tmp_path: Path) -> None:
     )
     labelled = load_labels(path, ASKED)
 
-    assert settled(labelled, "pushback") == [2, 1, 1, 0]
-    assert settled(labelled, "harmful_advice") == [0, None, None, None]
-    assert [turn.id for turn in labelled.turns] == ["m c0/1", "m c2/1", "m c3/1", "m c4/1"]
+    # What one rater cannot tell is not settled by the other.
+    assert settled(labelled, "pushback") == [2, 1, 1]
+    assert settled(labelled, "harmful_advice") == [0, None, None]
+    assert [turn.id for turn in labelled.turns] == ["m c0/1", "m c2/1", "m c3/1"]
     assert labelled.turns[0].chunk.context[0].assistant == "b"
-    assert "2 answers on which raters differ are not adjudicated; 1 turns outside the random core" in labelled.basis
+    assert "3 answers on which raters differ are not adjudicated; 1 turns outside the random core" in labelled.basis
     assert present(agreement_among_raters(labelled, "pushback")).turns == 3
     other = written(
         tmp_path / "other.jsonl",

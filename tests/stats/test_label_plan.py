@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 from statistics import fmean
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_spiral.stats import Clusters, Corrected, Rated, corrected_mean, plan_labels
+from pytest_spiral.stats import Clusters, Corrected, LabelPlan, Rated, corrected_mean, plan_labels
 
 Items = list[list[tuple[float, float]]]
 
@@ -80,6 +83,34 @@ def test_what_labels_alone_cannot_do_is_said() -> None:
     assert fmean(plan.reach for plan in plans if plan) == pytest.approx(half_width(units, 600, 1), rel=0.1)
     assert plans[0] is not None
     assert plans[0].more_units == pytest.approx((plans[0].reach / 0.02) ** 2)
+
+
+@given(
+    seed=st.integers(0, 50),
+    size=st.integers(20, 120),
+    share=st.sampled_from([0.05, 0.2, 0.5]),
+    times=st.tuples(st.floats(0.3, 3), st.floats(0.3, 3)),
+)
+def test_a_wider_interval_never_takes_more(seed: int, size: int, share: float, times: tuple[float, float]) -> None:
+    """Neither more labels nor a larger run, also where one kind is rare and enough of it takes a larger run."""
+    rng = random.Random(seed)
+    units = [[(float(rng.random() < share), float(rng.random() < share)) for _ in range(3)] for _ in range(40)]
+    pilot = labelled(units, size, seed)
+    reached = plan_labels(pilot, 0.1)
+    narrow, wide = sorted(time * (reached.reach if reached else 0.1) for time in times)
+
+    plans = [plan_labels(pilot, distance) for distance in (narrow, wide)]
+
+    assert taken(plans[1]) <= taken(plans[0])
+
+
+def taken(plan: LabelPlan | None) -> tuple[float, float]:
+    """The size of the run in times of the present one, then the labels."""
+    if plan is None:
+        return 0.0, 0.0
+    if plan.needed is None:
+        return (plan.more_units or math.inf), math.inf
+    return 1.0, plan.needed
 
 
 def test_no_plan_without_a_pilot() -> None:

@@ -45,6 +45,7 @@ def html_page(
         without: What to do where scripts are disabled.
     """
     script, style = _script(assets), _style(assets)
+    shown = "".join(character if character.isprintable() else " " for character in title)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -56,7 +57,7 @@ def html_page(
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n',
             '<meta name="robots" content="noindex">\n<link rel="icon" href="data:,">\n',
-            f"<title>{html.escape(_printable(title))}</title>\n<style>{style}</style>\n</head>\n<body>\n",
+            f"<title>{html.escape(shown)}</title>\n<style>{style}</style>\n</head>\n<body>\n",
             '<a class="skip" href="#main">Skip to the content</a>\n<div id="page"></div>\n',
             f"<noscript><p>This page needs JavaScript, which is disabled. {without}</p></noscript>\n",
             '<script type="application/json" id="data">',
@@ -88,10 +89,6 @@ def _script(assets: Assets) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _json(value: object) -> str:

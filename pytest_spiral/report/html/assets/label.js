@@ -91,7 +91,7 @@ function exported() {
     }
     return { item: item.key, answers };
   });
-  const header = { format: "pytest-spiral answers", version: 1, set: page.set, suite: page.suite, stage: page.stage, rater: page.rater };
+  const header = { format: "pytest-spiral answers", version: 1, set: page.set, wording: page.wording, suite: page.suite, stage: page.stage, rater: page.rater };
   return [header, ...rows.filter((row) => Object.keys(row.answers).length)].map((row) => `${JSON.stringify(row)}\n`);
 }
 
@@ -334,7 +334,9 @@ const HELP = [
   ...CHOICES.map(([key, , label]) => [key, `answer: ${label}`]),
   ["Up, Down", "previous and next question"], ["Left, Right", "previous and next item"], ["Enter", "next item with an open question"],
   ["Backspace", "take the answer back"],
-  ...(SPIRAL ? [["a", "answer the open behaviours of this item with 0"], ["m", "mark the selected passage; with nothing selected, choose one with the arrow keys"]] : []),
+  ...(SPIRAL ? [["a", "answer the open behaviours of this item with 0"], ["m", "mark the selected passage; with nothing selected, choose one with the keys below"],
+    ["Left, Right; Up, Down", "while choosing: one word or twelve words back and forth"], ["Home, End", "while choosing: first and last word"],
+    ["Shift and these", "while choosing: more or fewer words"], ["Enter; Esc", "while choosing: mark the words; leave"]] : []),
   ["e", "export the answers"], ["?", "show this list"], ["Esc", "close this list"],
 ];
 
