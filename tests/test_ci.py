@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,15 @@ import jsonschema
 import pytest
 import yaml
 
+from pytest_spiral.cli import main
+from tests.fakes.notes_api import NotesApi
+
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
 TEMPLATE = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text())
 EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
-# Answers as the API does: what was posted is listed afterwards.
-GH = """#!/bin/sh
-echo "$*" >> "$GH_LOG"
-case "$*" in
-  *POST*) for a in "$@"; do case "$a" in body=@*) cp "${a#body=@}" "$GH_LOG.body";; esac; done ;;
-  *PATCH*) for a in "$@"; do case "$a" in body=@*) cp "${a#body=@}" "$GH_LOG.body";; esac; done ;;
-  *) if [ -f "$GH_LOG.body" ]; then echo 77; fi ;;
-esac
-"""
+TOKEN = "glpat-not-a-real-token"
 
 
 @pytest.mark.parametrize(("name", "document"), [("github-actions", ACTION), ("gitlab-ci", TEMPLATE)])
@@ -57,22 +53,19 @@ def test_nothing_from_outside_is_run_by_the_shell() -> None:
 class Job:
     """A runner: its folders, its files for outputs, and the values of expressions."""
 
-    def __init__(self, folder: Path, lean: dict[str, str]) -> None:
+    def __init__(self, folder: Path, lean: dict[str, str], api: NotesApi) -> None:
         self.folder = folder
         self.values = {f"inputs.{name}": str(each.get("default", "")) for name, each in ACTION["inputs"].items()}
-        self.values |= {"steps.upload.outputs.artifact-url": "https://github.test/artifact/1", "inputs.token": "t"}
+        self.values |= {"steps.upload.outputs.artifact-url": "https://github.test/artifact/1", "inputs.token": TOKEN}
         self.values |= {"github.event.pull_request.number": "7", "github.token": "t"}
-        tools = folder / "tools"
-        tools.mkdir()
-        (tools / "gh").write_text(GH)
-        (tools / "gh").chmod(0o755)
-        path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+        self.api = api
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         self.environ = {
             "PATH": path,
             "HOME": str(folder),
             "PYTHONPATH": str(ROOT),
-            "GH_LOG": str(folder / "gh.log"),
             "RUNNER_TEMP": str(folder),
+            "GITHUB_API_URL": api.url,
             "GITHUB_REPOSITORY": "a/b",
             "GITHUB_OUTPUT": str(folder / "outputs"),
             "GITHUB_STEP_SUMMARY": str(folder / "job.md"),
@@ -95,8 +88,14 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path, lean: dict[str, str]) -> Job:
-    return Job(tmp_path, lean)
+def api() -> Iterator[NotesApi]:
+    with NotesApi(per_page=2) as api:
+        yield api
+
+
+@pytest.fixture
+def job(tmp_path: Path, lean: dict[str, str], api: NotesApi) -> Job:
+    return Job(tmp_path, lean, api)
 
 
 def test_the_steps_of_the_action(job: Job) -> None:
@@ -104,9 +103,11 @@ def test_the_steps_of_the_action(job: Job) -> None:
     job.values["inputs.model"] = "dry/caver"
     job.values["inputs.arguments"] = "--suite=tempaffect\n--prompting=raw\n--gate=tempaffect.score >= 0.99\n\n-q\n"
 
+    job.api.notes = {1: "Looks good", 2: "Thanks", 3: "<!-- pytest-spiral other -->\n"}
     ran = job.run("Run")
     for name in ("Summarise", "Comment", "Comment"):
-        assert job.run(name).returncode == 0
+        done = job.run(name)
+        assert (done.returncode, TOKEN in done.stdout + done.stderr) == (0, False)
     decided = job.run("Decide")
 
     assert ran.returncode == 0, ran.stderr
@@ -121,15 +122,15 @@ def test_the_steps_of_the_action(job: Job) -> None:
     summary = (job.folder / "job.md").read_text()
     assert summary.startswith("## pytest-spiral: FAIL")
     assert re.findall(r"\]\(([^)]*)\)", summary) == ["https://github.test/artifact/1"]
-    calls = (job.folder / "gh.log").read_text().splitlines()
-    assert [("POST" in call, "PATCH" in call) for call in calls] == [
-        (False, False),
-        (True, False),
-        (False, False),
-        (False, True),
+    comments = "/repos/a/b/issues/7/comments"
+    assert job.api.calls == [
+        *[("GET", comments)] * 3,
+        ("POST", comments),
+        *[("GET", comments)] * 2,
+        ("PATCH", "/repos/a/b/issues/comments/4"),
     ]
-    body = (job.folder / "gh.log.body").read_text()
-    assert body.startswith("<!-- pytest-spiral gate -->\n## pytest-spiral: FAIL")
+    assert job.api.notes[4].startswith("<!-- pytest-spiral gate -->\n## pytest-spiral: FAIL")
+    assert (len(job.api.notes), job.api.tokens) == (4, {TOKEN})
 
 
 def test_a_run_that_does_not_start(job: Job) -> None:
@@ -139,7 +140,7 @@ def test_a_run_that_does_not_start(job: Job) -> None:
 
     assert job.run("Run").returncode == 0
     assert [job.run(name).returncode for name in ("Summarise", "Comment", "Decide")] == [0, 0, 4]
-    assert not (job.folder / "gh.log").exists()
+    assert job.api.calls == []
 
 
 @pytest.mark.parametrize(
@@ -155,16 +156,79 @@ def test_exit_codes_are_explained(job: Job, code: str, says: str) -> None:
     assert says in done.stdout
 
 
-def test_the_script_of_the_template(job: Job) -> None:
-    """Test results are written whatever the outcome, which is the exit code of the job."""
-    base = TEMPLATE[".pytest-spiral"]
-    variables = {**base["variables"], "SPIRAL_MODEL": "dry/perfect", "SPIRAL_PACKAGE": ""}
-    variables["SPIRAL_ARGUMENTS"] = "--suite=tempaffect --prompting=raw --gate-recipe=release"
+class Template:
+    """A runner of GitLab: the script with its variables, in a merge request."""
 
-    done = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", "\n".join(base["script"])],
-        cwd=job.folder, env={**job.environ, **variables}, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+    def __init__(self, job: Job, arguments: str, **more: str) -> None:
+        self.base = TEMPLATE[".pytest-spiral"]
+        self.folder = job.folder
+        known = {"CI_JOB_URL": "https://gitlab.test/job/1", "CI_API_V4_URL": f"{job.api.url}/api/v4"}
+        request = {"CI_PROJECT_ID": "12", "CI_MERGE_REQUEST_IID": "7"}
+        own = {"SPIRAL_MODEL": "dry/caver", "SPIRAL_PACKAGE": "", "SPIRAL_ARGUMENTS": arguments}
+        self.environ = {**job.environ, **self.base["variables"], **known, **request, **own, **more}
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", "\n".join(self.base["script"])],
+            cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+
+
+QUICK = "--suite=tempaffect --prompting=raw -k ps-0 --gate=tempaffect.score>=0.99 -q"
+
+
+def test_the_script_of_the_template(job: Job) -> None:
+    """Test results are written whatever the outcome, which is the exit code of the job; without a token, no note."""
+    template = Template(job, "--suite=tempaffect --prompting=raw --gate-recipe=release", SPIRAL_MODEL="dry/perfect")
+    done = template.run()
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert list(job.folder.glob(base["artifacts"]["reports"]["junit"]))
+    assert list(job.folder.glob(template.base["artifacts"]["reports"]["junit"]))
+    assert "SPIRAL_NOTE_TOKEN is not set: no note" in done.stdout
+    assert job.api.calls == []
+
+
+def test_the_note_of_the_template(job: Job) -> None:
+    """One note, found on any page by its marker and changed from then on; the token is in no log."""
+    job.api.notes = {n: f"note {n}" for n in range(1, 4)}
+    template = Template(job, QUICK, SPIRAL_NOTE_TOKEN=TOKEN)
+    runs = [template.run(), template.run()]
+
+    notes = "/api/v4/projects/12/merge_requests/7/notes"
+    assert [run.returncode for run in runs] == [11, 11]
+    written = [call for call in job.api.calls if call[0] != "GET"]
+    assert written == [("POST", notes), ("PUT", f"{notes}/4")]
+    assert job.api.notes[4].startswith("<!-- pytest-spiral gate -->\n## pytest-spiral: INCOMPLETE")
+    assert re.findall(r"\]\(([^)]*)\)", job.api.notes[4]) == ["https://gitlab.test/job/1/artifacts/browse/reports/gate"]
+    assert (len(job.api.notes), job.api.tokens) == (4, {TOKEN})
+    assert not any(TOKEN in run.stdout + run.stderr for run in runs)
+
+
+@pytest.mark.parametrize(("status", "says"), [(403, "HTTP 403; check that the token"), (302, "HTTP 302")])
+def test_a_note_that_is_refused(job: Job, status: int, says: str) -> None:
+    """It is said, without the token, which no redirect leads elsewhere; the exit code is that of the run."""
+    job.api.status = status
+    done = Template(job, QUICK, SPIRAL_NOTE_TOKEN=TOKEN).run()
+
+    assert done.returncode == 11
+    assert says in done.stderr
+    assert "The run counts all the same." in done.stdout
+    assert TOKEN not in done.stdout + done.stderr
+    assert len(job.api.calls) == 1
+    assert job.api.notes == {}
+
+
+def test_a_token_that_no_header_can_carry(
+    job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its characters are not shown either."""
+    summary = job.folder / "summary.md"
+    summary.write_text("text")
+    for name, value in Template(job, QUICK, SPIRAL_NOTE_TOKEN=f"{TOKEN}\nmore").environ.items():
+        monkeypatch.setenv(name, value)
+
+    assert main(["note", str(summary)]) == 4
+    assert TOKEN not in capsys.readouterr().err
+    monkeypatch.delenv("CI_MERGE_REQUEST_IID")
+    assert main(["note", str(summary), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"note": "none"}

@@ -1,0 +1,114 @@
+"""One note about a run in a pull request of GitHub or a merge request of GitLab, kept up to date."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from pytest_spiral.cli import print_json
+from pytest_spiral.errors import ConfigError
+from pytest_spiral.report.lines import plain
+from pytest_spiral.resources import read_text
+
+_TOKEN = "SPIRAL_NOTE_TOKEN"  # noqa: S105  # a name
+_SECONDS = 30.0
+# Of 100 notes each: a discussion of more is read by nobody.
+_MOST_PAGES = 100
+
+
+@dataclass(frozen=True)
+class _Forge:
+    """Where notes are: of one request, and one by its id. header: for the token. method: that changes a note."""
+
+    notes: str
+    note: str
+    header: str
+    before: str
+    method: str
+
+
+def keep_note(options: argparse.Namespace) -> int:
+    """Write the note, or change the one that an earlier run has written."""
+    text = read_text(options.file).strip() if options.file.is_file() else ""
+    forge, token = _forge(os.environ), os.environ.get(_TOKEN, "").strip()
+    if not text:
+        return _said(options, f"{options.file} has no summary: no note", "none")
+    if forge is None:
+        return _said(options, "this is no job of a pull or merge request: no note", "none")
+    if not token:
+        return _said(options, f"{_TOKEN} is not set: no note", "none")
+    marker = f"<!-- pytest-spiral {plain(options.run_id).replace('--', '- -')} -->"
+    known = _known(forge, token, marker)
+    body = {"body": f"{marker}\n{text}\n"}
+    if known is None:
+        _ask(forge, token, "POST", forge.notes, body)
+        return _said(options, "wrote a note", "created")
+    _ask(forge, token, forge.method, forge.note.format(known), body)
+    return _said(options, "brought the note up to date", "updated")
+
+
+def _said(options: argparse.Namespace, text: str, outcome: str) -> int:
+    print_json({"note": outcome}) if options.json else print(text)
+    return 0
+
+
+def _forge(environ: Mapping[str, str]) -> _Forge | None:
+    """By the variables that a job has."""
+    if (number := environ.get("CI_MERGE_REQUEST_IID", "")).isdigit():
+        project = quote(environ.get("CI_PROJECT_ID", ""), safe="")
+        notes = f"{environ.get('CI_API_V4_URL', '')}/projects/{project}/merge_requests/{number}/notes"
+        return _Forge(notes, f"{notes}/{{}}", "PRIVATE-TOKEN", "", "PUT")
+    if (number := environ.get("SPIRAL_PULL_REQUEST", "")).isdigit():
+        repository = environ.get("GITHUB_REPOSITORY", "")
+        base = f"{environ.get('GITHUB_API_URL', 'https://api.github.com')}/repos/{repository}/issues"
+        return _Forge(f"{base}/{number}/comments", f"{base}/comments/{{}}", "Authorization", "Bearer ", "PATCH")
+    return None
+
+
+def _known(forge: _Forge, token: str, marker: str) -> int | None:
+    """The id of the note that begins with the marker, on whatever page it is."""
+    for page in range(1, _MOST_PAGES + 1):
+        found = _ask(forge, token, "GET", f"{forge.notes}?per_page=100&page={page}")
+        rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+        for row in rows:
+            if str(row.get("body", "")).startswith(marker) and isinstance(row.get("id"), int):
+                return int(row["id"])
+        if not rows:
+            break
+    return None
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token is for one host."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+def _ask(forge: _Forge, token: str, method: str, url: str, body: Mapping[str, str] | None = None) -> object:
+    """The answer of the API as JSON. Raises `ConfigError`, whose message has nothing of the token."""
+    if not url.startswith(("https://", "http://")):
+        raise ConfigError(f"{url.partition('?')[0]}: no address of an API; run this in a job of GitHub or GitLab")
+    data = None if body is None else json.dumps(body).encode()
+    headers = {forge.header: forge.before + token, "Content-Type": "application/json", "User-Agent": "pytest-spiral"}
+    shown = f"{method} {url.partition('?')[0]}"
+    try:
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310  # checked above
+        with urllib.request.build_opener(_Stay).open(request, timeout=_SECONDS) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        remedy = (
+            f"check that the token in {_TOKEN} may write notes here" if error.code in (401, 403, 404) else "try again"
+        )
+        problem = f"HTTP {error.code}; {remedy}"
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        # What a refused header holds is the token, so no detail.
+        problem = f"{type(error).__name__}: no answer that can be read"
+    raise ConfigError(f"{shown}: {problem}")
