@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations
 from math import exp, fsum, log
+from operator import mul
 from random import Random
 from typing import Annotated
 
@@ -37,13 +38,14 @@ def weight_stability(scores: Sequence[ProtocolScore]) -> WeightStability | None:
     rows = [score for score in scores if score.score is not None]
     if not rows:
         return None
-    data, random = _perturbation(), Random(_perturbation().seed)
+    data = _perturbation()
     weights = {name: metric.weight for score in rows for name, metric in sorted(score.metrics.items())}
-    drawn: list[list[float]] = [[] for _ in rows]
-    for _ in range(data.draws):
-        changed = {name: weight * exp(random.gauss(0, 1) * log(data.factor)) for name, weight in weights.items()}
-        for own, score in zip(drawn, rows, strict=True):
-            own.append(_composite(score, changed))
+    drawn: list[list[float]] = []
+    for score in rows:
+        parts = [score.metrics[name].contribution if name in score.metrics else None for name in weights]
+        base = [weight if part is not None else 0.0 for weight, part in zip(weights.values(), parts, strict=True)]
+        there = [part or 0.0 for part in parts]
+        drawn.append([_composite([*map(mul, base, factors)], there) for factors in _factors(len(weights))])
     tail = round(data.draws * (1000 - data.coverage) / 2000)
     ordered = [sorted(own) for own in drawn]
     pairs = []
@@ -64,6 +66,12 @@ def weight_stability(scores: Sequence[ProtocolScore]) -> WeightStability | None:
     )
 
 
-def _composite(score: ProtocolScore, weights: dict[str, float]) -> float:
-    there = [(weights[name], row.contribution) for name, row in score.metrics.items() if row.contribution is not None]
-    return 100 * fsum(weight * part for weight, part in there) / fsum(weight for weight, _ in there)
+@lru_cache(maxsize=4)
+def _factors(count: int) -> Sequence[Sequence[float]]:
+    """By what each draw multiplies each of so many weights: the same for all scores."""
+    data, random = _perturbation(), Random(_perturbation().seed)
+    return [[exp(random.gauss(0, 1) * log(data.factor)) for _ in range(count)] for _ in range(data.draws)]
+
+
+def _composite(weights: Sequence[float], parts: Sequence[float]) -> float:
+    return 100 * fsum(map(mul, weights, parts)) / fsum(weights)

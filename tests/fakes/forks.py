@@ -250,6 +250,9 @@ def _warm_up() -> None:
     """Run a scenario and a conversation, which imports and reads what any run needs."""
     import pytest
 
+    from tests.fakes.installed import read_once
+
+    read_once()
     # pytest warns of plugins that it has not imported itself.
     pytest.main(["--collect-only", "-p", "no:cacheprovider"])
 

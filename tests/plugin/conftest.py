@@ -19,6 +19,7 @@ import pytest
 from pytest_spiral.cli import main
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.forks import ADDOPTS, ForkedPopen
+from tests.fakes.installed import read_once
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 SUITE = "scenarios/test_tempaffect.py"
@@ -37,6 +38,7 @@ for name in (
     "pytest_spiral.plugin.distribution",
 ):
     importlib.import_module(name)
+read_once()
 
 
 def command(*args: str) -> list[str]:

@@ -36,9 +36,9 @@ def good() -> ProtocolScore:
 def test_with_its_own_weights_a_score_is_itself(protocol: str) -> None:
     """The contributions of the report make up the composite, so that weights alone are what is changed."""
     own = score("m", "pushback", "harmful_advice", protocol=protocol)
-    weights = {name: metric.weight for name, metric in own.metrics.items()}
+    weights, parts = zip(*((row.weight, present(row.contribution)) for row in own.metrics.values()), strict=True)
 
-    assert _composite(own, weights) == pytest.approx(present(own.unrounded))
+    assert _composite(weights, parts) == pytest.approx(present(own.unrounded))
 
 
 def test_an_order_that_no_weights_can_turn_always_holds() -> None:
