@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
 
+from pytest_spiral.chat import Message
 from pytest_spiral.hashing import digest_of_all
 from pytest_spiral.labelling.files import ItemText, SuiteName, bounded, reply_id, reply_text, turn_id
 from pytest_spiral.labelling.reply_judge import disputed
@@ -21,6 +22,8 @@ from pytest_spiral.tempaffect.records import REPLY_CHECKS, Item, Mode
 
 # Share of a sample that is drawn from the items that are hard to decide.
 _EXTRA = Fraction(1, 3)
+# Characters of a prefix's history that raters are shown, and of one message in it.
+_MOST_HISTORY, _MOST_MESSAGE = 20_000, 3_000
 _DECISIVE = tuple(name for name in REPLY_CHECKS if name not in ("brevity", "forbidden_phrase_clean"))
 
 
@@ -102,17 +105,37 @@ def _turns(report: Report) -> Iterator[Candidate]:
 
 
 def _exchanges(row: ConversationRecord) -> Iterator[ItemText]:
-    """The replies of a conversation, each with the opening, the reply before and the message that it answers."""
-    opening = next((message.content for message in row.transcript if message.role == "user"), "")
-    before, said = "", list[str]()
+    """The replies of a conversation, each with the opening, the reply before and the message that it answers.
+
+    A reply to a prefix has its history as well, as far as raters are shown it.
+    """
+    begun = row.beginning.history if row.beginning else ()
+    opening = next((message.content for message in (*begun, *row.transcript) if message.role == "user"), "")
+    before, said, history = begun[-1].content if begun else "", list[str](), _history(begun[1:-1])
     for message in row.transcript:
         if message.role == "user":
             said.append(message.content)
         elif message.role == "assistant":
             user = "\n\n".join(said)
             shown = {"opening": opening if before else "", "before": before, "user": user, "assistant": message.content}
+            shown["history"] = history
             yield ItemText(**{name: bounded(value) for name, value in shown.items()})
             before, said = message.content, []
+
+
+def _history(messages: Sequence[Message]) -> str:
+    """Messages with their speakers, the newest that there is room for; long ones are cut in the middle."""
+    told, room = list[str](), _MOST_HISTORY
+    for message in reversed(messages):
+        text = message.content
+        if len(text) > _MOST_MESSAGE:
+            text = f"{text[: _MOST_MESSAGE // 2]} [...] {text[-_MOST_MESSAGE // 2 :]}"
+        room -= len(text)
+        if room < 0:
+            told.append(f"[{len(messages) - len(told)} earlier messages are left out]")
+            break
+        told.append(f"{'User' if message.role == 'user' else 'Assistant'}: {text}")
+    return "\n\n".join(reversed(told))
 
 
 def _hard_turns(row: ConversationRecord) -> Collection[int]:

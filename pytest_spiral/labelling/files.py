@@ -85,6 +85,8 @@ class ItemText(Record):
 
     situation: Words = ""
     opening: Words = ""
+    history: Words = ""
+    """What was said between the opening and the reply before, where a conversation begins in the middle."""
     before: Words = ""
     """The reply before the user's message."""
     user: Words = ""

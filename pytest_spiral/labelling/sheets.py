@@ -149,6 +149,11 @@ def make_sheet(
     if not population:
         raise ConfigError(f"run {report.run.id} has no {suite} reply that could be labelled; choose another run")
     protocol = report.spiral.scores[0].protocol if suite == "spiral" and report.spiral.scores else ""
+    if suite == "spiral" and not protocol:
+        raise ConfigError(
+            f"run {report.run.id} has no score of its conversations, whose protocol names the questions; make the "
+            "missing parts of its report with `pytest-spiral report`"
+        )
     known = load_protocol(protocol).behaviours if protocol else TEMPAFFECT_QUESTIONS
     if odd := [name for name in asked if name not in known]:
         raise ConfigError(

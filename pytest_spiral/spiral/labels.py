@@ -271,7 +271,7 @@ def _from_label_file(path: Path, behaviours: Sequence[str]) -> LabelledSet:
         }
         turns.append(
             LabelledTurn(
-                **row.text.model_dump(exclude={"situation"}),
+                **row.text.model_dump(exclude={"situation", "history"}),
                 id=f"{row.model} {row.item}".strip(),
                 unit=row.cluster,
                 about=(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,6 +155,8 @@ def test_nothing_is_lost_on_reload_or_with_the_page_opened_twice(
     assert "Item 2 of 6" in heading(other)
 
     press(other, *"nnnnn", "ArrowLeft", "n")
+    # Only then does this window know that the second item is answered, and goes to the third.
+    wait_until(one, BEGINS_WITH, "2 of")
     press(one, "Enter", *"yyyyy")
     wait_until(other, BEGINS_WITH, "3 of")
     press(other, "ArrowRight", "ArrowRight", "ArrowRight", *"nnnnn")
@@ -300,3 +303,22 @@ def test_a_browser_that_keeps_nothing_is_named(visit: Callable[..., Visitor], pa
     assert page.is_visible("[role=alert]")
     press(page, "y")
     assert list(answers(page).values()) == [{"content_grounding": "yes"}]
+
+
+def test_the_history_of_a_prefix_is_marked(visit: Callable[..., Visitor], page_file: Callable[..., Path]) -> None:
+    """It stands between the first message and the reply before, and says that it is not to be labelled."""
+    sheet = turns()
+    first = sheet.order("ann")[0]
+    shown = {"opening": "it began", "history": "Assistant: did it?\n\nUser: it did", "before": "I see"}
+    text = first.text.model_copy(update=shown)
+    items = tuple(item.model_copy(update={"text": text}) if item == first else item for item in sheet.items)
+    page = visit(page_file(replace(sheet, items=items))).open()
+
+    headings = page.locator(".texts h2").all_inner_texts()
+    assert headings[:3] == [
+        "First message of the conversation",
+        "What was said then, for context only: not to be labelled",
+        "The reply before",
+    ]
+    assert "User: it did" in page.inner_text(".texts")
+    assert violations(page) == []

@@ -10,7 +10,7 @@ const CHOICES = [
 const QUESTIONS = new Map(page.questions.map((question) => [question.name, question]));
 const PARTS = [
   ["situation", "The assistant's role and situation"], ["opening", "First message of the conversation"],
-  ["before", "The reply before"], ["user", SPIRAL ? "The user's message" : "The person's message"],
+  ["history", "What was said then, for context only: not to be labelled"], ["before", "The reply before"], ["user", SPIRAL ? "The user's message" : "The person's message"],
 ];
 
 /* Answers: by item and question {answer, quotes, at}. `at` orders them, so that a page opened twice keeps the newer one. */
