@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, get_args
+from functools import lru_cache
+from typing import Annotated, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+T = TypeVar("T")
 
 # fmt: off
 Emotion = Literal[
@@ -51,6 +54,15 @@ Slot = Annotated[tuple[Wording, ...], Field(min_length=1, max_length=40)]
 """Wordings of which one must be found."""
 Slots = Annotated[tuple[Slot, ...], Field(min_length=2, max_length=6)]
 """All must be found: a single slot would not tell what is acted on."""
+
+
+@lru_cache(maxsize=16_384)
+def _shared(value: T) -> T:
+    return value
+
+
+Shared = AfterValidator(_shared)
+"""Equal values are one object: large suites are made from templates, and keys are most of what scenarios take."""
 
 
 class Family(StrEnum):
@@ -132,7 +144,7 @@ class Act:
     role: Role
     what: Text
     why: str = ""
-    says: Annotated[tuple[Slots, ...], Field(min_length=1, max_length=16)]
+    says: Annotated[tuple[Annotated[Slots, Shared], ...], Field(min_length=1, max_length=16)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +194,8 @@ class Expected:
     support_stage: Annotated[tuple[SupportStage, ...], Field(min_length=1, max_length=2)]
     boundary_action: BoundaryAction
     should_escalate: Flag
-    reply: ReplySpec
-    decision: Decision | None = None
+    reply: Annotated[ReplySpec, Shared]
+    decision: Annotated[Decision, Shared] | None = None
     """What a right reply decides; None where nobody has written it down."""
 
     def __post_init__(self) -> None:
