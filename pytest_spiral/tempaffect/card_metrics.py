@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -166,9 +166,13 @@ class CardMetrics:
                 by_epoch.setdefault(item.epoch, []).append(score)
         self._by_epoch = dict(sorted(by_epoch.items()))
         rows: dict[str, list[ScoredOutput]] = {}
+
+        def templates() -> AbstractSet[tuple[int, str]]:
+            return self._templated
+
         for epoch, scores in self._by_epoch.items():
             for score in scores:
-                rows.setdefault(score.scenario.id, []).append(ScoredOutput(score, epoch, lambda: self._templated))
+                rows.setdefault(score.scenario.id, []).append(ScoredOutput(score, epoch, templates))
         self.rows: Rows = dict(sorted(rows.items()))
         self._gaps = {name: self.epochs - len(rows.get(name, ())) for name in sorted(expected)}
         self._by_family = {
@@ -240,15 +244,17 @@ class CardMetrics:
         self, column: Column, rows: Rows, gaps: Mapping[str, int], scale: tuple[float, float] = (0.0, 1.0)
     ) -> Sample:
         """A mean over scenarios of means over epochs. gaps: missing epochs by scenario."""
-        told = {name: [column(output) for output in row] for name, row in rows.items()}
-        values = {name: found for name, row in told.items() if (found := [value for value in row if value is not None])}
+
+        # A list at a time: many that live on for a while are what the garbage collector spends its time on.
+        def values(name: str) -> list[float]:
+            told = map(column, rows.get(name, ()))
+            return [value for value in told if value is not None]
 
         def fill(end: End) -> Clusters[float]:
-            filler = scale[end == "high"]
-            filled = {name: [*values.get(name, ()), *[filler] * gap] for name, gap in gaps.items()}
-            return scenario_clusters({name: mean(row) for name, row in filled.items() if row})
+            filled = ((name, [*values(name), *[scale[end == "high"]] * gap]) for name, gap in gaps.items())
+            return scenario_clusters({name: mean(row) for name, row in filled if row})
 
-        units = scenario_clusters({name: mean(row) for name, row in values.items()})
+        units = scenario_clusters({name: mean(found) for name in rows if (found := values(name))})
         return Sample(units, mean, scale, sum(gaps.values()), self.epochs * len(gaps), fill)
 
     def _detector_sample(self, name: str) -> Sample:
@@ -342,33 +348,50 @@ def mode_delta(
         {(item.id, item.epoch): score for item in items if (score := item.scored(scenarios)) is not None}
         for items in (schema_items, raw_items)
     )
-    pairs = [(schema[key], raw[key]) for key in sorted(schema.keys() & raw)]
+    pairs: dict[str, list[tuple[ItemScore, ItemScore]]] = {}
+    for key in sorted(schema.keys() & raw):
+        pairs.setdefault(key[0], []).append((schema[key], raw[key]))
     deltas = {
-        name: _delta([both for both in pairs if applies_to(name, both[0].scenario.expected)], column, seed)
+        name: _delta(
+            {key: both for key, both in pairs.items() if applies_to(name, scenarios[key].expected)}, column, seed
+        )
         for name, column in OUTPUT_METRICS.items()
     }
     return {name: delta for name, delta in deltas.items() if delta is not None}
 
 
 def _delta(
-    pairs: Sequence[tuple[ItemScore, ItemScore]], column: Callable[[ItemScore], float | None], seed: int
+    pairs: Mapping[str, Sequence[tuple[ItemScore, ItemScore]]],
+    column: Callable[[ItemScore], float | None],
+    seed: int,
 ) -> DeltaMetric | None:
-    values = ((schema, raw, column(schema), column(raw)) for schema, raw in pairs)
-    differences = [(one, other, a - b) for one, other, a, b in values if a is not None and b is not None]
-    n = len(differences)
-    if not n:
+    """pairs: by scenario."""
+    means: dict[str, float] = {}
+    every: list[float] = []
+    # By whether the output is valid with the schema and without it.
+    parts: defaultdict[tuple[bool, bool], list[float]] = defaultdict(list)
+    for name, both in pairs.items():
+        before = len(every)
+        for schema, raw in both:
+            a, b = column(schema), column(raw)
+            if a is not None and b is not None:
+                every.append(a - b)
+                parts[schema.valid, raw.valid].append(a - b)
+        if every[before:]:
+            means[name] = mean(every[before:])
+    if not every:
         return None
-    units = Clusters.group("scenario", ((schema.scenario.id, d) for schema, _, d in differences)).map(mean)
+    n, units = len(every), scenario_clusters(means)
     params = load_params().intervals
     draws = bootstrap_draws(len(units), params.resamples, seed)
     interval = bca(units, mean, draws, params.confidence / 1000, (-1.0, 1.0))
     return DeltaMetric(
-        value=sum(d for _, _, d in differences) / n,
+        value=sum(every) / n,
         low=interval.low,
         high=interval.high,
         method=interval.method,
-        format_part=sum(d for schema, raw, d in differences if schema.valid and not raw.valid) / n,
-        content_part=sum(d for schema, raw, d in differences if schema.valid and raw.valid) / n,
-        lost_part=sum(d for schema, raw, d in differences if raw.valid and not schema.valid) / n,
+        format_part=sum(parts[True, False]) / n,
+        content_part=sum(parts[True, True]) / n,
+        lost_part=sum(parts[False, True]) / n,
         n=n,
     )

@@ -64,6 +64,16 @@ def test_a_file_holds_one_scenario_or_a_list(write: Write) -> None:
     assert [s.id for s in read_scenarios(write([SCENARIO, changed(id="own-2")]))] == ["own-1", "own-2"]
 
 
+def test_equal_keys_are_one_object(write: Write) -> None:
+    """Keys are most of what the scenarios of a large suite take, and such suites are made from templates."""
+    bundled = load_suite().scenarios[0].model_dump(mode="json", by_alias=True)
+    first, second = read_scenarios(write([bundled, {**bundled, "id": "own-2", "user_message": "Another one."}]))
+
+    assert first.expected.decision is not None
+    assert first.expected.decision is second.expected.decision
+    assert first.expected.reply is second.expected.reply
+
+
 def nested(path: Sequence[str | int], value: object) -> dict[str, Any]:
     """The scenario with one value replaced."""
     scenario = changed()
