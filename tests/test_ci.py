@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from pytest_spiral.cli import main
+from tests.fakes.forks import ADDOPTS
 from tests.fakes.notes_api import NotesApi
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +65,7 @@ class Job:
             "PATH": path,
             "HOME": str(folder),
             "PYTHONPATH": str(ROOT),
+            "PYTEST_ADDOPTS": f"-p tests.fakes.quick_start {ADDOPTS}",
             "RUNNER_TEMP": str(folder),
             "GITHUB_API_URL": api.url,
             "GITHUB_REPOSITORY": "a/b",

@@ -259,11 +259,15 @@ def _warm_up() -> None:
     import xdist.remote
     import xdist.workermanage
 
+    from pytest_spiral.tempaffect.self_check import preflight
+    from pytest_spiral.tempaffect.suite import load_suite
     from tests.fakes.openai_server import fake_openai
     from tests.faults.runs import cast
 
     assert xdist.remote
     assert xdist.workermanage
+    # The whole self-check, which is remembered, for runs that are not spared it.
+    preflight(load_suite())
     with fake_openai(cast()) as server, mock.patch.dict(os.environ):
         for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):
             os.environ[f"{role}_BASE_URL"] = server.base_url

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from unittest import mock
 
 import pytest
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
+# Around all others: the first of them is that of the controller.
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
     """Intervals come from few draws, and the scorer proves itself on three scenarios."""
-    if hasattr(session.config, "workerinput"):
-        return
+    if not hasattr(session.config, "workerinput"):
+        _be_quick(session.config)
+    return (yield)
+
+
+def _be_quick(config: pytest.Config) -> None:
     # Imported here, because workers need none of it.
     from pytest_spiral.run import controller
     from pytest_spiral.tempaffect.self_check import Preflight, preflight
@@ -26,4 +32,4 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     stack = ExitStack()
     stack.enter_context(few_draws())
     stack.enter_context(mock.patch.object(controller, "preflight", on_three))
-    session.config.add_cleanup(stack.close)
+    config.add_cleanup(stack.close)
