@@ -12,6 +12,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from pydantic import BaseModel
@@ -72,7 +73,12 @@ def any_neighbours() -> Iterator[None]:
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """No act is read over two sentences."""
-    with mock.patch.object(decision, "_passages", lambda sentences: map(patterns.Passage, sentences)):
+    units = decision._units
+
+    def one_by_one(*args: Any) -> Iterator[decision._Unit]:
+        return (unit for unit in units(*args) if len(unit.parts) == 1)
+
+    with mock.patch.object(decision, "_units", one_by_one):
         yield
 
 

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from pytest_spiral.resources import data_root, read_toml
@@ -19,7 +19,8 @@ from pytest_spiral.resources import data_root, read_toml
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+[^\W_]*|[^\W_]+(?:'[^\W_]+)*")
 _TOKENS_APART = re.compile(f"({_TOKEN.pattern})")
 _COUNTED = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
-_END = re.compile(r"(?<![.?!])[.?!]++[\"')\]]*+(?=\s|$)|[\n;]+")
+# One class of signs comes first, so that the rest of the text is passed over quickly.
+_END = re.compile(r"[.?!\n;](?:(?<=[\n;])[\n;]*|(?<=[.?!])(?<![.?!]{2})[.?!]*+[\"')\]]*+(?=\s|$))")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'])(?:mr|mrs|ms|dr|st|prof|no|vs|approx|ca|dept|ext|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
 )
@@ -138,13 +139,12 @@ def words(text: str, *, cleaned: bool = False) -> Words:
     """
     # What stands before each token, the token, and in the end the rest.
     pieces = _TOKENS_APART.split(text if cleaned else clean(text))
-    found = Words([], [], [])
-    for before, raw in zip(pieces[::2], pieces[1::2], strict=False):
-        for part in _normal_forms(raw):
-            found.norms.append(part)
-            found.raws.append(raw)
-            found.before.append(before)
-            before, raw = " ", ""
+    before, raws = pieces[:-1:2], pieces[1::2]
+    forms = list(map(_normal_forms, raws))
+    if any(map((1).__ne__, map(len, forms))):
+        raws = ["" if at else raw for raw, parts in zip(raws, forms, strict=True) for at in range(len(parts))]
+        before = [" " if at else signs for signs, parts in zip(before, forms, strict=True) for at in range(len(parts))]
+    found = Words(list(chain.from_iterable(forms)), raws, before)
     return _join_numbers(found) if _tells_numbers(found.norms) else found
 
 
@@ -305,8 +305,8 @@ def count_words(text: str) -> int:
     """
     if not text.isascii():
         text = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
-    lengths = map(len, _COUNTED.findall(text))
-    return sum(1 if length <= _GLUE_LENGTH else -(-length // _GLUE_DIVISOR) for length in lengths)
+    found = _COUNTED.findall(text)
+    return len(found) + sum((len(run) - 1) // _GLUE_DIVISOR for run in found if len(run) > _GLUE_LENGTH)
 
 
 def grams(words: Sequence[str], size: int) -> list[Gram]:

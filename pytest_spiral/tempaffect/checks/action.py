@@ -29,6 +29,7 @@ class Statement:
         personal: Whether somebody stands behind the reply as a whole.
         clauses: Clauses of the verbs by which somebody acts.
         targets: Number of action targets named in full.
+        idioms, purposes, vague_offers: Positions of idioms, purposes ("so that you can") and offers without commitment.
         general: Whether the sentence is about everybody rather than about this user.
         acts: The concrete acts, once the rules have decided.
     """
@@ -39,6 +40,9 @@ class Statement:
         window = LIMITS.action.target_window
         named = (target for target in prepared.targets if target[0] in sentence.places_of)
         self.targets = sum(sentence.has_near(target, len(target) + window) for target in named)
+        self.idioms = sentence.places(PHRASES.idioms)
+        self.purposes = sentence.places(PHRASES.purpose_clauses)
+        self.vague_offers = sentence.places(PHRASES.vague_offers)
         self.general = sentence.says(PHRASES.general_rules)
         self.acts: tuple[Act, ...] = ()
 
@@ -46,21 +50,6 @@ class Statement:
     def timed(self) -> bool:
         """Whether a number or a word of time occurs."""
         return any(map(_is_time, self.sentence.tokens))
-
-    @cached_property
-    def idioms(self) -> set[int]:
-        """Positions of idioms."""
-        return self.sentence.places(PHRASES.idioms)
-
-    @cached_property
-    def purposes(self) -> set[int]:
-        """Positions of purposes ("so that you can")."""
-        return self.sentence.places(PHRASES.purpose_clauses)
-
-    @cached_property
-    def vague_offers(self) -> set[int]:
-        """Positions of offers without commitment."""
-        return self.sentence.places(PHRASES.vague_offers)
 
 
 class Candidate:

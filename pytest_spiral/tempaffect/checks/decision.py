@@ -7,13 +7,14 @@ speaker or are taken back: denied, asked, supposed, told of somebody else or of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
 from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures
 from pytest_spiral.tempaffect.checks.mention import Mention
-from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, PatternIndex, Word
+from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, PatternIndex, Slot, Word
 from pytest_spiral.tempaffect.checks.rule import first_rule
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS
@@ -43,17 +44,16 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
     """Read what a reply decides: one finding for each act it mentions, that of a commitment where there is one."""
     key = _key(decision)
     # Two sentences at a time last: most acts are found without.
-    passages = sorted(_passages(reply.sentences), key=lambda each: each.of_two)
-    possible = key.index.possible_in(passages)
+    units = sorted(_units(key.index, reply.sentences), key=lambda each: each.of_two)
     found: dict[str, ActFinding] = {}
     asked = False
     for act, _ in key.acts:
-        for passage in passages:
+        for unit in units:
             known = found.get(act.id)
-            if (known and known.committed) or (passage.of_two and act.role not in ("right", "ask")):
+            if (known and known.committed) or (unit.of_two and act.role not in ("right", "ask")):
                 break
-            patterns = possible[passage].get(act.id)
-            for finding in _findings(act, patterns, asked, passage, key.matter) if patterns else ():
+            patterns = unit.possible.get(act.id)
+            for finding in _findings(act, patterns, asked, unit.passage, key.matter) if patterns else ():
                 if act.id not in found or _weight(finding) > _weight(found[act.id]):
                     found[act.id] = finding
                 if finding.committed:
@@ -64,10 +64,10 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
             key.demanded.id, "demanded", True, False, "granted without being named", granted
         )
     contradictions: dict[str, None] = {}
-    for passage in passages:
-        told = () if passage.of_two or not key.facts else tuple(figures(passage))
+    for unit in units if key.facts else ():
+        told = () if unit.of_two else tuple(figures(unit.passage))
         for fact in key.facts if told else ():
-            contradictions[fact.contradiction(told, passage)] = None
+            contradictions[fact.contradiction(told, unit.passage)] = None
     for sentence in reply.sentences:
         for what, phrases in (("takes back what is said", PHRASES.taken_back), ("leaves it open", PHRASES.left_open)):
             if match := sentence.find(phrases):
@@ -106,6 +106,26 @@ def _weight(finding: ActFinding) -> int:
     return 2 if finding.committed else int(finding.declined)
 
 
+@dataclass
+class _Unit:
+    """A sentence, or two in one.
+
+    Attributes:
+        of_two: Whether it is two whole sentences, of which the first is no mere part of the second.
+        possible: By act, the patterns that it may say.
+    """
+
+    parts: tuple[Passage, ...]
+    of_two: bool
+    possible: dict[str, list[Pattern]]
+
+    @cached_property
+    def passage(self) -> Passage:
+        """The sentence, or both as clauses of one."""
+        one, *others = self.parts
+        return Passage(one.sentence.followed_by(others[0].sentence)) if others else one
+
+
 def _findings(
     act: Act, patterns: Iterable[Pattern], asked: bool, passage: Passage, matter: Word
 ) -> Iterator[ActFinding]:
@@ -120,15 +140,15 @@ def _findings(
                 yield ActFinding(act.id, act.role, bool(rule.kind), rule.kind is None, rule.name, " ".join(said))
 
 
-def _passages(sentences: Sequence[Sentence]) -> Iterator[Passage]:
+def _units(index: PatternIndex, sentences: Sequence[Sentence]) -> Iterator[_Unit]:
     """Yield every sentence, with the one before it where that is but a part; and every two sentences."""
-    before: Passage | None = None
-    for sentence in sentences:
-        passage = Passage(sentence)
-        yield passage
-        if before:
-            one = before.sentence
-            fragment = len(one.tokens) <= LIMITS.decision.topic and FINITE_WORDS.isdisjoint(one.tokens)
-            of_two = not (one.text.endswith(";") or fragment)
-            yield Passage(one, sentence, parts=(before, passage), of_two=of_two)
-        before = passage
+    one: Passage | None = None
+    begun_before: frozenset[Slot] = frozenset()
+    for other in map(Passage, sentences):
+        begun = index.begun_in(other)
+        yield _Unit((other,), False, index.possible(begun))
+        if one:
+            fragment = len(one.sentence.tokens) <= LIMITS.decision.topic and not one.sentence.has(FINITE_WORDS)
+            of_two = not (one.sentence.text.endswith(";") or fragment)
+            yield _Unit((one, other), of_two, index.possible(begun | begun_before))
+        one, begun_before = other, begun

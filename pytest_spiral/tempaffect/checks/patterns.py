@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
-from pytest_spiral.tempaffect.checks.sentences import Sentence, Span, prepare_reply
+from pytest_spiral.tempaffect.checks.sentences import Sentence, Span, tokens_by_sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
 from pytest_spiral.text import stem
 
@@ -30,28 +30,13 @@ class Passage:
     """A sentence, or two in one, as a decision key reads it.
 
     Attributes:
-        parts: The passages of the two sentences.
-        of_two: Whether it is two whole sentences, of which the first is no mere part of the second.
+        tokens, words: The scanned tokens, and what each may mean.
     """
 
-    def __init__(self, *sentences: Sentence, parts: tuple[Passage, ...] = (), of_two: bool = False) -> None:
-        self._sentences, self.parts, self.of_two = sentences, parts, of_two
-
-    @cached_property
-    def sentence(self) -> Sentence:
-        """The sentence, or both as clauses of one."""
-        one, *others = self._sentences
-        return one.followed_by(*others) if others else one
-
-    @cached_property
-    def tokens(self) -> tuple[str, ...]:
-        """The scanned tokens."""
-        return self.sentence.tokens[: LIMITS.action.max_scanned_tokens]
-
-    @cached_property
-    def words(self) -> tuple[Word, ...]:
-        """What each of the scanned tokens may mean."""
-        return read_words(self.sentence.tokens)[: LIMITS.action.max_scanned_tokens]
+    def __init__(self, sentence: Sentence) -> None:
+        most = LIMITS.action.max_scanned_tokens
+        self.sentence, self.tokens = sentence, sentence.tokens[:most]
+        self.words = read_words(sentence.tokens)[:most]
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
@@ -107,6 +92,13 @@ def _meanings(token: str) -> Word:
     return frozenset(f"={lemma}" for lemma in lemmas) if lemmas else frozenset({stem(token)})
 
 
+# Keys share many verbs.
+@lru_cache(maxsize=4096)
+def _wording(text: str) -> tuple[Word, ...]:
+    """What each word of a wording may mean; of several sentences, of the first."""
+    return read_words(next(tokens_by_sentence(text), ()))
+
+
 def time_of_day(hour: int, minutes: int = 0) -> str:
     """A time as one word; seven and nineteen hundred are not told apart."""
     return f"@{(hour * 60 + minutes) % _HALF_DAY}"
@@ -135,8 +127,8 @@ class Slot:
     def __init__(self, alternatives: Sequence[str]) -> None:
         # "i" or "mine" somewhere else is no subject of this verb.
         self.close = WORDS.first_person.issuperset(alternatives)
-        found = (prepare_reply(text).sentences[:1] for text in alternatives if text != ANY_VERB)
-        sequences = dict.fromkeys(read_words(sentence.tokens) for sentences in found for sentence in sentences)
+        sequences = dict.fromkeys(_wording(text) for text in alternatives if text != ANY_VERB)
+        sequences.pop((), None)
         if ANY_VERB in alternatives:
             sequences[(frozenset({ANY_VERB}),)] = None
         self.meanings = frozenset(meaning for words in sequences for word in words for meaning in word)
@@ -227,18 +219,17 @@ class PatternIndex:
         # Nearly every passage has a verb, and a time may be told over the end of a sentence: "At half past. Six."
         self._anyway = frozenset(slot for meaning, slots in begun.items() for slot in slots if meaning[0] == "@")
 
-    def possible_in(self, passages: Iterable[Passage]) -> dict[Passage, dict[str, list[Pattern]]]:
-        """The patterns of which every slot may begin in a passage, by act. Parts come before what they are part of."""
-        begun: dict[Passage, frozenset[Slot]] = {}
-        possible: dict[Passage, dict[str, list[Pattern]]] = {}
-        for passage in passages:
-            found = self._by_meaning.keys() & frozenset().union(*(() if passage.parts else passage.words))
-            slots = map(self._by_meaning.__getitem__, found)
-            begun[passage] = self._anyway.union(*slots, *(begun[part] for part in passage.parts))
-            possible[passage] = {}
-            for act, pattern in self._patterns:
-                if begun[passage].issuperset(pattern.slots):
-                    possible[passage].setdefault(act, []).append(pattern)
+    def begun_in(self, passage: Passage) -> frozenset[Slot]:
+        """The slots that may begin in a passage. Those that may in two sentences are those of either."""
+        found = self._by_meaning.keys() & frozenset().union(*passage.words)
+        return self._anyway.union(*map(self._by_meaning.__getitem__, found))
+
+    def possible(self, begun: frozenset[Slot]) -> dict[str, list[Pattern]]:
+        """The patterns, by act, of which every slot is among those."""
+        possible: dict[str, list[Pattern]] = {}
+        for act, pattern in self._patterns:
+            if begun.issuperset(pattern.slots):
+                possible.setdefault(act, []).append(pattern)
         return possible
 
 

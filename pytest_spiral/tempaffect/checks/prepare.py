@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
-from pytest_spiral.tempaffect.checks.sentences import prepare_reply
+from pytest_spiral.tempaffect.checks.sentences import tokens_by_sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS, Pattern, forbidden_phrases
 from pytest_spiral.tempaffect.scenario import Act, Anchor, Decision, Family, ForbiddenPhrase, Scenario
 from pytest_spiral.text import function_words, grams, stem, tokenize
@@ -63,10 +64,8 @@ class PreparedScenario:
 
     def __init__(self, scenario: Scenario) -> None:
         spec = scenario.expected.reply
-        context = prepare_reply(scenario.agent_context).sentences
-        message = prepare_reply(scenario.user_message).sentences
-        user = [token for sentence in message for token in sentence.tokens]
-        situation = [token for sentence in context for token in sentence.tokens]
+        user = list(chain.from_iterable(tokens_by_sentence(scenario.user_message)))
+        situation = list(chain.from_iterable(tokens_by_sentence(scenario.agent_context)))
         targets = [tokenize(target) for target in spec.action_targets]
         anchors = [[tokenize(wording) for wording in anchor.any] for anchor in spec.issue_anchors]
         wordings = [*targets, *(wording for anchor in anchors for wording in anchor), tokenize(scenario.agent_role)]

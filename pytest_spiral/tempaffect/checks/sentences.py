@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -256,6 +256,11 @@ def prepare_reply(text: str) -> PreparedReply:
         # A quotation that never ends is a stray sign.
         found = [replace(sentence, quoted=(False,) * len(sentence.tokens)) for sentence in found]
     return PreparedReply(text, count_words(text), tuple(found))
+
+
+def tokens_by_sentence(text: str) -> Iterator[list[str]]:
+    """Yield the normalised words of each sentence that has any, as `prepare_reply` reads them."""
+    return filter(None, (words(piece, cleaned=True).norms for piece in sentences(clean(text))))
 
 
 class _Quotes:
