@@ -233,3 +233,7 @@ class Scenario(BaseModel):
     expected: Expected
     rationale: str = ""
     reference_reply: str = ""
+
+    def __hash__(self) -> int:
+        """Hash what tells scenarios apart, not the key: what is compiled of a scenario is looked up for every reply."""
+        return hash((self.id, self.agent_context, self.user_message))

@@ -150,5 +150,5 @@ def _units(index: PatternIndex, sentences: Sequence[Sentence]) -> Iterator[_Unit
         if one:
             fragment = len(one.sentence.tokens) <= LIMITS.decision.topic and not one.sentence.has(FINITE_WORDS)
             of_two = not (one.sentence.text.endswith(";") or fragment)
-            yield _Unit((one, other), of_two, index.possible(begun | begun_before))
+            yield _Unit((one, other), of_two, index.possible(begun | begun_before | index.times))
         one, begun_before = other, begun

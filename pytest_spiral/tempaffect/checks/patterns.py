@@ -142,8 +142,7 @@ class Slot:
         for meaning in self.by_first.keys() & of.places.keys():
             for others in self.by_first[meaning]:
                 for start in of.places[meaning]:
-                    taken = _follow(of, start, others)
-                    if taken:
+                    if taken := _follow(of, start, others) if others else (start,):
                         yield taken
 
 
@@ -216,11 +215,16 @@ class PatternIndex:
             for meaning in slot.by_first:
                 begun.setdefault(meaning, []).append(slot)
         self._by_meaning = {meaning: tuple(slots) for meaning, slots in begun.items()}
-        # Nearly every passage has a verb, and a time may be told over the end of a sentence: "At half past. Six."
-        self._anyway = frozenset(slot for meaning, slots in begun.items() for slot in slots if meaning[0] == "@")
+        # Nearly every passage has a verb.
+        self._anyway = frozenset(begun.get(ANY_VERB, ()))
+        self.times = frozenset(slot for meaning, slots in begun.items() for slot in slots if meaning[0] == "@")
 
     def begun_in(self, passage: Passage) -> frozenset[Slot]:
-        """The slots that may begin in a passage. Those that may in two sentences are those of either."""
+        """The slots that may begin in a passage.
+
+        Those that may in two sentences are those of either, and `times`, which may be told over the end of the first:
+        "At half past. Six."
+        """
         found = self._by_meaning.keys() & frozenset().union(*passage.words)
         return self._anyway.union(*map(self._by_meaning.__getitem__, found))
 
