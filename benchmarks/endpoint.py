@@ -5,10 +5,10 @@
 Prints its base URL. Models: "m" (evaluated) and "u" (simulated user); a request with a schema gets the smallest valid
 document.
 `GET /stats` says how many requests there were, seconds from the first to the last answer, and how many were in flight.
-Above `--most` in flight it answers 429. `--faults` is the share of requests that are answered 429 or 500 once,
-`--suspicious` that of the evaluated model's replies that address the judge. By default a reply is late by up to a
-millisecond, to which the event loop rounds up what it waits; `--exact` waits to the microsecond, for fewer than a
-thousand connections.
+Above `--most` in flight it answers 429. `--faults` is the share of requests that are answered 429 or 500 once, or
+always `--status`; `--suspicious` that of the model's replies that address the judge. By default a reply is late by
+up to a millisecond, to which the event loop rounds up what it waits; `--exact` waits to the microsecond, for fewer than
+a thousand connections.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Endpoint:
     most: int
     faults: float = 0.0
     suspicious: float = 0.0
+    status: int = 0
     requests: int = 0
     refused: int = 0
     in_flight: int = 0
@@ -87,7 +88,7 @@ class Endpoint:
         if name in self.failed or name % 1000 >= 1000 * self.faults:
             return 0
         self.failed.add(name)
-        return 429 if name % 2 else 500
+        return self.status or (429 if name % 2 else 500)
 
     def end(self) -> None:
         """Count it out."""
@@ -179,7 +180,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve(options: argparse.Namespace) -> None:
-    endpoint = Endpoint(options.latency, options.most, options.faults, options.suspicious)
+    endpoint = Endpoint(options.latency, options.most, options.faults, options.suspicious, options.status)
     server = await asyncio.get_running_loop().create_server(lambda: Connection(endpoint), "127.0.0.1", 0, backlog=4096)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await server.serve_forever()
@@ -191,6 +192,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--faults", type=float, default=0.0)
     parser.add_argument("--suspicious", type=float, default=0.0)
+    parser.add_argument("--status", type=int, default=0)
     parser.add_argument("--exact", action="store_true")
     options = parser.parse_args()
     make = None

@@ -1,6 +1,6 @@
 """How right the time left is: a run against an endpoint of fixed latency, and what its progress said at each moment.
 
-    python -m benchmarks.time_left [--latency 4] [--faults 0.05] [--suspicious 0.02] [--log] [-- options of pytest]
+    python -m benchmarks.time_left [--latency 4] [--faults 0.05] [--status 500] [--suspicious 0.02] [--log] [-- OPTION]
 
 Progress is written as at a terminal, every two seconds, with `--log` as in a log, every 30. The truth is when the last
 call was answered; the report is made after that.
@@ -29,11 +29,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for name, default in (("--latency", 4.0), ("--faults", 0.0), ("--suspicious", 0.0)):
         parser.add_argument(name, type=float, default=default)
+    parser.add_argument("--status", type=int, default=0)
     parser.add_argument("--log", action="store_true")
     parser.add_argument("--folder", help="keep the run here")
     parser.add_argument("pytest", nargs="*")
     options = parser.parse_args(arguments)
-    shares = [f"--{name}={getattr(options, name)}" for name in ("latency", "faults", "suspicious")]
+    shares = [f"--{name}={getattr(options, name)}" for name in ("latency", "faults", "suspicious", "status")]
     server = [sys.executable, str(HERE / "endpoint.py"), *shares]
     with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as endpoint, tempfile.TemporaryDirectory() as own:
         name = options.folder or own

@@ -49,6 +49,8 @@ class Decision:
 
     Attributes:
         words: The verdict in one sentence.
+        tests: What a passed test of pytest means, which says nothing of the verdict; "" where there were none.
+        decisive: Place in `gates` of the first one whose outcome is the verdict.
         worst: At most five.
         changes: Against the baseline, by model and suite; empty without one.
         causes: Why measurements are missing, the most frequent first; `more` measurements have other causes.
@@ -56,7 +58,9 @@ class Decision:
     """
 
     words: str
+    tests: str
     gates: tuple[DecidedGate, ...]
+    decisive: int | None
     worst: tuple[Worst, ...]
     changes: tuple[ItemChanges, ...]
     causes: tuple[Cause, ...]
@@ -69,7 +73,9 @@ def decision_of(report: Report) -> Decision:
     causes = _causes(report)
     return Decision(
         words=_words(report),
+        tests=_tests(report),
         gates=tuple(DecidedGate(row, gate_reason(row), what_decides(report, row)) for row in report.gates),
+        decisive=next((place for place, row in enumerate(report.gates) if row.outcome == report.verdict), None),
         worst=tuple(worst_findings(report)),
         changes=report.changes,
         causes=tuple(causes[:_MOST_CAUSES]),
@@ -90,7 +96,25 @@ def gate_reason(row: GateRow) -> str:
             else f"; a model whose true {what} is {row.threshold + sign * row.mde:.3g} or {word} passes in 4 of 5 runs"
         )
     judge = "; the judge is not calibrated for this behaviour" if row.calibration == "uncalibrated" else ""
-    return f"{row.reason.detail}{power}{judge}"
+    return f"{row.reason.detail}{power}{judge}{_cases(row)}"
+
+
+def _cases(row: GateRow) -> str:
+    """What missing measurements can make of a gate, where they matter."""
+    if row.worst_case is None or row.best_case is None or (row.worst_case == row.best_case == row.outcome):
+        return ""
+    never = ", so what is missing cannot let it pass" if row.best_case != "pass" else ""
+    return f"; with what is missing: {row.worst_case} at worst, {row.best_case} at best{never}"
+
+
+def _tests(report: Report) -> str:
+    """Where tests ran: pytest says how many passed, above a verdict that may be FAIL."""
+    argv = report.run.argv
+    other = not argv or argv[0] == "merge" or not report.run.config.model
+    # With --strict-items a test passes where the answer is good.
+    if other or not {"--strict-items", "--spiral-strict-items"}.isdisjoint(argv):
+        return ""
+    return 'A test that "passed" was answered and scored; whether the answers are good, the numbers say.'
 
 
 def _words(report: Report) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Collection, Iterator
@@ -12,11 +13,13 @@ if TYPE_CHECKING:  # workers use `plain`, and nothing else of the report
     from pytest_spiral.report.model.judges import LabelledBy
     from pytest_spiral.report.model.prefix import PrefixNumber, PrefixScore
     from pytest_spiral.report.model.spiral import HeadlineNumber, SchemeScore, WeightStability
+    from pytest_spiral.report.model.tempaffect import ScorerRange
 
 WIDTH = 80
 Tone = Literal["plain", "good", "bad", "doubt", "dim"]
 Line = tuple[str, Tone]
 
+_SENTENCE_END = re.compile(r"[.!?][\"')\u201d\u2019]*(?=\s)")
 _BREAKS = "\t\n\r\u2028\u2029"
 CARD_METRICS = (
     ("useful and bounded", "useful_bounded_response_rate"),
@@ -25,6 +28,7 @@ CARD_METRICS = (
     ("score (13 points)", "score"),
     ("skill over majority", "skill"),
     ("valid output", "valid_output_rate"),
+    ("pressured: boundary held", "families.pressured_integrity.boundary_held"),
 )
 """The headline metrics of a card: label and path."""
 
@@ -148,7 +152,26 @@ def anchoring_text(prefix: PrefixScore) -> str:
     return f"with the history in view, judges find {moved}, in {found.prefixes} prefixes"
 
 
+def scorer_range_text(found: ScorerRange) -> str:
+    """What the scorer's own errors make of the rate of useful and bounded replies."""
+    ends = f"{found.low:.2f} and {found.high:.2f} over {found.writers} writers"
+    return f"with the scorer's own errors, useful and bounded lies between {ends} (a sensitivity analysis)"
+
+
 def cut(text: str, most: int = 140) -> str:
     """The beginning of a text from outside, on one line."""
-    shown = plain(text[: 2 * most])
-    return shown if len(shown) <= most else f"{shown[:most]}..."
+    return shortened(plain(text[: 2 * most]), most)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or as many of its first sentences as `most` characters hold; of one that is longer, its first words.
+
+    >>> shortened("I did it. I am sorry. Ask Ann.", 24), shortened("One long sentence", 10)
+    ('I did it. I am sorry. …', 'One long …')
+    """
+    if len(text) <= most:
+        return text
+    ends = [match.end() for match in _SENTENCE_END.finditer(text[: most + 1])]
+    # A first sentence of a few words would say less than half of the second.
+    end = ends[-1] if ends and ends[-1] > most // 3 else text.rfind(" ", 0, most)
+    return f"{text[: end if end > 0 else most].rstrip()} …"

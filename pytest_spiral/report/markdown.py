@@ -13,6 +13,8 @@ from pytest_spiral.report.lines import (
     plain,
     prefix_text,
     scheme_text,
+    scorer_range_text,
+    shortened,
     skill_text,
     turns_text,
     weights_text,
@@ -63,6 +65,7 @@ def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
         "",
         f"**{escape(decision.words)}** Run `{run.id}`: {links}",
         "",
+        *([escape(decision.tests), ""] if decision.tests else []),
         *(f"Caution: {escape(note)}\n" for note in run.notes),
         *([f"Gates of the recipe {escape(run.config.gate_recipe)}", ""] if run.config.gate_recipe else []),
         *_gates(decision.gates),
@@ -115,12 +118,13 @@ def _worst(worst: Sequence[Worst], page: str | None) -> Iterator[str]:
         what = f"[{escape(row.what)}]({page}#{row.link})" if page else escape(row.what)
         yield f"- {what}: {escape(row.model)}, {escape(row.where)}"
         if row.message:
-            yield from ("", f"  User: {_quoted(row.message)}")
-        yield from ("", f"  > {_quoted(row.quote)}", "")
+            yield from ("", f"  User: {escape(row.message)}")
+        more = f" [in full]({page}#{row.link})" if page else " (in full: report.html)"
+        yield from ("", f"  > {escape(row.quote)}{more if row.is_cut else ''}", "")
 
 
 def _quoted(text: str) -> str:
-    return escape(text[:_QUOTE_CHARS] + ("\u2026" if len(text) > _QUOTE_CHARS else ""))
+    return escape(shortened(text, _QUOTE_CHARS))
 
 
 def changes_lines(changes: Sequence[ItemChanges]) -> Iterator[str]:
@@ -164,11 +168,15 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
         for _, metric in CARD_METRICS:
             interval = card.intervals.get(metric)
             cells.append(_value(card.value(metric), interval.low, interval.high) if interval else _value(None))
+        if found := card.useful_bounded_range:
+            # Beside the number: the interval knows nothing of the scorer's errors.
+            cells[0] += f", {found.low:.2f} to {found.high:.2f} with the scorer's errors"
         rows.append((_who(card), MODES[card.prompting_mode], *cells))
     names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
     yield from ("### TempAffect 1", "", *table(names, rows), "")
     for card in cards:
-        notes = [*card.cautions, *_notes(card.variance.get("score"), card.integrity.publication_blockers)]
+        ranges = [scorer_range_text(card.useful_bounded_range)] if card.useful_bounded_range else []
+        notes = [*ranges, *card.cautions, *_notes(card.variance.get("score"), card.integrity.publication_blockers)]
         yield from (f"- {escape(card.model)}, {MODES[card.prompting_mode]}: {escape(note)}" for note in notes)
     yield ""
 

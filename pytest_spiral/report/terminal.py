@@ -22,12 +22,14 @@ from pytest_spiral.report.lines import (
     plain,
     prefix_numbers,
     scheme_text,
+    scorer_range_text,
     skill_text,
     turns_text,
     weights_text,
     wrapped,
 )
 from pytest_spiral.report.model import Card, Drift, FailedPart, Report, Score, Usage, Verdict
+from pytest_spiral.report.next_step import run_directory
 from pytest_spiral.report.reply_judges import judge_lines
 from pytest_spiral.report.worst import Worst
 from pytest_spiral.spiral.calibration import standing
@@ -45,7 +47,6 @@ _TONES: Mapping[Verdict, Tone] = {
 }  # fmt: skip
 _CARD_ROWS = (
     *CARD_METRICS,
-    ("pressured: boundary held", "families.pressured_integrity.boundary_held"),
     ("label against reply", "label_reply_mismatch"),
 )
 _MOST_BLOCKERS = 4
@@ -84,6 +85,7 @@ def decision_lines(report: Report) -> list[Line]:
     note = "" if report.gates else " (no gates)"
     lines: list[Line] = [(f"verdict: {report.verdict.upper()}{note}", _TONES[report.verdict])]
     lines += wrapped(decision.words, _TONES[report.verdict])
+    lines += wrapped(decision.tests, "dim") if decision.tests else []
     if recipe := report.run.config.gate_recipe:
         lines.append((f"gates of the recipe {plain(recipe)}", "plain"))
     for gate in decision.gates:
@@ -91,6 +93,8 @@ def decision_lines(report: Report) -> list[Line]:
     lines += [("worst items", "plain")] if decision.worst else []
     for worst in decision.worst:
         lines += _worst_lines(worst)
+    if any(worst.is_cut for worst in decision.worst):
+        lines += wrapped(f"  in full: report.html in {plain(run_directory(report))}", "dim")
     for changes in decision.changes:
         lines += change_lines(changes)
     for cause in decision.causes:
@@ -108,8 +112,8 @@ def decision_lines(report: Report) -> list[Line]:
 def _worst_lines(worst: Worst) -> Iterator[Line]:
     yield from wrapped(f"  {plain(worst.model)}, {plain(worst.where)}: {cut(worst.what, 150)}", "bad")
     if worst.message:
-        yield from wrapped(f"    user: {cut(worst.message)}", "dim")
-    yield from wrapped(f"    model: {cut(worst.quote)}", "plain")
+        yield from wrapped(f"    user: {plain(worst.message)}", "dim")
+    yield from wrapped(f"    model: {plain(worst.quote)}", "plain")
 
 
 def _judge_again(report: Report, run_dir: str) -> Iterator[Line]:
@@ -151,11 +155,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
     for card in cards:
         mode = MODES[card.prompting_mode]
         if found := card.useful_bounded_range:
-            ends = f"{found.low:.2f} and {found.high:.2f} over {found.writers} writers"
-            text = (
-                f"{mode}: with the scorer's own errors, useful and bounded lies between {ends} (a sensitivity analysis)"
-            )
-            yield from wrapped(f"  {text}", "dim")
+            yield from wrapped(f"  {mode}: {scorer_range_text(found)}", "dim")
         for caution in card.cautions:
             yield from wrapped(f"  {mode} caution: {plain(caution)}", "doubt")
         if card.reasons:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from pytest_spiral.chat import Message
+from pytest_spiral.report.lines import shortened
 from pytest_spiral.report.model import Report
 from pytest_spiral.tempaffect.records import MODES, Item
 
@@ -15,6 +16,9 @@ from pytest_spiral.tempaffect.records import MODES, Item
 _BROKEN_BOUNDARY = 5.0
 # Of one that misses, less its score: after every located finding.
 _MISSED = 1.0
+# Replies to a scenario are seldom longer.
+_QUOTE_CHARS = 600
+_MESSAGE_CHARS = 240
 _CONDITIONS = ("boundary_action", "should_escalate", "content_grounding", "concrete_action", "non_defensive")
 
 
@@ -25,9 +29,11 @@ class Worst:
     Attributes:
         where: Conversation and turn (from 1), or scenario and prompting mode.
         what: The behaviour, the broken rule, or why a reply is not useful and bounded.
-        message: What the user said before.
+        message: What the user said before, its beginning.
+        quote: The model's own words, of long ones the beginning.
         link: Address of the quote within the page.
         harm: What findings are ordered by, higher is worse.
+        is_cut: Whether message or quote go on; the page has them in full, at the link.
     """
 
     model: str
@@ -37,6 +43,7 @@ class Worst:
     quote: str
     link: str
     harm: float
+    is_cut: bool = False
 
 
 def worst_findings(report: Report, most: int = 5) -> list[Worst]:
@@ -49,7 +56,13 @@ def worst_findings(report: Report, most: int = 5) -> list[Worst]:
         if key not in best or (worst.harm, len(worst.quote)) > (best[key].harm, len(best[key].quote)):
             best[key] = worst
     order = sorted(best, key=lambda key: (-best[key].harm, -equals[key, best[key].harm], key))
-    return [best[key] for key in order[:most]]
+    return [_shown(best[key]) for key in order[:most]]
+
+
+def _shown(worst: Worst) -> Worst:
+    message, quote = shortened(worst.message, _MESSAGE_CHARS), shortened(worst.quote, _QUOTE_CHARS)
+    is_cut = (message, quote) != (worst.message, worst.quote)
+    return replace(worst, message=message, quote=quote, is_cut=is_cut)
 
 
 def _findings(report: Report) -> Iterator[tuple[tuple[str, str], Worst]]:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from pytest_spiral.report.html.build import report_page
 from pytest_spiral.report.worst import worst_findings
 from tests.html.conftest import Visitor, wait_until
@@ -374,3 +376,27 @@ def test_without_script_and_on_paper(visit: Visit, demo_page: Path) -> None:
     assert not page.locator("nav.main").is_visible()
     assert not page.locator(".filters").is_visible()
     assert page.locator("table").is_visible()
+
+
+@pytest.mark.parametrize("verdict", ["fail", "measured", "incomplete"])
+def test_the_first_screen_answers(visit: Visit, tmp_path: Path, verdict: str) -> None:
+    """At 1280 by 800 pixels: may it ship, what passed means, why, how sure, by which item, what next."""
+    document = demo_document()
+    document["verdict"] = verdict
+    document["run"] |= {"argv": ["--model=m", "--run-id=demo"]}
+    document["run"]["config"] |= {"model": ["m"]}
+    if verdict != "fail":
+        document["gates"] = []
+    path = tmp_path / "report.html"
+    path.write_text(report_page(typed(document)), encoding="utf-8")
+    page = visit(path, viewport={"width": 1280, "height": 800}).open()
+
+    shown = ["How sure", "Worst item", "Next"]
+    assert page.locator(".brief dt").all_inner_texts() == (shown if verdict == "measured" else ["Why", *shown])
+    for part in (".lead", ".lead + .note", ".brief"):
+        box = page.locator(part).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 800, part
+    assert "pytest" in page.locator(".brief dd").last.inner_text()
+    page.locator(".brief a").click()
+    page.wait_for_selector("mark")

@@ -12,7 +12,7 @@ from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import GateRow, Report
 from pytest_spiral.report.next_step import again
-from pytest_spiral.report.terminal import decision_lines
+from pytest_spiral.report.terminal import decision_lines, summary_lines
 from pytest_spiral.report.what_decides import what_decides
 from tests.html.reports import demo, demo_document, typed
 
@@ -147,26 +147,74 @@ def test_the_rest_of_the_cost_is_named() -> None:
 
 
 def test_every_form_says_the_same_in_the_same_order() -> None:
-    """Verdict in words, gates, worst items, the next command."""
-    report = changed()
+    """Verdict, what passed means, gates with what is missing, worst items, the next command, the pressured rate."""
+    document = changed().model_dump(mode="json")
+    document["gates"][0] |= {"worst_case": "fail", "best_case": "inconclusive"}
+    card = document["tempaffect"]["cards"][0]
+    document["tempaffect"]["cards"][0] = card | {"useful_bounded_range": {"low": 0.6, "high": 0.7, "writers": 10}}
+    report = typed(document)
     decision = decision_of(report)
+    missing = "with what is missing: fail at worst, inconclusive at best, so what is missing cannot let it pass"
+    numbers = " ".join(line for line, _ in summary_lines(report, "reports/demo"))
+    between = "with the scorer's own errors, useful and bounded lies between 0.60 and 0.70 over 10 writers"
     terminal = " ".join(shown(report).split())
-    summary = summary_markdown(report)
+    summary = summary_markdown(report).replace("\\", "")
 
     assert decision.next is not None
+    assert missing in decision.gates[0].why
     for text, marks in (
-        (terminal, [decision.words, "gate ", "worst items", decision.worst[0].where, decision.next.command]),
+        (
+            terminal,
+            [
+                decision.words,
+                decision.tests,
+                f"gate {decision.gates[0].row.outcome.upper()} ",
+                missing,
+                "worst items",
+                decision.worst[0].where,
+                decision.next.command,
+            ],
+        ),
         (
             summary,
             [
                 "Do not ship",
+                decision.tests,
                 "| Gate |",
+                missing,
                 "### Worst items",
                 "### Next",
                 html.escape(decision.next.command, quote=False),
                 "### TempAffect 1",
+                "Pressured: boundary held",
+                ", 0.60 to 0.70 with the scorer's errors",
+                between,
             ],
         ),
+        (" ".join(numbers.split()), ["useful and bounded", "pressured: boundary held", between]),
     ):
         places = [text.index(mark) for mark in marks]
         assert places == sorted(places)
+
+
+def test_long_replies_end_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every form says where the rest is."""
+    report = changed()
+    whole = decision_of(report).worst[0]
+    assert not whole.is_cut
+    assert "in full" not in shown(report)
+
+    monkeypatch.setattr("pytest_spiral.report.worst._QUOTE_CHARS", len(whole.quote) - 1)
+    worst = decision_of(report).worst[0]
+
+    assert worst.is_cut
+    assert whole.quote.startswith(worst.quote.removesuffix(" \u2026"))
+    assert "  in full: report.html in reports/demo" in shown(report).splitlines()
+    assert f"\u2026 [in full](report.html#{worst.link})" in summary_markdown(report)
+    assert "\u2026 (in full: report.html)" in summary_markdown(report, None)
+
+
+@pytest.mark.parametrize("argv", [[], ["merge", "a"], ["--model=m", "--strict-items"]])
+def test_passed_needs_no_word_elsewhere(argv: list[str]) -> None:
+    """Where no tests ran, or where they fail for bad answers."""
+    assert decision_of(changed(argv=argv)).tests == ""

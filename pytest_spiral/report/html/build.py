@@ -77,6 +77,8 @@ def _shown(report: Report, packs: Packs, prefix: str = "") -> Payload:
         **report.model_dump(mode="json", exclude={"tempaffect", "spiral"}),
         "decision": {
             "words": decision.words,
+            "tests": decision.tests,
+            "decisive": decision.decisive,
             "gates": [{"why": gate.why, "decides": gate.decides} for gate in decision.gates],
             "worst": [asdict(worst) for worst in decision.worst],
             "causes": [asdict(cause) for cause in decision.causes],

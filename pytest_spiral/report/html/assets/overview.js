@@ -5,6 +5,8 @@ function overview(report) {
   return [
     h("h1", { tabindex: "-1" }, "Run id ", bdi(run.id)),
     h("p", { class: "lead" }, verdictBadge(report.verdict), " ", decision.words),
+    decision.tests && h("p", { class: "note" }, decision.tests),
+    brief(report),
     !run.complete && h("p", { class: "notice" }, "This run was interrupted. Measurements up to that point are shown; the rest counts as missing."),
     (run.notes ?? []).map((note) => h("p", { class: "notice" }, note)),
     report.gates.length ? section("Gates", run.config.gate_recipe ? h("p", {}, `Those of the recipe ${run.config.gate_recipe} are among them.`) : null, gateTable(report.gates, decision.gates)) : null,
@@ -18,6 +20,30 @@ function overview(report) {
     report.reply_judges ? section("Reply judges", replyJudgesPart(report.reply_judges, run)) : null,
     section("What was measured", statusTable(report)),
   ];
+}
+
+/** The first screen: why, how sure, by which item, what next. Everything below says the same in full. */
+function brief({ verdict, decision, gates, tempaffect, spiral }) {
+  const gate = gates[decision.decisive];
+  const [cause] = decision.causes;
+  const [worst] = decision.worst;
+  const [card] = tempaffect.cards;
+  const [score] = spiral.scores;
+  const whose = gate && [bdi(gate.model), gate.prompting_mode ? `, ${MODE_NAMES[MODES[gate.prompting_mode]]}` : ""];
+  const first = card
+    ? ["useful and bounded ", withRange(card.useful_bounded_response_rate, ...intervalOf(card, "useful_bounded_response_rate")), ", 95 % interval"]
+    : score && ["score ", withRange(score.score, score.ci_low, score.ci_high, 1), ", 95 % interval"];
+  const rows = [
+    ["Why", gate ? [h("code", {}, gate.expr), " (", whose, "): ", gate.reason.detail] : verdict === "incomplete" && cause && `${cause.count} ${cause.what} missing: ${cut(cause.text, 160)}`],
+    ["How sure", gate && measured(gate.value) ? [`${number(gate.value, 3)} (${range(gate.ci_low, gate.ci_high, 3)}), one-sided 95 % bounds from ${count(gate.n, gate.unit)}`] : first],
+    ["Worst item", worst && [h("a", { href: `#${worst.link}` }, worst.what), ` \u00b7 ${worst.where}: `, h("q", { dir: "auto" }, cut(worst.quote, 160))]],
+    ["Next", decision.next && [decision.next.why, " ", h("code", {}, decision.next.command)]],
+  ];
+  return h("dl", { class: "facts brief" }, rows.filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+function cut(text, most) {
+  return text.length > most ? `${text.slice(0, most)} \u2026` : text;
 }
 
 /** What newly fails and newly passes against the baseline, with both replies. */
@@ -44,7 +70,7 @@ function failedParts(parts) {
 const KNOWN_GATE = ["expr", "model", "prompting_mode", "metric", "value", "ci_low", "ci_high", "method", "threshold", "at_least", "policy", "outcome", "mde", "worst_case", "best_case", "reason", "n", "unit", "calibration", "baseline"];
 
 function gateTable(gates, decided) {
-  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds", "Missing measurements at worst and at best"];
+  const columns = ["Gate", "Outcome", "Model", ["Value", { number: true }], "95 % bounds"];
   const rows = gates.map((gate, place) => {
     const scale_ = gate.metric.startsWith("spiral.score") ? 100 : Math.max(1, gate.ci_high ?? 0, gate.value ?? 0, gate.threshold ?? 0);
     const more = rest(gate, ...KNOWN_GATE);
@@ -56,7 +82,6 @@ function gateTable(gates, decided) {
       measured(gate.value)
         ? [spark(gate.value, gate.ci_low, gate.ci_high, { from: Math.min(0, gate.ci_low ?? 0), to: scale_, threshold: gate.threshold }), h("div", { class: "note" }, range(gate.ci_low, gate.ci_high, 3), gate.unit && measured(gate.n) ? ` from ${count(gate.n, gate.unit)}` : "", measured(gate.mde) ? `; minimum detectable difference ${number(gate.mde, 3)}` : "")]
         : MISSING,
-      `worst case ${gate.worst_case ?? "none"}, best case ${gate.best_case ?? "none"}`,
     ];
   });
   return table(columns, rows, { caption: "Gates, each decided at its one-sided 95 % bound", className: "stacked" });
@@ -70,6 +95,7 @@ function glance(report) {
     h("p", { class: "big" }, number(card.useful_bounded_response_rate)),
     h("p", {}, "useful and bounded ", h("span", { class: "range" }, `(${range(...intervalOf(card, "useful_bounded_response_rate"))})`)),
     card.useful_bounded_range && h("p", { class: "note" }, `${range(card.useful_bounded_range.low, card.useful_bounded_range.high)} with the scorer's own errors, over ${card.useful_bounded_range.writers} writers: a sensitivity analysis`),
+    h("p", { class: "note" }, "pressured: boundary held ", withRange(at(card, "families.pressured_integrity.boundary_held"), ...intervalOf(card, "families.pressured_integrity.boundary_held"))),
     h("p", { class: "note" }, `score ${number(card.score)}, valid output ${number(card.valid_output_rate)}`),
     remarks(card.cautions, card.integrity.publication_blockers),
   ));
@@ -120,8 +146,8 @@ function worstList(worst) {
   return h("ol", { class: "worst" }, worst.map((finding) => h(
     "li", {},
     h("p", {}, h("a", { href: `#${finding.link}` }, finding.what), " \u00b7 ", bdi(finding.model), " \u00b7 ", finding.where),
-    finding.message && h("p", { class: "note", dir: "auto" }, "User: ", finding.message.length > 400 ? `${finding.message.slice(0, 400)} \u2026` : finding.message),
-    h("blockquote", { dir: "auto" }, finding.quote.length > 400 ? `${finding.quote.slice(0, 400)} \u2026` : finding.quote),
+    finding.message && h("p", { class: "note", dir: "auto" }, "User: ", finding.message),
+    h("blockquote", { dir: "auto" }, finding.quote, finding.is_cut && [" ", h("a", { href: `#${finding.link}` }, "in full")]),
   )));
 }
 
