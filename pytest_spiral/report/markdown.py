@@ -24,7 +24,9 @@ from pytest_spiral.report.model.comparison import ItemChanges
 from pytest_spiral.report.next_step import NextStep, run_directory
 from pytest_spiral.report.reply_judges import (
     AGREEMENT_NAMES,
+    DISAGREEMENT_NAMES,
     agreement_rows,
+    disagreement_rows,
     hint_text,
     label_command,
     lost_text,
@@ -231,7 +233,9 @@ def _reply_judges(found: ReplyJudges | None, run_dir: str) -> Iterator[str]:
     yield from ("", *table(AGREEMENT_NAMES, ([*map(escape, row)] for row in agreement_rows(found))), "")
     if found.disputed:
         command = html.escape(label_command(run_dir), quote=False)
-        yield from (f"{len(found.disagreements)} disagreements; {hint_text(found)}", "", f"<pre>{command}</pre>", "")
+        rows = [[*map(_quoted, row)] for row in disagreement_rows(found)]
+        of = f"{len(rows)} of {len(found.disagreements)} disagreements; {hint_text(found)}"
+        yield from (*table(DISAGREEMENT_NAMES, rows), "", of, "", f"<pre>{command}</pre>", "")
 
 
 def _lead(score: Score) -> tuple[str, str, str, str]:

@@ -7,7 +7,10 @@ from shlex import quote
 
 from pytest_spiral.report.lines import Line, between, plain, wrapped
 from pytest_spiral.report.model.reply_judges import Coefficient, QuestionAgreement, ReplyJudge, ReplyJudges
+from pytest_spiral.tempaffect.records import MODES
 
+DISAGREEMENT_NAMES = ("Item", "Question", "Scorer", "Judges")
+_MOST = 5
 AGREEMENT_NAMES = ("Raters", "Question", "Replies", "They differ on", "Kappa (95 % interval)", "AC1 (95 % interval)")
 
 
@@ -49,6 +52,15 @@ def agreement_rows(found: ReplyJudges) -> Iterator[Sequence[str]]:
 def _rows(who: str, questions: Mapping[str, QuestionAgreement]) -> Iterator[Sequence[str]]:
     for name, one in questions.items():
         yield who, name, str(one.shared), str(one.differing), coefficient_text(one.kappa), coefficient_text(one.ac1)
+
+
+def disagreement_rows(found: ReplyJudges) -> Iterator[Sequence[str]]:
+    """Rows of the first disagreements, each side with its evidence, unescaped."""
+    for row in found.disagreements[:_MOST]:
+        item = f"{row.model}, {MODES[row.prompting_mode]}, {row.id}{f', epoch {row.epoch + 1}' if row.epoch else ''}"
+        own = f"{row.scorer or 'cannot tell'}: {'; '.join(row.scorer_evidence) or 'all conditions together'}"
+        judges = "; ".join(f'{name}: {given.answer}, "{given.quote}"' for name, given in row.judges.items())
+        yield item, row.question, own, judges
 
 
 def coefficient_text(value: Coefficient | None) -> str:

@@ -79,3 +79,7 @@ def test_terminal_and_summary_say_whose_answers_they_are(report: Report) -> None
     assert "### Reply judges: models' answers, not people's" in summary
     assert "- mute: " in summary
     assert "| the scorer and strict | useful\\_bounded |" in summary
+    # Both sides' evidence, and nothing of it is markup.
+    assert "| Item | Question | Scorer | Judges |" in summary
+    assert "strict\\: no, " in summary
+    assert "<img" not in summary

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan, Unit, all_units, make_plan
-from pytest_spiral.run.time_left import TimeLeft
+from pytest_spiral.run.time_left import TimeLeft, planned_calls
 from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.store import Answer
@@ -240,3 +240,16 @@ def test_nothing_is_said_without_a_basis(tmp_path: Path) -> None:
     estimate.add(first[2:])
     assert estimate.seconds(9.0, ()) is not None
     assert estimate.seconds(9.0, run.units) is None
+
+
+def test_judges_of_replies_are_planned(tmp_path: Path) -> None:
+    """One call of each for every scenario, beside the evaluated model's; a built-in one is not called."""
+    judges = ("j", "dry/lexical")
+    settings = Settings(model=("m",), suite=("tempaffect",), prompting=("raw",), reply_judge=judges)
+    content = Content(settings, tmp_path)
+    plan = make_plan(settings, content, {"OPENAI_API_KEY": "key"}, datetime.now(UTC))
+    unit = all_units(plan, content)[0]
+
+    calls = planned_calls(plan, content, unit)
+
+    assert {role: count for ((role, _), _), count in calls.items()} == {"evaluated": 1, "reply_judge": 1}
