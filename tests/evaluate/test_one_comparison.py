@@ -34,9 +34,9 @@ POOL = Shape(
     models=8,
     modes=("raw",),
     epochs=1,
-    scenarios=(3, 3, 3),
+    scenarios=(3, 2, 2),
     items=("perfect", "invalid", "perfect", "lost", "perfect"),
-    prompts=(3, 3),
+    prompts=(3, 2),
     repeats=1,
     turns=1,
     judges=1,
@@ -61,6 +61,9 @@ def few_resamples() -> Iterator[None]:
         names = [name.removeprefix("tempaffect.") for name in METRICS if name.startswith("tempaffect.")]
         patch.setattr(runs_module, "metric_names", lambda: names)
         patch.setattr(runs_module, "sign_flip", lambda differences, seed: 1.0)
+        # What is missing at its worst and at its best decides gates and is nothing that `compare` computes.
+        measured = SpiralGates._measured
+        patch.setattr(SpiralGates, "_measured", lambda *of: measured(*of) if of[-1] == "ignored" else None)
         yield
 
 
@@ -106,7 +109,7 @@ def test_compare_and_gates_agree() -> None:
         found: dict[str, ModelComparison] = {row.suite: row for row in compare_runs(runs, POOL.protocol).comparisons}
         for path, gate in gate_rows(replace(later, baseline=runs[0])).items():
             suite, _, metric = path.partition(".")
-            row = found[suite].metrics.get(metric)
+            row = found[suite].metrics.get(metric) if suite in found else None
             if row is None:
                 assert gate.n < 2
                 continue
