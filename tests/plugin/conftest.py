@@ -28,8 +28,12 @@ DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n",
 
 # pytester forgets what a run in this process imports; what is here already is imported once.
 for name in (
-    "openai",
+    "httpcore2",
     "nltk.stem",
+    "openai",
+    "pytest_spiral.models.http_client",
+    "pytest_spiral.run.calibrate",
+    "truststore",
     "xdist.dsession",
     "xdist.workermanage",
     "pytest_spiral.tempaffect.checks",
