@@ -2,8 +2,9 @@
 
     python benchmarks/speed.py [--repeat 3] [ROW ...]
 
-Every row is a whole `pytest --model=...` in a process of its own against a local endpoint, next to a bare loop of
-requests that stores, checks and judges nothing. Prints each figure next to its limit. Run it on an idle machine.
+Every row but `scoring` is a whole `pytest --model=...` in a process of its own against a local endpoint, next to a bare
+loop of requests that stores, checks and judges nothing. Prints each figure next to its limit. Run it on an idle
+machine.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ WORKER_MIB = 200
 UNUSED_MS = 30
 SCENARIOS = 75
 SCENARIO_MS = 10
+SCORE_MS = 2
 LARGE_MIB = 500
 DIRECTORY_MB = 4
 
@@ -272,6 +274,29 @@ def large(table: Table, repeat: int) -> None:
                 table.add("  the controller", one.controller_mib, LARGE_MIB, "MiB")
 
 
+def scoring(table: Table, repeat: int) -> None:
+    """The labelled replies: CPU of scoring one, its scenario compiled before."""
+    from pytest_spiral.tempaffect.checks import check_reply
+    from pytest_spiral.tempaffect.suite import load_suite
+
+    scenarios = load_suite().by_id
+    files = sorted((HERE / "labelled_replies").glob("*.jsonl"))
+    rows = [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    for scenario in scenarios.values():
+        check_reply(scenario, scenario.reference_reply)
+
+    def milliseconds(row: Mapping[str, str]) -> float:
+        began = time.process_time_ns()
+        check_reply(scenarios[row["scenario"]], row["reply"])
+        return (time.process_time_ns() - began) / 1e6
+
+    rounds = [[milliseconds(row) for row in rows] for _ in range(repeat)]
+    least = [min(each) for each in zip(*rounds, strict=True)]
+    table.add("a TempAffect reply: CPU of scoring it, median", statistics.median(least), SCORE_MS, "ms")
+    table.add("  mean", statistics.fmean(least), SCORE_MS, "ms")
+    table.add("  mean, each scored for the first time", statistics.fmean(rounds[0]), SCORE_MS, "ms")
+
+
 def unused(table: Table, repeat: int) -> None:
     """A pytest run that does not use the plugin, with and without it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -294,7 +319,7 @@ def unused(table: Table, repeat: int) -> None:
 
 ROWS = {
     "span": span, "cpu": cpu, "memory": memory, "directory": directory, "throttled": throttled,
-    "large": large, "unused": unused,
+    "large": large, "scoring": scoring, "unused": unused,
 }  # fmt: skip
 
 
