@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from pytest_spiral.differences import differences
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import make_plan
@@ -84,6 +85,14 @@ def test_another_value_is_another_run(key: str, tmp_path: Path) -> None:
     before, after = identity(settings, tmp_path), identity(replace(settings, **{key: CHANGES[key]}), tmp_path)
 
     assert {name for name in before if before[name] != after[name]} == {key}
+
+
+def test_runs_from_before_judges_of_replies_are_resumed(tmp_path: Path) -> None:
+    """Their identity has no such entry, which is the same as none of them."""
+    now = identity(DRY, tmp_path)
+
+    before = {name: value for name, value in now.items() if name != "reply_judge"}
+    assert list(differences(before, now)) == []
 
 
 def test_settings_survive_json() -> None:

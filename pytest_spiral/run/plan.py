@@ -185,12 +185,13 @@ class RunPlan(BaseModel):
         data: dict[str, str | None] = {}
         if "tempaffect" in self.suites:
             stands_for["tempaffect_scenarios"] = content.suite.suite_hash
-            stands_for["reply_judge"] = [judge.identity() for judge in self.reply_judges]
+            # Runs from before there were any can be resumed: what is not there is the same as null.
+            stands_for["reply_judge"] = None
             if self.reply_judges:
                 # Workers without them load nothing of labels and reports.
                 from pytest_spiral.labelling.reply_judge import rating_hash
 
-                stands_for["reply_judge"].append(rating_hash())
+                stands_for["reply_judge"] = [*(judge.identity() for judge in self.reply_judges), rating_hash()]
         if "spiral" in self.suites:
             hashes = content.spiral.hashes()
             data = {name: hashes[name] for name in ("persona_hash", "rubric_hash", "instruments_hash")}
