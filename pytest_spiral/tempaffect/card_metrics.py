@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
@@ -14,7 +14,7 @@ from pytest_spiral.gates import Sample, Scale
 from pytest_spiral.gates.estimate import End
 from pytest_spiral.report.model.parts import Attempt, directly
 from pytest_spiral.report.model.tempaffect import DeltaMetric, MetricInterval
-from pytest_spiral.stats import Clusters, Tally, bca, percentile_resamples, wilson
+from pytest_spiral.stats import Clusters, Interval, Tally, bca, percentile_resamples, wilson
 from pytest_spiral.tempaffect.detectors import (
     DETECTORS,
     Detectors,
@@ -32,6 +32,7 @@ from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, Item, I
 from pytest_spiral.tempaffect.scenario import Expected, Family, Scenario
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 
 def mean(values: Sequence[float]) -> float:
@@ -293,18 +294,15 @@ class CardMetrics:
         return {name: interval for name, interval in found.items() if interval is not None}
 
     def _interval(self, metric: str, seed: int) -> MetricInterval | None:
-        params = load_params().intervals
-        confidence = params.confidence / 1000
         sample = self.sample(metric)
         n = len(sample.units)
         if not n:
             return None
         if sample.binary and self.epochs == 1 and metric not in _NOT_RATES:
             tally = Tally.of(sample.units)
-            found = wilson(tally, confidence)
+            found = wilson(tally, load_params().intervals.confidence / 1000)
             return MetricInterval(low=found.low, high=found.high, method=found.method, n=n, k=tally.hits)
-        draws = bootstrap_draws(n, params.resamples, seed)
-        found = bca(sample.units, sample.statistic, draws, confidence, sample.scale)
+        found = _bca(sample.units, sample.statistic, seed, sample.scale)
         return MetricInterval(low=found.low, high=found.high, method=found.method, n=n)
 
 
@@ -329,6 +327,15 @@ def column_of(metric: str) -> Column:
 def scenario_clusters(values: Mapping[str, T]) -> Clusters[T]:
     """One value per scenario, by id."""
     return Clusters("scenario", tuple(values), tuple(values.values()))
+
+
+def _bca(
+    units: Clusters[H], statistic: Callable[[Sequence[H]], float], seed: int, scale: tuple[float, float] | None
+) -> Interval:
+    params = load_params().intervals
+    # The draws of a large suite take a second for each number of units, and equal units need none.
+    draws = bootstrap_draws(len(units), params.resamples, seed) if len(set(units.values)) > 1 else ()
+    return bca(units, statistic, draws, params.confidence / 1000, scale)
 
 
 def mode_delta(
@@ -382,9 +389,7 @@ def _delta(
     if not every:
         return None
     n, units = len(every), scenario_clusters(means)
-    params = load_params().intervals
-    draws = bootstrap_draws(len(units), params.resamples, seed)
-    interval = bca(units, mean, draws, params.confidence / 1000, (-1.0, 1.0))
+    interval = _bca(units, mean, seed, (-1.0, 1.0))
     return DeltaMetric(
         value=sum(every) / n,
         low=interval.low,
