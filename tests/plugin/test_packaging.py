@@ -137,7 +137,8 @@ def test_the_installed_wheel_runs_anywhere(project: Project, built: Path) -> Non
     assert [line for line in listed.stdout.splitlines() if "::" in line] == project.collected(
         "--model=dry/perfect", "--prompting=raw", "--suite=tempaffect", "--suite=spiral"
     )
-    assert {path.name for path in (project.path / "empty").iterdir()} == {"reports", ".pytest_cache"}
+    # pytest writes its cache only where it has something to remember.
+    assert {path.name for path in (project.path / "empty").iterdir()} - {".pytest_cache"} == {"reports"}
 
 
 OURS = ("pytest_spiral", "_pytest_spiral", "_editable_impl_pytest_spiral")
