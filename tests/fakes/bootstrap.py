@@ -15,7 +15,7 @@ _gaffke = resampling._gaffke
 
 
 @contextmanager
-def few_draws(draws: int = 200) -> Iterator[None]:
+def few_draws(draws: int = 50) -> Iterator[None]:
     """Within it, every bootstrap and every bound of a mean of this process makes so many draws."""
     with pytest.MonkeyPatch.context() as patch:
         # Where the statistics draw: the number is data, and its hash is part of reports.

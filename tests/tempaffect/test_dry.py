@@ -87,7 +87,8 @@ def rounded(value: Any) -> Any:
 def test_cards(name: str, snapshot: SnapshotAssertion) -> None:
     """The card of every built-in model but the shortcuts, so that no change of the scorer goes unseen."""
     circumstances = context(baselines=baselines(SUITE), stand_in=True)
-    with few_draws():
+    # The snapshots hold intervals from so many draws.
+    with few_draws(200):
         card = build_card(f"dry/{name}", "schema", answers(name), circumstances)
 
     assert digest(card) == snapshot(extension_class=JSONSnapshotExtension)
