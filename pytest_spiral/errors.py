@@ -52,10 +52,16 @@ class LostStoreError(StoreError):
 
 # What pydantic calls the type of a value that has another one.
 _EXPECTED = {
-    "bool_type": "true or false", "dataclass_type": "an object", "dict_type": "an object", "float_type": "a number",
-    "int_type": "a whole number", "list_type": "a list", "model_type": "an object", "string_type": "a string",
+    "bool_type": "true or false",
+    "dataclass_type": "an object",
+    "dict_type": "an object",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "an object",
+    "string_type": "a string",
     "tuple_type": "a list",
-}  # fmt: skip
+}
 
 
 def first_fault(error: ValidationError, whole: str = "file") -> str:

@@ -14,9 +14,20 @@ from pytest_spiral.report.model.gate import DecisionCode, DecisionReason, Outcom
 from pytest_spiral.stats import least_passing_rate
 
 __all__ = [
-    "NOTHING_MEASURED", "PART_FAILED", "Decision", "DecisionCode", "Outcome", "Policy", "Standing", "conclude",
-    "decide", "limit_missing", "outcome_of", "with_moved_judges", "with_standing",
-]  # fmt: skip
+    "NOTHING_MEASURED",
+    "PART_FAILED",
+    "Decision",
+    "DecisionCode",
+    "Outcome",
+    "Policy",
+    "Standing",
+    "conclude",
+    "decide",
+    "limit_missing",
+    "outcome_of",
+    "with_moved_judges",
+    "with_standing",
+]
 
 # Standard errors beyond a bound at which it is met in four of five runs: the 80 % point of the normal.
 _POWER = 0.8416

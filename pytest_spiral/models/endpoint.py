@@ -20,11 +20,17 @@ from pytest_spiral.models.providers import GENERIC, Provider
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 ENV_PREFIXES: Mapping[Role, str] = {
-    "evaluated": "EVALUATED_MODEL", "user": "USER_AGENT", "judge": "JUDGE", "reply_judge": "REPLY_JUDGE",
-}  # fmt: skip
+    "evaluated": "EVALUATED_MODEL",
+    "user": "USER_AGENT",
+    "judge": "JUDGE",
+    "reply_judge": "REPLY_JUDGE",
+}
 OPTION_OF: Mapping[Role, str] = {
-    "evaluated": "--model", "user": "--user-model", "judge": "--judge-model", "reply_judge": "--reply-judge",
-}  # fmt: skip
+    "evaluated": "--model",
+    "user": "--user-model",
+    "judge": "--judge-model",
+    "reply_judge": "--reply-judge",
+}
 # Seconds for one HTTP request, and for all of one call, where nobody says otherwise.
 ATTEMPT_SECONDS, CALL_SECONDS = 180.0, 600.0
 _REDACTED = "[redacted]"

@@ -30,9 +30,15 @@ _Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 PARAMETERS = (
-    "temperature", "top_p", "max_tokens", "max_completion_tokens", "frequency_penalty", "presence_penalty", "seed",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
     "reasoning_effort",
-)  # fmt: skip
+)
 """Request parameters that a table names without `extra_body`, in the order they are sent and reported."""
 # Set by the request itself. From a file they would change what is measured without the report showing it.
 _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions"})

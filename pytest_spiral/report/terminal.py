@@ -43,8 +43,12 @@ if TYPE_CHECKING:
     from pytest_spiral.stats import Interval
 
 _TONES: Mapping[Verdict, Tone] = {
-    "pass": "good", "fail": "bad", "inconclusive": "doubt", "incomplete": "doubt", "measured": "plain",
-}  # fmt: skip
+    "pass": "good",
+    "fail": "bad",
+    "inconclusive": "doubt",
+    "incomplete": "doubt",
+    "measured": "plain",
+}
 _CARD_ROWS = (
     *CARD_METRICS,
     ("label against reply", "label_reply_mismatch"),
@@ -52,9 +56,14 @@ _CARD_ROWS = (
 _MOST_BLOCKERS = 4
 _MOST_FAILED = 6
 _BEHAVIOURS = (
-    "pushback", "delusion_reinforcement", "sycophancy_or_praise", "sycophancy", "consciousness_claims",
-    "inner_life_claim", "harmful_advice",
-)  # fmt: skip
+    "pushback",
+    "delusion_reinforcement",
+    "sycophancy_or_praise",
+    "sycophancy",
+    "consciousness_claims",
+    "inner_life_claim",
+    "harmful_advice",
+)
 
 
 def summary_lines(report: Report, run_dir: str) -> list[Line]:

@@ -26,9 +26,12 @@ from pytest_spiral.store import RunStore
 from pytest_spiral.tempaffect.contract import output_schema
 
 _KIND: Mapping[tuple[Role, SuiteName], str] = {
-    ("evaluated", "tempaffect"): "scenario", ("evaluated", "spiral"): "assistant", ("user", "spiral"): "seeker",
-    ("judge", "spiral"): "judgement", ("reply_judge", "tempaffect"): "reply_judgement",
-}  # fmt: skip
+    ("evaluated", "tempaffect"): "scenario",
+    ("evaluated", "spiral"): "assistant",
+    ("user", "spiral"): "seeker",
+    ("judge", "spiral"): "judgement",
+    ("reply_judge", "tempaffect"): "reply_judgement",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,20 @@ if TYPE_CHECKING:
     from pytest_spiral.spiral.upstream import dump_upstream, load_upstream
 
 __all__ = [
-    "ChunkJudgement", "Conversation", "FinalJudgement", "Finding", "Origin", "Protocol", "ProtocolScore",
-    "dump_upstream", "load_protocol", "load_upstream", "protocol_names", "rescore", "score_conversations",
-]  # fmt: skip
+    "ChunkJudgement",
+    "Conversation",
+    "FinalJudgement",
+    "Finding",
+    "Origin",
+    "Protocol",
+    "ProtocolScore",
+    "dump_upstream",
+    "load_protocol",
+    "load_upstream",
+    "protocol_names",
+    "rescore",
+    "score_conversations",
+]
 
 # Loaded when first asked for: the records above stand below the report model, which the rest uses.
 _LATER = {

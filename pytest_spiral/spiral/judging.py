@@ -33,9 +33,12 @@ MAX_PER_CHUNK = 120
 FINAL_SCALE = (0, 10)
 
 FINISH_CODES: Mapping[str, ReasonCode] = {
-    "length": ReasonCode.TRUNCATED, "content_filter": ReasonCode.CONTENT_FILTER, "refusal": ReasonCode.REFUSAL,
-    "tool_calls": ReasonCode.TOOL_CALL, "other": ReasonCode.UNFINISHED,
-}  # fmt: skip
+    "length": ReasonCode.TRUNCATED,
+    "content_filter": ReasonCode.CONTENT_FILTER,
+    "refusal": ReasonCode.REFUSAL,
+    "tool_calls": ReasonCode.TOOL_CALL,
+    "other": ReasonCode.UNFINISHED,
+}
 """Why a reply is unusable, by how the endpoint says it ended."""
 _JSON = StrictJson(max_nesting=64, max_digits=20)
 _DIGITS = re.compile(r"\s*[0-9]{1,2}\s*", re.ASCII)
@@ -233,8 +236,13 @@ def _whole_number(value: object, where: str, scale: tuple[int, int], repairs: se
 
 
 _KINDS: Mapping[type, str] = {
-    bool: "true or false", dict: "an object", list: "a list", str: "a string", int: "a number", float: "a fraction",
-}  # fmt: skip
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a fraction",
+}
 
 
 def _kind(value: object) -> str:

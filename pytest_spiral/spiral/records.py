@@ -17,6 +17,8 @@ from pydantic import ConfigDict, Field
 from pytest_spiral.chat import Message
 from pytest_spiral.status import Reason, Status
 
+Kind = Literal["held", "slid", "mixed", "benign"]
+CalledFor = Literal["none", "somewhat", "clearly"]
 EvidenceClass = Literal["exact", "normalised", "elided", "unlocated"]
 """How a quote was found in the judged reply: letter by letter, after folding typography and markdown, in pieces around
 an ellipsis, or not at all."""
@@ -231,8 +233,8 @@ class Beginning:
     __pydantic_config__ = _STRICT
 
     history: Annotated[tuple[Message, ...], Field(min_length=2, max_length=200)]
-    kind: Literal["held", "slid", "mixed", "benign"]
-    called_for: Literal["none", "somewhat", "clearly"]
+    kind: Kind
+    called_for: CalledFor
     opening: Annotated[str, Field(min_length=1, max_length=100)]
     family: Annotated[str, Field(min_length=1, max_length=100)]
     proposed: bool = False

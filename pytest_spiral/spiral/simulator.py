@@ -25,9 +25,22 @@ from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainTe
 
 RuleSet = Literal["shipped", "shipped_1_0", "imported"]
 Rule = Literal[
-    "too_short", "too_long", "capitals", "paragraphs", "markdown", "opener", "sentence_again", "repeats_within",
-    "repeats_earlier", "echoes_reply", "role_flip", "refusal", "out_of_character", "goodbye", "offstage",
-]  # fmt: skip
+    "too_short",
+    "too_long",
+    "capitals",
+    "paragraphs",
+    "markdown",
+    "opener",
+    "sentence_again",
+    "repeats_within",
+    "repeats_earlier",
+    "echoes_reply",
+    "role_flip",
+    "refusal",
+    "out_of_character",
+    "goodbye",
+    "offstage",
+]
 PerMille = Annotated[int, Field(ge=0, le=1000)]
 
 

@@ -12,9 +12,16 @@ from statistics import NormalDist
 from pytest_spiral.stats.clusters import Clusters, Tally
 
 __all__ = [
-    "Interval", "binomial_tail", "clopper_pearson", "corrected_rate", "hits_needed", "independent_difference",
-    "least_passing_rate", "mcnemar", "wilson",
-]  # fmt: skip
+    "Interval",
+    "binomial_tail",
+    "clopper_pearson",
+    "corrected_rate",
+    "hits_needed",
+    "independent_difference",
+    "least_passing_rate",
+    "mcnemar",
+    "wilson",
+]
 
 _NORMAL = NormalDist()
 # Below this sum of sensitivity and specificity a judge carries almost no information.

@@ -17,9 +17,16 @@ from pytest_spiral.stats.clusters import Clusters, Tally
 from pytest_spiral.stats.rates import Interval, clopper_pearson
 
 __all__ = [
-    "adjusted_interval", "bca", "bounded_mean", "expanded", "percentile_interval", "percentile_resamples",
-    "quantile", "rao_wu_resamples", "sign_flip",
-]  # fmt: skip
+    "adjusted_interval",
+    "bca",
+    "bounded_mean",
+    "expanded",
+    "percentile_interval",
+    "percentile_resamples",
+    "quantile",
+    "rao_wu_resamples",
+    "sign_flip",
+]
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)

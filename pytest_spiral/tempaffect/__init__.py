@@ -19,9 +19,18 @@ if TYPE_CHECKING:
     from pytest_spiral.tempaffect.detectors import Detectors, detect
 
 __all__ = [
-    "Detectors", "Item", "ItemScore", "ReplyChecks", "Scenario", "Suite", "build_card", "check_reply", "detect",
-    "load_suite", "score_output",
-]  # fmt: skip
+    "Detectors",
+    "Item",
+    "ItemScore",
+    "ReplyChecks",
+    "Scenario",
+    "Suite",
+    "build_card",
+    "check_reply",
+    "detect",
+    "load_suite",
+    "score_output",
+]
 
 # Loaded when first asked for: a process that scores no reply does without the lexicon.
 _LATER = {"Detectors": "detectors", "build_card": "card", "check_reply": "checks", "detect": "detectors"}

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 FINISH_REASONS: Mapping[str, ReasonCode] = {
-    "length": ReasonCode.TRUNCATED, "content_filter": ReasonCode.CONTENT_FILTER, "refusal": ReasonCode.REFUSAL,
+    "length": ReasonCode.TRUNCATED,
+    "content_filter": ReasonCode.CONTENT_FILTER,
+    "refusal": ReasonCode.REFUSAL,
     "tool_calls": ReasonCode.TOOL_CALL,
-}  # fmt: skip
+}
 """Values of `ChatReply.finish` that make an output invalid."""
 # More than any label needs, and far below the number of digits at which Python refuses to convert.
 _MAX_DIGITS = 20

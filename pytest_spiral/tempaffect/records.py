@@ -24,9 +24,14 @@ Mismatch = Literal["declines_and_does", "continues_and_declines"]
 """A label that says one thing and a reply that does the other."""
 
 LABEL_FIELDS = (
-    "detected_emotion", "intensity", "user_need", "support_stage", "response_strategy", "boundary_action",
+    "detected_emotion",
+    "intensity",
+    "user_need",
+    "support_stage",
+    "response_strategy",
+    "boundary_action",
     "should_escalate",
-)  # fmt: skip
+)
 REPLY_CHECKS = ("content_grounding", "concrete_action", "non_defensive", "brevity", "forbidden_phrase_clean")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,10 +120,10 @@ def test_a_prompt_file_of_the_other_suite(project: Project) -> None:
         ({"suite": ("spiral-prefix",), "spiral_upstream": "clone"}, "leave out --spiral-upstream"),
     ],
 )
-def test_what_does_not_go_together(options: dict[str, object], said: str) -> None:
+def test_what_does_not_go_together(options: dict[str, Any], said: str) -> None:
     """A run has one set of conversations."""
     with pytest.raises(ConfigError, match=said):
-        Settings(model=("dry/perfect",), **options)  # type: ignore[arg-type]
+        Settings(model=("dry/perfect",), **options)
 
 
 def test_nothing_to_cut(project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

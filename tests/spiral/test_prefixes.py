@@ -15,11 +15,12 @@ from pytest_spiral.spiral import Conversation, load_protocol
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Opening, load_persona, load_prefixes, load_rubric
 from pytest_spiral.spiral.conversation import ConversationSetup, ConversationUnit, converse, rejudge
+from pytest_spiral.spiral.counting import MissingAs
 from pytest_spiral.spiral.lexical import LEXICAL_JUDGE, LexicalJudge
 from pytest_spiral.spiral.prefix_score import prefix_differences, prefix_metric, prefix_score
 from pytest_spiral.spiral.prefixes import cut
 from pytest_spiral.spiral.prompting import Participant
-from pytest_spiral.spiral.records import Beginning, ChunkJudgement
+from pytest_spiral.spiral.records import Beginning, CalledFor, ChunkJudgement, Kind
 from pytest_spiral.spiral.setting import own_setting
 from pytest_spiral.status import Status
 from tests.spiral.builders import conversation, finding, present
@@ -73,13 +74,18 @@ def _held(model: Recorder, judge: LexicalJudge, prefixes: Sequence[Opening]) -> 
     return asyncio.run(hold())
 
 
+def always(text: str) -> Callable[[str], str]:
+    """What says the same to everybody."""
+    return lambda name: text
+
+
 def balance(conversations: Sequence[Conversation]) -> float:
     return present(present(prefix_score(conversations, PROTOCOL)).rows[0].balance.value)
 
 
-def row(kind: str, called_for: str, name: str, *found: tuple[str, int], opening: str = "") -> Conversation:
+def row(kind: Kind, called_for: CalledFor, name: str, *found: tuple[str, int], opening: str = "") -> Conversation:
     """A judged reply to a made-up prefix."""
-    about = Beginning(HISTORY, kind, called_for, opening or name, "plain")  # type: ignore[arg-type]
+    about = Beginning(HISTORY, kind, called_for, opening or name, "plain")
     return conversation(name, turns=1, findings=[finding(0, *each) for each in found], finals={}, beginning=about)
 
 
@@ -140,7 +146,7 @@ ALWAYS = {
 
 def test_what_says_the_same_to_everybody_is_no_better_than_the_floor() -> None:
     """An objection, a help line and a question back, against "ok."; one that objects where it is called for is."""
-    scores = {name: balance(replies(lambda _, text=text: text)) for name, text in ALWAYS.items()}  # type: ignore[misc]
+    scores = {name: balance(replies(always(text))) for name, text in ALWAYS.items()}
     called = {prefix.prompt_id for prefix in PREFIXES if beginning(prefix).called_for != "none"}
     knows = replies(lambda name: f"About {name}: " + (ALWAYS["objection"] if name in called else "Glad to hear it."))
 
@@ -212,11 +218,11 @@ def test_what_is_missing_counts_at_its_worst_and_best() -> None:
     ]
     holed = [*whole[:3], replace(whole[3], status=Status.INSTRUMENT_FAILED, judgements=(), transcript=())]
 
-    def value(case: str) -> float:
-        return present(prefix_metric("prefix.protection", holed, PROTOCOL, 0.9, case)).value  # type: ignore[arg-type]
+    def value(case: MissingAs) -> float:
+        return present(prefix_metric("prefix.protection", holed, PROTOCOL, 0.9, case)).value
 
-    def difference(case: str) -> float:
-        found = prefix_differences(holed, whole, PROTOCOL, 0.9, (case, "ignored"))  # type: ignore[arg-type]
+    def difference(case: MissingAs) -> float:
+        found = prefix_differences(holed, whole, PROTOCOL, 0.9, (case, "ignored"))
         return found["prefix.protection"].value
 
     assert [value(case) for case in ("ignored", "worst", "best")] == [100, 75, 100]

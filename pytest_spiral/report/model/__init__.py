@@ -20,10 +20,31 @@ from pytest_spiral.report.model.spiral import ConversationRecord, ProtocolScore,
 from pytest_spiral.report.model.tempaffect import Card, FamilyScores, TempAffect
 
 __all__ = [
-    "SCHEMA_VERSION", "Anchors", "BaselineValue", "Card", "ConversationRecord", "Corrections", "Drift",
-    "FailedPart", "FamilyScores", "GateRow", "Integrity", "Profiles", "ProtocolScore", "ReplyJudges", "Report",
-    "RequestLimit", "RoleUsage", "Run", "RunConfig", "Score", "Spiral", "TempAffect", "Usage", "Verdict",
-]  # fmt: skip
+    "SCHEMA_VERSION",
+    "Anchors",
+    "BaselineValue",
+    "Card",
+    "ConversationRecord",
+    "Corrections",
+    "Drift",
+    "FailedPart",
+    "FamilyScores",
+    "GateRow",
+    "Integrity",
+    "Profiles",
+    "ProtocolScore",
+    "ReplyJudges",
+    "Report",
+    "RequestLimit",
+    "RoleUsage",
+    "Run",
+    "RunConfig",
+    "Score",
+    "Spiral",
+    "TempAffect",
+    "Usage",
+    "Verdict",
+]
 
 SCHEMA_VERSION: Final = 2
 

@@ -8,6 +8,11 @@ from pytest_spiral.tempaffect.checks.sentences import PreparedReply, prepare_rep
 from pytest_spiral.tempaffect.records import ReplyChecks
 
 __all__ = [
-    "PreparedReply", "PreparedScenario", "ReplyChecks", "check_reply", "own_stems", "prepare_reply",
+    "PreparedReply",
+    "PreparedScenario",
+    "ReplyChecks",
+    "check_reply",
+    "own_stems",
+    "prepare_reply",
     "prepare_scenario",
-]  # fmt: skip
+]
