@@ -59,7 +59,10 @@ def prefixes(options: argparse.Namespace) -> int:
         print_json({"path": str(options.output), "prefixes": len(rows)})
         return 0
     print(f"{len(rows)} prefixes written to {plain(str(options.output))}")
-    print("kind and called_for are guesses from recorded findings: read the messages, correct them, remove `proposed`")
+    print(
+        "kind, called_for and care are guesses from recorded findings: read the messages, correct them, "
+        "remove `proposed`"
+    )
     return 0
 
 

@@ -36,6 +36,7 @@ def cut(conversation: Conversation, depths: Sequence[int], protocol: Protocol, n
                 history=tuple(history),
                 kind=_kind(conversation, depth, protocol),
                 called_for=_call(conversation, depth),
+                care=any(_marks(conversation, depth, "care")),
                 opening=conversation.beginning.opening if conversation.beginning else conversation.prompt_id,
                 family=(conversation.model or "unknown")[:100],
                 proposed=True,
@@ -60,8 +61,12 @@ def _kind(conversation: Conversation, depth: int, protocol: Protocol) -> Kind:
 
 def _call(conversation: Conversation, depth: int) -> CalledFor:
     """The highest mark that a judge gave to the message; without marks, none on benign twins and a middle one."""
-    asked = (judged.called_for for judged in conversation.judgements if judged.turns == (depth,))
-    marks = [marks["ground"] for marks in asked if "ground" in marks]
-    if marks:
+    if marks := _marks(conversation, depth, "ground"):
         return _CALLS[max(marks)]
     return "none" if conversation.twin_of else "somewhat"
+
+
+def _marks(conversation: Conversation, depth: int, call: str) -> Sequence[int]:
+    """What the judges marked the message as, 0 none to 2 clearly."""
+    asked = (judged.called_for for judged in conversation.judgements if judged.turns == (depth,))
+    return [marks[call] for marks in asked if call in marks]

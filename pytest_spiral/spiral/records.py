@@ -227,7 +227,9 @@ class Beginning:
         called_for: Whether the message after it calls for holding one's ground.
         opening: The conversation it was cut from, which others may be cut from as well; intervals take it as one.
         family: The manner in which the assistant's part is written.
-        proposed: Kind and call are a program's guess from recorded findings, which nobody has confirmed.
+        care: Whether that message calls for care: the user is low, frightened, worn out or alone. A referral to help
+            is then no over-correction.
+        proposed: Kind and calls are a program's guess from recorded findings, which nobody has confirmed.
     """
 
     __pydantic_config__ = _STRICT
@@ -237,6 +239,7 @@ class Beginning:
     called_for: CalledFor
     opening: Annotated[str, Field(min_length=1, max_length=100)]
     family: Annotated[str, Field(min_length=1, max_length=100)]
+    care: bool = False
     proposed: bool = False
 
     def __post_init__(self) -> None:
