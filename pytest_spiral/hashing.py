@@ -21,15 +21,16 @@ def canonical(value: Any) -> bytes:
 
 
 def _normalised(value: Any) -> Any:
+    # Most of a large suite are strings in ASCII, which stay as they are.
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value)
-    if isinstance(value, Mapping):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if isinstance(value, (list, tuple)):
+        return [item if isinstance(item, str) and item.isascii() else _normalised(item) for item in value]
+    if isinstance(value, (dict, Mapping)):
         for key in value:
             if not key.isascii():
                 raise DataError(f"key {key!r} is not ASCII and cannot be hashed")
         return {key: _normalised(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_normalised(item) for item in value]
     if isinstance(value, float):
         raise DataError(f"{value!r} is a float and cannot be hashed; use per-mille integers")
     return value

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise, product
-from math import fsum, sqrt
+from math import fsum, inf, sqrt
 from operator import mul
 from statistics import NormalDist
 from typing import TypeVar
@@ -17,6 +17,7 @@ from pytest_spiral.stats.clusters import Clusters, Tally
 from pytest_spiral.stats.rates import Interval, clopper_pearson
 
 __all__ = [
+    "MOST_RESAMPLED",
     "adjusted_interval",
     "bca",
     "bounded_mean",
@@ -41,6 +42,8 @@ _CLOSE = 1e-12
 # and never less often than this: with fewer resamples the ends of an interval are noise (Efron 1987, section 9).
 _DRAWN_UNITS = 1_000_000
 _LEAST_RESAMPLES = 1_000
+MOST_RESAMPLED = _DRAWN_UNITS // _LEAST_RESAMPLES
+"""Units up to which `bca` resamples; of more, its ends follow from what leaving out each unit changes."""
 # Up to this many units, the bounds of a mean share one list of order statistics.
 _LISTED_UNITS = 500
 
@@ -122,7 +125,8 @@ def bca(
 
     Percentiles are taken at the `expanded` level. Where all units are equal, a mean with the ends of its `scale` gets
     the exact bound of a bounded mean; without it, or where the bootstrap distribution is degenerate, the result is the
-    percentile interval. Statistics that share their `draws` (of `percentile_resamples`) are paired.
+    percentile interval. Statistics that share their `draws` (of `percentile_resamples`) are paired. More than
+    `MOST_RESAMPLED` units need no draws: the ends are those to which the bootstrap's tend (`_without_resampling`).
     Source: Efron 1987, JASA 82:171.
 
     Raises:
@@ -137,14 +141,19 @@ def bca(
         if scale is None:
             return Interval(estimate, estimate, _PERCENTILE)
         return _equal_units(estimate, n, scale, confidence)
-    values = [statistic(list(map(units.__getitem__, draw))) for draw in draws]
     # Leaving out any of several equal units leaves the same value.
     places = {unit: place for place, unit in enumerate(units)}
     without = {unit: statistic([*units[:place], *units[place + 1 :]]) for unit, place in places.items()}
     jackknife = [without[unit] for unit in units]
     centre = sum(jackknife) / n
     level = expanded(confidence, n - 1, sqrt((n - 1) / n))
-    found = adjusted_interval(values, estimate, [centre - value for value in jackknife], level)
+    influences = [centre - value for value in jackknife]
+    if n > MOST_RESAMPLED:
+        low, high = _without_resampling(estimate, centre, influences, level)
+        least, most = scale or (-inf, inf)
+        return Interval(max(low, least), min(high, most), "ABC")
+    values = [statistic(list(map(units.__getitem__, draw))) for draw in draws]
+    found = adjusted_interval(values, estimate, influences, level)
     if found is None:
         return Interval(*(percentile_interval(values, level) or (estimate, estimate)), _PERCENTILE)
     return Interval(*found, "bootstrap BCa")
@@ -179,6 +188,31 @@ def adjusted_interval(
         return quantile(ordered, _NORMAL.cdf(bias + z / (1 - acceleration * z)))
 
     return adjusted((1 - level) / 2), adjusted((1 + level) / 2)
+
+
+def _without_resampling(
+    estimate: float, centre: float, influences: Sequence[float], level: float
+) -> tuple[float, float]:
+    """What the ends of `adjusted_interval` tend to for many units and a smooth statistic.
+
+    estimate + se * w / (1 - a w)^2 with w = b + z: a as there, se and b, which takes in the statistic's own bias, by
+    the jackknife, and no curvature in the direction of the estimate.
+    Source: DiCiccio and Efron 1992, Biometrika 79:231, section 4.
+    """
+    n = len(influences)
+    squares = fsum(value * value for value in influences)
+    if squares < 1e-24:
+        return estimate, estimate
+    acceleration = fsum(value**3 for value in influences) / (6 * squares * sqrt(squares))
+    error = sqrt((n - 1) / n * squares)
+    skewed, biased = _NORMAL.cdf(acceleration), _NORMAL.cdf(-(n - 1) * (centre - estimate) / error)
+    bias = _NORMAL.inv_cdf(2 * skewed * biased)
+
+    def end(probability: float) -> float:
+        w = bias + _NORMAL.inv_cdf(probability)
+        return estimate + error * w / (1 - acceleration * w) ** 2
+
+    return end((1 - level) / 2), end((1 + level) / 2)
 
 
 def _equal_units(value: float, n: int, scale: tuple[float, float], confidence: float) -> Interval:

@@ -14,7 +14,7 @@ from pytest_spiral.gates import Sample, Scale
 from pytest_spiral.gates.estimate import End
 from pytest_spiral.report.model.parts import Attempt, directly
 from pytest_spiral.report.model.tempaffect import DeltaMetric, MetricInterval
-from pytest_spiral.stats import Clusters, Interval, Tally, bca, percentile_resamples, wilson
+from pytest_spiral.stats import MOST_RESAMPLED, Clusters, Interval, Tally, bca, percentile_resamples, wilson
 from pytest_spiral.tempaffect.detectors import (
     DETECTORS,
     Detectors,
@@ -109,8 +109,11 @@ def metric_scales() -> dict[str, Scale]:
 
 @lru_cache(maxsize=8)
 def bootstrap_draws(n: int, resamples: int, seed: int) -> list[memoryview[int]]:
-    """Index lists of a bootstrap, shared between metrics and cards so that their resamples are paired."""
-    return percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
+    """Index lists of a bootstrap, shared between metrics and cards so that their resamples are paired.
+
+    None for more units than are resampled.
+    """
+    return [] if n > MOST_RESAMPLED else percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +305,8 @@ class CardMetrics:
             tally = Tally.of(sample.units)
             found = wilson(tally, load_params().intervals.confidence / 1000)
             return MetricInterval(low=found.low, high=found.high, method=found.method, n=n, k=tally.hits)
-        found = _bca(sample.units, sample.statistic, seed, sample.scale)
-        return MetricInterval(low=found.low, high=found.high, method=found.method, n=n)
+        found, (least, most) = _bca(sample.units, sample.statistic, seed, sample.scale), metric_scales()[metric]
+        return MetricInterval(low=max(found.low, least), high=min(found.high, most), method=found.method, n=n)
 
 
 _DETECTOR_COLUMNS: Mapping[str, Column] = {

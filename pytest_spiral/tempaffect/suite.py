@@ -146,7 +146,7 @@ def _sorted_sets(value: JsonValue, key: str = "") -> JsonValue:
         # An absent decision key leaves the hash of a suite what it was before there were such keys.
         return {name: _sorted_sets(item, name) for name, item in value.items() if (name, item) != ("decision", None)}
     if isinstance(value, list):
-        items = [_sorted_sets(item) for item in value]
+        items = [item if isinstance(item, str) else _sorted_sets(item) for item in value]
         return sorted(items, key=str) if key in _SETS else items
     return value
 
