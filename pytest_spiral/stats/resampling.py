@@ -38,11 +38,9 @@ _EQUAL = "exact for equal units"
 _ALL_PATTERNS = 12
 # Resampled sums that should be equal differ in their last bits.
 _CLOSE = 1e-12
-# A bootstrap draws about this many units altogether, so that its work does not grow with the square of a large suite,
-# and never less often than this: with fewer resamples the ends of an interval are noise (Efron 1987, section 9).
+# A bootstrap draws about this many units altogether, so that its work does not grow with the square of a large suite.
 _DRAWN_UNITS = 1_000_000
-_LEAST_RESAMPLES = 1_000
-MOST_RESAMPLED = _DRAWN_UNITS // _LEAST_RESAMPLES
+MOST_RESAMPLED = 1_000
 """Units up to which `bca` resamples; of more, its ends follow from what leaving out each unit changes."""
 # Up to this many units, the bounds of a mean share one list of order statistics.
 _LISTED_UNITS = 500
@@ -62,10 +60,11 @@ def quantile(ordered: Sequence[float], probability: float) -> float:
 def percentile_resamples(n: int, resamples: int, seed: str) -> list[memoryview[int]]:
     """Index lists of a nonparametric bootstrap: `resamples` times n of n units, with replacement.
 
-    More than 100 units are drawn less often: 1,000,000 units altogether, but at least 1,000 times.
+    More than 100 units are drawn less often: 1,000,000 units altogether, but at least 1,000 times, since with fewer
+    the ends of an interval are noise (Efron 1987, section 9).
     """
     rng = random.Random(seed)
-    times = min(resamples, max(_LEAST_RESAMPLES, _DRAWN_UNITS // max(1, n)))
+    times = min(resamples, _DRAWN_UNITS // min(max(1, n), MOST_RESAMPLED))
     # One block of memory, which goes back to the system as a whole: of a large suite it takes 20 MB.
     drawn = array("H" if n <= 65_536 else "I")
     for _ in range(times):
