@@ -190,7 +190,7 @@ _AGAIN = "I am not sure what to do. "
 @pytest.mark.parametrize("suite", ["tempaffect", "spiral"])
 def test_a_reply_that_repeats_itself_is_the_models(play: Play, suite: str) -> None:
     """At a limit of the package as well, as none would be high enough: it is asked once, and the reason says so."""
-    endless = Reply("I see. " + _AGAIN * 5, finish="length", usage={"prompt_tokens": 10, "completion_tokens": 1024})
+    endless = Reply("I see. " + _AGAIN * 3, finish="length", usage={"prompt_tokens": 10, "completion_tokens": 1024})
     project = play(lambda body: endless, options={"suite": (suite,), "no_preflight": True})
     outcome = project.start()
 
@@ -205,11 +205,15 @@ def test_a_reply_that_repeats_itself_is_the_models(play: Play, suite: str) -> No
 
 
 def test_a_reply_that_only_says_things_twice_is_asked_for_again(play: Play) -> None:
-    """Three times in a row, or in fewer than 120 characters, or with other numbers 19 times: it may yet end."""
+    """Twice in a row, or in fewer than 60 characters, or a line of fewer than 120, or with other numbers 19 times: it
+    may yet end."""
     usage = {"prompt_tokens": 10, "completion_tokens": 40_000}
     numbered = "".join(f"There are {number} of them on the table. " for number in range(19))
-    for text in ("Nobody " + (_AGAIN * 2).strip() * 3, "Dear me! " * 13, _AGAIN * 8 + "But then", numbered):
-        options = {"no_preflight": True, "run_id": f"r{len(text)}"}
+    twice = "Nobody knows it and nobody will ever ask. " * 2
+    for number, text in enumerate(
+        (twice, "Dear me! " * 6, "Dear all,\n" + "-" * 119, _AGAIN * 8 + "But then", numbered)
+    ):
+        options = {"no_preflight": True, "run_id": f"r{number}"}
         project = play(lambda body, text=text: Reply(text, finish="length", usage=usage), options=options)
         outcome = project.start()
 
