@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_spiral.chat import ChatModel, Role, token_limit
@@ -13,7 +14,7 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.budget import Budget, Ledger
 from pytest_spiral.models.circuit import Circuit
 from pytest_spiral.models.dry import DryAssistant, DryScenarioModel, DrySeeker
-from pytest_spiral.models.endpoint import OPTION_OF, Endpoint, shown_url
+from pytest_spiral.models.endpoint import OPTION_OF, Endpoint, RetryPolicy, shown_url
 from pytest_spiral.models.limiter import Limiter
 from pytest_spiral.models.openai_compatible import OpenAICompatible, circuit_of
 from pytest_spiral.models.parameters import Price
@@ -29,6 +30,9 @@ from pytest_spiral.store import RunStore, StoredChat
 
 if TYPE_CHECKING:
     from pytest_spiral.labelling.reply_judge import LexicalRater, ModelRater
+
+
+_ONCE = RetryPolicy(max_attempts=1, max_rate_limited=1, max_bad_responses=1)
 
 
 def endpoint_of(model: ModelPlan, environ: Mapping[str, str]) -> Endpoint:
@@ -94,8 +98,8 @@ class Connections:
         # The limit over all endpoints never changes, so processes need not agree on it.
         self._total = Limiter(plan.settings.concurrency, rank=plan.rank, of=plan.workers)
 
-    def connect(self, model: ModelPlan, suite: SuiteName) -> ChatModel:
-        """The model as a suite asks it."""
+    def connect(self, model: ModelPlan, suite: SuiteName, *, once: bool = False) -> ChatModel:
+        """The model as a suite asks it. once: without trying again, nor slowing down others where it is refused."""
         if model.kind == "dry":
             if model.role == "user":
                 return DrySeeker({o.prompt_id: o.category for o in self._content.spiral.held})
@@ -106,13 +110,15 @@ class Connections:
         plan, name = self._plan, pace_name(model)
         if name not in self._limiters:
             self._limiters[name] = Limiter(plan.most_in_flight(model), name, plan.rank, plan.workers, self._store)
-        limiter = self._limiters[name]
+        limiter: Limiter | None = self._limiters[name]
         # Behind one address each model may fail by itself.
         circuit = self._circuits.setdefault(
             (endpoint.base_url, model.model_id, endpoint.patience), circuit_of(endpoint)
         )
         rng = random.Random(f"{plan.settings.seed}-backoff-{model.role}-{model.spec}")
         split = suite != "tempaffect" or model.role != "evaluated" or plan.settings.think_tags == "separate"
+        if once:
+            endpoint, limiter = replace(endpoint, retry=_ONCE), None
         return OpenAICompatible(
             endpoint, circuit=circuit, limiter=limiter, total=self._total, budget=self._budget, rng=rng, split=split
         )

@@ -167,11 +167,17 @@ def run_preflight(plan: RunPlan, content: Content, store: RunStore, environ: Map
         asked = list(checks(model, plan, content, store.secret()))
         if not asked:
             return _conclude(model, ())
-        chat = StoredChat(connections.connect(model, asked[0].suite), store)
+        chat, once = (
+            StoredChat(connections.connect(model, asked[0].suite, once=once), store) for once in (False, True)
+        )
+        # A budget that cannot hold one reply at the highest limit may hold the run.
+        generous = model.kind == "remote" and plan.settings.max_cost is None
+        examination = _Examination(model, content, store, chat, once, generous)
         try:
-            return await _Examination(model, content, store, chat).examine(asked, endpoint_of(model, environ))
+            return await examination.examine(asked, endpoint_of(model, environ))
         finally:
             await chat.aclose()
+            await once.aclose()
 
     async def everybody() -> list[_Conclusion | BaseException]:
         return await asyncio.gather(*map(examine, plan.everybody), return_exceptions=True)
@@ -232,10 +238,7 @@ def _conclude(model: ModelPlan, answers: Sequence[_Answer]) -> _Conclusion:
         suite = answer.check.suite
         sent, longest = dict(answer.request.params), token_limit(negotiated.get(suite, {}))
         if limit := token_limit(sent):
-            used = answer.reply.usage.completion_tokens
-            thinks = answer.reply.reasoning or answer.reply.usage.reasoning_tokens
-            fitting = raised(limit.value, model.freedom[suite], _HEADROOM * used * bool(thinks))
-            sent[limit.name] = max(fitting, longest.value if longest else 0)
+            sent[limit.name] = max(_fitting(model, answer, limit.value), longest.value if longest else 0)
         negotiated[suite] = sent
     negotiated = {suite: sent for suite, sent in negotiated.items() if sent != model.params[suite]}
     schemas = [answer for answer in answers if answer.check.schema is not None]
@@ -252,6 +255,19 @@ def _conclude(model: ModelPlan, answers: Sequence[_Answer]) -> _Conclusion:
         reasoning_tokens=max(answer.reply.usage.reasoning_tokens for answer in answers),
     )
     return _Conclusion(changed, record, enforced)
+
+
+def _fitting(model: ModelPlan, answer: _Answer, asked: int) -> int:
+    """The limit for replies like this one: the configured one, raised as far as it needs. asked: the limit it had."""
+    reply, suite = answer.reply, answer.check.suite
+    # Where the endpoint counts nothing, a token has one character at least.
+    used = reply.usage.completion_tokens or len(reply.text) + len(reply.reasoning or "")
+    thinks = bool(reply.reasoning or reply.usage.reasoning_tokens)
+    configured = token_limit(model.params[suite])
+    least = min(asked, configured.value) if configured else asked
+    fitting = raised(least, model.freedom[suite], _HEADROOM * used if thinks else used)
+    # The highest limit that the endpoint granted.
+    return min(fitting, asked) if asked > least else fitting
 
 
 def _changes(model: ModelPlan) -> Iterator[str]:
@@ -279,12 +295,18 @@ def _notes(answers: Sequence[_Answer]) -> Iterator[str]:
 
 @dataclass
 class _Examination:
-    """The questions to one model, and what its endpoint has been found to want."""
+    """The questions to one model, and what its endpoint has been found to want.
+
+    once: asks without trying again. generous: whether to ask with the highest limit. A reply is paid by its length, so
+    one shows at the usual price how much room the model needs, or that no limit is enough.
+    """
 
     model: ModelPlan
     content: Content
     store: RunStore
     chat: StoredChat
+    once: StoredChat
+    generous: bool
     listed: frozenset[str] | None = None
     dropped: set[str] = field(default_factory=set)
     limit_name: str = ""
@@ -314,20 +336,28 @@ class _Examination:
         return _conclude(self.model, answers)
 
     async def _ask(self, check: Check, sample: int) -> _Answer:
-        freedom, least = self.model.freedom[check.suite], 0
+        freedom = self.model.freedom[check.suite]
+        generous = self.generous and not freedom.fixed_limit
+        least = freedom.most_tokens if generous else 0
         while True:
-            params = self._adapted(self.model.params[check.suite])
+            params, own = self._adapted(self.model.params[check.suite]), 0
             if limit := token_limit(params):
                 params[limit.name] = max(limit.value, min(least, self.most or least))
+                own = limit.value if generous and params[limit.name] != limit.value else 0
             request = check.request(params, sample, schemaless=self.schemaless)
             try:
-                reply = await self.chat.complete(request)
+                reply = await (self.once if own else self.chat).complete(request)
             except ChatError as error:
-                if error.refusal is None or not self._concedes(check, error.refusal):
-                    if error.code is ReasonCode.BUDGET:
-                        raise ConfigError(str(error)) from None
-                    raise unusable(self.model, error, self.content.folder, self.listed) from None
-                continue
+                if error.refusal is not None and self._concedes(check, error.refusal, own):
+                    continue
+                if own and _may_be_the_limit(error):
+                    # Small contexts, little credit, rate limits that count the limit as used: the run's own may do.
+                    self.generous = generous = False
+                    self.limit_name, least = "", 0
+                    continue
+                if error.code is ReasonCode.BUDGET:
+                    raise ConfigError(str(error)) from None
+                raise unusable(self.model, error, self.content.folder, self.listed) from None
             sent = token_limit(request.params)
             if reply.finish == "length" and sent is not None:
                 least = raised(sent.value, freedom, sent.value + 1)
@@ -343,15 +373,18 @@ class _Examination:
             sent[self.limit_name or limit.name] = min(limit.value, self.most or limit.value)
         return sent
 
-    def _concedes(self, check: Check, refusal: Refusal) -> bool:
-        """Change what the endpoint refuses, unless it was chosen, or a measurement would be another one without it."""
+    def _concedes(self, check: Check, refusal: Refusal, least: int) -> bool:
+        """Change what the endpoint refuses, unless it was chosen, or a measurement would be another one without it.
+
+        least: a token limit that has not been refused yet."""
         name, chosen = refusal.parameter, self.model.freedom[check.suite].chosen
         if name == "response_format":
             before, self.schemaless = self.schemaless, self.model.role in ("judge", "reply_judge")
             return self.schemaless and not before
         if name in TOKEN_LIMITS and refusal.most is not None:
-            lower = self.most is None or refusal.most < self.most
-            self.most = refusal.most
+            most = max(refusal.most, least)
+            lower = self.most is None or most < self.most
+            self.most = most
             return lower and set(TOKEN_LIMITS).isdisjoint(chosen)
         if name in TOKEN_LIMITS:
             before_name, self.limit_name = self.limit_name, refusal.instead
@@ -392,3 +425,9 @@ class _Examination:
 
     def _useless(self, answer: _Answer, reason: str) -> ConfigError:
         return unusable_reply(self.model, reason, answer.request, answer.reply, self.content.folder)
+
+
+def _may_be_the_limit(error: ChatError) -> bool:
+    """Whether a request with a lower token limit may be answered."""
+    named = error.refusal.parameter if error.refusal is not None else ""
+    return error.code is not ReasonCode.AUTH and named in ("", *TOKEN_LIMITS)

@@ -105,6 +105,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     calls: int = 1
     more: str = ""
+    uses: int = 0
 
 
 TABLE: tuple[Case, ...] = (
@@ -221,10 +222,7 @@ TABLE: tuple[Case, ...] = (
     Case("the address of a web page", address=lambda url: url.replace("/v1", "/page"), calls=0),
     Case("a server that puts the whole reply into the reasoning", _unless_thinking_is_off),
     Case(
-        "a model that thinks beyond most_tokens", needs(50_000), roles=("evaluated",), calls=3,
-        more="Only a request with the highest limit shows it. Accounts with little credit, rate limits that count the "
-            "limit as used and small contexts refuse that one, in which the run's own limit works: so it comes last.",
-    ),
+        "a model that thinks beyond most_tokens", needs(50_000), roles=("evaluated",), uses=50_000),
     Case("max_tokens too low for any message", needs(100), "max_tokens = 50", roles=("user", "judge")),
     Case(
         "JSON schemas that the endpoint refuses",
@@ -235,8 +233,8 @@ TABLE: tuple[Case, ...] = (
     Case(
         "a judge that answers in prose",
         lambda body: "I would say it is fine." if body["model"] == _NAMES["judge"] else None, roles=("judge",), calls=2,
-        more="In the run a judge that cannot be read has a second try, which may be all it needs: one reply in prose "
-            "does not show that it cannot be used.",
+        more="In the run a judge that cannot be read is told so and asked again, which may be all it needs: one reply "
+            "in prose does not show that it cannot be used.",
     ),
 )  # fmt: skip
 
@@ -274,7 +272,12 @@ class Project:
         def answer(body: dict[str, Any], number: int) -> str | Reply | Fault:
             own = body["model"] not in names.values() or body["model"] == names[role]
             refused = case.minds(body) if case.minds and own else None
-            return refused or healthy({**body, "model": plain.get(body["model"], "")}, number)
+            if refused:
+                return refused
+            said: str | Reply | Fault = healthy({**body, "model": plain.get(body["model"], "")}, number)
+            if not case.uses or body["model"] != names[role] or not isinstance(said, str):
+                return said
+            return Reply(said, usage={"prompt_tokens": 10, "completion_tokens": case.uses})
 
         server.handler = answer
         server._models = (*names.values(), "other") if case.lists is not False else 404

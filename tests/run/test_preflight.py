@@ -76,12 +76,53 @@ def test_what_nobody_chose_is_changed(play: Play, role: str, minds: Minds, chang
 
 @pytest.mark.parametrize(("role", "limit"), [("evaluated", 8192), ("user", 24576), ("judge", 8096)])
 def test_a_model_that_needs_6000_tokens_gets_them(play: Play, role: str, limit: int) -> None:
-    """The limit of the run is the one at which the first reply was complete."""
-    outcome = play(needs(6000), role).start()
+    """The limit of the run is raised until it holds the first reply."""
+    outcome = play(needs(6000), role, uses=6000).start()
 
     assert works(outcome)
     assert {item.score for item in outcome.items} <= {1.0}
     assert sent(outcome, role) == {**sent(outcome, role), "max_tokens": limit}
+
+
+_TOO_LARGE = "Request too large for this model on tokens per min: Limit 10000, Requested 33000."
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        openai("This request requires more credits, or fewer max_tokens.", status=402),
+        Fault.status_code(429, _TOO_LARGE),
+        Fault.status_code(413, _TOO_LARGE),
+        openai("inputs tokens + max_new_tokens must be <= 8193. Given: 200 and 32768 max_new_tokens"),
+        openai("max_tokens is too large.", param="max_tokens"),
+        openai("This model's maximum context length is 16000 tokens. However, you requested 32968 tokens."),
+    ],
+    ids=["little credit", "rate limit", "payload", "unknown words", "no number", "small context"],
+)
+@pytest.mark.parametrize("role", ROLES)
+def test_a_limit_that_is_not_granted_may_not_be_needed(play: Play, role: str, refused: Fault) -> None:
+    """What is only refused because preflight asks with the highest limit is tried once and changes nothing."""
+    asked: list[int] = []
+
+    def minds(body: Mapping[str, Any]) -> Fault | None:
+        asked.append(body.get("max_tokens") or body["max_completion_tokens"])
+        return refused if asked[-1] > 8096 else None
+
+    outcome = play(minds, role).start()
+
+    assert works(outcome), outcome
+    assert outcome.learned[role].changes == ()
+    # Once more where the refusal may be about the limit's name.
+    assert asked.count(32768) <= 1 + (refused.status == 400)
+
+
+def test_the_budget_need_not_hold_the_highest_limit(play: Play) -> None:
+    """A run whose calls it holds is run."""
+    project = play(toml="price = { input = 0.0, output = 100.0 }", options={"max_cost": 1.0})
+    outcome = project.start()
+
+    assert works(outcome), outcome
+    assert outcome.asked == 1 + 3
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -122,12 +163,12 @@ def test_all_at_once(play: Play) -> None:
         refused = _RENAMED if "max_tokens" in body else _NO_TEMPERATURE if "temperature" in body else None
         return refused or needs(6000)(body)
 
-    outcome = play(minds).start()
+    outcome = play(minds, uses=6000).start()
 
     assert works(outcome)
     assert sent(outcome, "evaluated") == {"max_completion_tokens": 8192}
-    # Two refusals, a reply that was cut off, and one that was not; then three scenarios.
-    assert outcome.asked == 2 + 1 + 1 + 3
+    # Two refusals and a reply; then three scenarios.
+    assert outcome.asked == 2 + 1 + 3
 
 
 def test_a_judge_without_schemas_is_asked_in_words(play: Play) -> None:
