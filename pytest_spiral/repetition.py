@@ -11,8 +11,8 @@ def repeats_itself(text: str) -> bool:
     """Whether a text ends in one passage at least 3 times in a row and over at least 60 characters, to the letter.
 
     Where the passage has no letters, it must be 4 times and 120 characters, and where only the numbers in it change, 20
-    times and 400: rules, tables and lists may look like that. A model that has come to this goes on with it: what it
-    says next depends most on what it has said last.
+    times and 400, or 5 times and 1,500: rules, tables and lists may look like that. A model that has come to this goes
+    on with it: what it says next depends most on what it has said last.
 
     >>> repeats_itself("I see. " + "I am not sure what to do. " * 3), repeats_itself("I am not sure what to do. " * 2)
     (True, False)
@@ -22,11 +22,10 @@ def repeats_itself(text: str) -> bool:
     True
     """
     last = text[-_LAST:]
-    return (
-        any(map(str.isalpha, _passage(last, 3, 60)))
-        or bool(_passage(last, 4, 120))
-        or bool(_passage(_NUMBER.sub("0", last), 20, 400))
-    )
+    if any(map(str.isalpha, _passage(last, 3, 60))) or _passage(last, 4, 120):
+        return True
+    alike = _NUMBER.sub("0", last)
+    return bool(_passage(alike, 20, 400) or _passage(alike, 5, 1500))
 
 
 def _passage(text: str, times: int, least: int) -> str:

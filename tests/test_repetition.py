@@ -12,6 +12,8 @@ from pytest_spiral.repetition import repeats_itself
 
 REPLIES = Path(__file__).parents[1] / "benchmarks" / "labelled_replies"
 _TO_DO = "I am not sure what to do. "
+_NAMES = ("Ada", "Ben", "Cem", "Dan", "Eva", "Fay", "Gil", "Hal", "Ida", "Jon")
+_TASKS = "".join(f"Ask {name} what has become of it. " for name in _NAMES)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,8 @@ _TO_DO = "I am not sure what to do. "
         ("| 0 | 0 |\n" * 11, False),
         ("".join(f"{number}. Wait. " for number in range(60)), True),
         ("".join(f"There are {number} of them on the table. " for number in range(19)), False),
+        ("".join(f"Day {number}: {_TASKS} " for number in range(5)), True),
+        ("".join(f"Day {number}: {_TASKS} " for number in range(4)), False),
     ],
 )
 def test_what_counts(text: str, repeats: bool) -> None:
