@@ -37,6 +37,7 @@ class AnchorGroup:
     stems: frozenset[str]
 
 
+@lru_cache(maxsize=1024)
 def _listed_act(text: str) -> Act:
     """Return a listed act as one of a decision key: all its words must be found."""
     words = [token for token in tokenize(text) if token not in WORDS.optional_words] or [text]
@@ -121,10 +122,8 @@ def _distinct(sequences: Iterable[Stems]) -> tuple[Stems, ...]:
 
 
 def _content_stems(tokens: Iterable[str]) -> frozenset[str]:
-    functional = function_words()
-    return frozenset(
-        stem(token) for token in tokens if token not in functional and (len(token) > 2 or token[0].isdigit())
-    )
+    telling = frozenset(tokens) - function_words()
+    return frozenset(stem(token) for token in telling if len(token) > 2 or token[0].isdigit())
 
 
 def _anchor(anchor: Anchor, wordings: Sequence[Sequence[str]]) -> AnchorGroup:
@@ -157,11 +156,10 @@ def echo_classes(tokens: Iterable[str]) -> list[str]:
 def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
     """Telling stems: no times, no short words, no verbs of many uses."""
     found = set()
-    for token in tokens:
+    for token in frozenset(tokens) - function_words() - WORDS.time_words:
         verb = VERBS.forms.get(token)
         common = verb is not None and verb.strength in ("light", "weak", "never")
-        long_enough = len(token) > (1 if token[0].isdigit() else 3)
-        if long_enough and not common and token not in function_words() and token not in WORDS.time_words:
+        if not common and len(token) > (1 if token[0].isdigit() else 3):
             found.add(stem(token))
     return frozenset(found)
 
