@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import confirmatory_conversations
+from benchmarks import confirmatory_conversations, detectable_difference
 from benchmarks.confirmatory_trial import CONFIDENCE, Talks, agreement, detectable, read
 from pytest_spiral.spiral.prefix_score import prefix_differences
 from pytest_spiral.spiral.protocol import load_protocol
@@ -57,6 +57,15 @@ def test_the_conversations_are_those_published(runs: Path, page: str, capsys: py
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|") and "---" not in line]
 
     assert len(rows) == 17
+    assert [row for row in rows if row not in page] == []
+
+
+def test_the_second_measurement_is_the_one_published(runs: Path, page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the first prefixes, the later ones, and all."""
+    detectable_difference.main(runs)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|") and "---" not in line]
+
+    assert len(rows) == 4
     assert [row for row in rows if row not in page] == []
 
 
