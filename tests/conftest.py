@@ -8,18 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from pytest_spiral.models.local_file import default_cache_dir
 from tests.fakes.forks import ADDOPTS, ADDRESS, forking
 
-# How long an example takes says nothing about its correctness: machines are shared.
-settings.register_profile("no-deadline", deadline=None)
-# What `make test` looks at, the same every time.
-settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=30)
-# For an hour of search: --hypothesis-profile=thorough.
-settings.register_profile("thorough", deadline=None, max_examples=2_000)
-settings.load_profile("no-deadline")
+try:
+    from hypothesis import settings
+except ImportError:
+    # Evaluations started in a checkout read this file as well, and `make bench` installs no test extras.
+    pass
+else:
+    # How long an example takes says nothing about its correctness: machines are shared.
+    settings.register_profile("no-deadline", deadline=None)
+    # What `make test` looks at, the same every time.
+    settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=30)
+    # For an hour of search: --hypothesis-profile=thorough.
+    settings.register_profile("thorough", deadline=None, max_examples=2_000)
+    settings.load_profile("no-deadline")
 
 
 @pytest.hookimpl(trylast=True)

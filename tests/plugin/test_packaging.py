@@ -151,3 +151,17 @@ def _ours(folder: str, names: list[str]) -> set[str]:
     # Only packages have these names; nltk has a module babelfish.
     top = Path(folder) == Path(sysconfig.get_path("purelib"))
     return {name for name in names if name in UNUSED or (top and name.startswith((*OURS, *LARGE)))}
+
+
+def test_evaluations_in_a_checkout_need_no_test_extras(tmp_path: Path) -> None:
+    """`make bench` installs none, and pytest reads the conftest of the tests even where it runs other ones."""
+    for extra in ("hypothesis", "scipy", "syrupy", "yaml"):
+        (tmp_path / f"{extra}.py").write_text("raise ModuleNotFoundError('no test extra')\n")
+    bundled = [sys.executable, "-m", "pytest", "--model=dry/perfect", "--collect-only", "-q"]
+    bundled += ["-p", "no:hypothesispytest", "-p", "no:syrupy", "-p", "no:cacheprovider"]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    done = subprocess.run(bundled, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "scenarios/test_tempaffect.py" in done.stdout
