@@ -58,12 +58,13 @@ def _unit(turn: LabelledTurn) -> str:
 
 
 async def judge_twice(chats: Chats, anchors: LabelledSet) -> tuple[Judged, Judged]:
-    """Every anchor judged as all turns are, and once more with another fence.
+    """Every anchor judged as all turns are, and once more with another fence, at the same time.
 
     The first request is the one that a calibration makes: neither pays for what the other has in the store.
     """
-    first = await judge_labelled_turns(chats.judges(), anchors)
-    return first, await judge_labelled_turns(chats.judges(other_fence=True), anchors)
+    fences = (chats.judges(other_fence=other) for other in (False, True))
+    first, again = await asyncio.gather(*(judge_labelled_turns(judges, anchors) for judges in fences))
+    return first, again
 
 
 def judged_anchors(plan: RunPlan, content: Content, store: RunStore, environ: Mapping[str, str]) -> Anchors | None:
