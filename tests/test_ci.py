@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from pytest_spiral.cli import main
-from tests.fakes.forks import ADDOPTS
+from tests.fakes.forks import ADDOPTS, ADDRESS, forked_commands
 from tests.fakes.notes_api import NotesApi
 
 ROOT = Path(__file__).parents[1]
@@ -98,6 +98,16 @@ def api() -> Iterator[NotesApi]:
 @pytest.fixture
 def job(tmp_path: Path, lean: dict[str, str], api: NotesApi) -> Job:
     return Job(tmp_path, lean, api)
+
+
+@pytest.fixture
+def forked_job(job: Job) -> Job:
+    """One whose processes are forks: for what comes after a run that other jobs have in processes of their own."""
+    commands = job.folder / "commands"
+    commands.mkdir()
+    forked_commands(commands, job.environ[ADDRESS])
+    job.environ["PATH"] = os.pathsep.join([str(commands), job.environ["PATH"]])
+    return job
 
 
 def test_the_steps_of_the_action(job: Job) -> None:
@@ -190,34 +200,36 @@ def test_the_script_of_the_template(job: Job) -> None:
     assert job.api.calls == []
 
 
-def test_the_note_of_the_template(job: Job) -> None:
+def test_the_note_of_the_template(forked_job: Job) -> None:
     """One note, found on any page by its marker and changed from then on; the token is in no log."""
-    job.api.notes = {n: f"note {n}" for n in range(1, 4)}
-    template = Template(job, QUICK, SPIRAL_NOTE_TOKEN=TOKEN)
+    forked_job.api.notes = {n: f"note {n}" for n in range(1, 4)}
+    template = Template(forked_job, QUICK, SPIRAL_NOTE_TOKEN=TOKEN)
     runs = [template.run(), template.run()]
 
     notes = "/api/v4/projects/12/merge_requests/7/notes"
     assert [run.returncode for run in runs] == [11, 11]
-    written = [call for call in job.api.calls if call[0] != "GET"]
+    written = [call for call in forked_job.api.calls if call[0] != "GET"]
     assert written == [("POST", notes), ("PUT", f"{notes}/4")]
-    assert job.api.notes[4].startswith("<!-- pytest-spiral gate -->\n## pytest-spiral: INCOMPLETE")
-    assert re.findall(r"\]\(([^)]*)\)", job.api.notes[4]) == ["https://gitlab.test/job/1/artifacts/browse/reports/gate"]
-    assert (len(job.api.notes), job.api.tokens) == (4, {TOKEN})
+    assert forked_job.api.notes[4].startswith("<!-- pytest-spiral gate -->\n## pytest-spiral: INCOMPLETE")
+    assert re.findall(r"\]\(([^)]*)\)", forked_job.api.notes[4]) == [
+        "https://gitlab.test/job/1/artifacts/browse/reports/gate"
+    ]
+    assert (len(forked_job.api.notes), forked_job.api.tokens) == (4, {TOKEN})
     assert not any(TOKEN in run.stdout + run.stderr for run in runs)
 
 
 @pytest.mark.parametrize(("status", "says"), [(403, "HTTP 403; check that the token"), (302, "HTTP 302")])
-def test_a_note_that_is_refused(job: Job, status: int, says: str) -> None:
+def test_a_note_that_is_refused(forked_job: Job, status: int, says: str) -> None:
     """It is said, without the token, which no redirect leads elsewhere; the exit code is that of the run."""
-    job.api.status = status
-    done = Template(job, QUICK, SPIRAL_NOTE_TOKEN=TOKEN).run()
+    forked_job.api.status = status
+    done = Template(forked_job, QUICK, SPIRAL_NOTE_TOKEN=TOKEN).run()
 
     assert done.returncode == 11
     assert says in done.stderr
     assert "The run counts all the same." in done.stdout
     assert TOKEN not in done.stdout + done.stderr
-    assert len(job.api.calls) == 1
-    assert job.api.notes == {}
+    assert len(forked_job.api.calls) == 1
+    assert forked_job.api.notes == {}
 
 
 def test_a_token_that_no_header_can_carry(

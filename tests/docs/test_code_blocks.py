@@ -32,7 +32,7 @@ from pytest_spiral.cli import main
 from pytest_spiral.models.providers import providers
 from tests.fakes import spiral_cast
 from tests.fakes.dialects import DIALECTS
-from tests.fakes.forks import ForkedPopen
+from tests.fakes.forks import ADDOPTS, ForkedPopen
 from tests.fakes.openai_server import fake_openai
 from tests.fakes.scripted_model import ScriptedModel
 from tests.plugin.conftest import few_resamples
@@ -102,9 +102,8 @@ class Reader:
         self.endpoint = endpoint
         path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
         # Plugins of our own test extras are not in a reader's environment.
-        left_out = " ".join(f"-p no:{name}" for name in ("hypothesispytest", "randomly", "anyio", "syrupy", "timeout"))
         # Where a page names no number of turns, two do what twenty would.
-        options = f"{left_out} --num-turns=2"
+        options = f"{ADDOPTS} --num-turns=2"
         self.environ = {**lean, "PATH": path, "PYTEST_ADDOPTS": options, "OPENAI_BASE_URL": endpoint}
 
     def here(self, text: str) -> str:

@@ -28,7 +28,7 @@ from unittest import mock
 
 from execnet.gateway_io import popen_bootstrapline
 
-__all__ = ["ADDOPTS", "ADDRESS", "ForkedPopen", "forking"]
+__all__ = ["ADDOPTS", "ADDRESS", "ForkedPopen", "forked_commands", "forking"]
 
 ADDRESS = "SPIRAL_TESTS_FORK_SERVER"
 """Environment variable with the socket of the server that forks. In an environment without it, processes are new."""
@@ -74,6 +74,40 @@ def forking(environ: Mapping[str, str]) -> Iterator[str]:
         _STARTS.pop(address, None)
 
 
+def _start(address: str) -> None:
+    """Start the server of this address unless it runs already."""
+    if start := _STARTS.pop(address, None):
+        start()
+
+
+def forked_commands(folder: Path, address: str) -> None:
+    """Write `python` and `pytest-spiral` for scripts of a shell: they have pytest and the console script forked."""
+    _start(address)
+    for name in ("python", "pytest-spiral"):
+        (folder / name).write_text(f"#!{sys.executable} -IS\n{_COMMAND}")
+        (folder / name).chmod(0o755)
+
+
+_COMMAND = f"""\
+import json, os, socket, sys
+command = [sys.executable, *sys.argv[1:]]
+if os.path.basename(sys.argv[0]) == "pytest-spiral":
+    code = f"import sys; sys.argv = {{sys.argv!r}}; from pytest_spiral.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code]
+elif command[1:3] != ["-m", "pytest"]:
+    os.execv(sys.executable, command)
+with socket.socket(socket.AF_UNIX) as answers:
+    answers.connect(os.environ["{ADDRESS}"])
+    request = {{"command": command, "environ": dict(os.environ), "folder": os.getcwd(), "group": os.getpgrp()}}
+    body = json.dumps(request).encode()
+    socket.send_fds(answers, [len(body).to_bytes(4)], [0, 1, 2])
+    answers.sendall(body)
+    answers.recv(4, socket.MSG_WAITALL)
+    status = int.from_bytes(answers.recv(4, socket.MSG_WAITALL))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 class ForkedPopen(subprocess.Popen[Any]):
     """`subprocess.Popen` that has pytest and workers of xdist forked, and everything else started as ever.
 
@@ -100,8 +134,7 @@ class ForkedPopen(subprocess.Popen[Any]):
             "folder": os.fspath(names["cwd"] or Path.cwd()),
             "group": os.getpgrp() if group in (None, -1) else group,
         }
-        if start := _STARTS.pop(environ[ADDRESS], None):
-            start()
+        _start(environ[ADDRESS])
         self._answers = socket.socket(socket.AF_UNIX)
         self._answers.connect(environ[ADDRESS])
         body = json.dumps(request).encode()

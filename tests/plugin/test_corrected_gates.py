@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from pytest_spiral.cli import main
 from pytest_spiral.labelling.files import read_labels
 from pytest_spiral.report.read import load_report
 from tests.labelling.runs import Play, export, sheet_in
@@ -19,12 +20,13 @@ RUN = ("--model=dry/caver", "--suite=tempaffect", "--run-id=run", "-p", "no:xdis
 METRIC = "tempaffect.corrected.useful_bounded"
 
 
-def spiral(project: Project, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `pytest-spiral` in a process of its own."""
-    command = [sys.executable, "-c", "import sys; from pytest_spiral.cli import main; sys.exit(main())"]
-    return subprocess.run(
-        [*command, *map(str, arguments)], cwd=project.path, env=os.environ, capture_output=True, text=True, check=False
-    )
+def spiral(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `pytest-spiral` in the project's folder."""
+    words = [str(argument) for argument in arguments]
+    said, errors = StringIO(), StringIO()
+    with redirect_stdout(said), redirect_stderr(errors):
+        status = main(words)
+    return subprocess.CompletedProcess(words, status, said.getvalue(), errors.getvalue())
 
 
 def scripted(run: Path, seed: int) -> Play:
@@ -40,14 +42,14 @@ def labelled(project: Project, kind: str) -> Path:
     names = ["ann", "ben"]
     raters = ",".join(f"{name}:{kind}" for name in names)
     options = ("--suite", "tempaffect", "--questions", "useful_bounded", "--items", 120)
-    assert spiral(project, "label", "reports/run", "-o", "labels", "--raters", raters, *options).returncode == 0
+    assert spiral("label", "reports/run", "-o", "labels", "--raters", raters, *options).returncode == 0
     sheet, folder = sheet_in(project.path / "labels", "tempaffect"), project.path / "labels" / "tempaffect"
     for number, name in enumerate(names):
         play = scripted(project.folder("run"), number)
         export(folder / f"tempaffect-{name}.jsonl", sheet, name, play, kind=kind)
     cem = scripted(project.folder("run"), 7)
     export(folder / "tempaffect-cem.jsonl", sheet, "cem", cem, "adjudicate", kind)
-    merged = spiral(project, "label", "merge", folder, "-o", "labels.jsonl")
+    merged = spiral("label", "merge", folder, "-o", "labels.jsonl")
     assert merged.returncode == 0, merged.stderr
     return project.path / "labels.jsonl"
 
@@ -67,7 +69,7 @@ def test_people_decide_both_ways(run: Project) -> None:
         assert min(truths.count(True), truths.count(False)) >= 15
     assert file.header.whose == "people"
 
-    passing = spiral(run, "correct", "reports/run", "--labels", "labels.jsonl", "--gate", f"{METRIC} >= 0.4")
+    passing = spiral("correct", "reports/run", "--labels", "labels.jsonl", "--gate", f"{METRIC} >= 0.4")
     rows = run.report("run")["gates"]
 
     assert (passing.returncode, [row["outcome"] for row in rows]) == (0, ["pass", "pass"])
@@ -76,7 +78,7 @@ def test_people_decide_both_ways(run: Project) -> None:
     figures = {row["prompting_mode"]: row for row in run.report("run")["corrected"]["figures"]}
     assert all(row["value"] == figures[row["prompting_mode"]]["value"] for row in rows)
 
-    failing = spiral(run, "correct", "reports/run", "--labels", "labels.jsonl", "--gate", f"{METRIC} >= 0.95")
+    failing = spiral("correct", "reports/run", "--labels", "labels.jsonl", "--gate", f"{METRIC} >= 0.95")
     rows = run.report("run")["gates"]
 
     assert (failing.returncode, [row["outcome"] for row in rows]) == (1, ["fail", "fail"])
@@ -93,8 +95,8 @@ def test_labels_of_models_decide_nothing(run: Project) -> None:
     """The same answers by models correct the number and are refused for a gate: exit code 4, what to do instead."""
     labelled(run, "model")
 
-    refused = spiral(run, "correct", "reports/run", "--labels", "labels.jsonl", "--gate", f"{METRIC} >= 0.4")
-    shown = spiral(run, "correct", "reports/run", "--labels", "labels.jsonl")
+    refused = spiral("correct", "reports/run", "--labels", "labels.jsonl", "--gate", f"{METRIC} >= 0.4")
+    shown = spiral("correct", "reports/run", "--labels", "labels.jsonl")
 
     assert refused.returncode == 4
     assert "only labels of people may decide a gate, and those of labels.jsonl are model raters" in refused.stderr

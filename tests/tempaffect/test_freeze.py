@@ -8,6 +8,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,14 @@ def flipped(name: str, raw: bytes) -> list[bytes]:
         if not same:
             copies.append(copy)
     return copies
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """The same text says the same: of all the files of a suite, one is another than before. Nobody changes a table."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tomllib, "loads", cache(tomllib.loads))
+        yield
 
 
 @contextmanager
