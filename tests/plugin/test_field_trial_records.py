@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -19,14 +18,25 @@ from pytest_spiral.report.read import load_report
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import make_plan
 from pytest_spiral.settings import Settings
-from tests.fakes.forks import ADDRESS
+from tests.fakes.forks import ADDOPTS, ForkedPopen
 
 ROOT = Path(__file__).parents[2]
 DESCRIBED = json.loads((RECORDS / "trial.json").read_text(encoding="utf-8"))
 # How a run was made and what it cost, not what it measured.
 HOW = ("run", "usage")
+# For what has no intervals.
+QUICK = ("-p", "tests.fakes.quick_start")
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch, lean: dict[str, str]) -> None:
+    """Processes that have imported everything and proved the scorer. They draw as often as those of users."""
+    for name, value in {**lean, "PYTEST_ADDOPTS": ADDOPTS}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(subprocess, "Popen", ForkedPopen)
+
+
+@pytest.mark.usefixtures("forked")
 def test_a_replay_gives_the_recorded_report(tmp_path: Path) -> None:
     """Items, findings, scores, intervals, profile and verdict are the recorded ones, and nobody is asked.
 
@@ -43,9 +53,12 @@ def test_a_replay_gives_the_recorded_report(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.usefixtures("forked")
 def test_replies_to_version_1_0_keep_their_labels_and_lose_their_usefulness(tmp_path: Path) -> None:
     """The records are scored by the rules of 1.0, whose scenarios have no decision keys; a replay says so."""
-    recorded, again = (report["tempaffect"]["cards"][0] for report in (read(RECORDS / "e"), replayed("e", tmp_path)))
+    recorded, again = (
+        report["tempaffect"]["cards"][0] for report in (read(RECORDS / "e"), replayed("e", tmp_path, *QUICK))
+    )
 
     assert (again["valid_output_rate"], again["fields"]) == (recorded["valid_output_rate"], recorded["fields"])
     assert recorded["useful_bounded_response_rate"] > 0.8
@@ -53,13 +66,12 @@ def test_replies_to_version_1_0_keep_their_labels_and_lose_their_usefulness(tmp_
     assert "useful and bounded is not measured: the scenarios have no decision key" in again["cautions"]
 
 
-def replayed(record: str, folder: Path) -> dict[str, Any]:
+def replayed(record: str, folder: Path, *options: str) -> dict[str, Any]:
     """The report of a replay, for which nobody was asked."""
-    arguments = (*replay(record), f"--report-dir={folder}", "--run-id=again", "-p", "no:randomly")
-    # A process of its own: in this one, fewer bootstrap samples are drawn.
-    environ = {name: value for name, value in os.environ.items() if name not in (ADDRESS, "PYTEST_ADDOPTS")}
+    arguments = (*replay(record), f"--report-dir={folder}", "--run-id=again", *options)
 
-    result = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=folder, env=environ, check=False)
+    # A process of its own: in this one, fewer bootstrap samples are drawn.
+    result = subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=folder, check=False)
 
     assert result.returncode == 0
     again = read(folder / "again")
