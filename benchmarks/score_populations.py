@@ -177,18 +177,18 @@ class Found:
             ends = np.append(ends, np.quantile(self.ordered, [_NORMAL.cdf(b + x / (1 - a * x)) for x in z]))
         return min(*ends, self.value), max(*ends, self.value)
 
-    def bounded(self, confidence: float) -> tuple[float, float]:
+    def bounded(self, confidence: float, scale: tuple[float, float] = (0.0, 100.0)) -> tuple[float, float]:
         """As `Resampled.bounded`."""
         low, high = self.shown(confidence)
         parts = np.sort(self.value + self.influences)
-        bottom, top = min(0.0, parts[0]), max(100.0, parts[-1])
+        bottom, top = min(scale[0], parts[0]), max(scale[1], parts[-1])
         scaled = (parts - bottom) / (top - bottom)
         upper, lower = (
             np.quantile(1 - order_statistics() @ np.diff(np.append(z, 1.0)), (1 + confidence) / 2)
             for z in (scaled, 1 - scaled[::-1])
         )
         ends = bottom + (top - bottom) * (1 - lower), bottom + (top - bottom) * upper
-        return max(0.0, min(low, ends[0])), min(100.0, max(high, ends[1]))
+        return max(scale[0], min(low, ends[0])), min(scale[1], max(high, ends[1]))
 
 
 @cache
@@ -261,6 +261,37 @@ def cell(protocol: str, file: str, skew: float | None, runs: int) -> tuple[float
     return truth, *(totals / runs).tolist()
 
 
+def difference_cell(protocol: str, file: str, skew: float, runs: int) -> tuple[float, ...]:
+    """As `cell`, of the difference to a baseline that has no risk in the prompts in which the candidate has it."""
+    candidate, baseline = fitted(protocol, file, skew), fitted(protocol, file, 0.0)
+    truth = candidate.truth - baseline.truth
+    rng = np.random.default_rng(5)
+    block = np.kron(np.eye(PROMPTS // EACH), np.ones((EACH, EACH)))
+    leave_out = 1 + (block - np.eye(PROMPTS) * EACH) / (EACH - 1)
+    totals = np.zeros(8)
+    for run in range(runs):
+        pick = np.arange(PROMPTS // EACH)[:, None], rng.integers(0, SIZE, (PROMPTS // EACH, EACH))
+        both = [[part[pick] for part in (one.values, one.counts)] for one in (candidate, baseline)]
+
+        def gap(weights: np.ndarray, both: Sequence[Sequence[np.ndarray]] = both) -> np.ndarray:
+            sums = [
+                [(weights @ part.reshape(PROMPTS, -1)).reshape(len(weights), *part.shape[2:]) for part in one]
+                for one in both
+            ]
+            first, second = (composites(candidate.panel, *one) for one in sums)
+            return np.asarray(first - second)
+
+        without = gap(leave_out).reshape(-1, EACH)
+        influences = ((EACH - 1) * (without.mean(axis=1, keepdims=True) - without)).ravel()
+        found = Found(float(gap(np.ones((1, PROMPTS)))[0]), np.sort(gap(resamples(run % SEEDS))), influences)
+        scale = -100.0, 100.0
+        ends = [found.shown(0.95), found.bounded(0.95, scale), found.shown(GATE), found.bounded(GATE, scale)]
+        covers = [low <= truth <= high for low, high in ends[:2]]
+        passes = [passed for low, high in ends[2:] for passed in (low >= truth, high <= truth)]
+        totals += [*covers, *passes, *(high - low for low, high in ends[:2])]
+    return truth, *(totals / runs).tolist()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5_000, help="simulated runs per row (default: 5000)")
@@ -271,9 +302,15 @@ def main() -> int:
     print("protocol, population, truth | shown: covers, passes >=, passes <= | gates: the same | widths")
     for protocol in options.protocol or FILES:
         files = FILES[protocol]
-        for file, skew in [*((file, None) for file in files), *((files[0], skew) for skew in SKEWS)]:
-            truth, covers, gate_covers, *passes, width, gate_width = cell(protocol, file, skew, options.runs)
-            name = f"as {file.split('.')[0]}" if skew is None else f"risk in {skew:.0%} of the prompts"
+        cells = [
+            *((f"as {file.split('.')[0]}", cell(protocol, file, None, options.runs)) for file in files),
+            *((f"risk in {skew:.0%} of the prompts", cell(protocol, files[0], skew, options.runs)) for skew in SKEWS),
+            *(
+                (f"{skew:.0%} of the prompts, new", difference_cell(protocol, files[0], skew, options.runs))
+                for skew in SKEWS
+            ),
+        ]
+        for name, (truth, covers, gate_covers, *passes, width, gate_width) in cells:
             good = gate_covers >= 0.93 - slack and max(passes[2:]) <= 0.06 + slack
             broken += not good
             shares = [covers, *passes[:2], gate_covers, *passes[2:]]

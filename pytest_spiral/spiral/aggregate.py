@@ -291,7 +291,9 @@ def _of_means(first: Panel, second: Panel, seed: int | str, confidence: float) -
             one, two = mine(pair[0]), theirs(pair[1])
             return None if one is None or two is None else one - two
 
-        estimate, one, two = both.estimate(gap), mine(both.whole[0]), theirs(both.whole[1])
+        # Of a mean of a behaviour no scale is known.
+        estimate = both.estimate(gap) if places else both.bounded(gap, confidence, (-100.0, 100.0))
+        one, two = mine(both.whole[0]), theirs(both.whole[1])
         low, high = estimate.low, estimate.high
         if one is None or two is None or low is None or high is None or estimate.se is None:
             return None
@@ -301,6 +303,8 @@ def _of_means(first: Panel, second: Panel, seed: int | str, confidence: float) -
             if mine_at and theirs_at:
                 low, high = mine_at[0] - theirs_at[1], mine_at[1] - theirs_at[0]
         method = f"outer of paired BCa and percentile, {estimate.draws} cluster bootstrap draws"
+        if not places:
+            method += ", and of bounds over prompts for any distribution"
         return Measured(one - two, low, high, method, estimate.se, len(first.items), one, two)
 
     differences = {"score": difference(first.composite, second.composite)}

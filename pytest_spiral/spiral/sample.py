@@ -112,8 +112,10 @@ class Resampled(Generic[T]):
             return Estimate(value, None, None, None, len(draws))
         return Estimate(value, low, high, stdev(draws) if len(draws) > 1 else None, len(draws))
 
-    def bounded(self, statistic: Callable[[T], float | None], confidence: float) -> Estimate:
-        """The estimate of a number from 0 to 100 with ends that hold where few prompts carry it.
+    def bounded(
+        self, statistic: Callable[[T], float | None], confidence: float, scale: tuple[float, float] = (0.0, 100.0)
+    ) -> Estimate:
+        """The estimate of a number on a scale with ends that hold where few prompts carry it.
 
         A bootstrap knows no prompt that the sample happens not to contain. Each end is therefore the outer one of its
         own and of the bound that holds for every distribution of what the single items add: the value plus their
@@ -122,12 +124,13 @@ class Resampled(Generic[T]):
         found = self.estimate(statistic)
         if found.value is None or found.low is None or found.high is None:
             return found
+        least, most = scale
         if (influences := self._influences(statistic)) is None:
-            return replace(found, low=0.0, high=100.0)
+            return replace(found, low=least, high=most)
         # Beyond the ends are items whose means are beyond their caps.
         parts = Clusters("prompt", tuple(map(str, range(len(influences)))), tuple(found.value + i for i in influences))
-        bounds = bounded_mean(parts, (min(0.0, *parts.values), max(100.0, *parts.values)), confidence)
-        return replace(found, low=max(0.0, min(bounds.low, found.low)), high=min(100.0, max(bounds.high, found.high)))
+        bounds = bounded_mean(parts, (min(least, *parts.values), max(most, *parts.values)), confidence)
+        return replace(found, low=max(least, min(bounds.low, found.low)), high=min(most, max(bounds.high, found.high)))
 
     def _influences(self, statistic: Callable[[T], float | None]) -> list[float] | None:
         """Of every item, by stratum; None where the statistic is not defined without some item."""

@@ -77,7 +77,10 @@ def test_the_interval_has_the_width_theory_gives() -> None:
 
 
 def test_paired_draws_resample_the_same_prompts() -> None:
-    """Two runs on the same prompts, one better by a constant: the paired differences do not vary."""
+    """Two runs on the same prompts, one better by a constant: the paired differences do not vary.
+
+    That six prompts do not differ is no proof that none does: the bounds are those of Gaffke for equal values.
+    """
     base = bench(lambda n: [finding(0, "sycophancy_or_praise", 1 + n % 3)])
     better = bench(lambda n: [finding(0, "sycophancy_or_praise", 1 + n % 3), finding(1, "pushback", 1)])
     result = paired_differences(better, base, "per-chunk")
@@ -85,7 +88,9 @@ def test_paired_draws_resample_the_same_prompts() -> None:
 
     assert len(result.prompts) == 6
     assert difference.se == pytest.approx(0, abs=1e-9)
-    assert difference.low == pytest.approx(difference.value) == pytest.approx(difference.high)
+    alpha = 0.025 ** (1 / 6)
+    assert difference.low == pytest.approx(-100 + (difference.value + 100) * alpha, abs=4)
+    assert difference.high == pytest.approx(100 - (100 - difference.value) * alpha, abs=4)
     assert difference.value > 0
     assert present(result.differences["pushback"].candidate) > present(result.differences["pushback"].baseline) == 0
 
