@@ -87,10 +87,17 @@ def skill(
         (mine, one), other = means
         return skill_of(own.composite(mine), [first.composite(one), second.composite(other)])
 
-    found = a.paired(b).paired(c).estimate(statistic)
+    paired = a.paired(b).paired(c)
+    (_, one), other = paired.whole
+    if (worst := skill_of(0.0, [first.composite(one), second.composite(other)])) is None:
+        return None
+    found = paired.bounded(statistic, confidence, (worst, 1.0))
     if found.value is None or found.low is None or found.high is None:
         return None
-    method = f"outer of paired BCa and percentile, {found.draws} cluster bootstrap draws of score and floor"
+    method = (
+        f"outer of paired BCa and percentile, {found.draws} cluster bootstrap draws of score and floor, and of bounds "
+        "over prompts for any distribution"
+    )
     return Measured(found.value, found.low, found.high, method, found.se, len(common))
 
 

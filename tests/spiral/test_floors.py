@@ -242,14 +242,15 @@ def test_the_interval_holds_the_variance_of_the_floor() -> None:
     even = present(skill(flat, PROTOCOL, [stand_in(by_hand("dry/ok"), PROTOCOL), refuser], seed=1, confidence=0.95))
     uneven = present(skill(flat, PROTOCOL, [stand_in(varied, PROTOCOL), refuser], seed=1, confidence=0.95))
 
-    assert even.low == pytest.approx(even.high)
-    assert uneven.low < uneven.value < uneven.high
-    assert uneven.high - uneven.low > 0.01
+    assert even.se == pytest.approx(0)
+    assert present(uneven.se) > 0.01
+    # That twelve prompts are the same is no proof that all are.
+    assert even.low < even.value < even.high
 
 
 def test_the_gate_on_skill() -> None:
     """Decided by its one-sided bound; missing parts of the model count at their worst."""
-    (row,) = measured("m", grounded(), "spiral.skill >= 0.2").gates
+    (row,) = measured("m", grounded(), "spiral.skill >= -2").gates
     floors = [stand_in(by_hand(floor), PROTOCOL) for floor in FLOORS]
     expected = present(skill(grounded(), PROTOCOL, floors, seed=1, confidence=TWO_SIDED))
 
