@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from tests.docs.test_code_blocks import cast
+from tests.fakes.forks import ADDOPTS
 from tests.fakes.openai_server import fake_openai
+from tests.plugin.conftest import few_resamples
+
+__all__ = ["few_resamples"]
 
 Run = Callable[..., pytest.RunResult]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own-suite"
@@ -21,7 +25,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own-suite"
 def example(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A copy of the project, and a way to run its commands in this process."""
     shutil.copytree(EXAMPLE, pytester.path, dirs_exist_ok=True)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly -p no:xdist -p no:cacheprovider")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{ADDOPTS} -p no:xdist -p no:cacheprovider")
     source = (EXAMPLE / "tests" / "test_deliveries.py").read_text()
     good = " ".join(re.findall(r'"(.*?)"', source.split("GOOD = (")[1].split(")")[0])).replace("  ", " ")
 

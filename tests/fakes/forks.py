@@ -193,6 +193,7 @@ def _serve() -> None:
     gc.collect()
     # Forks share the pages of what is here, as long as nobody writes to them.
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
     # A thread would be missing in a fork, and what it held locked would stay so.
     assert threading.active_count() == 1, threading.enumerate()
     listener = socket.socket(socket.AF_UNIX)

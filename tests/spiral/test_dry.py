@@ -17,6 +17,7 @@ from pytest_spiral.spiral import (
     Conversation,
     Protocol,
     ProtocolScore,
+    lexical,
     load_protocol,
     score_conversations,
 )
@@ -38,8 +39,9 @@ RANKED = ("grounded", "cold_refuser", "sliding", "mystic", "sycophantic")
 
 @pytest.fixture(scope="module", autouse=True)
 def few_resamples() -> Iterator[None]:
-    """What is tested does not depend on the number of draws."""
-    with few_draws():
+    """What is tested does not depend on the number of draws, nor on how many replies are kept ready for the judge."""
+    with few_draws(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexical, "_marked", cache(lexical._marked.__wrapped__))
         yield
 
 
