@@ -20,6 +20,9 @@ from pytest_spiral.evaluate.report import recorded
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.report.model import GateRow
 from pytest_spiral.report.model.comparison import ModelComparison
+from pytest_spiral.tempaffect import detectors
+from pytest_spiral.tempaffect.records import Answer
+from pytest_spiral.tempaffect.scenario import Scenario
 from tests.evaluate.boundary_runs import Shape, results_of
 from tests.fakes.bootstrap import few_draws
 
@@ -64,6 +67,17 @@ def few_resamples() -> Iterator[None]:
         # What is missing at its worst and at its best decides gates and is nothing that `compare` computes.
         measured = SpiralGates._measured
         patch.setattr(SpiralGates, "_measured", lambda *of: measured(*of) if of[-1] == "ignored" else None)
+        # A thousand runs are made of the same few replies.
+        masks: dict[tuple[str, str], tuple[str, ...]] = {}
+
+        def mask_once(scenario: Scenario, answer: Answer) -> tuple[str, ...]:
+            key = scenario.id, answer.reply
+            if key not in masks:
+                masks[key] = mask(scenario, answer)
+            return masks[key]
+
+        mask = detectors._mask
+        patch.setattr(detectors, "_mask", mask_once)
         yield
 
 

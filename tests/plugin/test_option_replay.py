@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,21 @@ from tests.plugin.conftest import Project
 SPIRAL = ("--suite=spiral", "--num-turns=3", "--benign-twins=off", "-q")
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test that needs a recorded run leaves it for the others."""
+    return tmp_path_factory.mktemp("recorded") / "reports"
+
+
 @pytest.fixture
-def recorded(project: Project) -> Project:
-    """A run of conversations in the folder `first`."""
-    assert project.pytest("--model=dry/sliding", "--run-id=first", *SPIRAL).ret == 0
+def recorded(project: Project, kept: Path) -> Project:
+    """A run of conversations in the folder `first`, which is each test's own."""
+    reports = project.path / "reports"
+    if kept.exists():
+        shutil.copytree(kept, reports, symlinks=True)
+    else:
+        assert project.pytest("--model=dry/sliding", "--run-id=first", *SPIRAL).ret == 0
+        shutil.copytree(reports, kept, symlinks=True)
     return project
 
 
