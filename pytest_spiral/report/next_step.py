@@ -108,8 +108,23 @@ def _resume(report: Report, run_id: str) -> NextStep | None:
         without = ["--run-id", "--model", "--user-model", "--num-turns", "--system-prompt", "--convos-per-prompt"]
         command = again(argv, replay, "--redo-judging", *judges, without=without)
         return NextStep("judge the conversations again, by any judge, without holding them again:", command)
+    if report.run.complete and codes == {ReasonCode.NOT_STARTED} and (rest := [*_unselected(argv)]) != [*argv]:
+        return NextStep(f"run the rest, which was not selected; {kept}:", again(rest, resume))
     why = "resume" if not report.run.complete else "resume, which asks again for what is missing"
     return NextStep(f"{why}; {kept}:", again(argv, resume))
+
+
+def _unselected(argv: Iterable[str]) -> Iterator[str]:
+    """Arguments without what selects some items: `-k`, `-m`, node ids.
+
+    >>> [*_unselected(["--model=m", "-k", "ps-01", "scenarios/test_tempaffect.py::test_scenario"])]
+    ['--model=m']
+    """
+    skip = False
+    for argument in argv:
+        if not skip and "::" not in argument and argument not in ("-k", "-m"):
+            yield argument
+        skip = argument in ("-k", "-m")
 
 
 def _only_judgements_refused(report: Report) -> bool:

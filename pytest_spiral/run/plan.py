@@ -368,7 +368,10 @@ def _resolve(
         except ConfigError as error:
             # No key is needed to learn what a run would cost.
             if not settings.plan:
-                raise ConfigError(f"{parameters.place}: {error}" if parameters.place else str(error)) from None
+                unmatched = f"; no [[model]] table of {user_toml} matches this name" if user_toml else ""
+                raise ConfigError(
+                    f"{parameters.place}: {error}" if parameters.place else f"{error}{unmatched}"
+                ) from None
         provider = endpoint.provider if endpoint is not None else provider_name(role, environ, given)
     defaults = (given.preset or (endpoint.preset if endpoint else GENERIC)).defaults
     if price is None:

@@ -31,6 +31,10 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
         return _told(model, str(error), "in .env", [f"{variable or env_name(model.role, 'API_KEY')}=your key"])
     redirected = error.http_status is not None and 300 <= error.http_status < 400
     unknown = refusal is not None and refusal.parameter == "model"
+    preset = model.endpoint.preset.name if model.endpoint else ""
+    if unknown and preset and not listed:
+        # A service that is known has said so in its own words: the address is right.
+        return _told(model, f"{error}; correct it on the command line{_in_the_file(folder)}")
     if error.code in _ADDRESS or redirected or (unknown and not listed):
         return _told(model, str(error), *_address(model, folder))
     if refusal is None:
@@ -41,7 +45,8 @@ def unusable(model: ModelPlan, error: ChatError, folder: Path, listed: Collectio
         if not names:
             says = f"{error}; the endpoint lists {len(listed or ())} other models, none with a similar name"
             return _told(model, says, *_address(model, folder))
-        return _told(model, f"{error}; the endpoint lists {', '.join(names)}", _COMMAND_LINE, [f"{option}={names[0]}"])
+        says = f"{error}; the endpoint lists {', '.join(names)}{_in_the_file(folder)}"
+        return _told(model, says, _COMMAND_LINE, [f"{option}={names[0]}"])
     if name == "response_format" and model.role == "evaluated":
         return _told(model, str(error), _COMMAND_LINE, ["--prompting=raw"])
     if name in TOKEN_LIMITS and refusal.most is not None:
@@ -88,6 +93,11 @@ def _is_chosen(model: ModelPlan, name: str) -> bool:
     return any(name in freedom.chosen for freedom in model.freedom.values())
 
 
+def _in_the_file(folder: Path) -> str:
+    path = folder / "spiral.toml"
+    return f". Where a `match` in {path} has the wrong name, correct it there too" if path.is_file() else ""
+
+
 def _toml(model: ModelPlan, folder: Path, line: str) -> tuple[str, list[str]]:
     """Where a table for the model goes, and the table. The first table that has a key counts."""
     path = folder / "spiral.toml"
@@ -103,6 +113,9 @@ def _address(model: ModelPlan, folder: Path) -> tuple[str, list[str]]:
     if name.isupper():
         return "in .env, with the right address", [f"{name}=https://HOST/v1"]
     where, lines = _toml(model, folder, 'base_url = "https://HOST/v1"')
+    # The pasted table stands for the one below it, whose provider it would lose.
+    if model.endpoint is not None and model.endpoint.preset.name:
+        lines.insert(-1, f"provider = {json.dumps(model.endpoint.preset.name)}")
     return f"{where}, with the right address", lines
 
 

@@ -101,3 +101,13 @@ def test_after_ctrl_c(
     assert resumed.ret == 0
     assert len(set(model.asked)) == 75
     assert len(model.asked) <= 75 + 4
+
+
+def test_after_a_selection(project: Project) -> None:
+    """The command asks for the rest: with the selection it would find nothing to do."""
+    some = project.pytest("--model=dry/perfect", "--suite=tempaffect", "--prompting=raw", "-k", "ps-01")
+    rest = pasted(project, last(some.outlines))
+
+    assert (some.ret, rest.ret) == (11, 0)
+    some.stdout.fnmatch_lines(["next: run the rest, which was not selected*"])
+    rest.stdout.fnmatch_lines(["verdict: MEASURED*"])
