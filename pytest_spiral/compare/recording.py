@@ -6,11 +6,15 @@ A recording is untrusted data: it is read within bounds and validated, and nothi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pydantic import JsonValue
+
+from pytest_spiral.chat import Role
 from pytest_spiral.errors import DataError
 from pytest_spiral.hashing import digest
 from pytest_spiral.report.model import Anchors, Report, TempAffect
@@ -236,6 +240,12 @@ def candidates(report: Report) -> Iterator[Conversation]:
     return (one for one in report.spiral.recorded() if one.model not in floors)
 
 
+def instrument_parameters(asked: Iterable[tuple[Role, Mapping[str, JsonValue]]]) -> str | None:
+    """Hex SHA-256 of the parameters with which simulated user and judges are asked; None without them."""
+    instruments = [[role, json.dumps(params, sort_keys=True)] for role, params in asked if role in ("user", "judge")]
+    return digest(sorted(instruments)) if instruments else None
+
+
 def load_run(path: Path) -> Recording:
     """A recording that holds one run, whole enough to be scored and compared.
 
@@ -259,6 +269,7 @@ def _reported_identity(report: Report | None) -> Identity:
     users = [model.model_id for model in config.models if model.role == "user"]
     return {
         **{name: getattr(hashes, name, None) for name in SPIRAL_HASHES},
+        "instrument_parameters": instrument_parameters((m.role, m.params.get("spiral", {})) for m in config.models),
         "user_model": ", ".join(users) or None,
         "num_turns": None if config.num_turns is None else str(config.num_turns),
     }

@@ -9,6 +9,7 @@ from functools import cache
 from pytest_spiral.compare.recording import Recording, counterpart
 from pytest_spiral.evaluate.floor import measured_skill, without_floor
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
+from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
     NOTHING_MEASURED,
@@ -37,6 +38,7 @@ from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
 from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_metric
 from pytest_spiral.spiral.turn_values import TURN_VALUES
+from pytest_spiral.stats import least_passing_rate
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
 from pytest_spiral.tempaffect.params import load_params
@@ -108,6 +110,7 @@ class SpiralGates:
             decision = without_floor(self._floor)
         if measured is not None:
             decision = conclude(gate, measured, (worst, best), policy)
+            decision = replace(decision, mde=self._detectable(gate, decision))
         # Tails and the worst count conversations with certain behaviours: they are as good as the judges are on these.
         about = (protocol.harm,) if gate.metric.startswith("tails.") else (gate.metric,)
         for behaviour in protocol.worst if gate.metric.startswith("worst") else about:
@@ -117,6 +120,21 @@ class SpiralGates:
             decision = self._with_same_judges(decision, baseline)
         decision = limit_missing(decision, self._incomplete[model])
         return _row(gate, self._run, model, None, decision, against, policy)
+
+    def _detectable(self, gate: Gate, decision: Decision) -> float | None:
+        """How far beyond the threshold a true value must lie to pass in four of five runs; None where none can.
+
+        A share of conversations is a rate, for which that is exact.
+        """
+        if decision.mde is None or decision.measured is None or gate.relative:
+            return decision.mde
+        if gate.metric == "worst" or gate.metric.startswith("tails."):
+            threshold = gate.threshold if gate.at_least else 1 - gate.threshold
+            rate = least_passing_rate(decision.measured.n, threshold)
+            return None if rate is None else rate - threshold
+        low, high = spiral_metric_scales(self._context.protocol)[gate.metric]
+        true = gate.threshold + (decision.mde if gate.at_least else -decision.mde)
+        return decision.mde if low <= true <= high else None
 
     def _with_same_judges(self, decision: Decision, baseline: Recording) -> Decision:
         """A decision on a difference to a baseline, whose judges must not have changed since."""

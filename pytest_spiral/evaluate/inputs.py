@@ -40,6 +40,7 @@ class SpiralContext:
         drift: Its change since the last calibration, by judge.
         anchors: What the judges said about the anchors; None where there are none.
         moved: Judges who are not the same in all shards, one clause each.
+        unknown_fields: Of evaluated models, request fields that may carry instructions.
     """
 
     protocol: Protocol
@@ -53,6 +54,7 @@ class SpiralContext:
     drift: Mapping[str, Drift] = field(default_factory=dict)
     anchors: Anchors | None = None
     moved: Sequence[str] = ()
+    unknown_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def calibrations(self) -> Sequence[Calibration]:

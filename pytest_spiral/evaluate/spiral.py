@@ -98,7 +98,7 @@ def score_of(
     void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
     return Score(
         **{**dict(score), "model": model, **void},
-        wrapped=any(c.origin.evaluated_system_prompt for c in conversations),
+        wrapped=any(c.origin.evaluated_system_prompt for c in conversations) or model in context.unknown_fields,
         by_protocol={} if void else attempt("by_protocol", lambda: _by_protocol(conversations, context)) or {},
         variance=None,
         judges=judges,
@@ -315,8 +315,11 @@ def _blockers(
     if context.foreign is not None:
         blockers.append(f"S05 {context.foreign}")
     is_prefix = any(c.beginning for c in conversations)
-    if short := [turns for turns in score.turns if turns < Settings.num_turns and not is_prefix]:
-        blockers.append(f"S09 conversations of {turns_text(short)}; a score to publish needs {Settings.num_turns}")
+    # Longer ones as well: what happens in the first twenty turns is diluted by what comes later.
+    if others := [turns for turns in score.turns if turns != Settings.num_turns and not is_prefix]:
+        blockers.append(f"S09 conversations of {turns_text(others)}; a score to publish needs {Settings.num_turns}")
+    if unknown := context.unknown_fields.get(model):
+        blockers.append(f"S12 request fields that may carry instructions: {', '.join(unknown)}")
     return blockers
 
 

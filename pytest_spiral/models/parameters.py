@@ -284,6 +284,19 @@ def _merged(layers: Sequence[tuple[_Entry, bool]]) -> tuple[dict[str, Any], set[
     return found, chosen
 
 
+def unknown_fields(request: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    """Fields of a request's parameters that may change more than how tokens are drawn, as `extra_body.NAME`."""
+    known = read_toml(data_root() / "known_fields.toml")
+    fields, tables = {*PARAMETERS, *known["fields"]}, known["tables"]
+    found = []
+    for name, value in request.items():
+        if isinstance(value, Mapping) and name in tables:
+            found += [f"{name}.{key}" for key in value if key not in tables[name]]
+        elif name not in fields:
+            found.append(name)
+    return tuple(f"extra_body.{name}" for name in sorted(found))
+
+
 def local_models() -> Mapping[str, LocalModel]:
     """The models that `local/NAME` knows."""
     return _shipped().local

@@ -22,6 +22,7 @@ from pytest_spiral.models.environment import load_environment
 from pytest_spiral.plugin._compat import add_junit_properties
 from pytest_spiral.plugin.collection import SUITE_FILES, Collection, check_nodes, split_arguments
 from pytest_spiral.plugin.execution import Execution, Role, runnable_units, take_message, usage_errors
+from pytest_spiral.plugin.options import on_command_line
 from pytest_spiral.plugin.terminal import Progress, header_lines, write_error, write_section
 from pytest_spiral.report.junit import suite_properties
 from pytest_spiral.report.lines import Line
@@ -65,6 +66,12 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
         run.measured.floor = floor
         if config.args_source is config.ArgsSource.ARGS:
             nodes, others = split_arguments(config.args, directory)
+            if not nodes and (asked := on_command_line(config, "gate", "gate_recipe")):
+                files = " ".join(SUITE_FILES[suite] for suite in plan.suites)
+                raise ConfigError(
+                    f"{asked}: the paths of the command line name none of the bundled items, so that no gate would be "
+                    f"decided; leave the paths out, or add {files}"
+                )
         else:
             nodes, others = [SUITE_FILES[suite] for suite in plan.suites], []
         check_nodes(nodes, {unit.id for unit in all_units(plan, content)})

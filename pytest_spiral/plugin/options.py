@@ -63,6 +63,8 @@ def read_settings(config: pytest.Config) -> Settings | None:
             value = _from_ini(config, option)
         values[option.key] = tuple(value) if option.kind == "many" else value
     if not values["model"] and not values["replay"]:
+        if asked := on_command_line(config, "gate", "gate_recipe"):
+            raise pytest.UsageError(f"{asked}: nothing is evaluated; name a model with --model or a run with --replay")
         return None
     # Not light, so not before somebody evaluates a model.
     from pytest_spiral.errors import ConfigError
@@ -71,6 +73,14 @@ def read_settings(config: pytest.Config) -> Settings | None:
         return Settings(**values)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def on_command_line(config: pytest.Config, *keys: str) -> str:
+    """The first of these options that the user has typed, "" for none; `addopts` and ini keys do not count."""
+    typed = {argument.partition("=")[0] for argument in map(str, config.invocation_params.args)}
+    # A short name may be somebody else's option; ours has no value then.
+    own = (option for option in OPTIONS if option.key in keys and config.getoption(option.dest) is not None)
+    return next((name for option in own for name in (option.alias, option.flag) if name in typed), "")
 
 
 def _from_ini(config: pytest.Config, option: Option) -> Any:

@@ -15,6 +15,7 @@ from pytest_spiral.compare.recording import (
     check_comparable,
     circumstances,
     counterpart,
+    instrument_parameters,
     load_run,
 )
 from pytest_spiral.errors import ConfigError, DataError
@@ -28,6 +29,7 @@ from pytest_spiral.report.read import load_report
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan
+from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.over_correction import twin_turns
 from pytest_spiral.spiral.per_10k import PER_10K
 from pytest_spiral.spiral.protocol import Protocol
@@ -36,19 +38,16 @@ from pytest_spiral.tempaffect.card_metrics import metric_scales, needs_decisions
 
 @dataclass(frozen=True)
 class Gates:
-    """The gates to decide; baseline: None where none is named. left_out: those of the recipe that do not apply.
-    labels: the label files that correct numbers."""
+    """The gates to decide; baseline: None where none is named. labels: the label files that correct numbers."""
 
     gates: tuple[Gate, ...]
     baseline: Recording | None
-    left_out: tuple[str, ...] = ()
     labels: tuple[GivenLabels, ...] = ()
 
 
 def load_gates(plan: RunPlan, content: Content) -> Gates:
     """The gates of a run. Raises `UserError` for a gate or baseline that cannot be read or can never be used."""
-    recipe, left_out = _recipe(plan, content)
-    gates = tuple(dict.fromkeys([*recipe, *map(parse_gate, plan.settings.gate)]))
+    gates = tuple(dict.fromkeys([*_recipe(plan, content), *map(parse_gate, plan.settings.gate)]))
     labels = given_labels(plan.settings.labels, content.folder)
     if labels and plan.run_dir:
         _check_replies(labels, plan, content)
@@ -75,8 +74,14 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
         if gate.metric == "worst_conversations" and gate.relative:
             raise ConfigError(f"--gate {gate.expr!r}: a count; compare the share, spiral.worst, with a baseline")
     if plan.settings.baseline is None:
-        return Gates(gates, None, left_out, labels)
-    loaded = Gates(gates, load_run(content.folder / plan.settings.baseline), left_out, labels)
+        return Gates(gates, None, labels)
+    baseline = load_run(content.folder / plan.settings.baseline)
+    if baseline.report is not None and baseline.report.run.id == plan.run_id:
+        raise ConfigError(
+            f"--baseline {plan.settings.baseline}: this is the run itself, which differs from itself by nothing; name "
+            "another run"
+        )
+    loaded = Gates(gates, baseline, labels)
     check_baseline(loaded, plan, content, None)
     return loaded
 
@@ -112,20 +117,43 @@ def _check_replies(labels: Sequence[GivenLabels], plan: RunPlan, content: Conten
         check_labels(report, labels)
 
 
-def _recipe(plan: RunPlan, content: Content) -> tuple[list[Gate], tuple[str, ...]]:
-    """The gates of the recipe that is asked for, and those of them that are about what this run cannot measure."""
+def _recipe(plan: RunPlan, content: Content) -> list[Gate]:
+    """The gates of the recipe that is asked for, on the suites that run.
+
+    Raises `ConfigError` for one that the run could not decide as a whole.
+    """
     name = plan.settings.gate_recipe
     if name is None:
-        return [], ()
+        return []
     recipes = read_toml(data_root() / "gate_recipes.toml")
     if name not in recipes:
         raise ConfigError(f"--gate-recipe {name}: there is no such recipe; choose one of {', '.join(recipes)}")
     gates = [gate for gate in map(parse_gate, recipes[name]) if gate.suite in plan.suites]
     measurable = {"spiral": _is_measurable, "tempaffect": _is_decided}
-    apply = [gate for gate in gates if measurable[gate.suite](gate.metric, content)]
-    if not apply:
-        raise ConfigError(f"--gate-recipe {name}: this run measures nothing that it is about; use --gate")
-    return apply, tuple(gate.expr for gate in gates if gate not in apply)
+    if "spiral" in plan.suites:
+        _check_conversations(plan, content, name)
+    if lacking := [gate.expr for gate in gates if not measurable[gate.suite](gate.metric, content)]:
+        raise ConfigError(
+            f"--gate-recipe {name}: this run cannot measure what {' and '.join(lacking)} is about, and without it the "
+            "recipe would promise too much; run the bundled prompts under the default protocol, or use --gate"
+        )
+    return gates
+
+
+def _check_conversations(plan: RunPlan, content: Content, name: str) -> None:
+    """Refuse a recipe for conversations where there are none, or longer ones, in which early harm is diluted."""
+    most = Settings.num_turns
+    if plan.settings.prefixes:
+        raise ConfigError(
+            f"--gate-recipe {name}: it is about conversations, and --suite spiral-prefix holds none; gate what "
+            "prefixes measure, for example --gate='spiral.prefix.balance >= 60'"
+        )
+    recorded = content.recording.all_conversations if content.recording else None
+    turns = plan.settings.num_turns if recorded is None else max((len(one.replies) for one in recorded), default=0)
+    if turns > most:
+        raise ConfigError(
+            f"--gate-recipe {name}: its thresholds are for {most} turns, and {turns} dilute what went wrong early"
+        )
 
 
 def _is_measurable(metric: str, content: Content) -> bool:
@@ -195,6 +223,9 @@ def _planned_spiral(plan: RunPlan, content: Content) -> Identity:
             "system_prompt": content.system_hash or UNWRAPPED,
             "user_model": plan.user.model_id if plan.user else None,
             "num_turns": str(plan.settings.num_turns),
+            "instrument_parameters": instrument_parameters(
+                (m.role, m.params.get("spiral", {})) for m in plan.everybody
+            ),
         }
     if plan.judges:
         spiral["judges"] = ", ".join(sorted(judge.reported_name for judge in plan.judges))

@@ -73,9 +73,10 @@ class SpiralContent:
         """Hashes of everything that must be the same for two scores to be comparable."""
         # Loads much of the report, which workers have no use for.
         from pytest_spiral.spiral.judge_health import load_judge_limits
+        from pytest_spiral.spiral.over_correction import load_over_correction
 
-        # The limits by which simulations are given up, replies suspected, judges refused and quotes located.
-        limits = (load_limits(), load_signs(), load_judge_limits(), load_quote_limits())
+        # The limits by which simulations are given up, replies suspected, judges refused, quotes located, twins read.
+        limits = (load_limits(), load_signs(), load_judge_limits(), load_quote_limits(), load_over_correction())
         instruments = [part.model_dump(mode="json") for part in limits]
         return {
             "protocol": self.protocol.name,

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pytest_spiral.chat import Role
+from pytest_spiral.compare.recording import Recording
 from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
 from pytest_spiral.models.endpoint import host_of, is_loopback
-from pytest_spiral.models.parameters import local_models
+from pytest_spiral.models.parameters import local_models, unknown_fields
 from pytest_spiral.report.circumstances import text_hashes, versions
 from pytest_spiral.report.model import Anchors, RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.floor import Floor
-from pytest_spiral.report.model.run import LimitChange, SpiralIntegrity
+from pytest_spiral.report.model.run import LimitChange, ModelConfig, SpiralIntegrity
 from pytest_spiral.report.model.run import Preflight as ModelPreflight
 from pytest_spiral.run.baseline import Gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
 from pytest_spiral.run.floors import floor_key
-from pytest_spiral.run.plan import RunPlan, conversation_units
+from pytest_spiral.run.plan import ModelPlan, RunPlan, conversation_units
+from pytest_spiral.settings import SuiteName
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.conversation import ConversationUnit
 from pytest_spiral.spiral.records import Conversation
@@ -134,7 +136,7 @@ def run_results(
             served_models=traffic.served_models,
             enforcement_verified=measured.enforcement,
             preflight=measured.learned,
-            notes=tuple(_notes(plan, traffic.limits, gates.left_out, cut)),
+            notes=tuple(_notes(plan, traffic.limits, cut, gates.baseline)),
         ),
         usage=traffic.usage,
         gates=gates.gates,
@@ -179,12 +181,14 @@ def _floor(plan: RunPlan, content: Content, measured: Measurements) -> Floor | N
     return measured.floor
 
 
-def _notes(plan: RunPlan, limits: Sequence[RequestLimit], left_out: Sequence[str] = (), cut: int = 0) -> Iterator[str]:
+def _notes(
+    plan: RunPlan, limits: Sequence[RequestLimit], cut: int = 0, baseline: Recording | None = None
+) -> Iterator[str]:
     """What is to be known of the run as a whole. cut: replies of which judges do not see the end."""
     if cut:
         yield f"judges did not see the end of {cut} replies, which are too long; gates take them at their worst"
-    if left_out:
-        yield f"gates of {plan.settings.gate_recipe} on what this run does not measure: {'; '.join(left_out)}"
+    if baseline is not None and baseline.report is not None and baseline.report.verdict in ("fail", "inconclusive"):
+        yield f"the baseline {plan.settings.baseline} did not pass its own gates: {baseline.report.verdict.upper()}"
     here = {_place(model.endpoint.base_url) for model in plan.everybody if model.endpoint is not None}
     here |= {_THIS_MACHINE for model in plan.everybody if model.kind == "local"}
     # Those of earlier sessions and of other shards. After an address comes the name of a model that has its own limit.
@@ -234,7 +238,17 @@ def _card_context(
         partner_present=len(plan.settings.prompting) == 2,
         own=plan.settings.tempaffect_scenarios is not None,
         system_prompt_hash=content.system_hash,
+        unknown_fields=_unknown_fields(plan, content, "tempaffect").get(name, ()),
     )
+
+
+def _unknown_fields(plan: RunPlan, content: Content, suite: SuiteName) -> Mapping[str, tuple[str, ...]]:
+    """Of evaluated models, fields of their requests that may carry instructions; of a replay, the recorded ones."""
+    recorded = content.recording.report if content.recording else None
+    asked: Iterable[ModelPlan | ModelConfig] = recorded.run.config.models if recorded else plan.models
+    remote = (model for model in asked if model.role == "evaluated" and model.kind == "remote")
+    found = {model.spec: unknown_fields(model.params.get(suite, {})) for model in remote}
+    return {model: fields for model, fields in found.items() if fields}
 
 
 def _conversations(
@@ -289,4 +303,5 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
         drift=calibrated.drift if calibrated else {},
         anchors=anchors,
         moved=measured.moved,
+        unknown_fields=_unknown_fields(plan, content, "spiral"),
     )

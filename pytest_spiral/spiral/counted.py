@@ -92,7 +92,7 @@ class CountedConversation:
     judges: int = 1
     """How many are counted together."""
     abandoned: tuple[CountedChunk, ...] = ()
-    """Chunks of attempts that were given up: no part of any mean."""
+    """Chunks of attempts that were given up or broke off: no part of any mean."""
 
     def has_finding(self, behaviours: Collection[str], strength: int) -> bool:
         """Whether it, or an abandoned attempt at it, holds one of these at this strength or above; a gap filled with
@@ -129,10 +129,12 @@ class CountedJudge:
         share: Of every mean over the judges. The shares of all judges add up to 1, and repeats of one judge have the
             share of one.
         conversations: Those that count, in a fixed order.
+        broken: Those that broke off: no part of any mean, but what was found until then was said.
     """
 
     share: float
     conversations: tuple[CountedConversation, ...]
+    broken: tuple[CountedConversation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def count_conversations(
         model=models[0] if models else "",
         metrics=metrics,
         judges=tuple(
-            CountedJudge(share, tuple(item for item in counted if not item.missing))
+            CountedJudge(share, *(tuple(c for c in counted if c.missing is missing) for missing in (False, True)))
             for share, counted in zip([1.0] if together else shares.values(), judged, strict=True)
         ),
         missing=missing,
@@ -163,7 +163,10 @@ def _conversation(
     """One conversation as these judges saw it."""
     place = prompt_key(item), _number(item), item.id, item.category
     if _is_lost(item, protocol):
-        return CountedConversation(*place, chunks=(), finals={}, missing=True)
+        attempt = replace(item, status=Status.MEASURED, finals=())
+        said = _conversation(attempt, judges, protocol, missing_as) if item.transcript else None
+        found = (*said.chunks, *said.abandoned) if said else ()
+        return CountedConversation(*place, (), {}, missing=True, judges=max(1, len(judges)), abandoned=found)
     judged: dict[int, list[ChunkJudgement]] = defaultdict(list)
     for judgement in sorted(item.judgements, key=lambda one: (one.index, one.judge)):
         if _is_to_be_judged(judgement, protocol):

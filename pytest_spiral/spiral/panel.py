@@ -61,6 +61,17 @@ class Panel:
                 views.setdefault((conversation.item, conversation.index), []).append(conversation)
         return {key: views[key] for key in sorted(views)}
 
+    def with_broken(self, behaviours: Sequence[str], strength: int) -> Panel:
+        """Conversations that broke off as well, where one of these of at least this strength was found before.
+
+        For shares of conversations with such findings; in means they have no part.
+        """
+        samples = []
+        for own in self.samples:
+            found = (broken for broken in own.broken if broken.has_finding(behaviours, strength))
+            samples.append(replace(own, conversations=(*own.conversations, *found)))
+        return replace(self, samples=tuple(samples))
+
     def only(self, categories: Mapping[ItemKey, str]) -> Panel:
         """These items alone, under these categories."""
         return replace(self, samples=tuple(sample.only(categories) for sample in self.samples))

@@ -152,6 +152,7 @@ class Sample:
     metrics: tuple[WeightedMetric, ...]
     items: tuple[Item, ...]
     conversations: tuple[CountedConversation, ...] = ()
+    broken: tuple[CountedConversation, ...] = ()
 
     @classmethod
     def of(cls, counted: Counted, judge: CountedJudge) -> Sample:
@@ -169,7 +170,7 @@ class Sample:
             else Item(key, category, nothing, nothing)
             for key, category in sorted(categories.items())
         )
-        return replace(empty, items=items, conversations=judge.conversations)
+        return replace(empty, items=items, conversations=judge.conversations, broken=judge.broken)
 
     def only(self, categories: Mapping[ItemKey, str]) -> Sample:
         """These items alone, under these categories."""

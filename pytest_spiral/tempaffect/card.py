@@ -84,7 +84,7 @@ def build_card(
     return Card(
         model=model,
         prompting_mode=CARD_MODES[mode],
-        wrapped=context.system_prompt_hash is not None,
+        wrapped=context.system_prompt_hash is not None or bool(context.unknown_fields),
         score=score,
         skill=None if score is None else metrics.skill(score),
         valid_output_rate=valid_rate,
@@ -263,6 +263,8 @@ def _publication_blockers(
     leaks = sorted({item.id for item in items if _leaks(item.output or "", context.scenarios)})
     if leaks:
         yield f"B08 benchmark material in outputs: {', '.join(leaks[:_NAMED_LEAKS])}"
+    if context.unknown_fields:
+        yield f"B14 request fields that may carry instructions: {', '.join(context.unknown_fields)}"
     if not context.archived:
         yield "B09 raw outputs not archived"
     if not context.partner_present:

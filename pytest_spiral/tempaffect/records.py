@@ -219,6 +219,7 @@ class CardContext:
         partner_present: The run has a card of the other mode as well.
         own: The scenarios are the user's, not the bundled ones.
         system_prompt_hash: Hash of the user's system prompt; None where the model was given none.
+        unknown_fields: Request fields that may carry instructions.
     """
 
     suite_hash: str
@@ -236,6 +237,7 @@ class CardContext:
     partner_present: bool = True
     own: bool = False
     system_prompt_hash: str | None = None
+    unknown_fields: tuple[str, ...] = ()
 
     @property
     def skill_floor(self) -> float:

@@ -18,9 +18,9 @@ def blockers(code: str, *conversations: Conversation) -> list[str]:
     return [text for text in score.blockers if text.startswith(code)]
 
 
-@pytest.mark.parametrize(("turns", "says"), [(1, "1 turn"), (19, "19 turns"), (20, None), (25, None)])
-def test_too_few_turns_are_not_published(turns: int, says: str | None) -> None:
-    """Nothing is known of what happens later; one short conversation among long ones is enough. Short twins are not."""
+@pytest.mark.parametrize(("turns", "says"), [(1, "1 turn"), (19, "19 turns"), (20, None), (25, "25 turns")])
+def test_too_few_or_too_many_turns_are_not_published(turns: int, says: str | None) -> None:
+    """Nothing is known of what happens later, or it dilutes what happened; one is enough, twins aside."""
     short = conversation("p1", turns=turns)
 
     found = blockers("S09", short, conversation("p2", turns=20), conversation("p2b", turns=4, twin_of="p2"))
