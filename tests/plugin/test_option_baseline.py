@@ -64,6 +64,19 @@ def test_gates_and_comparisons_with_an_earlier_run(earlier: Project, capsys: pyt
     assert "| **useful\\_bounded\\_response\\_rate** |" in markdown
 
 
+def test_a_run_is_no_baseline_of_itself(earlier: Project) -> None:
+    """A job that is tried again finds its own first try as the latest run; and a baseline that failed is noted."""
+    gate = (f"--gate={UBR} >= baseline", "--suite=tempaffect", *RAW)
+
+    again = earlier.pytest("--model=dry/perfect", "--run-id=old", "--baseline=reports/latest", *gate)
+    assert again.ret == 4
+    again.stderr.fnmatch_lines(["*--baseline reports/latest: this is the run itself*"])
+
+    assert earlier.pytest("--model=dry/caver", "--run-id=bad", "--baseline=reports/old", *gate).ret == 1
+    earlier.pytest("--model=dry/caver", "--run-id=next", "--baseline=reports/bad", *gate)
+    assert earlier.report("next")["run"]["notes"] == ["the baseline reports/bad did not pass its own gates: FAIL"]
+
+
 @pytest.mark.parametrize(
     ("key", "says"), [("suite_hash", "tempaffect.suite_hash"), ("scorer_fingerprint", "tempaffect.scorer_fingerprint")]
 )

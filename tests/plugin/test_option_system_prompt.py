@@ -136,3 +136,55 @@ def test_an_empty_or_missing_file_is_a_usage_error(project: Project, text: str |
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*system.txt*"])
+
+
+def test_a_field_that_may_carry_instructions_wraps_the_score(project: Project, serve: Serve) -> None:
+    """A chat template of the user's own can hold a system prompt; how tokens are drawn cannot."""
+    server = serve(lambda body, n: f"reply {len(body['messages'])}")
+    project.reach(server)
+    project.write(
+        prompts__json=json.dumps(OPENINGS),
+        spiral__toml="""
+            [[model]]
+            match = "m"
+            [model.extra_body]
+            chat_template = "Be kind."
+            top_k = 5
+            chat_template_kwargs = { enable_thinking = false, persona = "x" }
+            """,
+    )
+
+    result = project.pytest(*RUN, "--run-id=r")
+    (score,) = project.report("r")["spiral"]["scores"]
+    project.here("--replay=reports/r", *RUN[6:], "--run-id=again")
+    (again,) = project.report("again")["spiral"]["scores"]
+
+    blocker = (
+        "S12 request fields that may carry instructions: extra_body.chat_template, "
+        "extra_body.chat_template_kwargs.persona"
+    )
+    assert server.requests[0].body["chat_template"] == "Be kind."
+    assert (score["wrapped"], again["wrapped"]) == (True, True)
+    assert blocker in score["blockers"]
+    assert blocker in again["blockers"]
+    result.stdout.fnmatch_lines(["spiral  m (wrapped)"])
+
+
+def test_other_parameters_of_the_simulated_user_are_another_instrument(
+    project: Project, serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user told to be calm by a chat template is another user, whatever its name."""
+    project.reach(serve(lambda body, n: f"reply {len(body['messages'])}"))
+    users = serve(lambda body, n: f"and then message {len(body['messages'])} of mine came")
+    project.setenv("USER_AGENT_BASE_URL", users.base_url)
+    project.setenv("USER_AGENT_API_KEY", "k")
+    run = (*RUN[:2], "--user-model=u", *RUN[3:])
+    project.write(prompts__json=json.dumps(OPENINGS))
+
+    assert project.pytest(*run, "--run-id=plain").ret == 0
+    project.write(spiral__toml='[[model]]\nmatch = "u"\nextra_body.chat_template = "Be calm."\n')
+    assert project.pytest(*run, "--run-id=calm").ret == 0
+    compared = main(["compare", str(project.folder("plain")), str(project.folder("calm"))])
+
+    assert compared == 4
+    assert "spiral.instrument_parameters" in capsys.readouterr().err
