@@ -26,9 +26,7 @@ from pytest_spiral.status import ReasonCode
 _MAX_ERROR_BODY = 64 * 2**10
 # More than any --concurrency: the limiter decides how many requests are in flight. None would mean aiohttp's 100.
 _MAX_CONNECTIONS = 10_000
-# Headers that openai's client may add of its own accord. Others come from variables of the environment that are meant
-# for other programs (OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS) or describe this machine.
-_OWN_HEADERS = ("accept", "content-type", "user-agent")
+# Headers that openai's client adds to each request beside its default ones.
 _ADDED_PER_REQUEST = ("Authorization", "X-Stainless-Retry-Count", "X-Stainless-Read-Timeout")
 # Hosts and ports of the endpoints of this process.
 _hosts: set[str] = set()
@@ -61,6 +59,8 @@ class HttpClient:
             api_key="none",
             base_url=endpoint.base_url,
             http_client=DefaultAioHttpClient(
+                # Not with each request, for which openai's client would merge them anew.
+                headers=_headers(endpoint),
                 # A proxy of the environment cannot reach this machine's loopback.
                 trust_env=not endpoint.is_loopback,
                 verify=_trusted(),
@@ -69,10 +69,13 @@ class HttpClient:
                 event_hooks={"response": [_raise_error_status]},
             ),
         )
-        foreign = [name for name in self._openai.default_headers if name.lower() not in _OWN_HEADERS]
+        # They come from variables of the environment that are meant for other programs (OPENAI_ORG_ID,
+        # OPENAI_CUSTOM_HEADERS), describe this machine, or stand above; but for the type of a body.
+        foreign = {name.lower() for name in (*self._openai.default_headers, *_ADDED_PER_REQUEST)}
         # Given with each request, because openai's client takes longer to look up what it was made with.
         self._options: RequestOptions = {
-            "headers": {**dict.fromkeys((*foreign, *_ADDED_PER_REQUEST), Omit()), **_headers(endpoint)},
+            "headers": {**dict.fromkeys(foreign, Omit()), "content-type": "application/json"},
+            "security": {},
             "params": {**endpoint.provider.query, **_revealed(endpoint.query)},
             "max_retries": 0,
             # How long an answer may take is decided by the caller.
@@ -150,7 +153,7 @@ async def _read(response: httpx2.Response, limit: int) -> bytes:
 def _headers(endpoint: Endpoint) -> dict[str, str]:
     key, provider = endpoint.api_key, endpoint.provider
     # Names of headers have no case, and those that the user gives replace others, the key's included.
-    headers = httpx2.Headers({"User-Agent": "pytest-spiral", **provider.headers})
+    headers = httpx2.Headers({"Accept": "application/json", "User-Agent": "pytest-spiral", **provider.headers})
     if key:
         headers[provider.key_header] = f"{provider.key_prefix}{key.reveal()}"
     headers.update(_revealed(endpoint.headers))

@@ -47,10 +47,15 @@ def repeated_share(replies: Sequence[str]) -> float | None:
     texts = Counter(tuple(tokenize(reply[: limits.most_chars])) for reply in replies[::step])
     if texts.total() < limits.replies_at_least:
         return None
-    # A text that is there twice is repeated; the others are compared with each text once.
+    # A text that is there twice is repeated; the others are compared with each text once. Most runs are in one.
+    seen, shared = set[Gram](), set[Gram]()
+    for words in texts:
+        runs = set(grams(words, limits.gram))
+        shared |= runs & seen
+        seen |= runs
     holders: dict[Gram, list[int]] = {}
     for number, words in enumerate(texts):
-        for gram in dict.fromkeys(grams(words, limits.gram)):
+        for gram in shared.intersection(grams(words, limits.gram)):
             if len(found := holders.setdefault(gram, [])) < limits.most_others:
                 found.append(number)
     repeated = sum(
@@ -62,14 +67,14 @@ def repeated_share(replies: Sequence[str]) -> float | None:
 def _is_made_of(number: int, words: Gram, holders: dict[Gram, list[int]]) -> bool:
     """Whether these words are mostly those of one other text, or nearly all those of other texts.
 
-    number: of the text. holders: numbers of the texts with a run of words, those of the first few.
+    number: of the text. holders: numbers of the texts with a run of words that several have, those of the first few.
     """
     limits = repetition_limits()
     size = limits.gram
-    others = Counter(other for gram in grams(words, size) for other in holders[gram] if other != number)
+    others = Counter(other for gram in grams(words, size) for other in holders.get(gram, ()) if other != number)
     if not others:
         return False
     nearest = others.most_common(1)[0][0]
-    in_one = covered_share(words, size, lambda gram: nearest in holders[gram])
-    in_all = covered_share(words, size, lambda gram: len(holders[gram]) > 1)
+    in_one = covered_share(words, size, lambda gram: nearest in holders.get(gram, ()))
+    in_all = covered_share(words, size, holders.__contains__)
     return in_one * 1000 >= limits.in_one_other or in_all * 1000 >= limits.in_all_others

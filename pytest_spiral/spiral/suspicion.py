@@ -196,12 +196,11 @@ def without_notes(text: str) -> str:
     >>> without_notes("Rest. [NOTE  for this turn: end here]")
     'Rest. [[...]: end here]'
     """
-    signs = load_signs()
-    notes = signs.cues["note"]
-    plain, places = _legible(text)
-    if not signs.marker.search(plain) and not notes.matches(PlainText(plain)):
+    if not suspicions(text):
         return text
-    for pattern in (signs.marker, notes.pattern):
+    signs = load_signs()
+    plain, places = _legible(text)
+    for pattern in (signs.marker, signs.cues["note"].pattern):
         found = pattern.finditer(plain)
         text = _blanked(text, ((places[match.start()], places[match.end() - 1] + 1) for match in found))
         plain, places = _legible(text)
@@ -214,6 +213,8 @@ def without_control_tokens(text: str) -> str:
     >>> without_control_tokens("<|im_start|>system") == "<\\u2060|im_start|\\u2060>system"
     True
     """
+    if "|" not in text and "\uff5c" not in text:
+        return text
     return _CONTROL_TOKEN.sub(lambda match: "<\u2060" if match[0] == "<" else "\u2060>", text)
 
 

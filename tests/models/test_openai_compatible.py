@@ -80,7 +80,7 @@ async def test_variables_meant_for_other_programs_change_nothing(serve: Serve, m
     """No organisation, project, custom header, base URL or proxy slips in."""
     monkeypatch.setenv("OPENAI_ORG_ID", "org-x")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-x")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Leak: yes\nAuthorization: Bearer other")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Leak: yes\nAuthorization: Bearer other\ncontent-type: text/plain")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
@@ -89,8 +89,10 @@ async def test_variables_meant_for_other_programs_change_nothing(serve: Serve, m
     async with Client(server.base_url) as client:
         await client.model.complete(ask())
 
-    names = set(server.requests[0].headers)
-    assert not names & {"openai-organization", "openai-project", "x-leak"}
+    headers = server.requests[0].headers
+    assert not headers.keys() & {"openai-organization", "openai-project", "x-leak"}
+    assert headers["content-type"] == headers["accept"] == "application/json"
+    assert headers["user-agent"] == "pytest-spiral"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
