@@ -167,16 +167,29 @@ def _enough(report: Report, limit: float) -> float:
     return max(2 * limit, 1.5 * (report.usage.cost_usd or 0.0) / share if share else 10 * limit)
 
 
+def _gates_that_apply(report: Report) -> str:
+    """The option for a recipe where this run can decide all of it, else for the gate that says most about it."""
+    scores, cards = report.spiral.scores, report.tempaffect.cards
+    turns = (report.run.config.num_turns or _FULL_TURNS) if scores else 0
+    marked = all(one.headline is not None and one.headline.protection.value is not None for one in scores)
+    decided = all(card.useful_bounded_response_rate is not None for card in cards)
+    if any(one.prefix is not None for one in scores):
+        return "--gate=spiral.prefix.balance >= 60"
+    if turns <= _FULL_TURNS and marked and decided and all(one.over_correction is not None for one in scores):
+        return f"--gate-recipe={'pull-request' if 0 < turns < _FULL_TURNS else 'release'}"
+    if not scores:
+        return "--gate=tempaffect.score >= 0.6"
+    return "--gate=spiral.score >= 60" if any(one.headline is None for one in scores) else "--gate=spiral.risk <= 20"
+
+
 def _after_a_whole_run(report: Report, folder: str) -> NextStep:
     run = report.run
     baseline = f"--baseline={run_directory(report)}"
     # Labels are of the replies of this run.
     repeated = again([*_without_corrected(run.argv)], baseline, without=["--run-id", "--labels"])
     if report.verdict == "measured":
-        # Prefixes are short by design, and what pull requests are for.
-        short = bool(report.spiral.scores) and (run.config.num_turns or _FULL_TURNS) < _FULL_TURNS
-        recipe = f"--gate-recipe={'pull-request' if short else 'release'}"
-        return NextStep("have it decided; nothing is asked again:", again(run.argv, f"--run-id={run.id}", recipe))
+        gates = again(run.argv, f"--run-id={run.id}", _gates_that_apply(report))
+        return NextStep("have it decided; nothing is asked again:", gates)
     if report.verdict == "pass":
         return NextStep("the next version can be compared with this one:", repeated)
     if report.verdict == "fail" and run.config.baseline:
