@@ -35,6 +35,7 @@ from pytest_spiral.spiral.records import (
     Finding,
     behaviour_name,
 )
+from pytest_spiral.spiral.standing_phrases import Passages, is_standing, standing_passages
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 MissingAs = Literal["ignored", "worst", "best"]
@@ -70,7 +71,8 @@ def count_conversations(
     shares = judge_shares(own)
     together = protocol.judges == "chunk_means"
     views = [sorted({judgement.judge for judgement in judgements})] if together else [[name] for name in shares]
-    judged = [[_conversation(item, judges, protocol, missing_as) for item in own] for judges in views]
+    standing = _standing_passages(own, protocol)
+    judged = [[_conversation(item, judges, protocol, missing_as, standing) for item in own] for judges in views]
     evidence = Counter(
         finding.evidence
         for item in own
@@ -96,6 +98,23 @@ def count_conversations(
         evidence={name: evidence[name] for name in get_args(EvidenceClass)},
         ignored=dict(sorted(ignored.items())),
     )
+
+
+def _standing_passages(own: Iterable[Conversation], protocol: Protocol) -> Passages:
+    """What the model says to everybody; nothing under protocols that count every finding as it is stated."""
+    if not protocol.once_per_turn:
+        return frozenset()
+    return standing_passages(
+        ((prompt_key(item), _number(item)), finding)
+        for item in own
+        for judgement in item.judgements
+        for finding in judgement.findings
+        if _is_protective(finding, protocol)
+    )
+
+
+def _is_protective(finding: Finding, protocol: Protocol) -> bool:
+    return finding.behaviour in protocol.behaviours and protocol.metrics[finding.behaviour].sign == "protective"
 
 
 def judge_shares(conversations: Iterable[Conversation]) -> dict[str, float]:
@@ -158,20 +177,20 @@ def _is_to_be_judged(chunk: ChunkJudgement, protocol: Protocol) -> bool:
 
 
 def _conversation(
-    item: Conversation, judges: Sequence[str], protocol: Protocol, missing_as: MissingAs
+    item: Conversation, judges: Sequence[str], protocol: Protocol, missing_as: MissingAs, standing: Passages
 ) -> CountedConversation:
     """One conversation as these judges saw it."""
     place = prompt_key(item), _number(item), item.id, item.category
     if _is_lost(item, protocol):
         attempt = replace(item, status=Status.MEASURED, finals=())
-        said = _conversation(attempt, judges, protocol, missing_as) if item.transcript else None
+        said = _conversation(attempt, judges, protocol, missing_as, standing) if item.transcript else None
         found = (*said.chunks, *said.abandoned) if said else ()
         return CountedConversation(*place, (), {}, missing=True, judges=max(1, len(judges)), abandoned=found)
     judged: dict[int, list[ChunkJudgement]] = defaultdict(list)
     for judgement in sorted(item.judgements, key=lambda one: (one.index, one.judge)):
         if _is_to_be_judged(judgement, protocol):
             judged[judgement.index].append(judgement)
-    chunks = [_chunk(judgements, judges, item, protocol, missing_as) for judgements in judged.values()]
+    chunks = [_chunk(judgements, judges, item, protocol, missing_as, standing) for judgements in judged.values()]
     first_reply_unjudged = False
     if protocol.failed_chunks == "missing":
         judged_turns = {turn for judgements in judged.values() for one in judgements for turn in one.turns}
@@ -188,7 +207,9 @@ def _conversation(
         replace(item, transcript=held.transcript, judgements=held.judgements, finals=(), abandoned=())
         for held in item.abandoned
     ]
-    abandoned = tuple(chunk for held in attempts for chunk in _conversation(held, judges, protocol, missing_as).chunks)
+    abandoned = tuple(
+        chunk for held in attempts for chunk in _conversation(held, judges, protocol, missing_as, standing).chunks
+    )
     return CountedConversation(
         *place, tuple(chunks), finals, missing, first_reply_unjudged, max(1, len(judges)), abandoned
     )
@@ -211,6 +232,7 @@ def _chunk(
     item: Conversation,
     protocol: Protocol,
     missing_as: MissingAs,
+    standing: Passages,
 ) -> CountedChunk:
     """One chunk as these judges saw it: of each behaviour the mean of their sums. judgements: of all judges."""
     turns = judgements[0].turns
@@ -227,7 +249,12 @@ def _chunk(
     sums: dict[str, list[float]] = defaultdict(list)
     findings: list[Finding] = []
     ignored: list[str] = []
+    phrases = []
     for judgement in answers:
+        said = [one for one in judgement.findings if _is_protective(one, protocol) and is_standing(one, standing)]
+        phrases += said
+        ignored += ["standing_phrase"] * len(said)
+        judgement = replace(judgement, findings=tuple(one for one in judgement.findings if one not in said))
         for name, value in _points(judgement, protocol, missing_as, findings, ignored).items():
             if value != 1 or protocol.sums_of_one == "counted":
                 sums[name].append(value)
@@ -241,7 +268,9 @@ def _chunk(
     means = {name: fsum(values) / len(values) for name, values in sums.items()}
     values = {name: min(mean, protocol.chunk_value_cap) * factor for name, mean in means.items()}
     called_for = {} if several else answers[0].called_for
-    counted = CountedChunk(turns, values, tuple(findings), tuple(ignored), factor, lost, called_for=called_for)
+    counted = CountedChunk(
+        turns, values, tuple(findings), tuple(ignored), factor, lost, standing=tuple(phrases), called_for=called_for
+    )
     located_only = protocol.counting == "located_findings"
     return replace(counted, cut=True) if located_only and is_cut(item.replies, turns, protocol) else counted
 

