@@ -31,7 +31,9 @@ def correct(options: argparse.Namespace) -> int:
         asked = {name for one in labels if one.suite == gate.suite for name in one.file.header.questions}
         check_gate(gate, labels)
         check_metric(gate, ("tempaffect", "spiral"), [*MODES.values()], corrected_scales(asked))
-    report = with_labels(report, labels, gates, report.gates[0].policy if report.gates else "bound")
+    # As the run was told to decide: of its gates one may be on a count, which has no bounds.
+    points = (report.run.config.model_extra or {}).get("gate_policy") == "point"
+    report = with_labels(report, labels, gates, "point" if points else "bound")
     if path.name == "report.json":
         report = write_report(report, path.parent, newest=False)
     assert report.corrected is not None

@@ -220,6 +220,11 @@ def read_labels(path: Path) -> LabelFile:
         if (row.model, row.item) in items:
             raise DataError(f"{path}: item {place}: {row.item!r} is there twice for {row.model!r}")
         items[row.model, row.item] = row
+    if header.sampling is not None and len(items) != header.sampling.sampled:
+        raise DataError(
+            f"{path}: {len(items)} items, but {header.sampling.sampled} were drawn (sampling.sampled); put the lines "
+            "back: an item that is not labelled stays in the file without labels, because what is left out is no accident"
+        )
     return LabelFile(header, tuple(items.values()))
 
 

@@ -20,7 +20,7 @@ HEADER: dict[str, Any] = {
     "report_hash": "a" * 64,
     "questions": ["pushback", "harmful_advice"],
     "raters": [ANN, BEN],
-    "sampling": {"seed": 1, "population": 40, "sampled": 2, "design": "simple random"},
+    "sampling": {"seed": 1, "population": 40, "sampled": 1, "design": "simple random"},
     "adjudicator": {"name": "cem", "kind": "person"},
 }
 ROW: dict[str, Any] = {
@@ -133,6 +133,7 @@ def test_whose_labels(kinds: list[str], adjudicator: str | None, whose: str) -> 
             [{**HEADER, "adjudicator": None}, {**ROW, "adjudicated": {"pushback": 1}}],
             "item 1: adjudicated: the header names",
         ),
+        ([HEADER], "0 items, but 1 were drawn"),
         ([HEADER, {**ROW, "item": "x" * 301}], "2: item: 301 characters, the limit is 300"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -89,6 +90,21 @@ def test_people_decide_both_ways(run: Project) -> None:
     resumed = run.pytest(*RUN, "--labels=labels.jsonl", f"--gate={METRIC} >= 0.95")
     assert resumed.ret == 1
     resumed.stdout.fnmatch_lines(["verdict: FAIL", f"gate FAIL  {METRIC} >= 0.95"])
+
+
+def test_a_count_among_the_gates_of_the_run_lends_its_policy_to_nobody(run: Project) -> None:
+    """Corrected numbers are decided on their bounds, whatever the run's first gate is about."""
+    labelled(run, "person")
+    path = run.folder("run") / "report.json"
+    run.pytest(*RUN, "--gate=tempaffect.score >= 0.1")
+    report = json.loads(path.read_text())
+    report["gates"][0]["policy"] = "point"
+    path.write_text(json.dumps(report))
+
+    spiral("correct", "reports/run", "--labels", "labels.jsonl", "--gate", f"{METRIC} >= 0.4")
+
+    rows = run.report("run")["gates"]
+    assert {row["policy"] for row in rows if row["expr"].startswith(METRIC)} == {"bound"}
 
 
 def test_labels_of_models_decide_nothing(run: Project) -> None:
