@@ -223,7 +223,7 @@ def read_labels(path: Path) -> LabelFile:
     if header.sampling is not None and len(items) != header.sampling.sampled:
         raise DataError(
             f"{path}: {len(items)} items, but {header.sampling.sampled} were drawn (sampling.sampled); put the lines "
-            "back: an item that is not labelled stays in the file without labels, because what is left out is no accident"
+            "back: one that is not labelled stays in the file without labels, because what is missing is not random"
         )
     return LabelFile(header, tuple(items.values()))
 
