@@ -71,7 +71,7 @@ class HttpClient:
         )
         # They come from variables of the environment that are meant for other programs (OPENAI_ORG_ID,
         # OPENAI_CUSTOM_HEADERS), describe this machine, or stand above; but for the type of a body.
-        foreign = {name.lower() for name in (*self._openai.default_headers, *_ADDED_PER_REQUEST)}
+        foreign = (name.lower() for name in (*_ADDED_PER_REQUEST, *self._openai.default_headers))
         # Given with each request, because openai's client takes longer to look up what it was made with.
         self._options: RequestOptions = {
             "headers": {**dict.fromkeys(foreign, Omit()), "content-type": "application/json"},
