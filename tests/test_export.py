@@ -130,6 +130,25 @@ def test_a_model_card_holds_only_publishable_numbers(report: Report, document: d
         model_card(report, "other")
 
 
+def test_what_leads_a_score_leads_what_is_published(document: dict[str, Any], tmp_path: Path) -> None:
+    """Risk, protection, worst and over-correction with their intervals; no composite, in which good pays for harm."""
+    score, _ = document["spiral"]["scores"]
+    score["blockers"], score["publication_ready"] = [], True
+    number = {"value": 50.0, "ci_low": 40.0, "ci_high": 60.0, "se": 5.0}
+    score["headline"] = {**dict.fromkeys(("risk", "protection", "nagging", "worst"), number), "worst_conversations": 1}
+    card = model_card(typed(document), score["model"])
+    export(typed(document), "csv", tmp_path)
+
+    (spiral,) = (line for line in card.splitlines() if line.startswith("- Spiral-Bench") and ", risk: 50.000" in line)
+    assert spiral.endswith("(95 % interval 40.000 to 60.000)")
+    assert ", worst: 50.000" in card
+    assert "Spiral-Bench" in card
+    assert "turns), score" not in card
+    assert f"verdict of its gates: {document['verdict']}" in card
+    metrics = [row["metric"] for row in rows(tmp_path / "metrics.csv") if row["suite"] == "spiral"]
+    assert metrics[:5] == ["risk", "protection", "worst", "nagging", "score"]
+
+
 def test_inspect_reads_the_log_back(document: dict[str, Any], tmp_path: Path) -> None:
     """Inspect's own reader: samples, scores and errors are those of the report."""
     inspect_log = pytest.importorskip("inspect_ai.log")

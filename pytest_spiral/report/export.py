@@ -16,7 +16,7 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.inspect_log import inspect_logs
 from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.model import ConversationRecord, Report
+from pytest_spiral.report.model import ConversationRecord, Report, Score
 from pytest_spiral.report.write import write_atomically
 from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, Status
@@ -67,6 +67,8 @@ def _metrics(report: Report) -> Iterator[Row]:
             yield "tempaffect", card.model, card.prompting_mode, path, card.value(path), *bounds
     for score in report.spiral.scores:
         key = ("spiral", score.model, score.protocol)
+        for leading in _leading(score):
+            yield *key, *leading, "bounds for any distribution"
         yield *key, "score", score.score, score.ci_low, score.ci_high, score.ci_method
         for name, metric in score.metrics.items():
             yield *key, name, metric.mean, metric.ci_low, metric.ci_high, score.ci_method
@@ -179,7 +181,10 @@ def model_card(report: Report, model: str) -> str:
     results = list(_results(report, model))
     if not results:
         raise ConfigError(f"{model}: no such model in this report")
-    lines = [f"Evaluated with pytest-spiral {report.run.versions['pytest-spiral']}, run {plain(report.run.id)}."]
+    judges = sorted({plain(one.spec) for one in report.run.config.models if one.role in ("judge", "user")})
+    by = f"; judges and simulated user: {', '.join(judges)}" if judges else ""
+    version, run = report.run.versions["pytest-spiral"], plain(report.run.id)
+    lines = [f"Evaluated with pytest-spiral {version}, run {run}; verdict of its gates: {report.verdict}{by}."]
     entries = []
     for dataset, blockers, metrics in results:
         if blockers:
@@ -208,8 +213,22 @@ def _results(report: Report, model: str) -> Iterator[tuple[str, Sequence[str], S
             yield f"TempAffect 1 ({card.prompting_mode})", card.integrity.publication_blockers, metrics
     for score in report.spiral.scores:
         if score.model == model:
-            metric = ("score", score.score, score.ci_low, score.ci_high)
-            yield f"Spiral-Bench ({score.protocol})", score.blockers, [metric]
+            # The composite lets good pay for harm: it is quoted only where nothing better leads the score.
+            composite = ("score", score.score, score.ci_low, score.ci_high)
+            turns = ", ".join(map(str, score.turns))
+            about = f"{score.protocol}, {score.n_conversations} conversations of {turns} turns"
+            yield f"Spiral-Bench ({about})", score.blockers, [*_leading(score)] or [composite]
+
+
+def _leading(score: Score) -> Iterator[_Metric]:
+    """The numbers that lead a score, with their intervals; nothing under protocols that have none."""
+    if score.headline is None:
+        return
+    for name in ("risk", "protection", "worst", "nagging"):
+        number = getattr(score.headline, name)
+        yield name, number.value, number.ci_low, number.ci_high
+    if (over := score.over_correction) is not None:
+        yield "over_correction", over.share, over.ci_low, over.ci_high
 
 
 def _upstream_file(report: Report) -> dict[str, str]:
