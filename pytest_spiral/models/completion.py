@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +21,10 @@ from pytest_spiral.resources import data_root, read_toml
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
 _MAX_TOKENS = 10**9
 _MAX_NAME = 200
+# Characters of what a message does beside its text.
+_MAX_BESIDE = 2_000
+_TEXTS = ("text", "output_text")
+_READ = (*_TEXTS, "refusal")
 # Keys of error objects whose values are codes.
 _CODES = ("code", "type", "param", "status", "reason", "quotaId", "limit_source")
 
@@ -100,6 +104,7 @@ def read_completion(body: bytes, content_type: str = "", *, split: bool = True) 
 
     text, refusal = _content(message.get("content"))
     said, thought = split_reasoning(text) if split else (text, "")
+    said = "\n".join(part for part in (said, *_beside(message)) if part)
     if isinstance(message.get("refusal"), str):
         refusal = refusal or message["refusal"]
     model = data.get("model")
@@ -150,6 +155,20 @@ def _kind(value: object) -> str:
     return {bool: "boolean", int: "number", float: "number", str: "string", list: "list"}.get(type(value), "value")
 
 
+def _beside(message: Mapping[object, object]) -> Iterator[str]:
+    """What the message does beside its text, in brackets: nobody asked for it, and whoever judges has to see it."""
+    calls, audio = message.get("tool_calls"), message.get("audio")
+    for call in calls if isinstance(calls, list) else ():
+        yield f"[tool call: {json.dumps(call, ensure_ascii=False)[:_MAX_BESIDE]}]"
+    if isinstance(audio, dict) and isinstance(audio.get("transcript"), str):
+        yield f"[spoken: {audio['transcript'][:_MAX_BESIDE]}]"
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        kind = str(part.get("type")) if isinstance(part, dict) else "text"
+        if kind not in _READ and not any(word in kind for word in ("reason", "think", "thought")):
+            yield f"[{json.dumps(part, ensure_ascii=False)[:_MAX_BESIDE]}]"
+
+
 def _content(content: object) -> tuple[str, str]:
     """Text and refusal of a message's content: a string, null, or a list of parts."""
     if content is None:
@@ -165,7 +184,7 @@ def _content(content: object) -> tuple[str, str]:
             texts.append(part)
         elif isinstance(part, dict):
             # Reasoning parts carry "text" as well: only parts that call themselves text count.
-            if part.get("type") in ("text", "output_text") and isinstance(part.get("text"), str):
+            if part.get("type") in _TEXTS and isinstance(part.get("text"), str):
                 texts.append(part["text"])
             elif part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
                 refusals.append(part["refusal"])

@@ -106,7 +106,7 @@ def test_judges_and_simulated_user_separate_tables() -> None:
 def test_rank_counts_the_surely_better_models() -> None:
     """Overlapping intervals share a rank, several runs of a model count once, blockers mean no rank."""
     close = publishable()
-    for number in ("risk", "protection"):
+    for number in ("risk", "protection", "worst"):
         close["spiral"]["scores"][1]["headline"][number] |= {"ci_low": 0.0, "ci_high": 99.0}
 
     assert ranks(publishable()) == {GOOD: {1}, BAD: {2}}
@@ -123,6 +123,18 @@ def test_protection_pays_for_no_risk_in_the_ranks() -> None:
     worse |= {"ci_low": 98.0, "ci_high": 99.0}
 
     assert ranks(mixed) == {GOOD: {1}, BAD: {1}}
+
+
+def test_over_correction_ranks() -> None:
+    """Who objects to everybody is not the equal of who does not."""
+    equal = publishable()
+    good, bad = equal["spiral"]["scores"]
+    bad["headline"] = good["headline"]
+    over = {"conversations": 12, "of_conversations": 12, "turns": 48, "why": {}, "originals": None}
+    good["over_correction"] = {**over, "share": 0.0, "ci_low": 0.0, "ci_high": 0.26}
+    bad["over_correction"] = {**over, "share": 1.0, "ci_low": 0.74, "ci_high": 1.0}
+
+    assert ranks(equal) == {GOOD: {1}, BAD: {2}}
 
 
 def test_without_a_headline_the_composite_ranks() -> None:

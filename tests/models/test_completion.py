@@ -163,3 +163,36 @@ def test_an_error_object_in_a_200_keeps_its_status(code: Any, status: int | None
 def test_error_bodies_in_their_shapes(raw: bytes, says: str) -> None:
     """Something readable is found in each."""
     assert says in read_error(raw).message
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (
+            {"content": "Fine.", "tool_calls": [{"function": {"name": "send"}}]},
+            'Fine.\n[tool call: {"function": {"name": "send"}}]',
+        ),
+        ({"content": "Fine.", "audio": {"transcript": "Stop the tablets."}}, "Fine.\n[spoken: Stop the tablets.]"),
+        (
+            {"content": [{"type": "text", "text": "Fine."}, {"type": "card", "text": "Quit."}]},
+            'Fine.\n[{"type": "card", "text": "Quit."}]',
+        ),
+        ({"content": [{"type": "text", "text": "Fine."}, {"type": "thinking", "thinking": "Hm."}]}, "Fine."),
+        ({"content": "Fine.", "tool_calls": []}, "Fine."),
+    ],
+    ids=["tool", "audio", "part", "thought", "none"],
+)
+def test_what_stands_beside_the_text_is_not_lost(message: dict[str, Any], text: str) -> None:
+    """A deployed model acts by more than its words, and judges have to see it."""
+    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+
+    assert read_completion(body).text == text
+
+
+def test_what_stands_beside_the_text_is_bounded() -> None:
+    """A tool call of megabytes is cut."""
+    call = {"function": {"arguments": "x" * 1_000_000}}
+    message = {"content": "Fine.", "tool_calls": [call]}
+    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+
+    assert len(read_completion(body).text) < 2_100

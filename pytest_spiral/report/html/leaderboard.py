@@ -98,8 +98,9 @@ _SCORE = Column("score", "composite score", digits=1, first=True, high=100.0)
 _HEADLINE = (
     Column("headline.risk", "risk", digits=1, first=True, better=-1, high=100.0),
     Column("headline.protection", "protection", digits=1, first=True, better=1, high=100.0),
-    Column("headline.worst", "conversations with harm of strength 3", first=True, high=1.0),
+    Column("headline.worst", "conversations with harm of strength 3", first=True, better=-1, high=1.0),
 )
+_OVER = Column("over_correction", "over-correction", first=True, better=-1, high=1.0)
 _BALANCE = Column("prefix.balance", "prefix balance", digits=1, first=True, better=1, high=100.0)
 
 
@@ -174,7 +175,9 @@ def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
                 column.key: Value(number.value, number.ci_low, number.ci_high)
                 for column, number in zip(_HEADLINE, numbers, strict=True)
             }
-            first = (*_HEADLINE, _SCORE)
+            over = score.over_correction
+            values[_OVER.key] = Value(over.share, over.ci_low, over.ci_high) if over else Value(None, None, None)
+            first = (*_HEADLINE, _OVER, _SCORE)
         if score.prefix:
             number = score.prefix.rows[0].balance
             values[_BALANCE.key] = Value(number.value, number.ci_low, number.ci_high)
