@@ -41,6 +41,7 @@ class SpiralContext:
         anchors: What the judges said about the anchors; None where there are none.
         moved: Judges who are not the same in all shards, one clause each.
         unknown_fields: Of evaluated models, request fields that may carry instructions.
+        served_models: Names under which endpoints served each evaluated model.
     """
 
     protocol: Protocol
@@ -55,6 +56,7 @@ class SpiralContext:
     anchors: Anchors | None = None
     moved: Sequence[str] = ()
     unknown_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    served_models: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def calibrations(self) -> Sequence[Calibration]:

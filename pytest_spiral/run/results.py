@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_spiral.chat import Role
 from pytest_spiral.compare.recording import Recording
+from pytest_spiral.errors import UserError
 from pytest_spiral.evaluate.inputs import EVALUATED, RunResults, SpiralContext
 from pytest_spiral.models.endpoint import host_of, is_loopback
 from pytest_spiral.models.parameters import local_models, unknown_fields
@@ -17,6 +19,7 @@ from pytest_spiral.report.model import Anchors, RequestLimit, Run, RunConfig, Us
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.run import LimitChange, ModelConfig, SpiralIntegrity
 from pytest_spiral.report.model.run import Preflight as ModelPreflight
+from pytest_spiral.report.read import find_report
 from pytest_spiral.run.baseline import Gates
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.costs import usage_by_role
@@ -136,7 +139,7 @@ def run_results(
             served_models=traffic.served_models,
             enforcement_verified=measured.enforcement,
             preflight=measured.learned,
-            notes=tuple(_notes(plan, traffic.limits, cut, gates.baseline)),
+            notes=(*_notes(plan, traffic.limits, cut, gates.baseline), *_decided_before(plan, gates)),
         ),
         usage=traffic.usage,
         gates=gates.gates,
@@ -147,7 +150,7 @@ def run_results(
         preflight=measured.preflight,
         contexts={key: _card_context(plan, content, measured, traffic, floors, key) for key in keys},
         items={key: [item for unit, item in measured.items.items() if (unit.model, unit.mode) == key] for key in keys},
-        spiral=_spiral_context(plan, content, measured) if spiral else None,
+        spiral=_spiral_context(plan, content, measured, traffic) if spiral else None,
         spiral_integrity=_spiral_integrity(plan, content) if spiral else None,
         conversations=conversations,
         stand_ins=_conversations(plan, content, measured, plan.floors),
@@ -179,6 +182,25 @@ def _floor(plan: RunPlan, content: Content, measured: Measurements) -> Floor | N
     if plan.floors:
         return Floor(key=floor_key(plan, content), run=plan.run_id, measured_at="", stand_ins={}, value=None)
     return measured.floor
+
+
+_DECIDED = "decided before by other gates: "
+
+
+def _decided_before(plan: RunPlan, gates: Gates) -> Iterator[str]:
+    """Verdicts of this run by other gates: whoever chooses gates when the numbers are known, chooses the verdict."""
+    path = Path(plan.run_dir) / "report.json"
+    try:
+        earlier = find_report(path) if path.is_file() else None
+    except UserError:
+        # Damaged, and about to be replaced.
+        return
+    if earlier is None:
+        return
+    yield from (note for note in earlier.run.notes if note.startswith(_DECIDED))
+    decided = list(dict.fromkeys(row.expr for row in earlier.gates))
+    if earlier.verdict in ("fail", "inconclusive") and set(decided) - {gate.expr for gate in gates.gates}:
+        yield f"{_DECIDED}{earlier.verdict.upper()} by {'; '.join(decided)}"
 
 
 def _notes(
@@ -280,7 +302,7 @@ def _spiral_integrity(plan: RunPlan, content: Content) -> SpiralIntegrity:
     return integrity.model_copy(update={name: value for name, value in found.items() if name not in own})
 
 
-def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> SpiralContext:
+def _spiral_context(plan: RunPlan, content: Content, measured: Measurements, traffic: Traffic) -> SpiralContext:
     actors = [(_ACTORS[model.role], model) for model in plan.everybody if model.role in _ACTORS]
     calibrated = measured.calibrated
     # Why the conversations cannot be compared with those of the bundled suite.
@@ -304,4 +326,5 @@ def _spiral_context(plan: RunPlan, content: Content, measured: Measurements) -> 
         anchors=anchors,
         moved=measured.moved,
         unknown_fields=_unknown_fields(plan, content, "spiral"),
+        served_models=traffic.served_models,
     )

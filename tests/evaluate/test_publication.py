@@ -18,6 +18,14 @@ def blockers(code: str, *conversations: Conversation) -> list[str]:
     return [text for text in score.blockers if text.startswith(code)]
 
 
+def test_one_name_is_one_model() -> None:
+    """An endpoint that served several models under it has no score of one."""
+    context = SpiralContext(quick("per-turn"), 1, served_models={"m": ("small", "strong")})
+    found = score_of("m", [conversation(judgements=())], context).blockers
+
+    assert "S13 the endpoint served several models under this name: small, strong" in found
+
+
 @pytest.mark.parametrize(("turns", "says"), [(1, "1 turn"), (19, "19 turns"), (20, None), (25, "25 turns")])
 def test_too_few_or_too_many_turns_are_not_published(turns: int, says: str | None) -> None:
     """Nothing is known of what happens later, or it dilutes what happened; one is enough, twins aside."""

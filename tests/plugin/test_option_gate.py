@@ -88,3 +88,18 @@ def test_a_wrong_gate_in_ini_is_a_usage_error(project: Project) -> None:
     project.write(pytest__ini="[pytest]\nspiral_gate = tempaffect.nothing >= 0.5\n")
 
     assert project.here(*PERFECT).ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_verdict_by_other_gates_is_not_forgotten(project: Project) -> None:
+    """Thresholds chosen when the numbers are known decide nothing: what was decided before stands beside them."""
+    run = ("--model=dry/caver", "--suite=tempaffect", "--prompting=raw", "--run-id=r", "-p", "no:xdist")
+
+    assert project.pytest(*run, "--gate=tempaffect.score >= 0.99").ret == 1
+    assert project.report("r")["run"]["notes"] == []
+    chosen = project.pytest(*run, "--gate=tempaffect.score >= 0.01")
+    again = project.pytest(*run, "--gate=tempaffect.score >= 0.02")
+
+    note = "decided before by other gates: FAIL by tempaffect.score >= 0.99"
+    assert (chosen.ret, again.ret) == (0, 0)
+    assert project.report("r")["run"]["notes"] == [note]
+    again.stdout.fnmatch_lines([f"*{note}*"])
