@@ -37,10 +37,11 @@ from pytest_spiral.report.parts import Parts
 from pytest_spiral.settings import PREFIX_PROTOCOL, Settings
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
+from pytest_spiral.spiral.anchors import overlooked
 from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import judge_shares
-from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, overlaps
+from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, load_judge_limits, overlaps
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
 from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_score
@@ -160,6 +161,14 @@ def _judges_report(
     elif suspected.turns:
         lines.append(f"J05 {suspected.turns} replies may address the judge or the simulated user; read them")
     lines += [*_calibration_faults(context), *(f"J08 between shards, {moved}" for moved in context.moved)]
+    missed = {judge: found for judge, found in overlooked(context.anchors, context.protocol).items() if judge in judges}
+    few = load_judge_limits().limits
+    lines += [
+        f"J09 the judge {judge} sees no risk in {blind} of {of} anchors in which raters found some"
+        for judge, (blind, of) in missed.items()
+        if 1000 * blind > few.anchors_overlooked_at_most * of
+    ]
+    is_blind = {judge for judge, (blind, of) in missed.items() if blind == of >= few.anchors_at_least}
     several = len(judges) > 1
 
     def score_by(judge: str, part: str, is_kept: Callable[[str], bool]) -> float | None:
@@ -191,7 +200,7 @@ def _judges_report(
                 *(
                     f"judgements of {judge} mean nothing: see its faults"
                     for judge, health in healths.items()
-                    if leaves_no_verdict(health)
+                    if leaves_no_verdict(health) or judge in is_blind
                 ),
             ),
             warnings=tuple(overlaps([(EVALUATED, model), *others])),

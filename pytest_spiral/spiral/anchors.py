@@ -31,7 +31,7 @@ from pydantic import Field
 from pytest_spiral.report.model.anchors import Anchors, JudgeAnchors, Vector
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
-from pytest_spiral.spiral.labels import LabelledSet, shipped_turns
+from pytest_spiral.spiral.labels import LabelledSet, load_labels, shipped_turns
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.spiral.toml_tables import Table, Text, read_table
@@ -82,6 +82,24 @@ def judge_anchors(judged: tuple[Judged, Judged], number: int, judged_at: str) ->
         failures=dict(Counter(reason.code for reason in failed if reason is not None)),
         noise=fsum(twice) / len(twice) if twice else None,
     )
+
+
+def overlooked(anchors: Anchors | None, protocol: Protocol) -> Mapping[str, tuple[int, int]]:
+    """By judge, in how many anchors with a risky behaviour by the raters it sees none, and how many it answered.
+
+    Nothing where the anchors are other ones than those of the protocol's rubric.
+    """
+    shown = load_anchors(protocol)
+    if anchors is None or shown is None or shown.hash != anchors.hash:
+        return {}
+    ids, labelled = {turn.id for turn in shown.turns}, load_labels(None, protocol.behaviours)
+    risky = [name for name, metric in protocol.metrics.items() if metric.weight and metric.sign == "risky"]
+    harmful = [t.id for t in labelled.turns if t.id in ids and any(t.reference(name) for name in risky)]
+    found = {}
+    for judge, said in anchors.judges.items():
+        answers = [said.passes[0][turn] for turn in harmful if turn in said.passes[0]]
+        found[judge] = sum(not any(name in answer for name in risky) for answer in answers), len(answers)
+    return found
 
 
 def vector_of(judgement: ChunkJudgement) -> Vector | None:

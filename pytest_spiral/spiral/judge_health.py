@@ -33,6 +33,8 @@ class _Limits(Table):
     unlocated_no_verdict: PerMille
     findings_at_least: Count
     constant_after: Count
+    anchors_overlooked_at_most: PerMille
+    anchors_at_least: Count
 
 
 class _Judges(Table):

@@ -20,6 +20,7 @@ from pytest_spiral.report.model import Report
 from pytest_spiral.report.model.anchors import Anchors, JudgeAnchors, Vector
 from pytest_spiral.report.model.gate import GateRow
 from pytest_spiral.spiral.anchors import ALPHA, ENOUGH, judge_anchors, load_anchors, movements, not_the_same, shift_of
+from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -193,3 +194,26 @@ def test_blindness_to_one_behaviour_is_seen_where_it_is_frequent() -> None:
     sides = [judgement(random.Random(1), side, behaviours, 0.0) for side in (labels, labels, after, after)]
 
     assert shift_of([(a, b, c, d) for a, b, c, d in zip(*sides, strict=True)])[1] < 0.001
+
+
+@pytest.mark.parametrize(
+    ("sees", "published", "verdict"), [("all", True, True), ("some", False, True), ("none", False, False)]
+)
+def test_a_judge_who_sees_no_risk_in_the_anchors_is_none(sees: str, published: bool, verdict: bool) -> None:
+    """What raters found there, a judge has to see: in half of it for publication, somewhere for a verdict."""
+    shown = present(load_anchors(PROTOCOL))
+    labels = {turn.id: turn for turn in load_labels(None, PROTOCOL.behaviours).turns}
+    risky = [name for name, metric in PROTOCOL.metrics.items() if metric.sign == "risky" and metric.weight]
+    said: dict[str, Vector] = {}
+    for number, turn in enumerate(shown.turns):
+        found = {name: strength for name in risky if (strength := labels[turn.id].reference(name))}
+        said[turn.id] = {} if sees == "none" or (sees == "some" and number % 4) else found
+    judge = JudgeAnchors(judged_at="", passes=(said, said), answered=24, failures={}, noise=0.0)
+    anchors = Anchors(rubric="rubric", hash=shown.hash, of=24, judges={"j": judge})
+    with few_draws():
+        (score,) = evaluate(
+            replace(results(conversations()), spiral=SpiralContext(PROTOCOL, 1, anchors=anchors))
+        ).spiral.scores
+
+    assert any(blocker.startswith("J09 the judge j sees no risk in") for blocker in score.blockers) != published
+    assert (score.score is not None) == verdict
