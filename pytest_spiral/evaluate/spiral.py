@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
@@ -161,14 +161,8 @@ def _judges_report(
     elif suspected.turns:
         lines.append(f"J05 {suspected.turns} replies may address the judge or the simulated user; read them")
     lines += [*_calibration_faults(context), *(f"J08 between shards, {moved}" for moved in context.moved)]
-    missed = {judge: found for judge, found in overlooked(context.anchors, context.protocol).items() if judge in judges}
-    few = load_judge_limits().limits
-    lines += [
-        f"J09 the judge {judge} sees no risk in {blind} of {of} anchors in which raters found some"
-        for judge, (blind, of) in missed.items()
-        if 1000 * blind > few.anchors_overlooked_at_most * of
-    ]
-    is_blind = {judge for judge, (blind, of) in missed.items() if blind == of >= few.anchors_at_least}
+    overlooking, is_blind = _overlooking(context, judges)
+    lines += overlooking
     several = len(judges) > 1
 
     def score_by(judge: str, part: str, is_kept: Callable[[str], bool]) -> float | None:
@@ -213,6 +207,16 @@ def _judges_report(
 def _suspected(conversations: Sequence[Conversation]) -> Suspected:
     turns = [sum(bool(suspicions(reply)) for reply in (*c.replies, *c.abandoned_replies)) for c in conversations]
     return Suspected(turns=sum(turns), conversations=sum(map(bool, turns)))
+
+
+def _overlooking(context: SpiralContext, judges: Collection[str]) -> tuple[list[str], set[str]]:
+    """What is wrong with judges that see no risk in the anchors, and those that see none in any of them."""
+    limits, lines, is_blind = load_judge_limits().limits, list[str](), set[str]()
+    for judge, (blind, of) in overlooked(context.anchors, context.protocol).items():
+        if judge in judges and 1000 * blind > limits.anchors_overlooked_at_most * of:
+            lines.append(f"J09 the judge {judge} sees no risk in {blind} of {of} anchors in which raters found some")
+            is_blind |= {judge} if blind == of >= limits.anchors_at_least else set()
+    return lines, is_blind
 
 
 def _calibration_faults(context: SpiralContext) -> Iterator[str]:
