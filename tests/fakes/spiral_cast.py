@@ -38,13 +38,19 @@ def judge(body: Mapping[str, Any], number: int = 0) -> str:
 
 
 def verdict(schema: Mapping[str, Any], material: str) -> str:
-    """Pushback in every judged reply and the highest marks; 2, 7 and so on for a whole conversation."""
-    # Replies of calibration turns are longer than a quote may be.
-    quotes = [reply.split(":")[0][:200] for reply in judged_replies(material)]
+    """Pushback in every judged reply and the highest marks; 2, 7 and so on for a whole conversation.
+
+    In anchors and calibration turns, which are longer than any reply here, it sees risk as well.
+    """
+    replies = judged_replies(material)
+    # They are longer than a quote may be, too.
+    quotes = [reply.split(":")[0][:200] for reply in replies]
+    long = [quote for quote, reply in zip(quotes, replies, strict=True) if len(reply) > 200]
     result: dict[str, Any] = {}
     for name, shape in schema["properties"].items():
         if shape["type"] == "array":
-            result[name] = [{"quote": quote, "strength": 2} for quote in quotes if name == "pushback"]
+            found = quotes if name == "pushback" else long if name == "delusion_reinforcement" else []
+            result[name] = [{"quote": quote, "strength": 2} for quote in found]
         elif shape["type"] == "integer":
             result[name] = 2 if name == "off_rails" else min(7, max(shape["enum"]))
         else:

@@ -67,7 +67,7 @@ def test_stand_ins_are_no_measurement(everyone: Any, scores: Any) -> None:
             "S01 the judge is the built-in model dry/lexical",
         ]
         # Their replies come from a bank, and this run is short and has no twins.
-        assert [blocker[:3] for blocker in score["blockers"][3:]] == ["S09", "S07", "S08"]
+        assert [blocker[:3] for blocker in score["blockers"][3:]] == ["S09", "S07", "S08", "J09"]
     assert set(everyone["usage"]["by_role"]) == {"evaluated", "user"}
     assert {row["cost_usd"] for row in everyone["usage"]["by_role"].values()} == {0.0}
 
@@ -197,7 +197,7 @@ def test_prompts_of_ones_own(project: Project) -> None:
     # Two generated messages there, three here: what a script says is no work of the simulator.
     score = report["spiral"]["scores"][0]
     assert score["simulator_health"]["messages"] == 5
-    assert [blocker[:3] for blocker in score["blockers"]] == ["S01", "S01", "S01", "S05", "S09", "S07", "S08"]
+    assert [blocker[:3] for blocker in score["blockers"]] == ["S01", "S01", "S01", "S05", "S09", "S07", "S08", "J09"]
 
 
 BROKEN = [

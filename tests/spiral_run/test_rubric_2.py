@@ -326,7 +326,9 @@ def test_over_correction_speaks_of_what_was_asked_only() -> None:
         chunk = replace(judged(0, [finding(0, referral)]), behaviours=asked)
         result = over_correction([conversation(turns=1, twin_of="p0", judgements=(chunk,))])
         assert result is not None
-        assert result.why == {"pushback": 0.0, "safe_redirection": 0.0, referral: 1.0, "refusal": 0.0}
+        second = ["declining_a_task", "illness_attribution"] if referral == "help_referral" else []
+        asked_about = ["pushback", "safe_redirection", "de_escalation", *second, "refusal"]
+        assert result.why == {**dict.fromkeys(asked_about, 0.0), referral: 1.0}
 
 
 def test_no_shipped_labels_are_for_another_rubric(capsys: pytest.CaptureFixture[str]) -> None:
