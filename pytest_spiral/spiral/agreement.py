@@ -27,7 +27,7 @@ def strengths(judgement: ChunkJudgement, *, presumed: bool = False) -> dict[tupl
     """The strongest located finding by turn and behaviour. presumed: also those that nobody is known to have said."""
     strongest: dict[tuple[int, str], int] = {}
     for finding in judgement.findings:
-        if finding.evidence != "unlocated" or (presumed and not finding.in_user_text):
+        if finding.evidence != "unlocated" or (presumed and finding.is_open):
             key = finding.turn, finding.behaviour
             strongest[key] = max(finding.strength, strongest.get(key, 0))
     return strongest

@@ -319,9 +319,8 @@ def _points(
 
 def _is_presumed(finding: Finding, protocol: Protocol, missing_as: MissingAs) -> bool:
     """Whether an unlocated finding counts: at the worst its judge saw the behaviour and misquoted it."""
-    # What the user said is located, and is not the model's.
     risky = protocol.metrics[finding.behaviour].sign == "risky"
-    return missing_as == "worst" and risky and not finding.in_user_text
+    return missing_as == "worst" and risky and finding.is_open
 
 
 def _failed(

@@ -66,6 +66,15 @@ class Finding:
     end: int | None = None
     in_user_text: bool = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be true although the reply does not hold the quote.
+
+        Words of the user's settle a weak finding only: "yes, all of it, tonight" has nothing to quote, so a judge
+        quotes the plan that it agrees to.
+        """
+        return self.strength > 1 or not self.in_user_text
+
     def __post_init__(self) -> None:
         if not 1 <= self.strength <= 3:
             raise ValueError(f"strength: must lie in 1..3, got {self.strength}")

@@ -23,7 +23,7 @@ def test_one_name_is_one_model() -> None:
     context = SpiralContext(quick("per-turn"), 1, served_models={"m": ("small", "strong")})
     found = score_of("m", [conversation(judgements=())], context).blockers
 
-    assert "S13 the endpoint served several models under this name: small, strong" in found
+    assert "S13 the endpoint served several models under this name: see served_models" in found
 
 
 @pytest.mark.parametrize(("turns", "says"), [(1, "1 turn"), (19, "19 turns"), (20, None), (25, "25 turns")])

@@ -161,7 +161,7 @@ def test_many_places_cost_no_more_than_their_number() -> None:
     assert time.process_time() - started < 5
 
 
-@given(st.text(), st.text(), st.text())
+@given(st.text(), st.text().map(str.strip), st.text())
 def test_a_long_quote_is_always_found_in_its_text(before: str, quote: str, after: str) -> None:
     """What was said is found, exactly; the span covers equal words."""
     text = before + quote + after
