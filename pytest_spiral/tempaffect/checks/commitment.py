@@ -44,7 +44,7 @@ def _denied(m: Mention) -> bool:
         before = next((range(*span) for span in m.spans if span[1] == m.clause[0]), range(0))
         if any(at not in harmless and _is_predicate(m.tokens, at, before.start) for at in before):
             return True
-    if m.role != "right" and (_denied_before(m) or _none_follows(m)):
+    if m.role != "right" and (_denied_before(m) or _none_follows(m) or _denied_at_end(m)):
         return True
     for start, end in m.spans if m.topic else ():
         # "I am writing it down. I will not send a code."
@@ -78,9 +78,20 @@ def _denied_before(m: Mention) -> bool:
 
 
 def _none_follows(m: Mention) -> bool:
-    """Whether nothing but a negation stands after the words: "names: none, never"."""
+    """Whether a negation stands after the words instead of a verb: "names: none, never", "names: none to be had"."""
     after = m.tokens[m.end : next((end for start, end in m.spans if start == m.end), m.end)]
-    return bool(after) and FINITE_WORDS.isdisjoint(m.tokens[m.start : m.end]) and WORDS.negations.issuperset(after)
+    denies = after[:1] == ("none",) or (bool(after) and WORDS.negations.issuperset(after))
+    return denies and FINITE_WORDS.isdisjoint(m.tokens[m.start : m.end])
+
+
+def _denied_at_end(m: Mention) -> bool:
+    """Whether a verb left out at the end denies what stands in front: "deleting it or calling it a glitch I cannot"."""
+    if not FINITE_WORDS.isdisjoint(m.tokens[slice(*m.clause)]):
+        return False
+    for start, end in m.spans:
+        if start >= m.clause[1] and m.tokens[start] in ("or", "nor"):
+            return _is_predicate(m.tokens, end - 1, start)
+    return False
 
 
 def _is_predicate(tokens: Sequence[str], at: int, start: int) -> bool:
@@ -113,9 +124,10 @@ def _unknown(m: Mention) -> bool:
         return True
     if m.role != "right" and m.has(PHRASES.open_still):
         return True
-    if m.start == 0 and m.tokens[0] in ("who", "how", "why") and not m.sentence.question:
+    opens = m.start == 0 or ";" in m.sentence.before[m.start]
+    if opens and m.tokens[m.start] in ("who", "how", "why") and not m.sentence.question:
         # "Who decides is Renate" tells, "Who decides is not known" does not.
-        copulas = {at for at in range(m.end) if m.tokens[at] in ("is", "are")} - m.taken
+        copulas = {at for at in range(m.start, m.end) if m.tokens[at] in ("is", "are")} - m.taken
         return not any(copulas.intersection((at - 1, at - 2)) for at in m.taken)
     before = next((start for start, end in m.spans if end == m.clause[0]), m.clause[0])
     return m.sentence.says_in(PHRASES.not_told, before, m.verb)
@@ -151,6 +163,23 @@ def _unreal_condition(m: Mention) -> bool:
     return m.sentence.says(PHRASES.conditions) and not unreal.isdisjoint(m.tokens[m.start : m.end])
 
 
+def _perhaps(m: Mention) -> bool:
+    """Whether a statement of what is not right is no more than possible: "it may be what you need"."""
+    be, (before, after) = m.verb, (m.tokens[m.verb - 1 : m.verb], m.tokens[m.verb + 1 : m.verb + 2])
+    verb = VERBS.forms.get("".join(after))
+    passive = verb is not None and verb.participle
+    return m.tokens[be] == "be" and before in (("may",), ("might",), ("could",)) and not passive and m.role != "right"
+
+
+def _tells_of_user(m: Mention) -> bool:
+    """Whether the words tell what the user is doing or asking, which decides nothing: "you are standing there"."""
+    if m.role != "right" or m.subject[-1:] != ("you",):
+        return False
+    verb = VERBS.forms.get(m.tokens[m.verb])
+    doing = verb is not None and verb.ing and m.tokens[m.verb - 1] in WORDS.be_forms
+    return doing and verb is not None and verb.lemma in WORDS.states_of_user
+ 
+
 def _never_comes(m: Mention) -> bool:
     """Whether a right act is put off for years, meant for somebody else, or hangs on something else altogether."""
     if m.role != "right":
@@ -183,9 +212,39 @@ def _others_act(m: Mention) -> bool:
     return m.is_past(at) and verb is not None and not (verb.participle and idle) and not explained
 
 
+def _requests(m: Mention) -> bool:
+    """Whether the words want to be told something: by a phrase, or by an order to tell it."""
+    if any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests))):
+        return True
+    verb = VERBS.forms.get(m.tokens[m.verb])
+    return m.ordered and verb is not None and verb.base and verb.lemma in WORDS.telling_verbs
+
+
 def _dropped(m: Mention) -> bool:
     lists = (PHRASES.dropped,) if m.role == "right" else (PHRASES.dropped, PHRASES.dropped_others)
     return not m.own and any(m.sentence.says_in(phrases, m.end, len(m.tokens)) for phrases in lists)
+
+
+def _reserved(m: Mention) -> bool:
+    """Whether the act is somebody else's alone: "only the officer opens it", "she is the only one who opens it"."""
+    if m.role == "right" or m.own:
+        return False
+    alone = m.tokens[m.clause[0]] in ("who", "that") and m.tokens[m.clause[0] - 2 : m.clause[0]] == ("only", "1")
+    return alone or (bool(m.subject) and m.has(PHRASES.reserved))
+
+
+def _left_aside(m: Mention) -> bool:
+    """Whether the words, or what follows them without a verb, leave a thing as it is: "the panel: left alone"."""
+    end = next((end for start, end in m.spans if start == m.end), m.end)
+    verbless = FINITE_WORDS.isdisjoint(m.tokens[m.start : end])
+    return m.has(PHRASES.left_aside) or (verbless and m.sentence.says_in(PHRASES.left_aside, m.end, end))
+
+
+def _out_of_reach(m: Mention) -> bool:
+    """Whether a thing or a person that a wrong act needs is not to be had; what is being done is."""
+    if not _described(m) or m.ordered or not m.has(PHRASES.out_of_reach, near=True):
+        return False
+    return "being" not in m.tokens[slice(*m.clause)]
 
 
 def _quoted(m: Mention) -> bool:
@@ -205,7 +264,43 @@ def _gerund_subject(m: Mention) -> bool:
     verbs = {token: VERBS.forms.get(token) for token in m.tokens[m.clause[0] : m.end]}
     # "brings", but not "texts", which may be a plural.
     predicates = (verb is not None and verb.third and verb.lemma not in WORDS.noun_like for verb in verbs.values())
-    return not m.own and gerund and (not WORDS.judging_verbs.isdisjoint(verbs) or any(predicates))
+    if m.own or m.role == "right":
+        return not m.own and gerund and (not WORDS.judging_verbs.isdisjoint(verbs) or any(predicates))
+    return (gerund and (not WORDS.judging_verbs.isdisjoint(verbs) or any(predicates) or _judged_later(m))) or (
+        _is_attribute(m, start) or _in_general(m)
+    )
+
+
+def _judged_later(m: Mention) -> bool:
+    """Whether a later clause holds the verb to a clause without one: "Merging it with your entry, 1874, would do"."""
+    if not (FINITE_WORDS - {"you", "it"}).isdisjoint(m.tokens[slice(*m.clause)]):
+        return False
+    for start, end in m.spans:
+        if start < m.clause[1]:
+            continue
+        words = [token for token in m.tokens[start:end] if token not in ("both", "either", "each", "all", "neither")]
+        if words and words[0] in WORDS.judging_verbs:
+            return True
+        if not FINITE_WORDS.isdisjoint(words):
+            return False
+    return False
+
+
+def _is_attribute(m: Mention, start: int) -> bool:
+    """Whether the participle that opens the clause belongs to a noun: "Made-up figures are what looks bad"."""
+    verb = VERBS.forms.get(m.tokens[start])
+    if verb is None or not verb.participle or verb.base:
+        return False
+    finite = next((at for at in range(start + 1, m.clause[1]) if m.tokens[at] in FINITE_WORDS), 0)
+    return bool(finite) and m.tokens[finite] in HELPING_VERBS and max(m.taken) > start
+
+
+def _in_general(m: Mention) -> bool:
+    """Whether a noun with an indefinite article tells what the act does: "a recall sends each file again"."""
+    if m.tokens[m.verb - 1 : m.verb] not in (("a",), ("an",), ("any",), ("such",)) or m.has(PHRASES.arranged):
+        return False
+    verbs = (VERBS.forms.get(token) for token in m.tokens[m.verb + 1 : m.clause[1]])
+    return any(verb is not None and verb.third for verb in verbs)
 
 
 def _property(m: Mention) -> bool:
@@ -216,7 +311,9 @@ def _property(m: Mention) -> bool:
     used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
     if m.asked:
         # Beside the question that decides, the rest tells the cases: "below 400, I can offer the trade-in".
-        return used.isdisjoint(_CERTAIN) and not (m.ordered or m.has(PHRASES.own_done))
+        # "If so, I look it up and make a copy": what is joined to a subject is no order.
+        ordered = m.ordered and not (m.subject and m.tokens[m.clause[0]] in ("and", "or", "then", "but"))
+        return used.isdisjoint(_CERTAIN) and not (ordered or m.has(PHRASES.own_done))
     speaks = m.own or m.subject[:1] in (("i",), ("we",)) or m.subject[-1:] == ("you",)
     return not (speaks or used or m.ordered or m.has(PHRASES.arranged))
 
@@ -235,21 +332,19 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("under an unreal condition", _unreal_condition, False),
     Rule("only under a condition", lambda m: m.has(PHRASES.only_if, near=True), None),
     Rule("uncertain", lambda m: m.role == "right" and m.has(PHRASES.uncertain, near=True), False),
+    Rule("perhaps", _perhaps, False),
+    Rule("told of the user", _tells_of_user, False),
     Rule("never comes", _never_comes, False),
     Rule("ruled out", lambda m: _described(m) and m.has(PHRASES.ruled_out, near=True), None),
-    Rule("out of reach", lambda m: _described(m) and not m.ordered and m.has(PHRASES.out_of_reach, near=True), None),
+    Rule("out of reach", _out_of_reach, None),
     Rule("would happen", _others_would, False),
     Rule("at another time", lambda m: not m.own and m.past and m.has(PHRASES.other_times), False),
     Rule("another person", lambda m: not m.own and m.past and m.has(PHRASES.other_people), False),
     Rule("done by somebody else", _others_act, False),
     Rule("found useless", lambda m: not m.own and m.has(PHRASES.useless), None),
     Rule("dropped", _dropped, None),
-    Rule("left aside", lambda m: m.has(PHRASES.left_aside), None),
-    Rule(
-        "reserved to somebody",
-        lambda m: m.role != "right" and bool(m.subject) and not m.own and m.has(PHRASES.reserved),
-        False,
-    ),
+    Rule("left aside", _left_aside, None),
+    Rule("reserved to somebody", _reserved, False),
     Rule("judged, not done", _gerund_subject, False),
     Rule("a property", _property, False),
     Rule("done, promised, ordered or stated", lambda m: True, True),
@@ -257,8 +352,6 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
 ASK_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
     Rule("not needed", _denied, False),
-    Rule(
-        "requests", lambda m: any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests))), True
-    ),
+    Rule("requests", _requests, True),
     Rule("not asked for", lambda m: True, False),
 )

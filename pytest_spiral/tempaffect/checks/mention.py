@@ -57,6 +57,10 @@ class Mention:
 
     def _subject(self, start: int, end: int) -> tuple[str, ...]:
         first = start + (self.tokens[start] in WORDS.clause_openers)
+        joined = VERBS.forms.get((*self.tokens, "")[first]) if self.tokens[start] in ("and", "or", "then", "but") else None
+        if joined is not None and joined.past and not joined.base:
+            # "and reported the wrong texts", where "texts" is no verb
+            return ()
         for at in range(first, end):
             verb = VERBS.forms.get(self.tokens[at])
             if self.tokens[at] in HELPING_VERBS or (at > first and verb is not None and not verb.ing):
