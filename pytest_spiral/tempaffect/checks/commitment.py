@@ -213,11 +213,12 @@ def _others_act(m: Mention) -> bool:
 
 
 def _requests(m: Mention) -> bool:
-    """Whether the words want to be told something: by a phrase, or by an order to tell it."""
+    """Whether the words want to be told something: by a phrase, or by an order that is no mere alternative."""
     if any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests))):
         return True
     verb = VERBS.forms.get(m.tokens[m.verb])
-    return m.ordered and verb is not None and verb.base and verb.lemma in WORDS.telling_verbs
+    ordered = m.ordered and verb is not None and verb.base and m.tokens[m.clause[0]] != "or"
+    return ordered and verb is not None and verb.lemma in WORDS.telling_verbs
 
 
 def _dropped(m: Mention) -> bool:

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
-from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures
+from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures, invented_time
 from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, PatternIndex, Slot, Word
 from pytest_spiral.tempaffect.checks.rule import first_rule
@@ -32,6 +32,7 @@ class _Key:
         asked_first = sorted(decision.acts, key=lambda act: act.role != "ask")
         self.acts = [(act, tuple(map(Pattern, act.says))) for act in asked_first]
         self.facts = tuple(map(PreparedFact, decision.facts))
+        self.timed = any("time" in fact.units for fact in self.facts)
         self.demanded = next((act for act in decision.acts if act.role == "demanded"), None)
         self.index = PatternIndex({act.id: patterns for act, patterns in self.acts})
         self.matter = frozenset[str]().union(*(each.meanings for _, patterns in self.acts for each in patterns))
@@ -40,8 +41,12 @@ class _Key:
 _key = lru_cache(maxsize=256)(_Key)
 
 
-def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
-    """Read what a reply decides: one finding for each act it mentions, that of a commitment where there is one."""
+def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str] | None = None) -> DecisionReading:
+    """Read what a reply decides: one finding for each act it mentions, that of a commitment where there is one.
+
+    Args:
+        times: The times that the scenario knows; no other may be told where a fact of the key is a time.
+    """
     key = _key(decision)
     # Two sentences at a time last: most acts are found without.
     units = sorted(_units(key.index, reply.sentences), key=lambda each: each.of_two)
@@ -68,6 +73,8 @@ def read_decision(decision: Decision, reply: PreparedReply) -> DecisionReading:
         told = () if unit.of_two else tuple(figures(unit.passage))
         for fact in key.facts if told else ():
             contradictions[fact.contradiction(told, unit.passage)] = None
+        if times is not None and key.timed and told:
+            contradictions[invented_time(told, unit.passage, times)] = None
     for sentence in reply.sentences:
         for what, phrases in (("takes back what is said", PHRASES.taken_back), ("leaves it open", PHRASES.left_open)):
             if match := sentence.find(phrases):

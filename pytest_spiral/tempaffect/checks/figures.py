@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import pairwise
 from typing import Literal
 
 from pytest_spiral.tempaffect.checks.clauses import HELPING_VERBS
 from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, time_of_day
 from pytest_spiral.tempaffect.checks.sentences import Sentence, prepare_reply
 from pytest_spiral.tempaffect.lexicon import PHRASES, WORDS
-from pytest_spiral.tempaffect.scenario import Fact
+from pytest_spiral.tempaffect.scenario import Fact, Scenario
 from pytest_spiral.text import function_words
 
 _NAMED_TIMES = WORDS.weekdays | WORDS.noon_words
@@ -64,16 +65,62 @@ class PreparedFact:
                 excused |= {"count"} if excused else set()
                 about = all(start <= at < end for at in taken)
                 told_wrong = any(start <= at < end and unit not in excused for at, unit in wrong)
-                if about and told_wrong and not _is_open(sentence, start, end):
+                if about and told_wrong and not _is_open(sentence, start, end, taken):
                     return f"contradicts a figure: {' '.join(filter(None, sentence.raws[start:end]))}"
         return ""
 
 
-def _is_open(sentence: Sentence, start: int, end: int) -> bool:
-    """Whether a clause denies, supposes, compares or tells of the past, so that it states no figure."""
-    tokens = sentence.tokens[start:end]
-    unsaid = WORDS.negations | {"was", "were", "had", "would", "if", "than", "instead", "yesterday"}
-    return not unsaid.isdisjoint(tokens) or sentence.says(PHRASES.attributions)
+def known_times(scenario: Scenario) -> frozenset[str]:
+    """The times and numbers that a scenario tells, and the times that follow by a number of minutes that it tells."""
+    key = scenario.expected.decision
+    facts = (figure for fact in (key.facts if key else ()) for figure in fact.figures)
+    texts = (scenario.agent_context, scenario.user_message, *facts)
+    passages = [Passage(sentence) for text in texts for sentence in prepare_reply(text).sentences]
+    told = {meaning for passage in passages for word in passage.words for meaning in word if meaning[0] == "@"}
+    tokens = [token for passage in passages for token in passage.tokens]
+    told |= {time_of_day(int(token)) for token in tokens if token.isdecimal() and int(token) <= 24}
+    minutes = {int(one) for one, other in pairwise(tokens) if one.isdecimal() and other in ("minute", "minutes")}
+    later = {time_of_day(0, int(time[1:]) + sign * each) for time in told for each in minutes for sign in (1, -1)}
+    numbers = (number[1] if (number := _ORDINAL.fullmatch(token)) else token for token in tokens)
+    return frozenset((*told, *later, *(number for number in numbers if number.isdecimal())))
+
+
+def invented_time(told: Sequence[Figure], passage: Passage, known: Set[str]) -> str:
+    """Say which clause states a time of day or a date that the scenario does not know; "" where none does."""
+    sentence = passage.sentence
+    for at, unit, value in told if not sentence.question else ():
+        if value in known or not _is_point(passage.tokens, at, unit) or sentence.quoted[at]:
+            continue
+        start, end = passage.spans[passage.clause_of[at]]
+        if not (_is_open(sentence, start, end) or _announces(sentence.tokens[start:end])):
+            return f"tells an unknown time: {' '.join(filter(None, sentence.raws[start:end]))}"
+    return ""
+
+
+def _is_point(tokens: Sequence[str], at: int, unit: Unit) -> bool:
+    """Whether a figure is a time as on a clock, or a day with its month; "4 to 7" may be labels."""
+    if unit == "date":
+        return not WORDS.months.isdisjoint(tokens[max(0, at - 1) : at + 3])
+    clock = ":" in tokens[at] or tokens[at][-2:] in ("am", "pm") or tokens[at - 1] in ("half", "past")
+    return unit == "time" and clock
+
+
+def _announces(tokens: Sequence[str]) -> bool:
+    """Whether the speaker says when there will be word: "I will tell you at 10:45"."""
+    return not (WORDS.speakers.isdisjoint(tokens) or WORDS.word_verbs.isdisjoint(tokens))
+
+
+_UNSAID = WORDS.negations | {"was", "were", "had", "would", "if", "than", "instead", "yesterday", "about", "around"}
+
+
+def _is_open(sentence: Sentence, start: int, end: int, taken: Set[int] = frozenset()) -> bool:
+    """Whether a clause denies, supposes, compares or tells of the past, so that it states no figure.
+
+    Args:
+        taken: Positions of words that belong to the fact: "it keeps without payment until Monday".
+    """
+    tokens = [sentence.tokens[at] for at in range(start, end) if at not in taken]
+    return not _UNSAID.isdisjoint(tokens) or sentence.says(PHRASES.attributions)
 
 
 def _is_label(tokens: Sequence[str], at: int, unit: Unit) -> bool:

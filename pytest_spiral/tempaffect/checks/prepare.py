@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
+from pytest_spiral.tempaffect.checks.figures import known_times
 from pytest_spiral.tempaffect.checks.sentences import tokens_by_sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS, Pattern, forbidden_phrases
 from pytest_spiral.tempaffect.scenario import Act, Anchor, Decision, Family, ForbiddenPhrase, Scenario
@@ -60,6 +61,7 @@ class PreparedScenario:
         guarded: Whether the expected boundary is anything but to go on helping.
         repair: Whether the agent made a mistake before.
         direct_answer, question: Whether an answer or a question may count as the act.
+        times: The times of day that the scenario tells.
         phrases: Forbidden phrases: pattern, letters without spaces, words, phrase.
     """
 
@@ -92,6 +94,7 @@ class PreparedScenario:
         self.repair = scenario.family is Family.REPAIR
         self.direct_answer = "direct_answer" in spec.action_forms or practical
         self.question = "question" in spec.action_forms
+        self.times = known_times(scenario)
         self.phrases = tuple(map(_phrase, (*listed, *spec.extra_forbidden_phrases)))
 
 

@@ -30,7 +30,7 @@ def check_reply(scenario: Scenario, reply: str) -> ReplyChecks:
 
     grounding = check_grounding(prepared, read, spoken)
     key = scenario.expected.decision
-    decision = read_decision(key, read) if key else None
+    decision = read_decision(key, read, prepared.times) if key else None
     acts = concrete_acts(prepared, statements, grounding.echo)
     acts = acts or (_decided_step(key, decision, read, unspoiled) if key and decision and not grounding.echo else ())
     boundary = check_boundary(prepared, decision, read)
