@@ -171,14 +171,20 @@ def _perhaps(m: Mention) -> bool:
     return m.tokens[be] == "be" and before in (("may",), ("might",), ("could",)) and not passive and m.role != "right"
 
 
-def _tells_of_user(m: Mention) -> bool:
-    """Whether the words tell what the user is doing or asking, which decides nothing: "you are standing there"."""
-    if m.role != "right" or m.subject[-1:] != ("you",):
+def _tells_situation(m: Mention) -> bool:
+    """Whether the words only tell what there is, or what the user is doing: "there are codes", "you are standing"."""
+    if m.role != "right":
         return False
-    verb = VERBS.forms.get(m.tokens[m.verb])
+    clause = m.tokens[slice(*m.clause)]
+    verb, after = (VERBS.forms.get("".join(m.tokens[at : at + 1])) for at in (m.verb, m.verb + 1))
+    if m.tokens[m.verb] in WORDS.be_forms:
+        exists = m.tokens[m.verb - 1 : m.verb] == ("there",)
+        somebody = (WORDS.second_person | WORDS.first_person | {"now"}) & set(clause)
+        # In "is inviting" the verb is the other one.
+        return (exists and not somebody) or (after is not None and after.ing)
     doing = verb is not None and verb.ing and m.tokens[m.verb - 1] in WORDS.be_forms
-    return doing and verb is not None and verb.lemma in WORDS.states_of_user
- 
+    return doing and m.subject[-1:] == ("you",) and verb is not None and verb.lemma in WORDS.states_of_user
+
 
 def _never_comes(m: Mention) -> bool:
     """Whether a right act is put off for years, meant for somebody else, or hangs on something else altogether."""
@@ -334,7 +340,7 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("only under a condition", lambda m: m.has(PHRASES.only_if, near=True), None),
     Rule("uncertain", lambda m: m.role == "right" and m.has(PHRASES.uncertain, near=True), False),
     Rule("perhaps", _perhaps, False),
-    Rule("told of the user", _tells_of_user, False),
+    Rule("told of the situation", _tells_situation, False),
     Rule("never comes", _never_comes, False),
     Rule("ruled out", lambda m: _described(m) and m.has(PHRASES.ruled_out, near=True), None),
     Rule("out of reach", _out_of_reach, None),
