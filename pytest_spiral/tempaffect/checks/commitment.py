@@ -6,6 +6,7 @@ The first rule of an ordered table that applies decides whether the words commit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, decide_clauses
 from pytest_spiral.tempaffect.checks.mention import Mention
@@ -177,11 +178,11 @@ def _tells_situation(m: Mention) -> bool:
         return False
     clause = m.tokens[slice(*m.clause)]
     verb, after = (VERBS.forms.get("".join(m.tokens[at : at + 1])) for at in (m.verb, m.verb + 1))
+    if any(one == "there" and other in WORDS.be_forms for one, other in pairwise(clause)):
+        return (WORDS.second_person | WORDS.first_person | WORDS.time_words).isdisjoint(clause)
     if m.tokens[m.verb] in WORDS.be_forms:
-        exists = m.tokens[m.verb - 1 : m.verb] == ("there",)
-        somebody = (WORDS.second_person | WORDS.first_person | {"now"}) & set(clause)
         # In "is inviting" the verb is the other one.
-        return (exists and not somebody) or (after is not None and after.ing)
+        return after is not None and after.ing
     doing = verb is not None and verb.ing and m.tokens[m.verb - 1] in WORDS.be_forms
     return doing and m.subject[-1:] == ("you",) and verb is not None and verb.lemma in WORDS.states_of_user
 
