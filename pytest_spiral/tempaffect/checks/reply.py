@@ -90,6 +90,9 @@ def _decided_step(
     if not (decision.right and to_somebody):
         return ()
     whole = tuple(filter(_is_whole, unspoiled))
+    if 2 * len(whole) >= len(unspoiled):
+        # Among sentences a note ("Sunday: table 6 again.") is no list of keywords.
+        whole = tuple(unspoiled)
     decision = decision if whole == reply.sentences else read_decision(key, replace(reply, sentences=whole))
     told = (act.words for act in decision.acts if act.committed and act.role in ("right", "ask"))
     return tuple(("decided", words) for words in told) if decision.right else ()
