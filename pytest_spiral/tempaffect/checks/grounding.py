@@ -29,6 +29,8 @@ class GroundingFinding:
     echo: bool
     reasons: tuple[str, ...]
 
+_LEADING_IN = WORDS.speakers | {"will", "have", "am"}
+
 
 def check_grounding(prepared: PreparedScenario, reply: PreparedReply, spoken: Sequence[Sentence]) -> GroundingFinding:
     """Check one reply; `spoken`: its sentences without talk to the scorer and lists of keywords."""
@@ -177,9 +179,13 @@ def _echoes(prepared: PreparedScenario, reply: PreparedReply) -> bool:
 
 
 def _is_copied(prepared: PreparedScenario, reply: PreparedReply) -> bool:
-    """Whether most words stand in the situation in the same order: nothing is said in words of its own."""
+    """Whether most words stand in the situation in the same order: nothing is said in words of its own.
+
+    "I will" and "I have" in front of such words are no words of its own either.
+    """
     size = LIMITS.grounding.situation_gram
-    share = covered_share(reply.tokens, size, prepared.situation_grams.__contains__)
+    tokens = [token for token in reply.tokens if token not in _LEADING_IN]
+    share = covered_share(tokens, size, prepared.situation_grams.__contains__)
     return share * 1000 >= LIMITS.grounding.situation_share
 
 
