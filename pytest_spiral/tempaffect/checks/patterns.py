@@ -22,6 +22,7 @@ Word = frozenset[str]
 _CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d\d))?([ap]m)?")
 _HALF_DAY = 12 * 60
 _NOTHING: Word = frozenset()
+_CONNECTIVES = {"and", "but", "or", "so", "because"}
 ANY_VERB = "@verb"
 """A wording of a key that any verb fills."""
 
@@ -154,7 +155,7 @@ def _follow(of: Passage, start: int, others: Sequence[Word]) -> Places:
         gap = LIMITS.decision.gap if of.tokens[taken[-1]] not in WORDS.negations else 0
         reach = range(taken[-1] + 1, min(len(of.words), taken[-1] + 2 + gap))
         at = next((at for at in reach if not word.isdisjoint(of.words[at])), -1)
-        if at < 0:
+        if at < 0 or not _CONNECTIVES.isdisjoint(of.tokens[taken[-1] + 1 : at]):
             return ()
         taken.append(at)
     return tuple(taken)
