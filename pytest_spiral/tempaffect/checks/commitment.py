@@ -187,6 +187,51 @@ def _tells_situation(m: Mention) -> bool:
     return doing and m.subject[-1:] == ("you",) and verb is not None and verb.lemma in WORDS.states_of_user
 
 
+def _generally(m: Mention) -> bool:
+    """Whether a plural without an article says what happens to all of a kind: "reviews by staff are removed"."""
+    if m.role == "right" or m.own or not m.subject:
+        return False
+    start, end = m.clause
+    first, are = m.subject[0], next((at for at in range(start, end) if m.tokens[at] == "are"), -1)
+    verb = VERBS.forms.get("".join(m.tokens[are + 1 : are + 2]))
+    known = WORDS.determiners | WORDS.noun_substitutes | WORDS.speakers | {"both", "2", "you", "now"}
+    plural = first not in known and not first[0].isdigit() and m.subject[-1:] != ("you",)
+    return are > start and verb is not None and verb.participle and plural and any(map(_is_plural, m.subject))
+
+
+def _is_plural(token: str) -> bool:
+    return len(token) > 3 and token[-1] == "s" and token[-2] != "s"
+
+
+def _supposed_by_order(m: Mention) -> bool:
+    """Whether an order only supposes what follows from it: "pull it forward and the first reel is early"."""
+    verb = VERBS.forms.get(m.tokens[m.verb])
+    if m.role == "right" or not m.ordered or verb is None or not verb.base:
+        return False
+    for start, end in m.spans:
+        if start == m.clause[1] and m.tokens[start] == "and":
+            words = m.tokens[start + 1 : end]
+            verbs = (VERBS.forms.get(word) for word in words[1:])
+            finite = not HELPING_VERBS.isdisjoint(words) or any(each is not None and each.third for each in verbs)
+            first = VERBS.forms.get("".join(words[:1]))
+            return finite and words[0] not in ("i", "we", "you", "then") and (first is None or not first.base)
+    return False
+
+
+def _explains_refusal(m: Mention) -> bool:
+    """Whether "it" stands for what the clause before turns down: "a recount is no help: it locks the scanners"."""
+    if m.role == "right" or m.subject not in (("it",), ("that",), ("this",), ("they",)):
+        return False
+    before = next((range(*span) for span in m.spans if span[1] == m.clause[0]), range(0))
+    denied = any(_is_predicate(m.tokens, at, before.start) for at in before)
+    return denied or (bool(before) and m.sentence.says_in(PHRASES.useless, before.start, before.stop))
+
+
+def _assures(m: Mention) -> bool:
+    """Whether a right act is named only beside words that say that something is seen to: "it is all taken care of"."""
+    return m.role == "right" and m.sentence.says_in(PHRASES.empty_assurances, *m.clause)
+
+
 def _never_comes(m: Mention) -> bool:
     """Whether a right act is put off for years, meant for somebody else, or hangs on something else altogether."""
     if m.role != "right":
@@ -342,6 +387,10 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("uncertain", lambda m: m.role == "right" and m.has(PHRASES.uncertain, near=True), False),
     Rule("perhaps", _perhaps, False),
     Rule("told of the situation", _tells_situation, False),
+    Rule("holds in general", _generally, False),
+    Rule("supposed by an order", _supposed_by_order, False),
+    Rule("explains a refusal", _explains_refusal, False),
+    Rule("assures without saying", _assures, False),
     Rule("never comes", _never_comes, False),
     Rule("ruled out", lambda m: _described(m) and m.has(PHRASES.ruled_out, near=True), None),
     Rule("out of reach", _out_of_reach, None),

@@ -102,7 +102,7 @@ def _is_point(tokens: Sequence[str], at: int, unit: Unit) -> bool:
     if unit == "date":
         return not WORDS.months.isdisjoint(tokens[max(0, at - 1) : at + 3])
     clock = ":" in tokens[at] or tokens[at][-2:] in ("am", "pm") or tokens[at - 1] in ("half", "past")
-    return unit == "time" and clock
+    return unit == "time" and (clock or tokens[at + 1 : at + 2] == ("oclock",))
 
 
 def _announces(tokens: Sequence[str]) -> bool:
@@ -129,7 +129,9 @@ def _is_label(tokens: Sequence[str], at: int, unit: Unit) -> bool:
     if unit == "time":
         return before in ("since", "of")
     named = after == "to" or after in WORDS.determiners or after in HELPING_VERBS
-    return unit == "count" and (named or before in ("to", "rule"))
+    # "labels 4 to 9", but "up to 90"
+    ranged = before == "to" and "".join(tokens[at - 2 : at - 1]).isdecimal()
+    return unit == "count" and (named or ranged or before == "rule")
 
 
 def figures(passage: Passage) -> Iterator[Figure]:

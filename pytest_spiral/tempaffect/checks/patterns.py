@@ -22,6 +22,7 @@ Word = frozenset[str]
 _CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d\d))?([ap]m)?")
 _HALF_DAY = 12 * 60
 _NOTHING: Word = frozenset()
+_ARTICLES = {(word,) for word in ("the", "a", "an", "my", "our", "your", "his", "her", "its", "their")}
 _CONNECTIVES = {"and", "but", "or", "so", "because"}
 ANY_VERB = "@verb"
 """A wording of a key that any verb fills."""
@@ -250,8 +251,14 @@ def _joins(of: Passage, own: int, window: Span) -> bool:
     earlier, later = (of.tokens[slice(*of.spans[at])] for at in window)
     forms = VERBS.forms.keys()
     verbless = any(FINITE_WORDS.isdisjoint(words) and forms.isdisjoint(words) for words in (earlier, later))
-    continued = later[0] in WORDS.continuing and FINITE_WORDS.isdisjoint(later)
+    continued = later[0] in WORDS.continuing and FINITE_WORDS.isdisjoint(later) and not _has_subject(later)
     return verbless or continued or (first < own and not WORDS.standing_for.isdisjoint(later))
+
+
+def _has_subject(words: Sequence[str]) -> bool:
+    """Whether a clause after "and" has a noun of its own before a verb in the third person: "and your bridge takes 3"."""
+    verbs = (VERBS.forms.get(word) for word in words[2:])
+    return words[1:2] in _ARTICLES and any(verb is not None and verb.third and not verb.base for verb in verbs)
 
 
 def _nearest(found: Iterable[Places], verb: int, window: Span, clause_of: Sequence[int]) -> Places:
