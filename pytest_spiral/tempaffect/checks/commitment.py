@@ -200,7 +200,7 @@ def _generally(m: Mention) -> bool:
 
 
 def _is_plural(token: str) -> bool:
-    return len(token) > 3 and token[-1] == "s" and token[-2] != "s"
+    return len(token) > 2 and token[-1] == "s" and token[-2] != "s"
 
 
 def _supposed_by_order(m: Mention) -> bool:
@@ -295,7 +295,7 @@ def _left_aside(m: Mention) -> bool:
 
 def _out_of_reach(m: Mention) -> bool:
     """Whether a thing or a person that a wrong act needs is not to be had; what is being done is."""
-    if not _described(m) or m.ordered or not m.has(PHRASES.out_of_reach, near=True):
+    if not _described(m) or m.ordered or not any(m.has(PHRASES.out_of_reach, near) for near in (True, False)):
         return False
     return "being" not in m.tokens[slice(*m.clause)]
 
