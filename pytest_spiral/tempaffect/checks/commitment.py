@@ -12,7 +12,7 @@ from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS,
 from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.rule import Rule
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
-from pytest_spiral.text import stem
+from pytest_spiral.text import function_words, stem
 
 _BEFORE_GERUNDS = WORDS.clause_openers | {"you", "your", "him", "his", "her", "them", "their", "me", "my", "us", "our"}
 _CERTAIN = {Kind.ORDER, Kind.INSTRUCTION, Kind.REPORT, Kind.PAST, Kind.DONE}
@@ -264,6 +264,18 @@ def _others_act(m: Mention) -> bool:
     return m.is_past(at) and verb is not None and not (verb.participle and idle) and not explained
 
 
+def _asks_else(m: Mention) -> bool:
+    """Whether "which" or "what" asks for a thing that the key does not know: "on which day does the line close?"."""
+    asked = [at for at in m.taken | m.topic if m.tokens[at] in ("which", "what")]
+    nouns = (at + 1 for at in asked if m.tokens[at + 1 : at + 2] and m.tokens[at + 1] not in function_words())
+    others = [at for at in nouns if m.words[at].isdisjoint(m.matter) and _may_be_noun(m.tokens[at])]
+    return bool(asked) and len(others) == len(asked)
+
+
+def _may_be_noun(token: str) -> bool:
+    return token in WORDS.noun_like or token not in VERBS.forms
+
+
 def _requests(m: Mention) -> bool:
     """Whether the words want to be told something: by a phrase, or by an order that is no mere alternative."""
     if any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests))):
@@ -407,6 +419,7 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("done, promised, ordered or stated", lambda m: True, True),
 )
 ASK_RULES: tuple[Rule[Mention, bool | None], ...] = (
+    Rule("asks something else", _asks_else, False),
     Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
     Rule("not needed", _denied, False),
     Rule("requests", _requests, True),

@@ -93,10 +93,18 @@ def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str
 
 def _questions(sentence: Sentence) -> int:
     """How many questions a sentence asks: "how much is in, what does it read, and can it wait?" asks three."""
+    openers = WORDS.question_openers
     if not sentence.question:
-        return 0
-    pairs = zip(sentence.tokens[1:], sentence.before[1:], strict=True)
-    return 1 + sum(token in WORDS.question_openers and "," in before for token, before in pairs)
+        if not (sentence.says(PHRASES.asking) or sentence.says(PHRASES.fact_requests)):
+            return 0
+        # "let me know how old it is, whether there is a number, and by when you need it"
+        openers = WORDS.indirect_openers
+    count, opens = 1, False
+    for token, before in zip(sentence.tokens[1:], sentence.before[1:], strict=True):
+        opens = opens or "," in before
+        count += opens and token in openers
+        opens = opens and token in WORDS.before_questions
+    return count if sentence.question or count > 1 else 0
 
 
 def _granted(reply: PreparedReply) -> str:

@@ -78,7 +78,8 @@ def known_times(scenario: Scenario) -> frozenset[str]:
     passages = [Passage(sentence) for text in texts for sentence in prepare_reply(text).sentences]
     told = {meaning for passage in passages for word in passage.words for meaning in word if meaning[0] == "@"}
     tokens = [token for passage in passages for token in passage.tokens]
-    told |= {time_of_day(int(token)) for token in tokens if token.isdecimal() and int(token) <= 24}
+    # "only one" is no hour
+    told |= {time_of_day(int(token)) for token in tokens if token.isdecimal() and 1 < int(token) <= 24}
     minutes = {int(one) for one, other in pairwise(tokens) if one.isdecimal() and other in ("minute", "minutes")}
     later = {time_of_day(0, int(time[1:]) + sign * each) for time in told for each in minutes for sign in (1, -1)}
     numbers = (number[1] if (number := _ORDINAL.fullmatch(token)) else token for token in tokens)
