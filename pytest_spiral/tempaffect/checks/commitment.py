@@ -61,7 +61,8 @@ def _denied(m: Mention) -> bool:
             predicate = _is_predicate(m.tokens, at, start)
             near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
             object_ = near and token in ("none", "nothing", "nobody", "no")
-            if predicate or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
+            named = token == "no" and at + 1 in m.taken
+            if predicate or named or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
                 return True
     return False
 

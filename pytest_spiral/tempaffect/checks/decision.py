@@ -17,7 +17,7 @@ from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, PatternIndex, Slot, Word
 from pytest_spiral.tempaffect.checks.rule import first_rule
 from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
 from pytest_spiral.tempaffect.records import ActFinding, DecisionReading
 from pytest_spiral.tempaffect.scenario import Act, Decision
 
@@ -164,6 +164,7 @@ def _units(index: PatternIndex, sentences: Sequence[Sentence]) -> Iterator[_Unit
         yield _Unit((other,), False, index.possible(begun))
         if one:
             fragment = len(one.sentence.tokens) <= LIMITS.decision.topic and not one.sentence.has(FINITE_WORDS)
+            fragment = fragment and not any(map(VERBS.finite, one.sentence.tokens[1:]))
             of_two = not (one.sentence.text.endswith(";") or fragment)
             yield _Unit((one, other), of_two, index.possible(begun | begun_before | index.times))
         one, begun_before = other, begun
