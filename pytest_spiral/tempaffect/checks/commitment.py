@@ -69,7 +69,8 @@ def _denied(m: Mention) -> bool:
 
 def _begins_anew(m: Mention, at: int) -> bool:
     """Whether the speaker does the act after a negation: "so that nothing slips through I have ended it"."""
-    return m.role != "right" and m.sentence.says_in(PHRASES.own_done, at, m.verb + 1)
+    did = m.tokens[m.verb - 1 : m.verb] in (("i",), ("we",)) and at < m.verb and m.is_past(m.verb)
+    return m.role != "right" and (did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1))
 
 
 def _denied_before(m: Mention) -> bool:

@@ -11,6 +11,7 @@ from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phra
 from pytest_spiral.tempaffect.scenario import Role
 
 _NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
+_NO_SUBJECT = {(word,) for word in ("the", "a", "an", "my", "your", "our", "his", "their", "its", "to")}
 _LEADING = WORDS.lead_ins | WORDS.adverbs
 
 
@@ -63,6 +64,9 @@ class Mention:
             return ()
         for at in range(first, end):
             verb = VERBS.forms.get(self.tokens[at])
+            # "the cut", "your stamped form", "to be kind to you I filled it in"
+            if self.tokens[at - 1 : at] in _NO_SUBJECT and at > first:
+                continue
             if self.tokens[at] in HELPING_VERBS or (at > first and verb is not None and not verb.ing):
                 return tuple(token for token in self.tokens[first:at] if token not in _LEADING)
         return ()
@@ -93,7 +97,7 @@ class Mention:
         token, verb = self.tokens[at], VERBS.forms.get(self.tokens[at])
         if token in ("was", "were", "had", "did"):
             return True
-        if verb is None or not verb.past or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at]):
+        if verb is None or not verb.past or self.tokens[at - 1 : at] in _NO_SUBJECT or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at]):
             return False
         # "Emeka put": the base form would be "puts".
         name = self.subject[-1] if self.subject else "s"
