@@ -69,7 +69,7 @@ def _denied(m: Mention) -> bool:
 
 def _begins_anew(m: Mention, at: int) -> bool:
     """Whether the speaker does the act after a negation: "so that nothing slips through I have ended it"."""
-    did = m.tokens[m.verb - 1 : m.verb] in (("i",), ("we",)) and at < m.verb and m.is_past(m.verb)
+    did = m.tokens[m.verb - 1 : m.verb] in (("i",), ("we",)) and at < m.verb and (m.is_past(m.verb) or m.tokens[m.verb].endswith("ed"))
     return m.role != "right" and (did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1))
 
 
@@ -356,10 +356,10 @@ def _judged_later(m: Mention) -> bool:
 def _is_attribute(m: Mention, start: int) -> bool:
     """Whether the participle that opens the clause belongs to a noun: "Made-up figures are what looks bad"."""
     verb = VERBS.forms.get(m.tokens[start])
-    if verb is None or not verb.participle or verb.base:
+    if verb is None or not verb.participle or verb.base or start > m.clause[0]:
         return False
     finite = next((at for at in range(start + 1, m.clause[1]) if m.tokens[at] in FINITE_WORDS), 0)
-    return bool(finite) and m.tokens[finite] in HELPING_VERBS and max(m.taken) > start
+    return bool(finite) and m.tokens[finite] in HELPING_VERBS - {"will", "shall"} and max(m.taken) > start
 
 
 def _in_general(m: Mention) -> bool:
