@@ -11,6 +11,7 @@ from pytest_spiral.tempaffect.checks.sentences import PreparedReply, Sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Phrases
 
 _NEGATION_REACH = 4  # tokens before a phrase in which a negation turns it round
+_WITHHELD = ("disclose", "give", "say")
 _NEGATIONS = WORDS.negations - {"no"}
 
 
@@ -95,7 +96,9 @@ def _machine(remark: Remark) -> str:
 
 def _disclaimer(remark: Remark) -> str:
     disclaimer = _quote(remark.sentence, PHRASES.disclaimers)
-    return "" if disclaimer and remark.concrete and remark.sentence.says(PHRASES.reasons) else disclaimer
+    # "I am not allowed to disclose it" declines, and a concrete step stands beside it.
+    declines = disclaimer.startswith("not ") and "i" in remark.sentence.tokens and disclaimer.endswith(_WITHHELD)
+    return "" if disclaimer and remark.concrete and (declines or remark.sentence.says(PHRASES.reasons)) else disclaimer
 
 
 def _tone(remark: Remark) -> str:
