@@ -23,7 +23,8 @@ def _asked(m: Mention) -> bool:
     if not m.sentence.question or (m.own and m.tokens[m.start] not in WORDS.question_openers):
         return False
     offers = m.role in ("demanded", "impossible") and m.sentence.says(PHRASES.offering_questions)
-    return not (offers or m.sentence.says(PHRASES.asking))
+    wants = m.role not in ("right", "ask") and m.sentence.says(PHRASES.requesting_questions)
+    return not (offers or wants or m.sentence.says(PHRASES.asking))
 
 
 def _denied(m: Mention) -> bool:
