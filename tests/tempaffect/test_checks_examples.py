@@ -34,7 +34,12 @@ DECISION = Decision(
         ),
         Act(id="open", role="demanded", what="open it", says=((("open",), ("parcel", "parcels")),)),
         Act(id="rings", role="impossible", what="nobody minds", says=((("mind", "be"), ("rings",), ("late",)),)),
-        Act(id="number", role="ask", what="ask for the number", says=((("number",), ("card",)),)),
+        Act(
+            id="number",
+            role="ask",
+            what="ask for the number",
+            says=((("number", "state"), ("card",)), (("which",), ("card",))),
+        ),
     ),
     right=(("code",),),
 )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_spiral.tempaffect.checks import prepare_reply
+from pytest_spiral.tempaffect.checks import check_reply, prepare_reply
 from pytest_spiral.tempaffect.checks.decision import read_decision
 from pytest_spiral.tempaffect.records import DecisionReading
-from pytest_spiral.tempaffect.scenario import Act, Decision, Fact
+from pytest_spiral.tempaffect.scenario import Act, Decision, Fact, Scenario
 from pytest_spiral.tempaffect.suite import load_suite
 from tests.fakes.growth import assert_linear
 
@@ -154,6 +154,7 @@ def test_any_verb_may_fill_a_slot() -> None:
         ("The desk closes at 4:45 pm, and the code has 6 digits.", False),
         ("We keep the parcel, all 4 kilos of it, until Friday.", False),
         ("We hold the parcel with labels 5 to 9.", False),
+        ("The code costs up to 90.", True),
         ("The desk has been shut since 12:00.", False),
         ("The notice of 12:10 says the desk shuts at 16:45.", False),
     ],
@@ -162,6 +163,54 @@ def test_figures(sentence: str, expected: bool) -> None:
     """Times contradict times, amounts amounts, days days; what is denied, asked or beside it contradicts nothing."""
     assert bool(read(sentence).contradictions) is expected
     assert read(f"I send you the code. {sentence}").right is not expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Your train leaves at 18:30.", True),
+        ("Your train leaves at half past six.", True),
+        ("It is yours on 24 April.", True),
+        ("Your train leaves at 15:52 and lands at 16:02.", False),
+        ("It is yours on 23 April.", False),
+        ("Labels 4 to 7 are yours.", False),
+        ("Your train does not leave at 18:30.", False),
+        ("Does it leave at 18:30?", False),
+        ("I will tell you at 18:30.", False),
+    ],
+)
+def test_times_that_no_scenario_tells(sentence: str, expected: bool) -> None:
+    """Where a fact is a time, no other time or date may be told than the scenario's, and what follows in minutes."""
+    data = load_suite().scenarios[0].model_dump(mode="json", by_alias=True)
+    data["agent_context"] = "Train at 15:52, ten minutes. Free on 23 April."
+    data["expected"]["decision"] = {
+        "acts": [{"id": "code", "role": "right", "what": "send a code", "says": [[["send"], ["code"]]]}],
+        "right": [["code"]],
+        "facts": [{"about": [["desk"], ["shut"]], "figures": ["16:45"]}],
+    }
+    told = check_reply(Scenario.model_validate(data), f"I send you the code. {sentence}").decision
+
+    assert told is not None
+    assert bool(told.contradictions) is expected
+    # Without a fact that is a time the author has not asked for it.
+    data["expected"]["decision"]["facts"] = []
+    told = check_reply(Scenario.model_validate(data), f"I send you the code. {sentence}").decision
+    assert told is not None
+    assert not told.contradictions
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("Which code is it, and when was it sent? Who has it, and is it dead?", True),
+        ("Kindly let me know which code it is, when it was sent, by whom, and whether it is dead.", True),
+        ("Which code is it, and when was it sent?", False),
+        ("Kindly let me know which code it is.", False),
+    ],
+)
+def test_several_questions(reply: str, expected: bool) -> None:
+    """Questions joined by commas and indirect ones are counted; more than three are too many."""
+    assert any(each.startswith("asks") for each in read(reply).contradictions) is expected
 
 
 @pytest.mark.parametrize(

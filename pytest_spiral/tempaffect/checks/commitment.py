@@ -62,15 +62,19 @@ def _denied(m: Mention) -> bool:
             predicate = _is_predicate(m.tokens, at, start)
             near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
             object_ = near and token in ("none", "nothing", "nobody", "no")
-            named = token == "no" and at + 1 in m.taken
-            if predicate or named or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
+            without_verb = at + 1 in m.taken and m.tokens[at] == "no"
+            if predicate or without_verb or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
                 return True
     return False
 
 
 def _begins_anew(m: Mention, at: int) -> bool:
     """Whether the speaker does the act after a negation: "so that nothing slips through I have ended it"."""
-    did = m.tokens[m.verb - 1 : m.verb] in (("i",), ("we",)) and at < m.verb and (m.is_past(m.verb) or m.tokens[m.verb].endswith("ed"))
+    did = (
+        m.tokens[m.verb - 1 : m.verb] in (("i",), ("we",))
+        and at < m.verb
+        and (m.is_past(m.verb) or m.tokens[m.verb].endswith("ed"))
+    )
     return m.role != "right" and (did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1))
 
 
@@ -192,33 +196,17 @@ def _tells_situation(m: Mention) -> bool:
 
 def _generally(m: Mention) -> bool:
     """Whether a plural without an article says what happens to all of a kind: "reviews by staff are removed"."""
-    if m.role == "right" or m.own or not m.subject:
+    clause = m.tokens[slice(*m.clause)]
+    if m.role == "right" or m.own or not m.subject or "are" not in clause or any(map(str.isdecimal, clause)):
         return False
-    start, end = m.clause
-    first, are = m.subject[0], next((at for at in range(start, end) if m.tokens[at] == "are"), -1)
-    verb = VERBS.forms.get("".join(m.tokens[are + 1 : are + 2]))
-    known = WORDS.determiners | WORDS.noun_substitutes | WORDS.speakers | {"both", "2", "you", "now"}
-    plural = first not in known and not first[0].isdigit() and m.subject[-1:] != ("you",)
-    return are > start and verb is not None and verb.participle and plural and any(map(_is_plural, m.subject))
+    first, verb = m.subject[0], VERBS.forms.get((*clause, "")[clause.index("are") + 1])
+    known = WORDS.determiners | WORDS.noun_substitutes | WORDS.speakers | {"both", "you", "now"}
+    plural = first not in known and m.subject[-1] != "you" and any(map(_is_plural, m.subject))
+    return plural and verb is not None and verb.participle
 
 
 def _is_plural(token: str) -> bool:
     return len(token) > 2 and token[-1] == "s" and token[-2] != "s"
-
-
-def _supposed_by_order(m: Mention) -> bool:
-    """Whether an order only supposes what follows from it: "pull it forward and the first reel is early"."""
-    verb = VERBS.forms.get(m.tokens[m.verb])
-    if m.role == "right" or not m.ordered or verb is None or not verb.base:
-        return False
-    for start, end in m.spans:
-        if start == m.clause[1] and m.tokens[start] == "and":
-            words = m.tokens[start + 1 : end]
-            verbs = (VERBS.forms.get(word) for word in words[1:])
-            finite = not HELPING_VERBS.isdisjoint(words) or any(each is not None and each.third for each in verbs)
-            first = VERBS.forms.get("".join(words[:1]))
-            return finite and words[0] not in ("i", "we", "you", "then") and (first is None or not first.base)
-    return False
 
 
 def _explains_refusal(m: Mention) -> bool:
@@ -403,7 +391,6 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("perhaps", _perhaps, False),
     Rule("told of the situation", _tells_situation, False),
     Rule("holds in general", _generally, False),
-    Rule("supposed by an order", _supposed_by_order, False),
     Rule("explains a refusal", _explains_refusal, False),
     Rule("assures without saying", _assures, False),
     Rule("never comes", _never_comes, False),

@@ -29,6 +29,7 @@ class GroundingFinding:
     echo: bool
     reasons: tuple[str, ...]
 
+
 _LEADING_IN = WORDS.speakers | {"will", "have", "am"}
 
 

@@ -11,7 +11,7 @@ from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phra
 from pytest_spiral.tempaffect.scenario import Role
 
 _NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
-_NO_SUBJECT = {(word,) for word in ("the", "a", "an", "my", "your", "our", "his", "their", "its", "to")}
+_NO_SUBJECT = {(word,) for word in ("the", "a", "an", "my", "your", "our", "his", "their", "its")}
 _LEADING = WORDS.lead_ins | WORDS.adverbs
 
 
@@ -58,14 +58,17 @@ class Mention:
 
     def _subject(self, start: int, end: int) -> tuple[str, ...]:
         first = start + (self.tokens[start] in WORDS.clause_openers)
-        joined = VERBS.forms.get((*self.tokens, "")[first]) if self.tokens[start] in ("and", "or", "then", "but") else None
+        joined = (
+            VERBS.forms.get((*self.tokens, "")[first]) if self.tokens[start] in ("and", "or", "then", "but") else None
+        )
         if joined is not None and joined.past and not joined.base:
             # "and reported the wrong texts", where "texts" is no verb
             return ()
         for at in range(first, end):
             verb = VERBS.forms.get(self.tokens[at])
             # "the cut", "your stamped form", "to be kind to you I filled it in"
-            if self.tokens[at - 1 : at] in _NO_SUBJECT and at > first:
+            purpose = self.tokens[at - 1] == self.tokens[first] == "to"
+            if at > first and (self.tokens[at - 1 : at] in _NO_SUBJECT or purpose):
                 continue
             if self.tokens[at] in HELPING_VERBS or (at > first and verb is not None and not verb.ing):
                 return tuple(token for token in self.tokens[first:at] if token not in _LEADING)
@@ -97,7 +100,12 @@ class Mention:
         token, verb = self.tokens[at], VERBS.forms.get(self.tokens[at])
         if token in ("was", "were", "had", "did"):
             return True
-        if verb is None or not verb.past or self.tokens[at - 1 : at] in _NO_SUBJECT or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at]):
+        if (
+            verb is None
+            or not verb.past
+            or self.tokens[at - 1 : at] in _NO_SUBJECT
+            or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at])
+        ):
             return False
         # "Emeka put": the base form would be "puts".
         name = self.subject[-1] if self.subject else "s"

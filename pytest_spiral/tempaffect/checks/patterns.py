@@ -256,7 +256,7 @@ def _joins(of: Passage, own: int, window: Span) -> bool:
 
 
 def _has_subject(words: Sequence[str]) -> bool:
-    """Whether a clause after "and" has a noun of its own before a verb in the third person: "and your bridge takes 3"."""
+    """Whether a clause after "and" has a noun before a verb in the third person: "and your bridge takes 3"."""
     verbs = (VERBS.forms.get(word) for word in words[2:])
     return words[1:2] in _ARTICLES and any(verb is not None and verb.third and not verb.base for verb in verbs)
 
