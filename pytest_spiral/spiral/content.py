@@ -21,6 +21,7 @@ from pytest_spiral.spiral.toml_tables import Table, Text, read_table
 VERSION = "1.1.0"
 PERSONA_FILE = "persona.txt"
 INJECTIONS_FILE = "injections.toml"
+PACE_FILE = "pace.toml"
 OPENINGS_FILE = "openings.json"
 PREFIXES_FILE = "prefixes.json"
 
@@ -96,7 +97,8 @@ def openings_hash(openings: Sequence[Opening]) -> str:
 
 
 # A note is one line, sent in square brackets.
-Notes = Annotated[tuple[Annotated[str, Field(pattern=r"^[^\s\[\]][^\n\[\]]*$")], ...], Field(min_length=1)]
+Note = Annotated[str, Field(pattern=r"^[^\s\[\]][^\n\[\]]*$")]
+Notes = Annotated[tuple[Note, ...], Field(min_length=1)]
 
 
 class Injections(Table):
@@ -114,6 +116,14 @@ class Injections(Table):
         return self
 
 
+class Pace(Table):
+    """What notes to the simulated user say in every turn. moves, lengths: decks. manner: the same each time."""
+
+    moves: Notes
+    lengths: Notes
+    manner: Note
+
+
 BENIGN_TWIN = "benign_twin"
 """What stands for the category of a harmless twin: there is nothing to be drawn into."""
 
@@ -125,6 +135,7 @@ class Persona:
     text: str
     categories: Mapping[str, str]
     injections: Injections
+    pace: Pace
 
     def system_prompt(self, category: str) -> str:
         """The system prompt for a conversation of this category."""
@@ -135,19 +146,25 @@ class Persona:
     def hash(self) -> str:
         """Hex SHA-256 of everything the simulated user is told."""
         return digest(
-            [self.text, sorted([k, v] for k, v in self.categories.items()), self.injections.model_dump(mode="json")]
+            [
+                self.text,
+                sorted([k, v] for k, v in self.categories.items()),
+                self.injections.model_dump(mode="json"),
+                self.pace.model_dump(mode="json"),
+            ]
         )
 
 
 @cache
 def load_persona() -> Persona:
-    """The shipped persona, category paragraphs and injections."""
+    """The shipped persona, category paragraphs, injections and pace."""
     folder = data_root() / "spiral"
     persona = [line for line in read_text(folder / PERSONA_FILE).splitlines() if not line.startswith("#")]
     return Persona(
         "\n".join(persona).strip(),
         read_toml(folder / "categories.toml"),
         read_table(Injections, folder / INJECTIONS_FILE),
+        read_table(Pace, folder / PACE_FILE),
     )
 
 

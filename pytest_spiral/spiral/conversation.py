@@ -24,6 +24,7 @@ from pytest_spiral.spiral.records import (
     Origin,
     Retest,
 )
+from pytest_spiral.spiral.schedule import TurnNote
 from pytest_spiral.spiral.setting import Setting
 from pytest_spiral.spiral.simulator import SimulatorMonitor, load_limits
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -133,7 +134,7 @@ class _Simulation:
         answered = setup.turns - (not self._exact)
         self._script = [*opening.prompts[1:], *[None] * answered][:answered]
         generated = [text is None for text in self._script]
-        self._injections = setup.setting.schedule(setup.seed, opening, unit.index, generated)
+        self._notes = setup.setting.schedule(setup.seed, opening, unit.index, generated)
         self._add(Message("user", opening.first))
 
     @property
@@ -190,9 +191,9 @@ class _Simulation:
             self._add(Message("assistant", await self._assistant_turn(turn)))
             self._start_judging(background, is_last=turn == last)
             if turn < len(self._script):
-                scripted, injection = self._script[turn], self._injections[turn]
-                text = scripted or await self._user_turn(turn, injection)
-                self._add(Message("user", text), injection or "", generated=not scripted)
+                scripted, note = self._script[turn], self._notes[turn]
+                text = scripted or await self._user_turn(turn, note)
+                self._add(Message("user", text), note.injection if note else "", generated=not scripted)
                 if self.collapse is not None and not self._exact:
                     raise _Stopped(Status.INSTRUMENT_FAILED, self.collapse)
 
@@ -225,11 +226,11 @@ class _Simulation:
             raise _Stopped(Status.MODEL_FAILED, Reason(code, f"{where}: the reply is empty"))
         return reply.text
 
-    async def _user_turn(self, turn: int, injection: str | None) -> str:
+    async def _user_turn(self, turn: int, note: TurnNote | None) -> str:
         model, where = self._setup.user, f"simulated user, turn {turn + 1}"
         if model is None:
             raise ConfigError("this run has no simulated user: in --suite spiral-prefix a conversation has one turn")
-        messages = self._user_prompt.messages(injection)
+        messages = self._user_prompt.messages(note.text if note else None)
         tries = 0
         for attempt in range(_MAX_SAMPLES):
             # Conversations on a prompt, simulations of one and attempts at a message all use different samples.

@@ -51,8 +51,8 @@ class Participant:
 class UserPrompt:
     """What the simulated user sees: its system prompt, then the conversation with the roles swapped.
 
-    An injection is added to the last message, so that everything before it stays the same from turn to turn. Text of
-    the conversation that reads like such a note is blanked, the same way in every turn.
+    The note of a turn is added to the last message, so that everything before it stays the same from turn to turn.
+    Text of the conversation that reads like such a note is blanked, the same way in every turn.
     """
 
     def __init__(self, system_prompt: str) -> None:
@@ -63,12 +63,12 @@ class UserPrompt:
         role: MessageRole = "assistant" if message.role == "user" else "user"
         self._messages.append(Message(role, without_notes(message.content)))
 
-    def messages(self, injection: str | None) -> tuple[Message, ...]:
-        """The messages to answer. injection: the note of this turn, None for none."""
-        if injection is None:
+    def messages(self, note: str | None) -> tuple[Message, ...]:
+        """The messages to answer. note: that of this turn, None for none."""
+        if note is None:
             return tuple(self._messages)
         *before, last = self._messages
-        noted = f"{last.content}\n\n[{load_signs().note}: {injection}]"
+        noted = f"{last.content}\n\n[{load_signs().note}: {note}]"
         return (*before, ComposedMessage(last.role, noted, (last.content,)))
 
 

@@ -19,7 +19,7 @@ from pytest_spiral.spiral.prompting import Participant
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
 from pytest_spiral.spiral.public_prompting import PublicUserPrompt, chunk_messages, final_messages, system_prompt
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Retest, behaviour_name
-from pytest_spiral.spiral.schedule import injection_schedule
+from pytest_spiral.spiral.schedule import TurnNote, injection_schedule
 from pytest_spiral.spiral.setting import Setting
 from pytest_spiral.status import ReasonCode
 
@@ -193,8 +193,9 @@ def _count(key: str, value: float) -> float:
 def public_setting(clone: Clone) -> Setting:
     """The way of the public implementation, with the texts of a clone."""
     return Setting(
-        schedule=lambda seed, opening, index, generated: injection_schedule(
-            seed, opening.prompt_id, index, generated, clone.injections
+        schedule=lambda seed, opening, index, generated: tuple(
+            TurnNote(injection, injection) if injection else None
+            for injection in injection_schedule(seed, opening.prompt_id, index, generated, clone.injections)
         ),
         injection_file=INJECTIONS_FILE,
         persona_file=clone.persona_file,

@@ -35,11 +35,11 @@ class PublicUserPrompt:
         role: MessageRole = "assistant" if message.role == "user" else "user"
         self._messages.append(Message(role, message.content))
 
-    def messages(self, injection: str | None) -> tuple[Message, ...]:
-        """The messages to answer. injection: the note of this turn, None for none."""
+    def messages(self, note: str | None) -> tuple[Message, ...]:
+        """The messages to answer. note: the injection of this turn, None for none."""
         system, text = self._system, self._system.content
-        if injection is not None:
-            text = f"{text}\n\n[Additional instruction for this turn: {injection}]"
+        if note is not None:
+            text = f"{text}\n\n[Additional instruction for this turn: {note}]"
             system = ComposedMessage("system", text, (self._system.content,))
         *before, last = self._messages
         if last.role == "user":

@@ -1,19 +1,28 @@
-"""Which user turns carry an injection, and which one: drawn from seed, prompt and number of the conversation.
+"""What the simulated user is told in each turn: drawn from seed, prompt and number of the conversation.
 
 The whole schedule is drawn at once and is a prefix of every longer one: a conversation that is resumed keeps its
-injections. A scripted turn carries none and draws nothing, so that it shifts no later draw.
+notes. A scripted turn carries none and draws nothing, so that it shifts no later draw.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 # One generated user turn in five carries an injection.
 _ONE_IN = 5
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnNote:
+    """What the simulated user is told in one turn. text: all of it. injection: what the record keeps of it, if any."""
+
+    text: str
+    injection: str = ""
 
 
 def injection_schedule(
@@ -53,6 +62,21 @@ def balanced_schedule(
         schedule.append(next(next(decks)) if drawn and place == at else None)
         place += drawn
     return tuple(schedule)
+
+
+def paced(
+    seed: int | str, prompt_id: str, index: int, injections: Sequence[str | None], decks: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], ...]:
+    """A card of each deck for every turn; a deck gives all of its cards before one comes again.
+
+    injections: of each turn; one takes the place of all cards, which are not drawn then.
+
+    >>> paced(1, "td-01", 0, [None, "dare", None], [["ask", "tell"], ["short", "long"]])
+    (('tell', 'long'), ('dare',), ('ask', 'short'))
+    """
+    rng = random.Random(f"{seed}-{prompt_id}-{index}-pace")
+    cards = zip(*(_shuffled(rng, deck) for deck in decks), strict=True)
+    return tuple((injection,) if injection else next(cards) for injection in injections)
 
 
 def _shuffled(rng: random.Random, cards: Sequence[T]) -> Iterator[T]:

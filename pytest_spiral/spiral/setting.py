@@ -14,7 +14,7 @@ from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Opening,
 from pytest_spiral.spiral.judges import Judge, ModelJudge
 from pytest_spiral.spiral.prompting import Participant, UserPrompt, chunk_messages, chunk_schema
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
-from pytest_spiral.spiral.schedule import balanced_schedule
+from pytest_spiral.spiral.schedule import TurnNote, balanced_schedule, paced
 
 Question = tuple[tuple[Message, ...], Mapping[str, JsonValue] | None]
 """Messages, and the JSON schema of the answer where one is asked for."""
@@ -26,8 +26,8 @@ class SeekerPrompt(Protocol):
     def add(self, message: Message) -> None:
         """Add the conversation's next message."""
 
-    def messages(self, injection: str | None) -> tuple[Message, ...]:
-        """The messages to answer. injection: the note of this turn, None for none."""
+    def messages(self, note: str | None) -> tuple[Message, ...]:
+        """The messages to answer. note: that of this turn, None for none."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Setting:
             not end the conversation.
     """
 
-    schedule: Callable[[int | str, Opening, int, Sequence[bool]], tuple[str | None, ...]]
+    schedule: Callable[[int | str, Opening, int, Sequence[bool]], tuple[TurnNote | None, ...]]
     injection_file: str
     persona_file: Callable[[str], str]
     system_prompt: Callable[[str], str]
@@ -72,11 +72,20 @@ def own_setting(persona: Persona, rubric: Rubric) -> Setting:
         schema = chunk_schema(tuple(protocol.behaviours), rubric.marks, longest=longest)
         return chunk_messages(rubric, opening, chunk, secret), schema
 
-    def schedule(seed: int | str, opening: Opening, index: int, generated: Sequence[bool]) -> tuple[str | None, ...]:
-        notes = persona.injections
-        # What escalates or cools down has no object in a chat about nothing strange.
+    def schedule(
+        seed: int | str, opening: Opening, index: int, generated: Sequence[bool]
+    ) -> tuple[TurnNote | None, ...]:
+        notes, pace = persona.injections, persona.pace
+        # What escalates or cools down has no object in a chat about nothing strange, nor is there anything to lead to.
         kinds = [notes.neutral] if opening.twin_of else [notes.escalate, notes.neutral, notes.cool_down]
-        return balanced_schedule(seed, opening.prompt_id, index, generated, kinds)
+        moves = [""] if opening.twin_of else pace.moves
+        drawn = balanced_schedule(seed, opening.prompt_id, index, generated, kinds)
+        written = [injection for injection, by_model in zip(drawn, generated, strict=True) if by_model]
+        cards = iter(paced(seed, opening.prompt_id, index, written, [moves, pace.lengths]))
+        return tuple(
+            TurnNote(" ".join(filter(None, (*next(cards), pace.manner))), injection or "") if by_model else None
+            for injection, by_model in zip(drawn, generated, strict=True)
+        )
 
     return Setting(
         schedule=schedule,

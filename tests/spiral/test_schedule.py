@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_spiral.spiral import Conversation
 from pytest_spiral.spiral.content import load_openings, load_persona, load_rubric, load_twins
-from pytest_spiral.spiral.schedule import balanced_schedule, injection_schedule
+from pytest_spiral.spiral.schedule import balanced_schedule, injection_schedule, paced
 from pytest_spiral.spiral.setting import own_setting
 from tests.spiral.builders import published
 
@@ -144,11 +144,47 @@ def test_a_run_has_as_many_notes_of_each_kind() -> None:
     schedule = own_setting(persona, load_rubric()).schedule
 
     for opening in load_openings():
-        drawn = Counter(kinds[note] for note in schedule(1, opening, 0, [True] * 19) if note)
+        drawn = Counter(
+            kinds[note.injection] for note in schedule(1, opening, 0, [True] * 19) if note and note.injection
+        )
         assert sum(drawn.values()) in (3, 4)
         assert min(drawn[kind] for kind in ("escalate", "neutral", "cool_down")) == 1
     for twin in load_twins():
-        assert {kinds[note] for note in schedule(1, twin, 0, [True] * 19) if note} == {"neutral"}
+        drawn = Counter(kinds[note.injection] for note in schedule(1, twin, 0, [True] * 19) if note and note.injection)
+        assert set(drawn) == {"neutral"}
+
+
+@given(seed=st.integers(), turns=st.integers(0, 60), injected=st.sets(st.integers(0, 59)))
+def test_decks_are_gone_through_before_a_card_comes_again(seed: int, turns: int, injected: set[int]) -> None:
+    """However injections fall: they draw nothing, so that they shift no card, and a longer schedule starts the same."""
+    injections = ["now" if turn in injected else None for turn in range(turns)]
+    decks = [["a", "b", "c"], ["1", "2"]]
+    cards = paced(seed, "p", 0, injections, decks)
+    drawn = [card for card, injection in zip(cards, injections, strict=True) if not injection]
+
+    assert all(card == ("now",) for card, injection in zip(cards, injections, strict=True) if injection)
+    for at, deck in enumerate(decks):
+        names = [card[at] for card in drawn]
+        for begin in range(0, len(names) - len(deck) + 1, len(deck)):
+            assert sorted(names[begin : begin + len(deck)]) == deck
+    assert tuple(drawn) == paced(seed, "p", 0, [None] * len(drawn), decks)
+    assert cards[: turns // 2] == paced(seed, "p", 0, injections[: turns // 2], decks)
+
+
+def test_every_note_says_how_long_and_how() -> None:
+    """A turn has a length and, unless something is injected, a move; a twin's user has nothing to lead to."""
+    persona = load_persona()
+    schedule, pace = own_setting(persona, load_rubric()).schedule, persona.pace
+
+    for opening in (*load_openings(), *load_twins()):
+        for note in schedule(1, opening, 0, [True] * 19):
+            assert note is not None
+            begins = [move for move in pace.moves if note.text.startswith(move)]
+            lengths = [length for length in pace.lengths if length in note.text]
+            assert note.text.endswith(pace.manner)
+            assert len(begins) == (not note.injection and not opening.twin_of)
+            assert len(lengths) == (not note.injection)
+            assert note.text.startswith(note.injection)
 
 
 def test_no_injections_to_choose_from() -> None:

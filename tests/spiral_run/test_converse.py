@@ -12,19 +12,20 @@ from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.spiral.content import BENIGN_TWIN, Opening, load_persona, load_rubric
 from pytest_spiral.spiral.conversation import ConversationUnit
+from pytest_spiral.spiral.schedule import TurnNote
 from pytest_spiral.spiral.setting import own_setting
 from pytest_spiral.status import ReasonCode, Status
 from tests.spiral.builders import present
 from tests.spiral_run.conftest import OPENING, Answer, Cast, Scripted, say, texts
 
 
-def schedule(turns: int, index: int = 0) -> Sequence[str | None]:
-    """The injections of a conversation on the opening."""
+def schedule(turns: int, index: int = 0) -> Sequence[TurnNote | None]:
+    """The notes of a conversation on the opening."""
     return drawn_for(OPENING, index, [True] * (turns - 1))
 
 
-def drawn_for(opening: Opening, index: int, generated: Sequence[bool]) -> Sequence[str | None]:
-    """The injections of a conversation of our own setting."""
+def drawn_for(opening: Opening, index: int, generated: Sequence[bool]) -> Sequence[TurnNote | None]:
+    """The notes of a conversation of our own setting."""
     return own_setting(load_persona(), load_rubric()).schedule(1, opening, index, generated)
 
 
@@ -69,20 +70,25 @@ def test_a_twin_has_a_simulated_user_of_its_own(cast: Callable[..., Cast]) -> No
     assert any(conversation.injections_log)
 
 
-def test_injections_come_last_and_leave_the_prefix_alone(cast: Callable[..., Cast]) -> None:
+def injected(notes: Sequence[TurnNote | None]) -> list[str]:
+    """What the record keeps of them."""
+    return [note.injection if note else "" for note in notes]
+
+
+def test_notes_come_last_and_leave_the_prefix_alone(cast: Callable[..., Cast]) -> None:
     """Each turn's messages are those of the turn before and two more, byte for byte; only the last has a note."""
     scene = cast(turns=20)
     conversation = scene.hold()
     drawn = schedule(20)
     requests = [request.messages for request in scene.user.asked]
 
-    assert any(drawn)
-    assert [text or "" for text in drawn] == list(conversation.injections_log[2::2])
+    assert any(injected(drawn))
+    assert injected(drawn) == list(conversation.injections_log[2::2])
     assert set(conversation.injections_log[1::2]) == {""}
     for turn, messages in enumerate(requests):
         said = conversation.transcript[1 + 2 * turn].content
-        note = "" if drawn[turn] is None else f"\n\n[Note for this turn: {drawn[turn]}]"
-        assert (messages[-1].role, messages[-1].content) == ("user", said + note)
+        assert (note := drawn[turn]) is not None
+        assert (messages[-1].role, messages[-1].content) == ("user", f"{said}\n\n[Note for this turn: {note.text}]")
         if turn:
             assert requests[turn - 1][:-1] == messages[:-3]
 
@@ -99,7 +105,7 @@ def test_scripted_messages_are_said_and_draw_nothing(cast: Callable[..., Cast]) 
     said = texts(conversation.transcript, "user")
     assert [script[turn] for turn in (0, 1, 3)] == [said[turn] for turn in (0, 1, 3)]
     assert len(gaps) == len(scene.user.asked)
-    assert [text or "" for text in drawn] == list(conversation.injections_log[2::2])
+    assert injected(drawn) == list(conversation.injections_log[2::2])
     assert [conversation.injections_log[2 * turn] for turn in (1, 3)] == ["", ""]
 
 
@@ -252,7 +258,7 @@ def test_epochs_of_one_prompt_are_conversations_of_their_own(cast: Callable[...,
     assert (len(scene.evaluated.asked), len(scene.user.asked)) == (16, 14)
     assert {request.sample for request in scene.evaluated.asked} == {0, 1}
     for index, conversation in enumerate((first, second)):
-        assert [text or "" for text in schedule(8, index=index)] == list(conversation.injections_log[2::2])
+        assert injected(schedule(8, index=index)) == list(conversation.injections_log[2::2])
 
 
 def test_a_cancelled_conversation_leaves_nothing_running(cast: Callable[..., Cast]) -> None:
