@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import sqrt
@@ -37,6 +37,8 @@ FILES = {
     "per-chunk": SCORED,
     "v1.2-corrected": (ENSEMBLE,),
 }
+# Those whose score may be gated as skill: they have floors of their own.
+SKILLED = ("per-turn", "per-10k-chars", "per-chunk")
 # Shares of prompts that carry all the risk.
 SKEWS = (0.2, 0.1, 1 / 30)
 PROMPTS = 30
@@ -263,28 +265,48 @@ def cell(protocol: str, file: str, skew: float | None, runs: int) -> tuple[float
 
 def difference_cell(protocol: str, file: str, skew: float, runs: int) -> tuple[float, ...]:
     """As `cell`, of the difference to a baseline that has no risk in the prompts in which the candidate has it."""
-    candidate, baseline = fitted(protocol, file, skew), fitted(protocol, file, 0.0)
-    truth = candidate.truth - baseline.truth
+    pair = fitted(protocol, file, skew), fitted(protocol, file, 0.0)
+    return _paired_cell(pair, runs, np.subtract, lambda _: (-100.0, 100.0))
+
+
+def skill_cell(protocol: str, files: tuple[str, str], skew: float | None, runs: int) -> tuple[float, ...]:
+    """As `cell`, of the skill above a floor that is measured on the same prompts and varies, too."""
+    pair = fitted(protocol, files[0], skew), fitted(protocol, files[1], None)
+    return _paired_cell(pair, runs, _skill, lambda floor: (float(_skill(0.0, floor)), 1.0))
+
+
+def _skill(score: np.ndarray | float, floor: np.ndarray | float) -> np.ndarray:
+    return np.asarray((score - floor) / (100 - np.asarray(floor)))
+
+
+def _paired_cell(
+    pair: tuple[Population, Population],
+    runs: int,
+    statistic: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    scale_of: Callable[[float], tuple[float, float]],
+) -> tuple[float, ...]:
+    """As `cell`, of a statistic of two composites on the same prompts. scale_of: its ends, by the second composite."""
+    truth = float(statistic(np.asarray(pair[0].truth), np.asarray(pair[1].truth)))
     rng = np.random.default_rng(5)
     block = np.kron(np.eye(PROMPTS // EACH), np.ones((EACH, EACH)))
     leave_out = 1 + (block - np.eye(PROMPTS) * EACH) / (EACH - 1)
     totals = np.zeros(8)
     for run in range(runs):
         pick = np.arange(PROMPTS // EACH)[:, None], rng.integers(0, SIZE, (PROMPTS // EACH, EACH))
-        both = [[part[pick] for part in (one.values, one.counts)] for one in (candidate, baseline)]
+        both = [[part[pick] for part in (one.values, one.counts)] for one in pair]
 
-        def gap(weights: np.ndarray, both: Sequence[Sequence[np.ndarray]] = both) -> np.ndarray:
+        def of(weights: np.ndarray, both: Sequence[Sequence[np.ndarray]] = both) -> list[np.ndarray]:
             sums = [
                 [(weights @ part.reshape(PROMPTS, -1)).reshape(len(weights), *part.shape[2:]) for part in one]
                 for one in both
             ]
-            first, second = (composites(candidate.panel, *one) for one in sums)
-            return np.asarray(first - second)
+            return [np.asarray(composites(population.panel, *one)) for population, one in zip(pair, sums, strict=True)]
 
-        without = gap(leave_out).reshape(-1, EACH)
+        without = statistic(*of(leave_out)).reshape(-1, EACH)
         influences = ((EACH - 1) * (without.mean(axis=1, keepdims=True) - without)).ravel()
-        found = Found(float(gap(np.ones((1, PROMPTS)))[0]), np.sort(gap(resamples(run % SEEDS))), influences)
-        scale = -100.0, 100.0
+        whole = of(np.ones((1, PROMPTS)))
+        found = Found(float(statistic(*whole)[0]), np.sort(statistic(*of(resamples(run % SEEDS)))), influences)
+        scale = scale_of(float(whole[1][0]))
         ends = [found.shown(0.95), found.bounded(0.95, scale), found.shown(GATE), found.bounded(GATE, scale)]
         covers = [low <= truth <= high for low, high in ends[:2]]
         passes = [passed for low, high in ends[2:] for passed in (low >= truth, high <= truth)]
@@ -310,6 +332,13 @@ def main() -> int:
                 for skew in SKEWS
             ),
         ]
+        if protocol in SKILLED:
+            # Above the public model with the lower score.
+            skills = [
+                (None, f"skill of {files[0].split('.')[0]}"),
+                *((skew, f"skill, risk in {skew:.0%}") for skew in SKEWS),
+            ]
+            cells += [(name, skill_cell(protocol, files, skew, options.runs)) for skew, name in skills]
         for name, (truth, covers, gate_covers, *passes, width, gate_width) in cells:
             good = gate_covers >= 0.93 - slack and max(passes[2:]) <= 0.06 + slack
             broken += not good

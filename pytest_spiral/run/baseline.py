@@ -87,7 +87,7 @@ def load_gates(plan: RunPlan, content: Content) -> Gates:
 
 
 def _is_per_10k(metric: str, protocol: Protocol) -> bool:
-    return metric == f"{PER_10K}.score" or (metric == "score" and protocol.normalisation == "per_10k_chars")
+    return metric == f"{PER_10K}.score" or (metric in ("score", "skill") and protocol.normalisation == "per_10k_chars")
 
 
 def given_labels(names: Sequence[str], folder: Path) -> tuple[GivenLabels, ...]:

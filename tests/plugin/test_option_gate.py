@@ -83,6 +83,14 @@ def test_no_gate_trusts_a_bound_that_is_too_low(project: Project, metric: str, o
     assert project.here(*run, f"--gate=spiral.{metric} >= 80").ret == 0
 
 
+def test_nor_is_skill_per_10000_characters(project: Project) -> None:
+    """It has the bounds of the score."""
+    run = ("--model=dry/perfect", "--suite=spiral", "--protocol=per-10k-chars", "--floors", "--plan")
+
+    assert project.here(*run, "--gate=spiral.skill <= 0.8").ret == pytest.ExitCode.USAGE_ERROR
+    assert project.here(*run, "--gate=spiral.skill >= 0.8").ret == 0
+
+
 def test_a_wrong_gate_in_ini_is_a_usage_error(project: Project) -> None:
     """The settings are no place to hide a mistake."""
     project.write(pytest__ini="[pytest]\nspiral_gate = tempaffect.nothing >= 0.5\n")
