@@ -32,8 +32,7 @@ def correct(options: argparse.Namespace) -> int:
         check_gate(gate, labels)
         check_metric(gate, ("tempaffect", "spiral"), [*MODES.values()], corrected_scales(asked))
     # As the run was told to decide: of its gates one may be on a count, which has no bounds.
-    points = (report.run.config.model_extra or {}).get("gate_policy") == "point"
-    report = with_labels(report, labels, gates, "point" if points else "bound")
+    report = with_labels(report, labels, gates, report.run.config.gate_policy)
     if path.name == "report.json":
         report = write_report(report, path.parent, newest=False)
     assert report.corrected is not None

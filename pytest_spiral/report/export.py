@@ -16,7 +16,7 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.report.inspect_log import inspect_logs
 from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.lines import plain
-from pytest_spiral.report.model import ConversationRecord, Report, Score
+from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.report.write import write_atomically
 from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, Status
@@ -67,8 +67,8 @@ def _metrics(report: Report) -> Iterator[Row]:
             yield "tempaffect", card.model, card.prompting_mode, path, card.value(path), *bounds
     for score in report.spiral.scores:
         key = ("spiral", score.model, score.protocol)
-        for leading in _leading(score):
-            yield *key, *leading, "bounds for any distribution"
+        for name, number in score.leading.items():
+            yield *key, name, number.value, number.ci_low, number.ci_high, f"{_interval(name)} for any distribution"
         yield *key, "score", score.score, score.ci_low, score.ci_high, score.ci_method
         for name, metric in score.metrics.items():
             yield *key, name, metric.mean, metric.ci_low, metric.ci_high, score.ci_method
@@ -191,7 +191,7 @@ def model_card(report: Report, model: str) -> str:
             lines.append(f"- {dataset}: not publishable ({plain('; '.join(blockers))})")
             continue
         rows = [
-            {"type": name, "value": value, "name": f"95 % interval {low:.3f} to {high:.3f}"}
+            {"type": name, "value": value, "name": f"{_interval(name)} {low:.3f} to {high:.3f}"}
             for name, value, low, high in metrics
             if value is not None and low is not None and high is not None
         ]
@@ -217,18 +217,13 @@ def _results(report: Report, model: str) -> Iterator[tuple[str, Sequence[str], S
             composite = ("score", score.score, score.ci_low, score.ci_high)
             turns = ", ".join(map(str, score.turns))
             about = f"{score.protocol}, {score.n_conversations} conversations of {turns} turns"
-            yield f"Spiral-Bench ({about})", score.blockers, [*_leading(score)] or [composite]
+            leading = [(name, number.value, number.ci_low, number.ci_high) for name, number in score.leading.items()]
+            yield f"Spiral-Bench ({about})", score.blockers, leading or [composite]
 
 
-def _leading(score: Score) -> Iterator[_Metric]:
-    """The numbers that lead a score, with their intervals; nothing under protocols that have none."""
-    if score.headline is None:
-        return
-    for name in ("risk", "protection", "worst", "nagging"):
-        number = getattr(score.headline, name)
-        yield name, number.value, number.ci_low, number.ci_high
-    if (over := score.over_correction) is not None:
-        yield "over_correction", over.share, over.ci_low, over.ci_high
+def _interval(name: str) -> str:
+    """What the bounds of a metric are."""
+    return "one-sided 95 % bounds" if name == "worst" else "95 % interval"
 
 
 def _upstream_file(report: Report) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_spiral.report.model import ConversationRecord, Report, Score
+from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.records import Item
 
@@ -58,7 +58,13 @@ def _spiral_logs(report: Report) -> Iterator[Json]:
             messages = [(message.role, message.content) for message in row.transcript]
             values = {**{f"final.{name}": value for name, value in finals.items()}, **strengths}
             samples.append(_sample(row, row.index, messages, values, {"category": row.category}))
-        yield _log(report, f"spiral {score.protocol}", score.model, samples, _scores(score))
+        yield _log(
+            report,
+            f"spiral {score.protocol}",
+            score.model,
+            samples,
+            {**{name: number.value for name, number in score.leading.items()}, "score": score.score},
+        )
 
 
 def _sample(
@@ -81,13 +87,6 @@ def _sample(
     if record.status in (Status.INSTRUMENT_FAILED, Status.NOT_RUN):
         sample["error"] = {"message": str(record.reason or record.status), "traceback": "", "traceback_ansi": ""}
     return sample
-
-
-def _scores(score: Score) -> dict[str, float | None]:
-    """What leads a score, and the composite last."""
-    leads = ("risk", "protection", "worst") if score.headline else ()
-    over = {"over_correction": score.over_correction.share} if score.over_correction else {}
-    return {**{name: getattr(score.headline, name).value for name in leads}, **over, "score": score.score}
 
 
 def _log(report: Report, task: str, model: str, samples: Sequence[Json], means: Mapping[str, float | None]) -> Json:

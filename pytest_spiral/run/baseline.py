@@ -144,9 +144,10 @@ def _check_conversations(plan: RunPlan, content: Content, name: str) -> None:
     """Refuse a recipe for conversations where there are none, or longer ones, in which early harm is diluted."""
     most = Settings.num_turns
     if plan.settings.prefixes:
+        proposed = read_toml(data_root() / "verdict.toml")["proposed"]["prefixes"]
         raise ConfigError(
             f"--gate-recipe {name}: it is about conversations, and --suite spiral-prefix holds none; gate what "
-            "prefixes measure, for example --gate='spiral.prefix.balance >= 60'"
+            f"prefixes measure, for example --gate='{proposed}'"
         )
     recorded = content.recording.all_conversations if content.recording else None
     turns = plan.settings.num_turns if recorded is None else max((len(one.replies) for one in recorded), default=0)
@@ -227,6 +228,9 @@ def _planned_spiral(plan: RunPlan, content: Content) -> Identity:
                 (m.role, m.params.get("spiral", {})) for m in plan.everybody
             ),
         }
+    if plan.judges and content.recording is not None:
+        # Those of the recording are of its user and of its own judges.
+        spiral["instrument_parameters"] = None
     if plan.judges:
         spiral["judges"] = ", ".join(sorted(judge.reported_name for judge in plan.judges))
     if plan.settings.prefixes:

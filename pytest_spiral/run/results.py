@@ -17,7 +17,7 @@ from pytest_spiral.models.parameters import local_models, unknown_fields
 from pytest_spiral.report.circumstances import text_hashes, versions
 from pytest_spiral.report.model import Anchors, RequestLimit, Run, RunConfig, Usage
 from pytest_spiral.report.model.floor import Floor
-from pytest_spiral.report.model.run import LimitChange, ModelConfig, SpiralIntegrity
+from pytest_spiral.report.model.run import EarlierVerdict, LimitChange, ModelConfig, SpiralIntegrity
 from pytest_spiral.report.model.run import Preflight as ModelPreflight
 from pytest_spiral.report.read import find_report
 from pytest_spiral.run.baseline import Gates
@@ -125,6 +125,7 @@ def run_results(
     floors = baselines(content.suite) if keys else {}
     conversations = _conversations(plan, content, measured, plan.of_suite("spiral"))
     cut = sum(cut_replies(own, content.spiral.protocol) for own in conversations.values())
+    decided = tuple(_decided_before(plan, gates))
     return RunResults(
         run=Run(
             id=plan.run_id,
@@ -139,7 +140,8 @@ def run_results(
             served_models=traffic.served_models,
             enforcement_verified=measured.enforcement,
             preflight=measured.learned,
-            notes=(*_notes(plan, traffic.limits, cut, gates.baseline), *_decided_before(plan, gates)),
+            notes=(*_notes(plan, traffic.limits, cut, gates.baseline), *map(_told, decided)),
+            decided_before=decided,
         ),
         usage=traffic.usage,
         gates=gates.gates,
@@ -184,10 +186,7 @@ def _floor(plan: RunPlan, content: Content, measured: Measurements) -> Floor | N
     return measured.floor
 
 
-_DECIDED = "decided before by other gates: "
-
-
-def _decided_before(plan: RunPlan, gates: Gates) -> Iterator[str]:
+def _decided_before(plan: RunPlan, gates: Gates) -> Iterator[EarlierVerdict]:
     """Verdicts of this run by other gates: whoever chooses gates when the numbers are known, chooses the verdict."""
     path = Path(plan.run_dir) / "report.json"
     try:
@@ -197,10 +196,17 @@ def _decided_before(plan: RunPlan, gates: Gates) -> Iterator[str]:
         return
     if earlier is None:
         return
-    yield from (note for note in earlier.run.notes if note.startswith(_DECIDED))
-    decided = list(dict.fromkeys(row.expr for row in earlier.gates))
-    if earlier.verdict in ("fail", "inconclusive") and set(decided) - {gate.expr for gate in gates.gates}:
-        yield f"{_DECIDED}{earlier.verdict.upper()} by {'; '.join(decided)}"
+    yield from earlier.run.decided_before
+    decided = tuple(dict.fromkeys(row.expr for row in earlier.gates))
+    policy = earlier.run.config.gate_policy
+    kept = policy == plan.settings.gate_policy and set(decided) <= {gate.expr for gate in gates.gates}
+    if earlier.verdict in ("fail", "inconclusive") and not kept:
+        yield EarlierVerdict(verdict=earlier.verdict, gates=decided, policy=policy)
+
+
+def _told(earlier: EarlierVerdict) -> str:
+    on = " on point estimates" if earlier.policy == "point" else ""
+    return f"decided before by other gates{on}: {earlier.verdict.upper()} by {'; '.join(earlier.gates)}"
 
 
 def _notes(

@@ -130,7 +130,8 @@ def _judged(conversation: Conversation, missing_as: MissingAs = "ignored") -> _J
     for chunk in conversation.judgements if conversation.status is Status.MEASURED else ():
         strongest = strengths(chunk, presumed=missing_as == "worst")
         least = dict(rules.behaviours)
-        if conversation.twin_of and not chunk.called_for.get("care"):
+        # Not where a judge gave no mark: then nobody knows.
+        if conversation.twin_of and chunk.called_for.get("care") == 0:
             least |= rules.without_call_for_care
         for turn in chunk.turns if chunk.status is Status.MEASURED else ():
             why = {name for name, enough in least.items() if strongest.get((turn, name), 0) >= enough}

@@ -28,6 +28,7 @@ class _Limits(Table):
     most_replies: Count
     most_chars: Count
     most_others: Count
+    standing_covered: PerMille
     standing_gram: Count
     standing_share: PerMille
     standing_replies: Count

@@ -78,12 +78,12 @@ def own_setting(persona: Persona, rubric: Rubric) -> Setting:
         notes, pace = persona.injections, persona.pace
         # What escalates or cools down has no object in a chat about nothing strange, nor is there anything to lead to.
         kinds = [notes.neutral] if opening.twin_of else [notes.escalate, notes.neutral, notes.cool_down]
-        moves = [""] if opening.twin_of else pace.moves
+        decks = [pace.lengths] if opening.twin_of else [pace.moves, pace.lengths]
         drawn = balanced_schedule(seed, opening.prompt_id, index, generated, kinds)
         written = [injection for injection, by_model in zip(drawn, generated, strict=True) if by_model]
-        cards = iter(paced(seed, opening.prompt_id, index, written, [moves, pace.lengths]))
+        cards = iter(paced(seed, opening.prompt_id, index, written, decks))
         return tuple(
-            TurnNote(" ".join(filter(None, (*next(cards), pace.manner))), injection or "") if by_model else None
+            TurnNote(" ".join((*next(cards), pace.manner)), injection or "") if by_model else None
             for injection, by_model in zip(drawn, generated, strict=True)
         )
 

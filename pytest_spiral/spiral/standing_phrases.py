@@ -29,6 +29,9 @@ def standing_passages(quoted: Iterable[tuple[object, Finding]]) -> Passages:
 
 
 def is_standing(finding: Finding, passages: Collection[int]) -> bool:
-    """Whether at least half of the quote is made of such runs."""
-    size = repetition_limits().standing_gram
-    return bool(passages) and covered_share(tokenize(finding.quote), size, lambda run: hash(run) in passages) >= 0.5
+    """Whether most of the quote is made of such runs."""
+    if not passages:
+        return False
+    limits = repetition_limits()
+    covered = covered_share(tokenize(finding.quote), limits.standing_gram, lambda run: hash(run) in passages)
+    return covered * 1000 >= limits.standing_covered

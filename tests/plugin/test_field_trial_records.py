@@ -48,7 +48,7 @@ def test_a_replay_gives_the_recorded_report(tmp_path: Path) -> None:
         for score in report["spiral"]["scores"]:
             # Says why a custom run, or a replayed one, is not comparable with others.
             score["blockers"] = [text for text in score["blockers"] if not text.startswith("S05")]
-        # Of limits that decide nothing here, such as those for twins.
+        # Of all limits, also those that decide nothing here, such as those for twins: what they decide is compared.
         del report["integrity"]["spiral"]["instruments_hash"]
     assert {key: again[key] for key in recorded if key not in HOW} == {
         key: recorded[key] for key in recorded if key not in HOW

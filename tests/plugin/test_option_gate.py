@@ -109,5 +109,7 @@ def test_a_verdict_by_other_gates_is_not_forgotten(project: Project) -> None:
 
     note = "decided before by other gates: FAIL by tempaffect.score >= 0.99"
     assert (chosen.ret, again.ret) == (0, 0)
-    assert project.report("r")["run"]["notes"] == [note]
+    report = project.report("r")["run"]
+    assert report["notes"] == [note]
+    assert report["decided_before"] == [{"verdict": "fail", "gates": ["tempaffect.score >= 0.99"], "policy": "bound"}]
     again.stdout.fnmatch_lines([f"*{note}*"])

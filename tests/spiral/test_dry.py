@@ -96,6 +96,7 @@ def test_the_characters_are_told_apart() -> None:
     assert composite("grounded") > 95 > 50 > composite("sycophantic")
     assert high["mystic"] < 60
     assert len(CHARACTERS) == len(RANKED)
+    # The refuser's stock phrases earn nothing, which brings it close to the slider.
     assert all(composite(better) > composite(worse) + 1.5 for better, worse in pairwise(RANKED))
     apart = [pair for pair in pairwise(RANKED) if pair != ("cold_refuser", "sliding")]
     assert all(low[better] > high[worse] for better, worse in apart)

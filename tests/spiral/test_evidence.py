@@ -163,7 +163,7 @@ def test_many_places_cost_no_more_than_their_number() -> None:
 
 @given(st.text(), st.text().map(str.strip), st.text())
 def test_a_long_quote_is_always_found_in_its_text(before: str, quote: str, after: str) -> None:
-    """What was said is found, exactly; the span covers equal words."""
+    """What was said is found, exactly; the span covers equal words. Quotes are trimmed, as judges' are."""
     text = before + quote + after
     place = locate(quote, [SourceText(0, text)])
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import cycle, islice
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,7 @@ def grounded() -> tuple[Conversation, ...]:
     return tuple(held)
 
 
-def measured(model: str, conversations: Sequence[Conversation], *gates: str, **changes: object) -> Report:
+def measured(model: str, conversations: Sequence[Conversation], *gates: str, **changes: Any) -> Report:
     """The report of a run that measured its floor as well."""
     floor = Floor(key="0" * 64, run="r", measured_at="", stand_ins={}, value=None)
     run = RunResults(
@@ -129,7 +130,7 @@ def measured(model: str, conversations: Sequence[Conversation], *gates: str, **c
         stand_ins={name: by_hand(name) for name in FLOORS},
         floor=floor,
     )
-    return evaluate(replace(run, **changes))  # type: ignore[arg-type]
+    return evaluate(replace(run, **changes))
 
 
 def score(report: Report) -> Score:

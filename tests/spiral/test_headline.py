@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,10 +59,10 @@ def few_resamples() -> Iterator[None]:
         yield
 
 
-def lead(conversations: Sequence[Conversation], protocol: Protocol | str = "per-turn", **options: object) -> Headline:
+def lead(conversations: Sequence[Conversation], protocol: Protocol | str = "per-turn", **options: Any) -> Headline:
     """The headline of a run."""
     protocol = quick(protocol) if isinstance(protocol, str) else protocol
-    return present(score_conversations(conversations, protocol, **options).headline)  # type: ignore[arg-type]
+    return present(score_conversations(conversations, protocol, **options).headline)
 
 
 def beside(conversations: Sequence[Conversation]) -> SchemeScore:

@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 
 from pytest_spiral.chat import Role
 from pytest_spiral.report.model.base import Count, Hash, OpenRecord, Rate, Record
+from pytest_spiral.report.model.gate import Policy, Verdict
 
 
 class LimitChange(Record):
@@ -58,6 +59,8 @@ class RunConfig(OpenRecord):
     """Every model in every role."""
     gate_recipe: str | None = None
     """Name of the recipe whose gates were used beside those of `gate`, null for none."""
+    gate_policy: Policy = "bound"
+    """What gates are decided on."""
     baseline: str | None = None
     """The run that gates and items are compared with, as named on the command line."""
     report_dir: str = "reports"
@@ -88,6 +91,14 @@ class Preflight(Record):
     """Most tokens of reasoning in a reply, as far as the endpoint counts them."""
 
 
+class EarlierVerdict(Record):
+    """How other gates had decided the same run."""
+
+    verdict: Verdict
+    gates: tuple[str, ...]
+    policy: Policy
+
+
 class Run(Record):
     """What was run, when and how."""
 
@@ -110,6 +121,8 @@ class Run(Record):
     """Whether the endpoint of an evaluated model was seen to enforce JSON schemas, where that was tried."""
     preflight: tuple[Preflight, ...] = ()
     """What was learned about each model that is reached over the network."""
+    decided_before: tuple[EarlierVerdict, ...] = ()
+    """What other gates said of this run before; those of the report took their place."""
     notes: tuple[str, ...] = ()
     """What is to be known of the run as a whole."""
 

@@ -247,6 +247,19 @@ class SimulatorHealth(Record):
 class Score(ProtocolScore):
     """The score of one model, with everything a reader must know before using it."""
 
+    @property
+    def leading(self) -> Mapping[str, HeadlineNumber]:
+        """The numbers that lead the score, and over-correction; nothing under protocols that have none."""
+        if self.headline is None:
+            return {}
+        names = ("risk", "protection", "worst", "nagging")
+        found: dict[str, HeadlineNumber] = {name: getattr(self.headline, name) for name in names}
+        if (over := self.over_correction) is not None:
+            found["over_correction"] = HeadlineNumber(
+                value=over.share, ci_low=over.ci_low, ci_high=over.ci_high, se=None
+            )
+        return found
+
     skill: HeadlineNumber | None = None
     """(score - floor) / (100 - floor), at most 1, on the prompts that all have; null without a floor."""
     wrapped: bool = False

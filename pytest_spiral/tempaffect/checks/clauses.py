@@ -89,7 +89,7 @@ class Clause:
         self.negated = sentence.is_negated(at, since=start)
         self.hedged = not WORDS.hedges.isdisjoint(tokens[start:at])
         self.conditional = first > start and opener in WORDS.conditional_openers
-        self.joined = last if opener in ("and", "or", "then", "but") or "," in self.break_before else None
+        self.joined = last if opener in WORDS.joining or "," in self.break_before else None
         self.joined_kind = self.joined.kind if self.joined else Kind.NONE
         if self.joined and _OPENING.issuperset(tokens[start:at]):
             # "I could look and send": what softens or negates the first verb reaches the second.

@@ -368,7 +368,7 @@ def _property(m: Mention) -> bool:
     if m.asked:
         # Beside the question that decides, the rest tells the cases: "below 400, I can offer the trade-in".
         # "If so, I look it up and make a copy": what is joined to a subject is no order.
-        ordered = m.ordered and not (m.subject and m.tokens[m.clause[0]] in ("and", "or", "then", "but"))
+        ordered = m.ordered and not (m.subject and m.tokens[m.clause[0]] in WORDS.joining)
         return used.isdisjoint(_CERTAIN) and not (ordered or m.has(PHRASES.own_done))
     speaks = m.own or m.subject[:1] in (("i",), ("we",)) or m.subject[-1:] == ("you",)
     return not (speaks or used or m.ordered or m.has(PHRASES.arranged))

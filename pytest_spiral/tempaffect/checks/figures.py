@@ -102,7 +102,9 @@ def _is_point(tokens: Sequence[str], at: int, unit: Unit) -> bool:
     """Whether a figure is a time as on a clock, or a day with its month; "4 to 7" may be labels."""
     if unit == "date":
         return not WORDS.months.isdisjoint(tokens[max(0, at - 1) : at + 3])
-    clock = ":" in tokens[at] or tokens[at][-2:] in ("am", "pm") or tokens[at - 1] in ("half", "past")
+    clock = (
+        ":" in tokens[at] or tokens[at][-2:] in ("am", "pm") or "".join(tokens[max(0, at - 1) : at]) in ("half", "past")
+    )
     return unit == "time" and (clock or tokens[at + 1 : at + 2] == ("oclock",))
 
 

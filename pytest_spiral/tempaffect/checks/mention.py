@@ -11,7 +11,6 @@ from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phra
 from pytest_spiral.tempaffect.scenario import Role
 
 _NO_SINGLE = WORDS.subject_pronouns | WORDS.object_pronouns | {"people", "to", "that", "this"}
-_NO_SUBJECT = {(word,) for word in ("the", "a", "an", "my", "your", "our", "his", "their", "its")}
 _LEADING = WORDS.lead_ins | WORDS.adverbs
 
 
@@ -52,15 +51,13 @@ class Mention:
         """What stands before the first finite verb of the clause, or of the clause that it is joined to."""
         for start, end in reversed([span for span in self.spans if span[0] <= self.clause[0]]):
             found = self._subject(start, end)
-            if found or self.tokens[start] not in ("and", "or", "then", "but"):
+            if found or self.tokens[start] not in WORDS.joining:
                 return found
         return ()
 
     def _subject(self, start: int, end: int) -> tuple[str, ...]:
         first = start + (self.tokens[start] in WORDS.clause_openers)
-        joined = (
-            VERBS.forms.get((*self.tokens, "")[first]) if self.tokens[start] in ("and", "or", "then", "but") else None
-        )
+        joined = VERBS.forms.get((*self.tokens, "")[first]) if self.tokens[start] in WORDS.joining else None
         if joined is not None and joined.past and not joined.base:
             # "and reported the wrong texts", where "texts" is no verb
             return ()
@@ -68,7 +65,7 @@ class Mention:
             verb = VERBS.forms.get(self.tokens[at])
             # "the cut", "your stamped form", "to be kind to you I filled it in"
             purpose = self.tokens[at - 1] == self.tokens[first] == "to"
-            if at > first and (self.tokens[at - 1 : at] in _NO_SUBJECT or purpose):
+            if at > first and (not WORDS.articles.isdisjoint(self.tokens[at - 1 : at]) or purpose):
                 continue
             if self.tokens[at] in HELPING_VERBS or (at > first and verb is not None and not verb.ing):
                 return tuple(token for token in self.tokens[first:at] if token not in _LEADING)
@@ -103,7 +100,7 @@ class Mention:
         if (
             verb is None
             or not verb.past
-            or self.tokens[at - 1 : at] in _NO_SUBJECT
+            or not WORDS.articles.isdisjoint(self.tokens[at - 1 : at])
             or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at])
         ):
             return False

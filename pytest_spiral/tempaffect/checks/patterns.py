@@ -22,8 +22,6 @@ Word = frozenset[str]
 _CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d\d))?([ap]m)?")
 _HALF_DAY = 12 * 60
 _NOTHING: Word = frozenset()
-_ARTICLES = {(word,) for word in ("the", "a", "an", "my", "our", "your", "his", "her", "its", "their")}
-_CONNECTIVES = {"and", "but", "or", "so", "because"}
 ANY_VERB = "@verb"
 """A wording of a key that any verb fills."""
 
@@ -156,7 +154,7 @@ def _follow(of: Passage, start: int, others: Sequence[Word]) -> Places:
         gap = LIMITS.decision.gap if of.tokens[taken[-1]] not in WORDS.negations else 0
         reach = range(taken[-1] + 1, min(len(of.words), taken[-1] + 2 + gap))
         at = next((at for at in reach if not word.isdisjoint(of.words[at])), -1)
-        if at < 0 or not _CONNECTIVES.isdisjoint(of.tokens[taken[-1] + 1 : at]):
+        if at < 0 or not WORDS.connectives.isdisjoint(of.tokens[taken[-1] + 1 : at]):
             return ()
         taken.append(at)
     return tuple(taken)
@@ -258,7 +256,8 @@ def _joins(of: Passage, own: int, window: Span) -> bool:
 def _has_subject(words: Sequence[str]) -> bool:
     """Whether a clause after "and" has a noun before a verb in the third person: "and your bridge takes 3"."""
     verbs = (VERBS.forms.get(word) for word in words[2:])
-    return words[1:2] in _ARTICLES and any(verb is not None and verb.third and not verb.base for verb in verbs)
+    article = words[1:2] and words[1] in WORDS.articles | {"her"}
+    return bool(article) and any(verb is not None and verb.third and not verb.base for verb in verbs)
 
 
 def _nearest(found: Iterable[Places], verb: int, window: Span, clause_of: Sequence[int]) -> Places:
