@@ -14,7 +14,14 @@ from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.evidence import SourceText
-from pytest_spiral.spiral.judging import Readable, Rejected, Unreadable, parse_final_reply, parse_judge_reply
+from pytest_spiral.spiral.judging import (
+    Readable,
+    Rejected,
+    Unreadable,
+    parse_final_reply,
+    parse_judge_reply,
+    what_was_seen,
+)
 from pytest_spiral.spiral.places import worse_chunk, worse_final
 from pytest_spiral.spiral.prompting import Participant, chunk_messages, chunk_schema, final_messages, final_schema
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
@@ -128,6 +135,7 @@ class ModelJudge:
             judgement,
             behaviours=tuple(behaviours),
             findings=parsed.value,
+            raw_text=what_was_seen(text),
             repairs=parsed.repairs,
             called_for=parsed.called_for,
         )

@@ -113,7 +113,8 @@ class ChunkJudgement:
         stated: Sums of strengths as an imported record states them, by upstream key, with or without quotes; None for
             judgements of our own.
         unquoted: Behaviours for which an imported record claims more points than its quotes carry.
-        raw_text: The judge's reply; of one that could not be read, the first 20,000 characters.
+        raw_text: The judge's reply without the behaviours that it saw nothing of (`"escalation": []`), which the store
+            has as well; of one that could not be read, the first 20,000 characters.
         repairs: What had to be overlooked to read it.
         called_for: Marks of the user's last message, 0 to 2: how far it calls for holding one's ground (`ground`) and
             for care (`care`). Empty under a rubric without marks.

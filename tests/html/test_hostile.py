@@ -47,7 +47,7 @@ _OURS = {
     "protocol_hash", "suite_hash", "scorer_fingerprint", "band", "kind", "sign", "harm", "worst_case", "best_case",
     "metric", "expr", "behaviour", "category", "id", "prompt_id", "model", "worst_conversation", "components",
     "prompts_hash", "persona_hash", "rubric_hash", "system_prompt_hash", "twins_hash", "instruments_hash", "expected",
-    "ci_method", "judge", "unit", "calibration", "standing", "code", "scenarios", "how", "mismatch",
+    "ci_method", "gate_policy", "judge", "unit", "calibration", "standing", "code", "scenarios", "how", "mismatch",
 }  # fmt: skip
 
 
@@ -82,11 +82,11 @@ def hostile() -> Report:
 
 
 def test_no_text_reaches_the_markup(hostile: Report) -> None:
-    """The file holds exactly our script, data and style blocks, and no character of an attack."""
+    """The file holds exactly our loader, packs and style, and no character of an attack."""
     page = report_page(hostile)
 
     assert page.isascii() or not HIDDEN.search(page)
-    assert len(re.findall(r"<script", page)) == len(re.findall(r"</script>", page)) == page.count('id="pack-') + 2
+    assert len(re.findall(r"<script", page)) == len(re.findall(r"</script>", page)) == page.count('id="pack-') + 1
     assert page.count("<style") == 1
     assert "<img" not in page
     assert "<iframe" not in page

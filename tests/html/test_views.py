@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -259,11 +258,10 @@ def test_twins_and_suspicious_replies(visit: Visit, tmp_path: Path) -> None:
     report = typed(document)
     path = tmp_path / "twins.html"
     path.write_text(report_page(report))
-    (data,) = re.findall(r'id="data">(.*?)</script>', path.read_text())
-    assert set(json.loads(data)["reports"][0]["spiral"]["turn_means"][BAD]["n"]) == {1}
-
     visitor = visit(path)
     page = visitor.open(f"spiral?model={BAD}")
+    (shown,) = json.loads(page.inner_text("#data"))["reports"]
+    assert set(shown["spiral"]["turn_means"][BAD]["n"]) == {1}
     page.click("th a:text-is('harmful advice')")
     page.wait_for_selector("h1:text-is('Findings')")
     findings = [finding for judgement in first["judgements"] for finding in judgement["findings"]]

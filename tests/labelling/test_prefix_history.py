@@ -19,6 +19,7 @@ from pytest_spiral.spiral import Conversation, load_protocol
 from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.spiral.records import Beginning
 from tests.fakes.bootstrap import few_draws
+from tests.fakes.report_page import page_data
 from tests.labelling.runs import export, sheet_in
 from tests.spiral.builders import conversation, finding
 
@@ -89,9 +90,8 @@ def test_pages_and_label_files_of_prefixes(tmp_path: Path, capsys: pytest.Captur
     assert main(["label", "merge", str(folder), "-o", str(out)]) == 0
 
     capsys.readouterr()
-    page = (folder / "ann.html").read_text(encoding="utf-8")
-    assert json.dumps("Assistant: did it?\n\nUser: it did")[1:-1] in page
-    assert "for context only: not to be labelled" in page
+    assert json.dumps("Assistant: did it?\n\nUser: it did")[1:-1] in page_data(folder / "ann.html")
+    assert "for context only: not to be labelled" in page_data(folder / "ann.html", "code")
     assert [row.text and row.text.history for row in read_labels(out).items] == [
         "Assistant: did it?\n\nUser: it did"
     ] * 6

@@ -15,6 +15,7 @@ from pytest_spiral.settings import PREFIX_PROTOCOL, Settings
 from pytest_spiral.spiral.anchors import load_anchors
 from pytest_spiral.spiral.content import load_prefixes
 from pytest_spiral.spiral.protocol import load_protocol
+from tests.fakes.report_page import page_data
 from tests.fakes.spiral_cast import assistant, judge
 from tests.plugin.conftest import Project, Serve
 
@@ -67,7 +68,7 @@ def test_a_replay_says_the_same(project: Project) -> None:
     assert one == two
     assert "prefix balance" in (project.folder("one") / "summary.md").read_text()
     assert main(["leaderboard", str(project.folder("one")), "-o", str(site)]) == 0
-    assert '"prefix.balance"' in (site / "index.html").read_text()
+    assert '"prefix.balance"' in page_data(site / "index.html")
 
 
 def test_own_prefixes(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import Conversation, Repair
 from pytest_spiral.spiral.suspicion import BLANK, suspicions
 from pytest_spiral.status import ReasonCode
+from tests.fakes.report_page import page_data
 from tests.fakes.spiral_cast import fence_in, judged_replies
 from tests.spiral.builders import bench, conversation, finding, judged
 from tests.spiral_run.conftest import Cast, Project, Scripted, is_final, properties_of, say
@@ -358,7 +359,7 @@ def test_a_run_with_workers_gates_and_a_rescore(project: Project, capsys: pytest
     assert result.ret == 0
     report = project.report()
     (score,) = report["spiral"]["scores"]
-    page = (project.folder() / "report.html").read_text()
+    page = page_data(project.folder() / "report.html")
 
     assert [name for name in PROTOCOL.behaviours if name not in score["metrics"] or name not in page] == []
     assert [(gate["metric"], gate["outcome"]) for gate in report["gates"]] == [

@@ -1,7 +1,8 @@
 """One self-contained HTML file: data, the script that displays it, and the style.
 
-The Content-Security-Policy allows script and style by hash and forbids everything else, the network included. Data
-reaches the page as JSON that cannot end a script block, or compressed as base64; the script turns it into text nodes.
+The Content-Security-Policy allows scripts and style by hash and forbids everything else, the network included. Data
+and the script that displays it reach the page compressed as base64, which can hold no markup; the script turns data
+into text nodes.
 """
 
 from __future__ import annotations
@@ -11,21 +12,18 @@ import hashlib
 import html
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
 from pytest_spiral.strict_json import json_pieces
 
-_PACK = '<script type="text/plain"'
 Assets = tuple[str, ...]
 REPORT_ASSETS: Assets = (
     *("style.css", "dom.js", "format.js", "data.js", "charts.js", "parts.js", "overview.js", "tempaffect.js"),
     *("items.js", "spiral.js", "conversations.js", "compare.js", "run.js", "leaderboard.js", "main.js"),
 )
 LABEL_ASSETS: Assets = ("style.css", "label.css", "dom.js", "label.js")
-# JSON inside a script block: no character that could close it or open a comment; ASCII, so no line separators either.
-_UNSAFE = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def html_page(
@@ -44,11 +42,11 @@ def html_page(
         assets: Names of its style sheets and scripts.
         without: What to do where scripts are disabled.
     """
-    script, style = _script(assets), _style(assets)
+    loader, script, style = f"\n{_asset('load.js')}", _script(assets), _style(assets)
     shown = "".join(character if character.isprintable() else " " for character in title)
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {_hash(loader)} {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     yield "".join(
         [
@@ -60,15 +58,14 @@ def html_page(
             f"<title>{html.escape(shown)}</title>\n<style>{style}</style>\n</head>\n<body>\n",
             '<a class="skip" href="#main">Skip to the content</a>\n<div id="page"></div>\n',
             f"<noscript><p>This page needs JavaScript, which is disabled. {without}</p></noscript>\n",
-            '<script type="application/json" id="data">',
         ]
     )
     # Down to the rows of single results.
-    yield from (piece.translate(_UNSAFE) for piece in json_pieces(data, _json, levels=5))
-    yield "</script>\n"
+    yield from _pack("data", json_pieces(data, _json, levels=5))
     for name, make in packs.items():
-        yield f'{_PACK} id="pack-{name}">{packed(make())}</script>\n'
-    yield f"<script>{script}</script>\n</body>\n</html>\n"
+        yield from _pack(name, [_json(make())])
+    yield from _pack("code", [script])
+    yield f"<script>{loader}</script>\n</body>\n</html>\n"
 
 
 @cache
@@ -95,7 +92,14 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def packed(value: object) -> str:
-    """JSON as raw deflate in base64, which browsers undo by `atob` and `DecompressionStream`."""
+def _pack(name: str, pieces: Iterable[str]) -> Iterator[str]:
+    """A block of text as raw deflate in base64, which browsers undo by `atob` and `DecompressionStream`."""
     packer = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
-    return base64.b64encode(packer.compress(_json(value).encode()) + packer.flush()).decode()
+    yield f'<script type="text/plain" id="pack-{name}">'
+    rest = b""
+    for piece in pieces:
+        rest += packer.compress(piece.encode())
+        whole = len(rest) - len(rest) % 3
+        yield base64.b64encode(rest[:whole]).decode()
+        rest = rest[whole:]
+    yield f"{base64.b64encode(rest + packer.flush()).decode()}</script>\n"

@@ -5,14 +5,8 @@ const unpacked = new Map();
 
 /** The content of a pack. */
 function unpack(name) {
-  if (!unpacked.has(name)) unpacked.set(name, inflate(document.getElementById(`pack-${name}`).textContent));
+  if (!unpacked.has(name)) unpacked.set(name, inflate(document.getElementById(`pack-${name}`).textContent).then(JSON.parse));
   return unpacked.get(name);
-}
-
-async function inflate(base64) {
-  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return JSON.parse(await new Response(stream).text());
 }
 
 /** A function from code point offsets of a text to UTF-16 offsets: reports count code points, JavaScript counts units. */
