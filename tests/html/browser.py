@@ -7,19 +7,28 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Playwright
 
 SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def find_browser() -> str | None:
+def browser_of(playwright: Playwright) -> str | None:
     """Playwright's own Chromium where it is installed, else the system's; None where there is none."""
+    own = Path(playwright.chromium.executable_path)
+    return str(own) if own.exists() else next(filter(None, map(shutil.which, SYSTEM_BROWSERS)), None)
+
+
+def find_browser() -> str | None:
+    """The browser, where Playwright itself is installed."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         return None
     with sync_playwright() as playwright:
-        own = Path(playwright.chromium.executable_path)
-    return str(own) if own.exists() else next(filter(None, map(shutil.which, SYSTEM_BROWSERS)), None)
+        return browser_of(playwright)
 
 
 def install() -> None:

@@ -6,30 +6,34 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from pytest_spiral.report.html.build import report_page
-from tests.html.browser import find_browser
+from tests.html.browser import browser_of
 from tests.html.reports import demo
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
+Scheme = Literal["light", "dark"]
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Headless Chromium; skips where there is none.
+    """Headless Chromium for the tests of this folder; skips where there is none.
 
     Not for the whole session, because its event loop would prevent asynchronous tests from running.
     """
-    executable = find_browser()
-    if executable is None:
-        pytest.skip("no Chromium: `make browser` installs one")
-    from playwright.sync_api import sync_playwright
-
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.skip("the test extra is not installed")
     with sync_playwright() as playwright:
+        executable = browser_of(playwright)
+        if executable is None:
+            pytest.skip("no Chromium: `make browser` installs one")
         opened = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield opened
         opened.close()
@@ -47,18 +51,32 @@ def wait_until(page: Page, condition: str, argument: object = None, seconds: flo
 
 
 class Visitor:
-    """A page in the browser that records every error and every request."""
+    """A window of the browser that records every error and every request."""
 
-    def __init__(self, browser: Browser, file: Path, **options: Any) -> None:
-        self.file = file
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+    def __init__(self, browser: Browser, **options: Any) -> None:
+        self.context = browser.new_context(**options)
         self.page = self.context.new_page()
+        self.storage = self.context.new_cdp_session(self.page)
+        self.file = Path()
         self.errors: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.errors.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.errors.append(f"error: {error}"))
         self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def turn_to(self, file: Path, size: tuple[int, int], scheme: Scheme) -> None:
+        """Be as good as a new window, for a file: nothing stored, nothing else open, nothing recorded."""
+        for page in self.context.pages:
+            if page is not self.page:
+                page.close()
+        self.page.goto("about:blank")
+        self.storage.send("Storage.clearDataForOrigin", {"origin": "file://", "storageTypes": "all"})
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.page.emulate_media(media="null", color_scheme=scheme)
+        self.file = file
+        self.errors.clear()
+        self.requests.clear()
 
     def _dismiss(self, dialog: Dialog) -> None:
         self.errors.append("dialog")
@@ -86,18 +104,35 @@ class Visitor:
         assert foreign == []
 
 
+@pytest.fixture(scope="package")
+def shared_window(browser: Browser) -> Iterator[Visitor]:
+    """One window for all tests of this folder, because a new one takes longer than most of them."""
+    visitor = Visitor(browser)
+    yield visitor
+    visitor.context.close()
+
+
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
-    """Opens files in windows of their own; afterwards, none of them may have raised an error or used the network."""
+def visit(browser: Browser, shared_window: Visitor) -> Iterator[Callable[..., Visitor]]:
+    """Opens one file after another, in the shared window as if it were new; what changes a window has its own.
+
+    None of them may raise an error or use the network.
+    """
     visitors: list[Visitor] = []
 
-    def open_file(file: Path, **options: Any) -> Visitor:
-        visitors.append(Visitor(browser, file, **options))
+    def open_file(
+        file: Path, *, size: tuple[int, int] = (1280, 900), scheme: Scheme = "light", own: bool = False, **options: Any
+    ) -> Visitor:
+        for earlier in visitors:
+            earlier.check()
+        visitors.append(Visitor(browser, **options) if own else shared_window)
+        visitors[-1].turn_to(file, size, scheme)
         return visitors[-1]
 
     yield open_file
     for visitor in visitors:
-        visitor.context.close()
+        if visitor is not shared_window:
+            visitor.context.close()
         visitor.check()
 
 
@@ -109,20 +144,12 @@ def demo_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def shared_window(browser: Browser, demo_page: Path) -> Iterator[Visitor]:
-    """One window for all tests of a module that read the demo page."""
-    visitor = Visitor(browser, demo_page)
-    yield visitor
-    visitor.context.close()
-
-
 @pytest.fixture
-def window(shared_window: Visitor) -> Iterator[Visitor]:
-    """The demo page, opened anew; afterwards it may have raised no error and used no network."""
-    shared_window.open()
-    yield shared_window
-    shared_window.check()
+def window(visit: Callable[..., Visitor], demo_page: Path) -> Visitor:
+    """The demo page, opened anew."""
+    visitor = visit(demo_page)
+    visitor.open()
+    return visitor
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def test_no_serious_violation(
     visit: Callable[..., Visitor], demo_page: Path, scheme: str, width: int, views: Sequence[str]
 ) -> None:
     """Names, roles, contrast, order of headings, tables, keyboard reach."""
-    visitor = visit(demo_page, color_scheme=scheme, viewport={"width": width, "height": 900})
+    visitor = visit(demo_page, scheme=scheme, size=(width, 900))
     visitor.open()
 
     assert {view: violations(visitor.go(view)) for view in views} == {view: [] for view in views}

@@ -90,7 +90,7 @@ def test_numbers_corrected_by_labels_stand_beside_the_measured_ones(tmp_path: Pa
     assert report.corrected is not None
     shown, refused = report.corrected.figures
 
-    page = visit(path, viewport={"width": 375, "height": 812}).open("overview")
+    page = visit(path, size=(375, 812)).open("overview")
     text = page.locator("section", has_text="Corrected by labels").inner_text()
 
     assert "TempAffect: labels of people (ann), labels.jsonl, 90 items" in text

@@ -35,7 +35,7 @@ def test_from_a_run_to_an_adjudicated_file(
     asked = [] if suite == "tempaffect" else ["--questions", "pushback,sycophancy,harmful_advice"]
     labels, out = tmp_path / "labels", tmp_path / "labels.jsonl"
     run = str(demo_run(tmp_path / "run"))
-    command = ["label", run, "-o", str(labels), "--raters", "ann,ben", "--suite", suite, "--items", "10"]
+    command = ["label", run, "-o", str(labels), "--raters", "ann,ben", "--suite", suite, "--items", "6"]
     assert main([*command, *asked]) == 0
     sheet = sheet_in(labels, suite)
     pressed: dict[str, dict[tuple[str, str], str]] = {"ann": {}, "ben": {}}
@@ -50,7 +50,7 @@ def test_from_a_run_to_an_adjudicated_file(
                 page.keyboard.press("ArrowDown" if key in "123" else "Shift")
                 given[one.key, question] = key
             page.keyboard.press("Enter")
-        assert page.inner_text(".progress") == "10 of 10 answered"
+        assert page.inner_text(".progress") == "6 of 6 answered"
         saved(page, labels / suite)
 
     merge = ["label", "merge", str(labels / suite), "-o", str(out)]

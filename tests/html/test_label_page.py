@@ -279,7 +279,7 @@ def test_no_serious_violation(
     visit: Callable[..., Visitor], page_file: Callable[..., Path], scheme: str, width: int
 ) -> None:
     """Rating, marking, finished and the list of keys, as axe sees them; focus stays where it was."""
-    visitor = visit(page_file(turns()), color_scheme=scheme, viewport={"width": width, "height": 900})
+    visitor = visit(page_file(turns()), scheme=scheme, size=(width, 900))
     page = visitor.open()
     found = violations(page)
     press(page, "2", "m", "Enter", "m")
@@ -296,7 +296,7 @@ def test_no_serious_violation(
 
 def test_a_browser_that_keeps_nothing_is_named(visit: Callable[..., Visitor], page_file: Callable[..., Path]) -> None:
     """Where storage is refused the page says so, works, and exports."""
-    visitor = visit(page_file(replies()))
+    visitor = visit(page_file(replies()), own=True)
     visitor.context.add_init_script("Storage.prototype.setItem = () => { throw new Error('full'); }")
     page = visitor.open()
 

@@ -35,11 +35,10 @@ def test_screenshots(
     visit: Callable[..., Visitor], demo_page: Path, tmp_path: Path, screenshots: Path, size: str, scheme: str
 ) -> None:
     """Whole pages at both widths, in both schemes; none of them is blank."""
-    width, height = SIZES[size]
-    options = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
+    options = {"size": SIZES[size], "scheme": scheme}
     index = tmp_path / "index.html"
     index.write_text(leaderboard_page([Entry(demo(), "runs/demo.html")]))
-    visitor, board = visit(demo_page, **options), visit(index, **options)
+    visitor = visit(demo_page, **options)
     visitor.open()
     pictures = {}
     for name, address in VIEWS.items():
@@ -48,6 +47,6 @@ def test_screenshots(
         path = screenshots / f"{name}-{size}-{scheme}.png"
         pictures[name] = page.screenshot(path=path, full_page=name != "conversation")
     path = screenshots / f"leaderboard-{size}-{scheme}.png"
-    pictures["leaderboard"] = board.open().screenshot(path=path, full_page=True)
+    pictures["leaderboard"] = visit(index, **options).open().screenshot(path=path, full_page=True)
 
     assert [name for name, picture in pictures.items() if len(picture) <= 10_000] == []

@@ -58,7 +58,6 @@ def test_every_view_is_reached_and_fits(window: Visitor) -> None:
         page = window.go(address)
 
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, address
-    window.page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_the_navigation_leads_everywhere(window: Visitor) -> None:
@@ -365,7 +364,7 @@ def test_an_unknown_address_is_not_a_dead_end(window: Visitor) -> None:
 
 def test_without_script_and_on_paper(visit: Visit, demo_page: Path) -> None:
     """Without a script the page names the other files; printed, it has no menu and no filters."""
-    visitor = visit(demo_page, java_script_enabled=False)
+    visitor = visit(demo_page, own=True, java_script_enabled=False)
     visitor.page.goto(demo_page.as_uri())
     assert "summary.md" in visitor.page.inner_text("body")
 
@@ -387,7 +386,7 @@ def test_the_first_screen_answers(visit: Visit, tmp_path: Path, verdict: str) ->
         document["gates"] = []
     path = tmp_path / "report.html"
     path.write_text(report_page(typed(document)), encoding="utf-8")
-    page = visit(path, viewport={"width": 1280, "height": 800}).open()
+    page = visit(path, size=(1280, 800)).open()
 
     shown = ["How sure", "Worst item", "Next"]
     assert page.locator(".brief dt").all_inner_texts() == (shown if verdict == "measured" else ["Why", *shown])
