@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
@@ -14,14 +15,7 @@ from pytest_spiral.errors import ChatError
 from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import Rubric
 from pytest_spiral.spiral.evidence import SourceText
-from pytest_spiral.spiral.judging import (
-    Readable,
-    Rejected,
-    Unreadable,
-    parse_final_reply,
-    parse_judge_reply,
-    what_was_seen,
-)
+from pytest_spiral.spiral.judging import Readable, Rejected, Unreadable, parse_final_reply, parse_judge_reply
 from pytest_spiral.spiral.places import worse_chunk, worse_final
 from pytest_spiral.spiral.prompting import Participant, chunk_messages, chunk_schema, final_messages, final_schema
 from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
@@ -35,6 +29,8 @@ _SHOWN_CHARS = 20_000
 # Every session of a run may add one sample to those that could not be read; this bounds their number.
 MAX_SAMPLES = 20
 _EMPTY_REPLY = "(nothing)"
+# Behaviours that a judge saw nothing of: most of its reply, and no part of the record. Nothing within a string matches.
+_NOT_SEEN = re.compile(r',\s*"[\w-]+"\s*:\s*\[\s*\]')
 
 
 class Judge(Protocol):
@@ -135,7 +131,7 @@ class ModelJudge:
             judgement,
             behaviours=tuple(behaviours),
             findings=parsed.value,
-            raw_text=what_was_seen(text),
+            raw_text=_NOT_SEEN.sub("", text),
             repairs=parsed.repairs,
             called_for=parsed.called_for,
         )

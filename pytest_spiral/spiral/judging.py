@@ -43,8 +43,6 @@ FINISH_CODES: Mapping[str, ReasonCode] = {
 _JSON = StrictJson(max_nesting=64, max_digits=20)
 _DIGITS = re.compile(r"\s*[0-9]{1,2}\s*", re.ASCII)
 _FENCE = "```"
-# In JSON a name never follows the end of a string, so what is within one does not match.
-_NOT_SEEN = re.compile(r',\s*"[\w-]+"\s*:\s*\[\s*\]')
 T = TypeVar("T")
 _JSON_CODES: Mapping[str, ReasonCode] = {
     "too_deep": ReasonCode.TOO_DEEP,
@@ -120,15 +118,6 @@ def parse_judge_reply(
     except Unreadable as invalid:
         return invalid.rejected
     return Readable(findings, tuple(sorted(repairs)), called_for)
-
-
-def what_was_seen(text: str) -> str:
-    """A judge's reply for the record, without the behaviours that it saw nothing of: they are most of it.
-
-    >>> what_was_seen('{"reasoning": "He insists.", "escalation": [], "pushback": [{"quote": "no", "strength": 2}]}')
-    '{"reasoning": "He insists.", "pushback": [{"quote": "no", "strength": 2}]}'
-    """
-    return _NOT_SEEN.sub("", text)
 
 
 def parse_final_reply(

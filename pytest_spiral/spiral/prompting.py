@@ -68,8 +68,8 @@ class UserPrompt:
         if note is None:
             return tuple(self._messages)
         *before, last = self._messages
-        noted = f"{last.content}\n\n[{load_signs().note}: {note}]"
-        return (*before, ComposedMessage(last.role, noted, (last.content,)))
+        aside = f"\n\n[{load_signs().note}: {note}]"
+        return (*before, ComposedMessage(last.role, last.content + aside, (last.content, aside)))
 
 
 @lru_cache(maxsize=64)

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Finish, Message, MessageRole, Role, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Role, Usage
 from pytest_spiral.errors import ChatError, LostStoreError, StoreError
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import database
+from pytest_spiral.store import database, texts
 from pytest_spiral.store.records import Answer, Exchange, ModelUsage, Pace
-from pytest_spiral.store.rows import CHECKED_TABLES, add_row, checksum, verify_rows
-from pytest_spiral.store.texts import DamagedRowError, Texts
+from pytest_spiral.store.rows import CHECKED_TABLES, DamagedRowError, add_row, checksum, next_id, verify_rows
+from pytest_spiral.store.texts import Texts
 
 # Errors that are about the values of one row, not about the file.
 _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
-_LETTERS: Mapping[MessageRole, str] = {"system": "s", "user": "u", "assistant": "a"}
-_ROLES: Mapping[str, MessageRole] = {letter: role for role, letter in _LETTERS.items()}
 # Between two looks whether the file is still there. A look takes microseconds; what is paid in between may be lost.
 _LOOK_SECONDS = 1.0
 
@@ -35,10 +32,9 @@ class _Row(NamedTuple):
 
     Attributes:
         key: The first 128 bits of the request's key.
-        settings: Id of the text `{"params": ..., "schema": ...}`.
-        messages: For each message the letter of its role (s, u or a) and the id of its text: "s2u7a9".
-        text: Id of the reply's text.
-        reasoning: Id of the text of its reasoning, None where there is none.
+        settings: Place of the text `{"params": ..., "schema": ...}`.
+        content: The request's messages and the reply's text, see `pytest_spiral.store.texts`.
+        reasoning: Place of the text of its reasoning, None where there is none.
     """
 
     key: bytes
@@ -47,8 +43,7 @@ class _Row(NamedTuple):
     unit: str
     sample: int
     settings: int
-    messages: str
-    text: int
+    content: bytes
     finish: Finish
     served_model: str
     prompt_tokens: int
@@ -60,16 +55,9 @@ class _Row(NamedTuple):
     attempts: int
     at: float
 
-    def checksum(self) -> bytes:
-        """What the row's last column must hold."""
-        return checksum(self)
 
-
-_COLUMNS = ", ".join(_Row._fields)
-_INSERT = f"INSERT INTO reply ({_COLUMNS}, checksum) VALUES ({', '.join('?' * (len(_Row._fields) + 1))})"  # noqa: S608
-_BY_KEY = f"SELECT {_COLUMNS}, checksum FROM reply WHERE key = ?"  # noqa: S608  # names of ours
-_LAST = f"SELECT {_COLUMNS}, checksum FROM reply WHERE unit = ? AND role = ? AND model = ? ORDER BY id DESC LIMIT 1"  # noqa: S608
-_ALL = f"SELECT {_COLUMNS}, checksum FROM reply ORDER BY id"  # noqa: S608
+_BY_KEY = "SELECT * FROM reply WHERE key = ?"
+_LAST = "SELECT * FROM reply WHERE unit = ? AND role = ? AND model = ? ORDER BY id DESC LIMIT 1"
 
 
 class RunStore:
@@ -170,15 +158,11 @@ class RunStore:
             connection.execute("BEGIN")
             for table in CHECKED_TABLES:
                 verify_rows(connection, table)
-            texts = self._texts.verify(connection)
-            for values in connection.execute(_ALL):
-                row = _verified(values)
-                used = [row.settings, row.text, row.reasoning or 0, *map(int, re.findall(r"\d+", row.messages))]
-                if max(used) > texts:
-                    raise DamagedRowError(f"text {max(used)} is missing")
-            last, count = connection.execute("SELECT coalesce(max(id), 0), count(*) FROM reply").fetchone()
-            if last != count:
-                raise DamagedRowError(f"{last - count} replies are missing")
+            next_text = next_id(connection, "text")
+            for row_id, settings, reasoning in connection.execute("SELECT id, settings, reasoning FROM reply"):
+                used = [settings, reasoning or 0, *texts.places_in(connection, row_id)]
+                if not -row_id <= min(used) <= max(used) < next_text:
+                    raise DamagedRowError(f"a text of reply {row_id} is missing")
             database.roll_back(connection)
 
     def find(self, request: ChatRequest) -> ChatReply | None:
@@ -202,7 +186,8 @@ class RunStore:
     def exchanges(self) -> list[Exchange]:
         """Every request with its reply, in the order in which they were stored. Raises `StoreError`."""
         with self._reading() as connection:
-            return [self._exchange(connection, values) for values in connection.execute(_ALL).fetchall()]
+            found = connection.execute("SELECT * FROM reply ORDER BY id").fetchall()
+            return [self._exchange(connection, values) for values in found]
 
     def answers(self, known: int) -> list[Answer]:
         """Who has answered, in the order in which it was stored, but for the first `known`. Raises `StoreError`."""
@@ -289,7 +274,7 @@ class RunStore:
     def set_secret(self, secret: str) -> None:
         """Take over the secret of the run that this store works for, before anything is asked."""
         with self._writing() as connection:
-            connection.execute("UPDATE secret SET value = ?, checksum = ?", (secret, checksum([secret])))
+            connection.execute("UPDATE secret SET value = ?, checksum = ?", (secret, checksum(1, [secret])))
 
     def close(self) -> None:
         """Close the connection and release the run. Harmless when called twice."""
@@ -303,48 +288,39 @@ class RunStore:
         return reply
 
     def _insert(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> None:
-        messages = ""
-        for message in request.messages:
-            parts = message.parts if isinstance(message, ComposedMessage) else ()
-            text_id = self._texts.id(connection, message.content, message.digest, parts)
-            messages += f"{_LETTERS[message.role]}{text_id}"
+        row_id = next_id(connection, "reply")
         row = _Row(
             key=_key(request),
             role=request.role,
             model=request.model,
             unit=request.unit,
             sample=request.sample,
-            settings=self._texts.id(connection, request.settings),
-            messages=messages,
-            text=self._texts.id(connection, reply.text),
+            settings=self._texts.place(connection, request.settings),
+            content=self._texts.pack(connection, row_id, request, reply.text),
             finish=reply.finish,
             served_model=reply.model,
             prompt_tokens=reply.usage.prompt_tokens,
             cached_tokens=reply.usage.cached_tokens,
             completion_tokens=reply.usage.completion_tokens,
             reasoning_tokens=reply.usage.reasoning_tokens,
-            reasoning=self._texts.id(connection, reply.reasoning) if reply.reasoning else None,
+            reasoning=self._texts.place(connection, reply.reasoning) if reply.reasoning else None,
             seconds=round(float(reply.seconds), 3),
             attempts=reply.attempts,
             at=round(time.time(), 3),
         )
-        connection.execute(_INSERT, (*row, row.checksum()))
+        add_row(connection, "reply", row)
 
     def _reply(self, connection: sqlite3.Connection, request: ChatRequest) -> ChatReply | None:
         values = connection.execute(_BY_KEY, (_key(request),)).fetchone()
-        return None if values is None else self._read_reply(connection, _verified(values))
+        return None if values is None else self._read_reply(connection, *_verified(values))
 
     def _exchange(self, connection: sqlite3.Connection, values: Sequence[object]) -> Exchange:
-        row = _verified(values)
-        settings = json.loads(self._texts.text(connection, row.settings))
-        messages = [
-            Message(_ROLES[letter], self._texts.text(connection, int(text_id)))
-            for letter, text_id in re.findall(r"([sua])(\d+)", row.messages)
-        ]
+        row_id, row = _verified(values)
+        settings = json.loads(texts.text_at(connection, row.settings))
         request = ChatRequest(
             role=row.role,
             model=row.model,
-            messages=tuple(messages),
+            messages=texts.messages_of(connection, row_id),
             params=settings["params"],
             schema=settings["schema"],
             sample=row.sample,
@@ -352,12 +328,12 @@ class RunStore:
         )
         if _key(request) != row.key:
             raise DamagedRowError("a reply does not belong to its request")
-        return Exchange(request, self._read_reply(connection, row), row.at)
+        return Exchange(request, self._read_reply(connection, row_id, row), row.at)
 
-    def _read_reply(self, connection: sqlite3.Connection, row: _Row) -> ChatReply:
+    def _read_reply(self, connection: sqlite3.Connection, row_id: int, row: _Row) -> ChatReply:
         usage = Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens, row.reasoning_tokens)
-        text = self._texts.text(connection, row.text)
-        reasoning = "" if row.reasoning is None else self._texts.text(connection, row.reasoning)
+        text = self._texts.reply(connection, row_id)
+        reasoning = "" if row.reasoning is None else texts.text_at(connection, row.reasoning)
         return ChatReply(text, row.finish, row.served_model, usage, row.seconds, row.attempts, reasoning)
 
     def _pace(self, endpoint: str) -> Pace | None:
@@ -406,13 +382,11 @@ def _key(request: ChatRequest) -> bytes:
     return bytes.fromhex(request.key)[:16]
 
 
-def _verified(values: Sequence[object]) -> _Row:
-    *fields, found = values
+def _verified(values: Sequence[object]) -> tuple[int, _Row]:
+    """A row and its id. Raises `DamagedRowError`."""
+    row_id, *fields, found = values
     row = _Row._make(fields)
-    try:
-        expected = row.checksum()
-    except (AttributeError, TypeError):
-        expected = None  # a value of another type
-    if found != expected:
-        raise DamagedRowError("the checksum of a reply is wrong")
-    return row
+    with suppress(AttributeError, TypeError):  # a value of another type
+        if isinstance(row_id, int) and found == checksum(row_id, row):
+            return row_id, row
+    raise DamagedRowError("the checksum of a reply is wrong")

@@ -1,43 +1,63 @@
-"""The texts of a run: each distinct one once, compressed, with a checksum that is verified when it is read."""
+"""The texts of a run: replies in their rows, all others in table `text`; what repeats a text names its place.
+
+A place is the id of a text, or minus the id of the row of table `reply` that has it. The content of such a row is
+compressed JSON `[before, same, asked, text]`: what was asked is that of the earlier row `before` up to `same`, and then
+`asked`, for each message the letter of its role and a place, or a list of strings and places; `text` is the reply's.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import operator
 import sqlite3
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from itertools import takewhile
 
-from pytest_spiral.chat import digest_of
+from pytest_spiral.chat import ChatRequest, ComposedMessage, Message, MessageRole, digest_of
+from pytest_spiral.resources import data_root
+from pytest_spiral.store.rows import DamagedRowError, add_row
 from pytest_spiral.strict_json import json_bytes
 
-# The first texts of a run are the preset dictionary for those that follow: they are about the same things.
-_DICTIONARY_TEXTS = 64
-_DICTIONARY_BYTES = 32_000
-_LEVEL = 6
-# Characters. A reference to a shorter text saves nothing.
+Asked = list[str | int | list[str | int]]
+_LETTERS: Mapping[MessageRole, str] = {"system": "s", "user": "u", "assistant": "a"}
+_ROLES: Mapping[object, MessageRole] = {letter: role for role, letter in _LETTERS.items()}
+# Characters. A place instead of a shorter part saves nothing.
 _SHORTEST_PART = 100
+# Two messages. Naming an earlier row for fewer saves nothing.
+_FEWEST_SAME = 4
 
 
-class DamagedRowError(ValueError):
-    """A stored row or text is not what was written."""
+@cache
+def _codecs() -> tuple[zlib._Compress, zlib._Decompress]:
+    """To be copied for each text: having them read the dictionary takes longer than compressing a text."""
+    # Common words: a single text is too short for the compressor to learn them. Another one is another format.
+    words = (data_root() / "store_dictionary.txt").read_bytes()
+    return zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=words), zlib.decompressobj(-zlib.MAX_WBITS, words)
+
+
+def _deflated(value: object) -> bytes:
+    deflater = _codecs()[0].copy()
+    return deflater.compress(json_bytes(value)) + deflater.flush()
+
+
+def _inflated(content: bytes) -> bytes:
+    inflater = _codecs()[1].copy()
+    return inflater.decompress(content) + inflater.flush()
 
 
 class Texts:
-    """Table `text`. Content is compressed JSON: a string, or a list of strings and of ids of texts in between.
+    """Places of texts, as far as this process has stored or read them: table `text` knows the others.
 
     Keeps in memory only what does not change any more once it is committed.
     """
 
     def __init__(self) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
-        self._ids: dict[bytes, int] = {}
-        self._dictionary = b""
-        # Copied for each text: making one, and having it read the dictionary, takes longer than compressing a text.
-        self._deflater = zlib.compressobj(_LEVEL)
+        self._places: dict[bytes, int] = {}
+        self._last: dict[tuple[str, str, str], tuple[int, Asked]] = {}
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -45,84 +65,98 @@ class Texts:
         try:
             yield
         except BaseException:
-            self._forget()
+            self._places.clear()
+            self._last.clear()
             raise
 
-    def id(self, connection: sqlite3.Connection, text: str, digest: bytes = b"", parts: tuple[str, ...] = ()) -> int:
-        """The id of a text, which is added if it is new. Of a text that repeats others (`parts`), the rest is added."""
+    def place(self, connection: sqlite3.Connection, text: str, digest: bytes = b"") -> int:
+        """The place of a text, which is added if it is new."""
         digest = digest or digest_of(text)
-        if digest not in self._ids:
+        if digest not in self._places:
             row = connection.execute("SELECT id FROM text WHERE digest = ?", (digest,)).fetchone()
-            self._ids[digest] = row[0] if row else self._add(connection, text, digest, parts)
-        return self._ids[digest]
+            self._places[digest] = row[0] if row else add_row(connection, "text", (digest, _deflated(text)))
+        return self._places[digest]
 
-    def text(self, connection: sqlite3.Connection, text_id: int) -> str:
-        """The text with an id. Raises `DamagedRowError`."""
-        row = connection.execute("SELECT digest, content, checksum FROM text WHERE id = ?", (text_id,)).fetchone()
-        try:
-            digest, content, checksum = row
-            _verify(text_id, digest, content, checksum)
-            preset = b"" if text_id <= _DICTIONARY_TEXTS else self._preset(connection)
-            inflater = zlib.decompressobj(zdict=preset)
-            document = json.loads((inflater.decompress(content) + inflater.flush()).decode())
-        except DamagedRowError:
-            raise
-        except (TypeError, ValueError, zlib.error):
-            raise DamagedRowError(f"text {text_id} cannot be read") from None
-        pieces = [document] if isinstance(document, str) else document
-        text = "".join(piece if isinstance(piece, str) else self.text(connection, piece) for piece in pieces)
-        if digest_of(text) != digest:
-            raise DamagedRowError(f"the checksum of text {text_id} is wrong")
+    def reply(self, connection: sqlite3.Connection, row_id: int) -> str:
+        """The text of a reply, whose place is known from now on. Raises `DamagedRowError`."""
+        text = text_at(connection, -row_id)
+        self._places.setdefault(digest_of(text), -row_id)
         return text
 
-    def verify(self, connection: sqlite3.Connection) -> int:
-        """Verify all texts as they are stored; their number. Raises `DamagedRowError`."""
-        count = 0
-        for count, (text_id, digest, content, checksum) in enumerate(
-            connection.execute("SELECT id, digest, content, checksum FROM text ORDER BY id"), start=1
-        ):
-            if text_id != count:
-                raise DamagedRowError(f"text {count} is missing")
-            _verify(text_id, digest, content, checksum)
-        return count
+    def pack(self, connection: sqlite3.Connection, row_id: int, request: ChatRequest, text: str) -> bytes:
+        """The content of a new row of table `reply`."""
+        asked: Asked = []
+        for message in request.messages:
+            asked += [_LETTERS[message.role], self._stated(connection, message)]
+        conversation = (request.role, request.model, request.unit)
+        before, earlier = self._last.get(conversation, (0, []))
+        same = len([*takewhile(bool, map(operator.eq, asked, earlier))])
+        if same < _FEWEST_SAME:
+            before = same = 0
+        if len(asked) > _FEWEST_SAME:
+            self._last[conversation] = row_id, asked
+        self._places.setdefault(digest_of(text), -row_id)
+        return _deflated([before, same, asked[same:], text])
 
-    def _add(self, connection: sqlite3.Connection, text: str, digest: bytes, parts: tuple[str, ...]) -> int:
+    def _stated(self, connection: sqlite3.Connection, message: Message) -> int | list[str | int]:
         pieces: list[str | int] = []
-        rest = text
-        for part in (part for part in parts if len(part) >= _SHORTEST_PART):
-            before, found, after = rest.partition(part)
+        rest = message.content
+        for part in message.parts if isinstance(message, ComposedMessage) else ():
+            before, found, after = rest.partition(part) if len(part) >= _SHORTEST_PART else ("", "", "")
             if found:
-                pieces += [before, self.id(connection, part)]
+                pieces += [before, self.place(connection, part)]
                 rest = after
-        document = [*pieces, rest] if pieces else text
-        self._preset(connection)
-        deflater = self._deflater.copy()
-        content = deflater.compress(json_bytes(document)) + deflater.flush()
-        (last,) = connection.execute("SELECT max(id) FROM text").fetchone()
-        text_id = int(last or 0) + 1
-        row = (text_id, digest, content, _checksum(text_id, digest, content))
-        connection.execute("INSERT INTO text (id, digest, content, checksum) VALUES (?, ?, ?, ?)", row)
-        return text_id
-
-    def _preset(self, connection: sqlite3.Connection) -> bytes:
-        """The preset dictionary, empty until the run has enough texts for it."""
-        if not self._dictionary:
-            (count,) = connection.execute("SELECT max(id) FROM text").fetchone()
-            if (count or 0) >= _DICTIONARY_TEXTS:
-                first = "".join(self.text(connection, text_id) for text_id in range(1, _DICTIONARY_TEXTS + 1))
-                self._dictionary = first.encode("utf-8", "surrogatepass")[-_DICTIONARY_BYTES:]
-                self._deflater = zlib.compressobj(_LEVEL, zdict=self._dictionary)
-        return self._dictionary
+        return [piece for piece in (*pieces, rest) if piece] if pieces else self.place(connection, rest, message.digest)
 
 
-def _verify(text_id: int, digest: object, content: object, checksum: object) -> None:
-    intact = (
-        isinstance(digest, bytes) and isinstance(content, bytes) and checksum == _checksum(text_id, digest, content)
-    )
-    if not intact:
-        raise DamagedRowError(f"the checksum of text {text_id} is wrong")
+def content_of(connection: sqlite3.Connection, row_id: int) -> tuple[int, int, Asked, str]:
+    """The content of a row of table `reply`, see above. Raises `DamagedRowError`.
+
+    The checksum of the row is not verified: whoever reads a request compares the hash of all that it asks.
+    """
+    try:
+        (content,) = connection.execute("SELECT content FROM reply WHERE id = ?", (row_id,)).fetchone()
+        before, same, asked, text = json.loads(_inflated(content))
+    except (TypeError, ValueError, zlib.error):
+        raise DamagedRowError(f"the content of reply {row_id} cannot be read") from None
+    if not before < row_id:
+        raise DamagedRowError(f"reply {row_id} refers to a later one")
+    return before, same, asked, text
 
 
-def _checksum(text_id: int, digest: bytes, content: bytes) -> bytes:
-    """Of a row as it is stored, its id included: two texts that changed places are noticed."""
-    return hashlib.sha256(b"%d %s %s" % (text_id, digest, content)).digest()[:8]
+def places_in(connection: sqlite3.Connection, row_id: int) -> Iterator[int]:
+    """All places in what a row asked. Raises `DamagedRowError`."""
+    for part in content_of(connection, row_id)[2]:
+        yield from (piece for piece in (part if isinstance(part, list) else [part]) if isinstance(piece, int))
+
+
+def messages_of(connection: sqlite3.Connection, row_id: int) -> tuple[Message, ...]:
+    """The messages of a request. Raises `DamagedRowError`."""
+    whole: Asked = []
+    upto = sys.maxsize
+    while row_id:
+        row_id, same, asked, _ = content_of(connection, row_id)
+        whole = asked[: max(upto - same, 0)] + whole
+        upto = min(upto, same)
+    said = zip(whole[::2], whole[1::2], strict=True)
+    return tuple(Message(_ROLES[letter], _text_of(connection, stated)) for letter, stated in said)
+
+
+def _text_of(connection: sqlite3.Connection, stated: Sequence[str | int] | int) -> str:
+    pieces = [stated] if isinstance(stated, int) else stated
+    return "".join(piece if isinstance(piece, str) else text_at(connection, piece) for piece in pieces)
+
+
+def text_at(connection: sqlite3.Connection, place: int) -> str:
+    """The text at a place. Raises `DamagedRowError`."""
+    if place < 0:
+        return content_of(connection, -place)[-1]
+    row = connection.execute("SELECT digest, content FROM text WHERE id = ?", (place,)).fetchone()
+    try:
+        digest, content = row
+        text = str(json.loads(_inflated(content)))
+    except (TypeError, ValueError, zlib.error):
+        raise DamagedRowError(f"text {place} cannot be read") from None
+    if digest_of(text) != digest:
+        raise DamagedRowError(f"text {place} is not what was stored")
+    return text

@@ -202,7 +202,7 @@ def test_a_store_that_is_none_of_ours(project: Project, content: bytes | None, s
     [
         "UPDATE reply SET completion_tokens = completion_tokens + 1 WHERE id = 2",
         "UPDATE text SET content = zeroblob(length(content)) WHERE id = 3",
-        "UPDATE reply SET text = (SELECT text FROM reply WHERE id = 1) WHERE id = 2",
+        "UPDATE reply SET content = (SELECT content FROM reply WHERE id = 1) WHERE id = 2",
     ],
     ids=["row", "text", "another text"],
 )

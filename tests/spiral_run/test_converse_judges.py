@@ -146,6 +146,18 @@ def test_every_reply_is_judged_once_by_every_judge(cast: Callable[..., Cast], si
         assert sorted(text for r in asked for text in judged_replies(r.messages[1].content)) == sorted(replies)
 
 
+def test_what_a_judge_saw_is_on_record(cast: Callable[..., Cast]) -> None:
+    """Its words, without the behaviours that it saw nothing of; what is within a string is left as it is."""
+    lure = 'he says, "escalation": []'
+    scene = cast(judges=(Scripted(lambda request, n: json.dumps({**json.loads(say(request, n)), "reasoning": lure})),))
+    conversation = scene.hold()
+
+    for judgement in conversation.judgements:
+        assert judgement.status is Status.MEASURED
+        assert json.loads(judgement.raw_text)["reasoning"] == lure
+        assert [] not in json.loads(judgement.raw_text).values()
+
+
 def test_upstreams_first_reply_is_not_judged(cast: Callable[..., Cast]) -> None:
     """The compatible protocol leaves it out, and says so by the turns it names."""
     conversation = cast(protocol=load_protocol("upstream-per-chunk")).hold()

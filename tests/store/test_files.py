@@ -199,6 +199,13 @@ def shift_texts(path: Path) -> None:
         other.execute("UPDATE text SET id = CASE id WHEN -3 THEN 5 ELSE 3 END WHERE id < 0")
 
 
+def shift_replies(path: Path) -> None:
+    """Two replies change places, each of them whole: others refer to them by their places."""
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE reply SET id = -id WHERE id IN (2, 4)")
+        other.execute("UPDATE reply SET id = CASE id WHEN -2 THEN 4 ELSE 2 END WHERE id < 0")
+
+
 def drop_from_index(path: Path) -> None:
     """The reply is there, but looking for its key does not find it: it would be paid for again."""
     with sqlite3.connect(path) as other:
@@ -242,7 +249,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a bit in a text": lambda path: flip_a_bit(path, "text", "content"),
     "a bit in a digest": lambda path: flip_a_bit(path, "text", "digest"),
     "a bit in a row": lambda path: flip_a_bit(path, "reply", "completion_tokens"),
-    "a bit in a reference": lambda path: flip_a_bit(path, "reply", "text"),
+    "a bit in a reference": lambda path: flip_a_bit(path, "reply", "settings"),
+    "a bit in a reply": lambda path: flip_a_bit(path, "reply", "content"),
+    "swapped replies": shift_replies,
     "an entry of an index": drop_from_index,
     "a bit in a definition": flip_in_definition,
     "a page": smash_page,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 import sqlite3
 import tempfile
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 
 from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message, Usage
 from pytest_spiral.errors import ChatError, StoreError
+from pytest_spiral.resources import data_root
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import ModelUsage, Pace, RunStore, StoredChat
+from pytest_spiral.store import ModelUsage, Pace, RunStore, StoredChat, database
 from tests.store.conftest import Counting, FailingConnection, ask, resume
 
 
@@ -102,16 +104,39 @@ def conversation(turns: int) -> Iterator[tuple[ChatRequest, str]]:
 
 
 def test_a_conversation_is_stored_without_repeating_its_history(tmp_path: Path, store: RunStore) -> None:
-    """Every distinct text is there once, and every request can be read back in full."""
+    """Every distinct text is there once, rows do not grow, and every request can be read back in full."""
     asked = list(conversation(20))
     for request, text in asked:
         store.keep_all([(request, ChatReply(text))])
 
     (texts,) = sqlite3.connect(store.path).execute("SELECT count(*) FROM text").fetchone()
-    assert texts == 1 + 20 + 20 + 20 + 1 + 1  # opening, answers, questions, notes, persona, settings
+    assert texts == 1 + 20 + 1 + 1  # opening, last messages with notes, persona, settings
+    sizes = sqlite3.connect(store.path).execute("SELECT length(content) FROM reply ORDER BY id").fetchall()
+    assert max(size for (size,) in sizes) < 60
     store.close()
     again = resume(store.path)
     assert [(each.request, each.reply.text) for each in again.exchanges()] == asked
+    again.close()
+
+
+def test_a_conversation_that_was_resumed_comes_back_as_it_went_in(store: RunStore) -> None:
+    """What the first session stored is known again as it is looked up, and its rows are continued."""
+    asked = list(conversation(10))
+    for request, text in asked[:11]:
+        store.keep_all([(request, ChatReply(text))])
+    store.close()
+
+    again = resume(store.path)
+    for request, text in asked:
+        if again.find(request) is None:
+            again.keep_all([(request, ChatReply(text))])
+
+    assert [(each.request, each.reply.text) for each in again.exchanges()] == asked
+    last = again.last_exchange("u", "user", "m")
+    assert last is not None
+    assert (last.request, last.reply.text) == asked[-1]
+    (texts,) = again._connection.execute("SELECT count(*) FROM text").fetchone()
+    assert texts == 1 + 10 + 1 + 1  # as in one session
     again.close()
 
 
@@ -125,8 +150,8 @@ def test_a_prompt_that_repeats_texts_is_stored_without_them(store: RunStore) -> 
 
     store.keep_all([(ask(role="judge", messages=(ComposedMessage("user", prompt, parts),)), ChatReply("good"))])
 
-    size = "SELECT max(length(content)) FROM text WHERE id = (SELECT max(id) - 1 FROM text)"
-    assert sqlite3.connect(store.path).execute(size).fetchone()[0] < 1_000
+    size = "SELECT length(content) FROM reply WHERE id = (SELECT max(id) FROM reply)"
+    assert sqlite3.connect(store.path).execute(size).fetchone()[0] < 400
     assert store.exchanges()[-1].request.messages[0].content == prompt
 
 
@@ -162,14 +187,12 @@ def test_of_two_replies_to_one_request_the_first_counts(store: RunStore) -> None
         "UPDATE reply SET completion_tokens = 4",
         "UPDATE reply SET unit = 'v'",
         "UPDATE reply SET reasoning = settings",
-        "UPDATE reply SET text = settings",
-        "UPDATE text SET content = zeroblob(length(content))",
-        "UPDATE text SET digest = CAST(id AS BLOB)",
-        "DELETE FROM text",
+        "UPDATE reply SET id = id + 1",
+        "UPDATE reply SET content = zeroblob(length(content))",
     ],
 )
 def test_a_changed_row_is_noticed_when_it_is_read(store: RunStore, statement: str) -> None:
-    """Rows and texts carry checksums."""
+    """Rows carry checksums."""
     store.keep_all([(ask(), ChatReply("ok", usage=Usage(1, 0, 3)))])
     with sqlite3.connect(store.path) as other:
         other.execute(statement)
@@ -178,6 +201,33 @@ def test_a_changed_row_is_noticed_when_it_is_read(store: RunStore, statement: st
         store.find(ask())
     with pytest.raises(StoreError, match="damaged"):
         store.exchanges()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE text SET content = zeroblob(length(content))",
+        "UPDATE text SET digest = CAST(id AS BLOB)",
+        "DELETE FROM text",
+    ],
+)
+def test_a_changed_text_is_noticed_when_it_is_read(store: RunStore, statement: str) -> None:
+    """Texts carry checksums as well."""
+    store.keep_all([(ask(), ChatReply("ok", reasoning="why"))])
+    with sqlite3.connect(store.path) as other:
+        other.execute(statement)
+
+    with pytest.raises(StoreError, match=r"damaged .*choose another --run-id"):
+        store.find(ask())
+    with pytest.raises(StoreError, match="damaged"):
+        store.exchanges()
+
+
+def test_the_dictionary_is_part_of_the_format() -> None:
+    """With another one, texts of existing stores would be read as other words: it needs a new `_FORMAT`."""
+    content = (data_root() / "store_dictionary.txt").read_bytes()
+
+    assert (hashlib.sha256(content).hexdigest()[:16], database._FORMAT) == ("90cd844295fc595f", 8)
 
 
 def test_what_sqlite_cannot_hold_fails_its_unit_only(store: RunStore) -> None:
