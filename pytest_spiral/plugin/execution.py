@@ -27,8 +27,14 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 from pytest_spiral.text import whole_characters
 
 
-class InstrumentFailure(Exception):
-    """Something other than the evaluated model failed, so nothing was measured."""
+class InstrumentFailure(pytest.fail.Exception):
+    """Something other than the evaluated model failed, so nothing was measured.
+
+    Its sentence says it all: a traceback through this package would bury it, and takes 20 ms to write.
+    """
+
+    def __init__(self, failure: str) -> None:
+        super().__init__(failure, pytrace=False)
 
 
 @dataclass(frozen=True)
@@ -241,7 +247,6 @@ class Execution:
             report.__dict__["spiral"] = message
             del item.stash[MESSAGE]
             if report.failed and message.failure is not None:
-                # The sentence says it all; a traceback through this package would bury it.
                 report.longrepr = f"InstrumentFailure: {plain(message.failure)}"
         return report
 
