@@ -28,13 +28,7 @@ from pytest_spiral.text import whole_characters
 
 
 class InstrumentFailure(pytest.fail.Exception):
-    """Something other than the evaluated model failed, so nothing was measured.
-
-    Its sentence says it all: a traceback through this package would bury it, and takes 20 ms to write.
-    """
-
-    def __init__(self, failure: str) -> None:
-        super().__init__(failure, pytrace=False)
+    """Something other than the evaluated model failed, so nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +205,7 @@ class Execution:
             result = self.runner.wait(unit, self._while_waiting)
         except StoreError as error:
             item.stash[MESSAGE] = UnitMessage(failure=str(error))
-            raise InstrumentFailure(str(error)) from None
+            raise InstrumentFailure(str(error), pytrace=False) from None
         except (KeyboardInterrupt, pytest.exit.Exception):
             # Now: until pytest has ended, other units would go on sending requests.
             self.stop()
@@ -228,7 +222,7 @@ class Execution:
         item.user_properties += item_properties(result)
         item.stash[MESSAGE] = message
         if message.failure is not None:
-            raise InstrumentFailure(message.failure)
+            raise InstrumentFailure(message.failure, pytrace=False)
         if result.status is Status.NOT_RUN:
             pytest.skip(plain(str(result.reason)))
 
@@ -247,6 +241,7 @@ class Execution:
             report.__dict__["spiral"] = message
             del item.stash[MESSAGE]
             if report.failed and message.failure is not None:
+                # The sentence says it all; a traceback through this package would bury it.
                 report.longrepr = f"InstrumentFailure: {plain(message.failure)}"
         return report
 

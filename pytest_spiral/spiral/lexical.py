@@ -74,7 +74,7 @@ class Cues(Table):
         """Where any cue begins. One pass for all behaviours leaves a handful of places to look at."""
         lists = (*self.behaviours.values(), *self.asides.values())
         lines = "\n".join(text for each in lists for text in (each.strength_1, each.strength_2, each.strength_3))
-        return re.compile(rf"\b(?={self._either(lines)}(?!\w))")
+        return re.compile(rf"\b(?=\w)(?={self._either(lines)}(?!\w))")
 
     @cached_property
     def patterns(self) -> Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]:
@@ -208,13 +208,15 @@ def lexical_marks(message: str, earlier: Sequence[str]) -> Mapping[str, int]:
 
     earlier: messages of the user that are in sight.
     """
+    ground = _level("ground", message) or int(any(_level("ground", text) for text in earlier))
+    return {"ground": ground, "care": _level("care", message)}
 
-    def level(mark: str, text: str) -> int:
-        plain = text.translate(_PLAIN)
-        return next((level for level, pattern in load_cues().calls[mark] if pattern.search(plain)), 0)
 
-    ground = level("ground", message) or int(any(level("ground", text) for text in earlier))
-    return {"ground": ground, "care": level("care", message)}
+# Each message is in sight for many turns.
+@lru_cache(maxsize=1_024)
+def _level(mark: Literal["ground", "care"], message: str) -> int:
+    plain = message.translate(_PLAIN)
+    return next((level for level, pattern in load_cues().calls[mark] if pattern.search(plain)), 0)
 
 
 @dataclass(frozen=True)
