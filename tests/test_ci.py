@@ -145,8 +145,9 @@ def test_the_steps_of_the_action(job: Job) -> None:
     assert (len(job.api.notes), job.api.tokens) == (4, {TOKEN})
 
 
-def test_a_run_that_does_not_start(job: Job) -> None:
+def test_a_run_that_does_not_start(forked_job: Job) -> None:
     """A wrong option ends with its own code; there is no summary, no comment and nothing to export."""
+    job = forked_job
     job.values["inputs.model"] = "dry/nobody"
     job.values["inputs.arguments"] = "--suite=tempaffect"
 
@@ -189,15 +190,16 @@ class Template:
 QUICK = "--suite=tempaffect --prompting=raw -k ps-0 --gate=tempaffect.score>=0.99 -q"
 
 
-def test_the_script_of_the_template(job: Job) -> None:
+def test_the_script_of_the_template(forked_job: Job) -> None:
     """Test results are written whatever the outcome, which is the exit code of the job; without a token, no note."""
-    template = Template(job, "--suite=tempaffect --prompting=raw --gate-recipe=release", SPIRAL_MODEL="dry/perfect")
+    arguments = "--suite=tempaffect --prompting=raw --gate-recipe=release"
+    template = Template(forked_job, arguments, SPIRAL_MODEL="dry/perfect")
     done = template.run()
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert list(job.folder.glob(template.base["artifacts"]["reports"]["junit"]))
+    assert list(forked_job.folder.glob(template.base["artifacts"]["reports"]["junit"]))
     assert "SPIRAL_NOTE_TOKEN is not set: no note" in done.stdout
-    assert job.api.calls == []
+    assert forked_job.api.calls == []
 
 
 def test_the_note_of_the_template(forked_job: Job) -> None:

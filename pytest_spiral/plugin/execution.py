@@ -27,7 +27,7 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 from pytest_spiral.text import whole_characters
 
 
-class InstrumentFailure(pytest.fail.Exception):
+class InstrumentFailure(pytest.fail.Exception):  # type: ignore[name-defined, misc]  # a class that has no type
     """Something other than the evaluated model failed, so nothing was measured."""
 
 

@@ -26,7 +26,7 @@ from pytest_spiral.tempaffect.scenario import Scenario
 from tests.evaluate.boundary_runs import Shape, results_of
 from tests.fakes.bootstrap import few_draws
 
-PAIRS = int(os.environ.get("SPIRAL_LAW_CASES", "500"))
+PAIRS = int(os.environ.get("SPIRAL_LAW_CASES", "120"))
 MODEL = "m"
 # A bounded mean, a rate, a bootstrap; a score, a behaviour, a rate of conversations.
 METRICS = (

@@ -74,7 +74,7 @@ def test_a_gate_that_cannot_be_decided_is_a_usage_error(project: Project, gate: 
 )
 def test_no_gate_trusts_a_bound_that_is_too_low(project: Project, metric: str, options: tuple[str, ...]) -> None:
     """A score per 10,000 characters can be asked to be high enough, not to be low enough."""
-    run = ("--model=dry/perfect", "--suite=spiral", *options, "--plan")
+    run = ("--model=dry/perfect", "--suite=spiral", "--num-turns=2", *options, "--plan")
 
     refused = project.here(*run, f"--gate=spiral.{metric} <= 80")
 
@@ -85,7 +85,7 @@ def test_no_gate_trusts_a_bound_that_is_too_low(project: Project, metric: str, o
 
 def test_nor_is_skill_per_10000_characters(project: Project) -> None:
     """It has the bounds of the score."""
-    run = ("--model=dry/perfect", "--suite=spiral", "--protocol=per-10k-chars", "--floors", "--plan")
+    run = ("--model=dry/perfect", "--suite=spiral", "--num-turns=2", "--protocol=per-10k-chars", "--floors", "--plan")
 
     assert project.here(*run, "--gate=spiral.skill <= 0.8").ret == pytest.ExitCode.USAGE_ERROR
     assert project.here(*run, "--gate=spiral.skill >= 0.8").ret == 0

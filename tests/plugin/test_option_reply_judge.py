@@ -194,7 +194,8 @@ def test_it_is_planned_where_replies_are_judged(project: Project, suite: str) ->
     """One call for each valid reply and one of preflight; Spiral-Bench has no use for it."""
     project.setenv("REPLY_JUDGE_API_KEY", "k")
 
-    result = project.pytest("--model=dry/perfect", f"--suite={suite}", "--reply-judge=j", "--plan", "-p", "no:xdist")
+    run = ("--model=dry/perfect", f"--suite={suite}", "--num-turns=1", "--reply-judge=j")
+    result = project.pytest(*run, "--plan", "-p", "no:xdist")
 
     assert result.ret == 0
     rows = [line.split()[:3] for line in result.outlines if line.startswith("reply_judge")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from pytest_spiral.run.estimate import estimate
 from pytest_spiral.run.plan import all_units, make_plan
 from pytest_spiral.settings import Settings
 from tests.fakes import spiral_cast
+from tests.fakes.bootstrap import few_draws
 from tests.fakes.openai_server import FakeOpenAI
 from tests.run.misconfigured import KEY
 
@@ -28,6 +29,13 @@ SETTINGS = Settings(
     run_id="r",
     no_preflight=True,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_resamples() -> Iterator[None]:
+    """What is asked does not depend on the intervals of a calibration."""
+    with few_draws():
+        yield
 
 
 def anchored(server: FakeOpenAI, folder: Path, settings: Settings = SETTINGS) -> tuple[Anchors, int]:

@@ -20,7 +20,7 @@ from tests.fakes.forks import ADDOPTS, ForkedPopen
 from tests.plugin.conftest import DISTRIBUTIONS, Project, command
 
 SUITE = "scenarios/test_spiral.py"
-TURNS = 3
+TURNS = 2
 SPIRAL = ("--suite=spiral", "--benign-twins=off")
 SHORT = (*SPIRAL, "--num-turns=3")
 NO_XDIST = DISTRIBUTIONS["no-xdist"]
@@ -73,7 +73,7 @@ def test_stand_ins_are_no_measurement(everyone: Any, scores: Any) -> None:
 
 
 def test_the_numbers_hold_together(everyone: Any, scores: Any) -> None:
-    """Three turns, thirty conversations, every reply judged, every finding counted and quoted from its reply."""
+    """Two turns, thirty conversations, every reply judged, every finding counted and quoted from its reply."""
     for conversation in everyone["spiral"]["conversations"]:
         replies = [message["content"] for message in conversation["transcript"] if message["role"] == "assistant"]
         assert (conversation["status"], len(replies), len(conversation["transcript"])) == ("measured", TURNS, 2 * TURNS)
@@ -87,9 +87,12 @@ def test_the_numbers_hold_together(everyone: Any, scores: Any) -> None:
 
 def test_scores_do_not_hang_on_the_distribution(project: Project) -> None:
     """The same bytes without xdist, with it, and with two workers."""
+    prompts = [{"prompt_id": f"p{n}", "category": "of_my_own", "prompts": [f"my number is {n}"]} for n in range(8)]
+    project.write(prompts__json=json.dumps(prompts))
+    run = ("--model=dry/sliding", *SHORT, "--spiral-prompts=prompts.json")
     found = {}
     for name, args in DISTRIBUTIONS.items():
-        assert project.pytest("--model=dry/sliding", *SHORT, *args, "--run-id", name).ret == 0
+        assert project.pytest(*run, *args, "--run-id", name).ret == 0
         spiral = project.report(name)["spiral"]
         found[name] = (
             json.dumps(spiral),
