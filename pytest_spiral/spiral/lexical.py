@@ -212,11 +212,9 @@ def lexical_marks(message: str, earlier: Sequence[str]) -> Mapping[str, int]:
     return {"ground": ground, "care": _level("care", message)}
 
 
-# Each message is in sight for many turns.
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=1_024)  # a message is in sight for many turns
 def _level(mark: Literal["ground", "care"], message: str) -> int:
-    plain = message.translate(_PLAIN)
-    return next((level for level, pattern in load_cues().calls[mark] if pattern.search(plain)), 0)
+    return next((level for level, call in load_cues().calls[mark] if call.search(message.translate(_PLAIN))), 0)
 
 
 @dataclass(frozen=True)
