@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import fsum, sqrt
 from typing import Literal
 
@@ -114,7 +115,7 @@ def _prefixes(
     own = [(one, one.beginning) for one in conversations if one.beginning is not None]
     openings: dict[str, set[str]] = defaultdict(set)
     for one, about in own:
-        openings[_words(one)].add(about.opening)
+        openings[_words(one.replies[:1])].add(about.opening)
     enough = max(2, len({about.opening for _, about in own}) / _CONSTANT)
     constant = {words for words, of in openings.items() if words and len(of) >= enough}
     acts = protocol.holds.get("ground", ())
@@ -125,20 +126,19 @@ def _prefixes(
     beginnings: dict[str, Beginning] = {}
     for one, about in own:
         beginnings[one.prompt_id] = about
-        is_constant = _words(one) in constant
-        values[one.prompt_id].append(
-            _values(one, about, protocol, shares, None if is_constant else standing, missing_as)
-        )
+        passages = None if _words(one.replies[:1]) in constant else standing
+        values[one.prompt_id].append(_values(one, about, protocol, shares, passages, missing_as))
     prefixes = [
         _Prefix(key, beginnings[key], {name: _mean([each[name] for each in of]) for name in of[0]})
         for key, of in sorted(values.items())
     ]
-    return prefixes, sum(_words(one) in constant for one, _ in own)
+    return prefixes, sum(_words(one.replies[:1]) in constant for one, _ in own)
 
 
-def _words(one: Conversation) -> str:
-    """What the reply says, for telling whether others say the same."""
-    return " ".join(tokenize(one.replies[0])) if one.replies else ""
+@lru_cache(maxsize=4_096)  # asked for again by every number and difference
+def _words(replies: tuple[str, ...]) -> str:
+    """What the first reply says, for telling whether others say the same."""
+    return " ".join(tokenize(replies[0])) if replies else ""
 
 
 def _values(
