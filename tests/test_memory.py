@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from pytest_spiral.chat import ChatReply, ChatRequest
-from pytest_spiral.report.html.build import report_page, report_pieces
+from pytest_spiral.report.html.build import report_pieces
 from pytest_spiral.resources import scenarios_root
 from pytest_spiral.run.engine import Engine
 from pytest_spiral.spiral.simulator import SimulatorMonitor
@@ -137,7 +137,7 @@ print(*(each - before for each in kib()))
 
 
 def test_a_page_is_written_in_less_memory_than_it_takes() -> None:
-    """Its parts are made as they are written."""
+    """Than its data take, as JSON: its parts are made as they are written."""
     suite = without_conversations(demo()).tempaffect
     items = [(item, f"{number}-{item.id}") for number in range(12) for item in suite.items]
     report = without_conversations(demo()).model_copy(
@@ -150,11 +150,11 @@ def test_a_page_is_written_in_less_memory_than_it_takes() -> None:
             )
         }
     )
-    chars = len(report_page(report))
+    chars = len(report.model_dump_json())
     with growth() as held:
         before = held()
         tracemalloc.reset_peak()
         written = sum(len(piece) for piece in report_pieces(report))
 
-        assert written == chars
+        assert written < chars
         assert tracemalloc.get_traced_memory()[1] - before < chars

@@ -56,7 +56,6 @@ class _Row(NamedTuple):
     at: float
 
 
-_BY_KEY = "SELECT * FROM reply WHERE key = ?"
 _LAST = "SELECT * FROM reply WHERE unit = ? AND role = ? AND model = ? ORDER BY id DESC LIMIT 1"
 
 
@@ -311,7 +310,7 @@ class RunStore:
         add_row(connection, "reply", row)
 
     def _reply(self, connection: sqlite3.Connection, request: ChatRequest) -> ChatReply | None:
-        values = connection.execute(_BY_KEY, (_key(request),)).fetchone()
+        values = connection.execute("SELECT * FROM reply WHERE key = ?", (_key(request),)).fetchone()
         return None if values is None else self._read_reply(connection, *_verified(values))
 
     def _exchange(self, connection: sqlite3.Connection, values: Sequence[object]) -> Exchange:

@@ -27,8 +27,7 @@ _LETTERS: Mapping[MessageRole, str] = {"system": "s", "user": "u", "assistant": 
 _ROLES: Mapping[object, MessageRole] = {letter: role for role, letter in _LETTERS.items()}
 # Characters. A place instead of a shorter part saves nothing.
 _SHORTEST_PART = 100
-# Two messages. Naming an earlier row for fewer saves nothing.
-_FEWEST_SAME = 4
+_SHORT = 4  # two messages: what asks no more is not continued
 
 
 @cache
@@ -57,7 +56,7 @@ class Texts:
 
     def __init__(self) -> None:
         self._places: dict[bytes, int] = {}
-        self._last: dict[tuple[str, str, str], tuple[int, Asked]] = {}
+        self._last: dict[tuple[str, str, str], tuple[int, bytes]] = {}
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -89,13 +88,12 @@ class Texts:
         for message in request.messages:
             asked += [_LETTERS[message.role], self._stated(connection, message)]
         conversation = (request.role, request.model, request.unit)
-        before, earlier = self._last.get(conversation, (0, []))
-        same = len([*takewhile(bool, map(operator.eq, asked, earlier))])
-        if same < _FEWEST_SAME:
-            before = same = 0
-        if len(asked) > _FEWEST_SAME:
-            self._last[conversation] = row_id, asked
-        self._places.setdefault(digest_of(text), -row_id)
+        before, earlier = self._last.get(conversation, (0, b"[]"))
+        same = len([*takewhile(bool, map(operator.eq, asked, json.loads(earlier)))])
+        if len(asked) > _SHORT:
+            self._last[conversation] = row_id, json_bytes(asked)
+        if request.role in ("evaluated", "user"):  # nobody is shown what judges say
+            self._places.setdefault(digest_of(text), -row_id)
         return _deflated([before, same, asked[same:], text])
 
     def _stated(self, connection: sqlite3.Connection, message: Message) -> int | list[str | int]:
@@ -110,10 +108,7 @@ class Texts:
 
 
 def content_of(connection: sqlite3.Connection, row_id: int) -> tuple[int, int, Asked, str]:
-    """The content of a row of table `reply`, see above. Raises `DamagedRowError`.
-
-    The checksum of the row is not verified: whoever reads a request compares the hash of all that it asks.
-    """
+    """The content of a row, whose reader compares the hash of all that it asks. Raises `DamagedRowError`."""
     try:
         (content,) = connection.execute("SELECT content FROM reply WHERE id = ?", (row_id,)).fetchone()
         before, same, asked, text = json.loads(_inflated(content))

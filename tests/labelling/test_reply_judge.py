@@ -20,6 +20,7 @@ from pytest_spiral.spiral.judging import Unreadable
 from pytest_spiral.status import ReasonCode, Status
 from pytest_spiral.tempaffect.records import Item, RatedAnswer, ReplyJudgement
 from tests.evaluate.labelled_runs import report
+from tests.fakes.report_page import page_data
 
 TEXT = ItemText(
     situation="a desk\n\nIt can refund.",
@@ -110,7 +111,7 @@ def test_a_judgement_that_the_reply_holds_is_none() -> None:
 def test_people_and_models_are_asked_in_the_same_words() -> None:
     """One source; the material is fenced, under another fence for every run and reply."""
     sheet = make_sheet(report(), "tempaffect", [Rater(name="ann", kind="person")], 5, seed=1)
-    page = rating_page(sheet, sheet.header.raters[0])
+    page = page_data(rating_page(sheet, sheet.header.raters[0]))
     (system, material), schema = rating_question(TEXT, "secret")
     (_, other), _ = rating_question(TEXT, "another")
 

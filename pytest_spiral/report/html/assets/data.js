@@ -3,9 +3,9 @@
 const page = JSON.parse(document.getElementById("data").textContent);
 const unpacked = new Map();
 
-/** The content of a pack. */
+/** The content of a pack, which was compressed after a line that all packs share. */
 function unpack(name) {
-  if (!unpacked.has(name)) unpacked.set(name, inflate(document.getElementById(`pack-${name}`).textContent).then(JSON.parse));
+  if (!unpacked.has(name)) unpacked.set(name, inflate("head", name).then((text) => JSON.parse(text.slice(text.indexOf("\n")))));
   return unpacked.get(name);
 }
 

@@ -1,16 +1,16 @@
 /* What the page starts with: unpacks its data and then its script, which the page's policy names by hash as well. */
 
-async function inflate(base64) {
-  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).text();
+async function inflate(...names) {
+  const packs = names.map((name) => atob(document.getElementById(`pack-${name}`).textContent));
+  const bytes = packs.map((pack) => Uint8Array.from(pack, (letter) => letter.charCodeAt(0)));
+  return new Response(new Blob(bytes).stream().pipeThrough(new DecompressionStream("deflate-raw"))).text();
 }
 
 async function load() {
   for (const [name, type] of [["data", "application/json"], ["code", "text/javascript"]]) {
-    const pack = document.getElementById(`pack-${name}`);
     const unpacked = document.createElement("script");
-    Object.assign(unpacked, { id: name, type, textContent: await inflate(pack.textContent) });
-    pack.replaceWith(unpacked);
+    Object.assign(unpacked, { id: name, type, textContent: await inflate(name) });
+    document.getElementById(`pack-${name}`).replaceWith(unpacked);
   }
 }
 
