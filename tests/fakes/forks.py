@@ -296,11 +296,13 @@ def _warm_up() -> None:
     from pytest_spiral.tempaffect.self_check import preflight
     from pytest_spiral.tempaffect.suite import load_suite
     from tests.fakes.openai_server import fake_openai
+    from tests.fakes.scored import score_once
     from tests.faults.runs import cast
 
     assert xdist.remote
     assert xdist.workermanage
-    # The whole self-check, which is remembered, for runs that are not spared it.
+    # A fork scores what most runs are answered with, and checks the scorer, without any work.
+    score_once(pytest.MonkeyPatch())
     preflight(load_suite())
     with fake_openai(cast()) as server, mock.patch.dict(os.environ):
         for role in ("EVALUATED_MODEL", "USER_AGENT", "JUDGE"):

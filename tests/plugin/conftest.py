@@ -21,6 +21,7 @@ from tests.fakes.bootstrap import few_draws
 from tests.fakes.forks import ADDOPTS, ForkedPopen
 from tests.fakes.installed import read_once
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
+from tests.fakes.scored import score_once
 
 SUITE = "scenarios/test_tempaffect.py"
 DISTRIBUTIONS = {"no-xdist": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
@@ -162,7 +163,8 @@ class Project:
 @pytest.fixture(scope="module", autouse=True)
 def few_resamples() -> Iterator[None]:
     """Bootstrap intervals from few draws in this process: the reports of these tests took most of their time."""
-    with few_draws():
+    with few_draws(), pytest.MonkeyPatch.context() as patch:
+        score_once(patch)
         yield
 
 
