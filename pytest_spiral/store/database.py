@@ -18,7 +18,7 @@ from pytest_spiral.store.rows import add_row
 # SQLite quotes a damaged file in its messages, and Python decodes them.
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _APPLICATION_ID = 0x53504952  # "SPIR": tells our file from any other SQLite database
-_FORMAT = 8
+_FORMAT = 9
 # Seconds that a writer waits for another process of the run; a commit takes less than a millisecond.
 _BUSY_SECONDS = 30
 # Copying the log into the database waits for the disk, so it happens once in 8 MB and not once in 1 MB.

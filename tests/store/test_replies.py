@@ -227,7 +227,7 @@ def test_the_dictionary_is_part_of_the_format() -> None:
     """With another one, texts of existing stores would be read as other words: it needs a new `_FORMAT`."""
     content = (data_root() / "store_dictionary.txt").read_bytes()
 
-    assert (hashlib.sha256(content).hexdigest()[:16], database._FORMAT) == ("90cd844295fc595f", 8)
+    assert (hashlib.sha256(content).hexdigest()[:16], database._FORMAT) == ("e4ac162cc7785a24", 9)
 
 
 def test_what_sqlite_cannot_hold_fails_its_unit_only(store: RunStore) -> None:
