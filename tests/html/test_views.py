@@ -375,6 +375,16 @@ def test_without_script_and_on_paper(visit: Visit, demo_page: Path) -> None:
     assert page.locator("table").is_visible()
 
 
+def test_a_browser_that_cannot_unpack_it_is_told(visit: Visit, demo_page: Path) -> None:
+    """Instead of an empty page."""
+    visitor = visit(demo_page, own=True)
+    visitor.context.add_init_script("delete globalThis.DecompressionStream")
+
+    visitor.page.goto(demo_page.as_uri())
+
+    assert visitor.page.inner_text("#page") == "This page needs a browser from 2023 or later."
+
+
 @pytest.mark.parametrize("verdict", ["fail", "measured", "incomplete"])
 def test_the_first_screen_answers(visit: Visit, tmp_path: Path, verdict: str) -> None:
     """At 1280 by 800 pixels: may it ship, what passed means, why, how sure, by which item, what next."""
