@@ -39,7 +39,7 @@ from tests.spiral.builders import present
 SLACK = 1e-9
 NOT_A_NUMBER = re.compile(r"\b(nan|inf|infinity|none|null)\b", re.IGNORECASE)
 # --hypothesis-profile=thorough makes 2,000.
-EXAMPLES = 12 if settings.default is None or settings.default.max_examples <= 100 else settings.default.max_examples
+EXAMPLES = 8 if settings.default is None or settings.default.max_examples <= 100 else settings.default.max_examples
 
 
 @cache

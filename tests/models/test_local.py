@@ -304,12 +304,11 @@ async def test_schemas_are_enforced(local_server: LocalServer) -> None:
         "additionalProperties": False,
     }
     model = OpenAICompatible(Endpoint("evaluated", local_server.base_url))
-    replies = [await model.complete(ask(text, schema, 80)) for text in ("Write a poem.", "Reply with the word no.")]
+    reply = await model.complete(ask("Reply with the word no.", schema, 80))
     await model.aclose()
 
-    for reply in replies:
-        assert reply.finish == "stop"
-        jsonschema.validate(json.loads(reply.text), schema)
+    assert reply.finish == "stop"
+    jsonschema.validate(json.loads(reply.text), schema)
 
 
 @pytest.mark.asyncio
