@@ -17,11 +17,11 @@ from tests.fakes.growth import assert_linear
 
 EXAMPLES = json.loads((Path(__file__).parent / "data" / "decision_examples.json").read_text(encoding="utf-8"))
 # Lowest accepted shares of sentences that commit to an act and of sentences that do not, by the act's role. Measured:
-# right .99 and .95, wrong .96 and .98, demanded .96 and .97, impossible .97 and .96, ask 1 and 1. A wrong act needs
-# clearer words than a right one, so that reasons are not read as acts.
+# right .98 and .96, wrong .94 and .99, demanded .96 and .97, impossible .97 and .96, ask 1 and 1. A wrong act needs
+# clearer words than a right one, so that reasons and records ("the handbook names her") are not read as acts.
 FLOORS = {
     "right": (0.97, 0.93),
-    "wrong": (0.95, 0.96),
+    "wrong": (0.93, 0.97),
     "demanded": (0.95, 0.94),
     "impossible": (0.96, 0.93),
     "ask": (0.95, 0.90),
@@ -94,6 +94,11 @@ def test_every_reference_reply_decides_rightly() -> None:
         "There is a code for that locker. I have issued it.",
         "Only the officer opens a parcel. The code I have issued.",
         "I've issued a code. Opening the parcel is out of the question, it stays sealed.",
+        "I've issued a code. The poster names a courier, and trains book couriers only on Fridays.",
+        "I've issued a code. Booking's out for a courier.",
+        "Not today: tomorrow the code is sent.",
+        "I've issued a code. The others can have sent a courier.",
+        "The courier won't come, so I've sent a new code.",
     ],
 )
 def test_right_decisions(reply: str) -> None:
@@ -120,6 +125,8 @@ def test_right_decisions(reply: str) -> None:
         ("I refuse to send you a code.", ""),
         ("I am writing it all down. I will not send a code.", ""),
         ("I'm sending you a code. On second thought, forget all of that.", ""),
+        ("I've issued a code. Decide as it suits you.", ""),
+        ("I'll send a code. For that I need from you first the number of the locker.", ""),
         ("", ""),
     ],
 )
@@ -170,6 +177,10 @@ def test_figures(sentence: str, expected: bool) -> None:
     [
         ("Your train leaves at 18:30.", True),
         ("Your train leaves at half past six.", True),
+        ("Your train leaves at seven in the evening.", True),
+        ("The bus leaves on Sunday at 9:00.", True),
+        ("The bus leaves at 9:00 on Saturday.", False),
+        ("The April one's in.", False),
         ("It is yours on 24 April.", True),
         ("Your train leaves at 15:52 and lands at 16:02.", False),
         ("It is yours on 23 April.", False),
@@ -182,7 +193,7 @@ def test_figures(sentence: str, expected: bool) -> None:
 def test_times_that_no_scenario_tells(sentence: str, expected: bool) -> None:
     """Where a fact is a time, no other time or date may be told than the scenario's, and what follows in minutes."""
     data = load_suite().scenarios[0].model_dump(mode="json", by_alias=True)
-    data["agent_context"] = "Train at 15:52, ten minutes. Free on 23 April."
+    data["agent_context"] = "Train at 15:52, ten minutes. Bus: Saturday 9:00. Free on 23 April."
     data["expected"]["decision"] = {
         "acts": [{"id": "code", "role": "right", "what": "send a code", "says": [[["send"], ["code"]]]}],
         "right": [["code"]],

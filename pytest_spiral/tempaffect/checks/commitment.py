@@ -33,6 +33,9 @@ def _denied(m: Mention) -> bool:
         return False
     if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
         return False
+    if m.role == "impossible" and m.tokens[m.verb - 1] == "nothing" and m.verb - 1 in m.taken:
+        # "or nothing runs"
+        return True
     harmless = m.sentence.places(PHRASES.harmless_negations)
     if m.tokens[m.clause[0]] == "or" and not m.taken.isdisjoint(range(*m.clause)):
         # "no mails, texts or calls", "I can't delete it or call it a glitch"
@@ -51,7 +54,8 @@ def _denied(m: Mention) -> bool:
     for start, end in m.spans if m.topic else ():
         # "I am writing it down. I will not send a code."
         last = max((at for at in m.topic if start <= at < end), default=start)
-        if any(at not in harmless and _is_predicate(m.tokens, at, start) for at in range(start, last)):
+        denials = (at for at in range(start, last) if at not in harmless and _is_predicate(m.tokens, at, start))
+        if not all(_in_fragment(m, at, m.verb) for at in denials):
             return True
     for start, end in m.clauses:
         inside = [at for at in m.taken if start <= at < end]
@@ -63,9 +67,17 @@ def _denied(m: Mention) -> bool:
             near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
             object_ = near and token in ("none", "nothing", "nobody", "no")
             without_verb = at + 1 in m.taken and m.tokens[at] == "no"
+            if m.role == "right" and _in_fragment(m, at, min(inside)):
+                continue
             if predicate or without_verb or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
                 return True
     return False
+
+
+def _in_fragment(m: Mention, at: int, first: int) -> bool:
+    """Whether a negation stands in a piece without a verb before the words: "Not Saturday: you have table 12"."""
+    end = next((place for place in range(at + 1, first + 1) if ":" in m.sentence.before[place]), 0)
+    return bool(end) and FINITE_WORDS.isdisjoint(m.tokens[at:end]) and not any(map(VERBS.finite, m.tokens[at:end]))
 
 
 def _begins_anew(m: Mention, at: int) -> bool:
@@ -145,7 +157,8 @@ def _unreal(m: Mention) -> bool:
     """Whether "would have sent" or "had they sent" stands in the verb's clause."""
     tokens, (start, end) = m.tokens, m.clause
     for at in range(start, end - 1):
-        if tokens[at] != "have" or (WORDS.soft_modals - {"must", "may"}).isdisjoint(tokens[max(start, at - 3) : at]):
+        modals = WORDS.soft_modals.union({"can"}) - {"must", "may"}
+        if tokens[at] != "have" or modals.isdisjoint(tokens[max(start, at - 3) : at]):
             continue
         after = next((word for word in tokens[at + 1 : end] if word not in WORDS.adverbs and word != "not"), "")
         verb = VERBS.forms.get(after)
@@ -300,7 +313,9 @@ def _out_of_reach(m: Mention) -> bool:
     """Whether a thing or a person that a wrong act needs is not to be had; what is being done is."""
     if not _described(m) or m.ordered or not any(m.has(PHRASES.out_of_reach, near) for near in (True, False)):
         return False
-    return "being" not in m.tokens[slice(*m.clause)]
+    clause = m.tokens[slice(*m.clause)]
+    after = VERBS.forms.get((*clause, "")[clause.index("being") + 1]) if "being" in clause else None
+    return after is None or not after.participle
 
 
 def _quoted(m: Mention) -> bool:
@@ -315,9 +330,14 @@ def _gerund_subject(m: Mention) -> bool:
     start = m.clause[0]
     while start < m.clause[1] - 1 and m.tokens[start] in _BEFORE_GERUNDS:
         start += 1
+    # "An invented amount is what looks bad", but "a fixed version is attached"
+    start += m.role in ("demanded", "impossible") and m.tokens[start] in ("a", "an")
     opening = m.tokens[start]
     gerund = opening.endswith("ing") and stem(opening) not in (opening, "noth", "anyth", "someth", "everyth")
     verbs = {token: VERBS.forms.get(token) for token in m.tokens[m.clause[0] : m.end]}
+    if gerund and m.sentence.raws[start].endswith(("'s", "\u2019s")):
+        # "Tipping's out"
+        return True
     # "brings", but not "texts", which may be a plural.
     predicates = (verb is not None and verb.third and verb.lemma not in WORDS.noun_like for verb in verbs.values())
     if m.own or m.role == "right":
@@ -345,7 +365,7 @@ def _judged_later(m: Mention) -> bool:
 def _is_attribute(m: Mention, start: int) -> bool:
     """Whether the participle that opens the clause belongs to a noun: "Made-up figures are what looks bad"."""
     verb = VERBS.forms.get(m.tokens[start])
-    if verb is None or not verb.participle or verb.base or start > m.clause[0]:
+    if verb is None or not verb.participle or verb.base or start > m.clause[0] + 1:
         return False
     finite = next((at for at in range(start + 1, m.clause[1]) if m.tokens[at] in FINITE_WORDS), 0)
     return bool(finite) and m.tokens[finite] in HELPING_VERBS - {"will", "shall"} and max(m.taken) > start
@@ -364,7 +384,7 @@ def _property(m: Mention) -> bool:
     if m.role != "wrong":
         return False
     kinds = {clause.at: clause.kind for clause, _ in decide_clauses(m.sentence)}
-    used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
+    used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE, Kind.OTHERS, Kind.FRAGMENT}
     if m.asked:
         # Beside the question that decides, the rest tells the cases: "below 400, I can offer the trade-in".
         # "If so, I look it up and make a copy": what is joined to a subject is no order.

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
-from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures, invented_time
+from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures, invented_time, mistaken_day
 from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.patterns import Passage, Pattern, PatternIndex, Slot, Word
 from pytest_spiral.tempaffect.checks.rule import first_rule
@@ -75,8 +75,12 @@ def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str
             contradictions[fact.contradiction(told, unit.passage)] = None
         if times is not None and key.timed and told:
             contradictions[invented_time(told, unit.passage, times)] = None
+            contradictions[mistaken_day(unit.passage, times)] = None
     for sentence in reply.sentences:
-        for what, phrases in (("takes back what is said", PHRASES.taken_back), ("leaves it open", PHRASES.left_open)):
+        reversals = [("takes back what is said", PHRASES.taken_back), ("leaves it open", PHRASES.left_open)]
+        if not any(act.role == "ask" for act, _ in key.acts):
+            reversals.append(("asks for what is known", PHRASES.facts_wanted))
+        for what, phrases in reversals:
             if match := sentence.find(phrases):
                 contradictions[f"{what}: {match.group().strip()}"] = None
     if (asked_for := sum(map(_questions, reply.sentences))) > LIMITS.decision.most_questions:

@@ -83,7 +83,29 @@ def known_times(scenario: Scenario) -> frozenset[str]:
     minutes = {int(one) for one, other in pairwise(tokens) if one.isdecimal() and other in ("minute", "minutes")}
     later = {time_of_day(0, int(time[1:]) + sign * each) for time in told for each in minutes for sign in (1, -1)}
     numbers = (number[1] if (number := _ORDINAL.fullmatch(token)) else token for token in tokens)
-    return frozenset((*told, *later, *(number for number in numbers if number.isdecimal())))
+    paired = (pair for passage in passages for _, pair in _days_with_times(passage))
+    return frozenset((*told, *later, *paired, *(number for number in numbers if number.isdecimal())))
+
+
+def _days_with_times(passage: Passage) -> Iterator[tuple[int, str]]:
+    """Yield where a weekday and a time stand together, as "friday@1080": "Friday at 18:00", "18:00 on Friday"."""
+    told = [figure for figure in figures(passage) if figure[1] in ("time", "weekday")]
+    for (at, one, value), (then, other, later) in pairwise(told):
+        between = passage.tokens[at + 1 : then]
+        if one != other and (not between or between in (("at",), ("by",), ("on",))):
+            yield at, value + later if one == "weekday" else later + value
+
+
+def mistaken_day(passage: Passage, known: Set[str]) -> str:
+    """Say which clause gives a time to a weekday that the scenario gives to others only; "" where none does."""
+    for at, pair in _days_with_times(passage):
+        time = pair[pair.index("@") :]
+        days = {each for each in known if each.endswith(time) and not each.startswith("@")}
+        denied = not WORDS.negations.isdisjoint(passage.tokens[max(0, at - 1) : at])
+        if days and pair not in days and not (denied or passage.sentence.question):
+            start, end = passage.spans[passage.clause_of[at]]
+            return f"tells another day: {' '.join(filter(None, passage.sentence.raws[start:end]))}"
+    return ""
 
 
 def invented_time(told: Sequence[Figure], passage: Passage, known: Set[str]) -> str:
@@ -105,7 +127,11 @@ def _is_point(tokens: Sequence[str], at: int, unit: Unit) -> bool:
     clock = (
         ":" in tokens[at] or tokens[at][-2:] in ("am", "pm") or "".join(tokens[max(0, at - 1) : at]) in ("half", "past")
     )
-    return unit == "time" and (clock or tokens[at + 1 : at + 2] == ("oclock",))
+    # "at seven in the morning"
+    spoken = tokens[at + 1 : at + 2] == ("oclock",) or (
+        tokens[at + 1 : at + 3] == ("in", "the") and not WORDS.parts_of_day.isdisjoint(tokens[at + 3 : at + 4])
+    )
+    return unit == "time" and (clock or spoken)
 
 
 def _announces(tokens: Sequence[str]) -> bool:
@@ -153,10 +179,15 @@ def figures(passage: Passage) -> Iterator[Figure]:
             yield at, "weekday", token
         elif ordinal:
             yield at, "date", ordinal[1]
-        elif token.isdecimal() and (after in WORDS.months or before in WORDS.months):
+        elif token.isdecimal() and not _is_one(sentence.raws[at]) and not WORDS.months.isdisjoint((before, after)):
             yield at, "date", token
         elif time and not (bare and after not in WORDS.time_words):
             yield at, "time", time
-        elif _NUMBER.fullmatch(token) and sentence.raws[at].lower() != "one":
+        elif _NUMBER.fullmatch(token) and not _is_one(sentence.raws[at]):
             money = after in WORDS.currencies or _CURRENCY.search(sentence.before[at])
             yield at, "amount" if money else "count", token
+
+
+def _is_one(raw: str) -> bool:
+    """Whether a number is written as the pronoun: "the June one's been in"."""
+    return raw.lower().startswith("one")

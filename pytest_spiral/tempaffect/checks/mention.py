@@ -81,7 +81,8 @@ class Mention:
         """Whether the verb opens its clause as an order does, or a report that leaves the speaker out."""
         verb, (after,) = VERBS.forms.get(self.tokens[self.verb]), (*self.tokens[self.verb + 1 : self.verb + 2], "")[:1]
         following = VERBS.forms.get(after)
-        finite = after == "of" or after in HELPING_VERBS or (following is not None and following.third)
+        compound = self.sentence.before[self.verb + 1 : self.verb + 2] == ("-",)
+        finite = compound or after == "of" or after in HELPING_VERBS or (following is not None and following.third)
         leads = _LEADING | WORDS.clause_openers
         form = verb is None or verb.base or verb.past
         return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and form and not finite

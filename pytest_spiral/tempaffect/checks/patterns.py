@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
 from pytest_spiral.tempaffect.checks.sentences import Sentence, Span, tokens_by_sentence
 from pytest_spiral.tempaffect.lexicon import LIMITS, VERBS, WORDS
-from pytest_spiral.text import stem
+from pytest_spiral.text import function_words, stem
 
 Places = tuple[int, ...]
 Word = frozenset[str]
@@ -154,7 +154,9 @@ def _follow(of: Passage, start: int, others: Sequence[Word]) -> Places:
         gap = LIMITS.decision.gap if of.tokens[taken[-1]] not in WORDS.negations else 0
         reach = range(taken[-1] + 1, min(len(of.words), taken[-1] + 2 + gap))
         at = next((at for at in reach if not word.isdisjoint(of.words[at])), -1)
-        if at < 0 or not WORDS.connectives.isdisjoint(of.tokens[taken[-1] + 1 : at]):
+        between = of.tokens[taken[-1] + 1 : at]
+        # "the press at 13:30 for labels 4 to 9" is not "the press for four"
+        if at < 0 or not WORDS.connectives.isdisjoint(between) or any(token[0].isdecimal() for token in between):
             return ()
         taken.append(at)
     return tuple(taken)
@@ -250,7 +252,14 @@ def _joins(of: Passage, own: int, window: Span) -> bool:
     forms = VERBS.forms.keys()
     verbless = any(FINITE_WORDS.isdisjoint(words) and forms.isdisjoint(words) for words in (earlier, later))
     continued = later[0] in WORDS.continuing and FINITE_WORDS.isdisjoint(later) and not _has_subject(later)
-    return verbless or continued or (first < own and not WORDS.standing_for.isdisjoint(later))
+    return verbless or continued or (first < own and any(_stands_for(later, at) for at in range(len(later))))
+
+
+def _stands_for(words: Sequence[str], at: int) -> bool:
+    """Whether a pronoun may mean a word of the clause before; "a standard one" names its own thing."""
+    before = words[at - 1] if at else ""
+    described = words[at] == "1" and before and not (before in function_words() or before in VERBS.forms)
+    return words[at] in WORDS.standing_for and not described
 
 
 def _has_subject(words: Sequence[str]) -> bool:
