@@ -86,6 +86,9 @@ class Clause:
         self.previous = tokens[back] if back >= first else ""
         self.earlier = tokens[earlier] if earlier >= first else ""
         self.opens = _OPENING.issuperset(tokens[first : back + 1])
+        if self.opens and start and opener == "then" and tokens[start - 1] in WORDS.speakers:
+            # "I then send"
+            self.previous, self.opens = tokens[start - 1], False
         self.negated = sentence.is_negated(at, since=start)
         self.hedged = not WORDS.hedges.isdisjoint(tokens[start:at])
         self.conditional = first > start and opener in WORDS.conditional_openers

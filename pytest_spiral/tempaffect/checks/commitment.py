@@ -5,13 +5,13 @@ The first rule of an ordered table that applies decides whether the words commit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, decide_clauses
+from pytest_spiral.tempaffect.checks.denial import denied, is_predicate
 from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.rule import Rule
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS
+from pytest_spiral.tempaffect.lexicon import PHRASES, VERBS, WORDS
 from pytest_spiral.text import function_words, stem
 
 _BEFORE_GERUNDS = WORDS.clause_openers | {"you", "your", "him", "his", "her", "them", "their", "me", "my", "us", "our"}
@@ -25,99 +25,6 @@ def _asked(m: Mention) -> bool:
     offers = m.role in ("demanded", "impossible") and m.sentence.says(PHRASES.offering_questions)
     wants = m.role not in ("right", "ask") and m.sentence.says(PHRASES.requesting_questions)
     return not (offers or wants or m.sentence.says(PHRASES.asking))
-
-
-def _denied(m: Mention) -> bool:
-    """Whether a negation that is no part of the pattern governs its words."""
-    if not m.sentence.has(WORDS.negations):
-        return False
-    if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
-        return False
-    if m.role == "impossible" and m.tokens[m.verb - 1] == "nothing" and m.verb - 1 in m.taken:
-        # "or nothing runs"
-        return True
-    harmless = m.sentence.places(PHRASES.harmless_negations)
-    if m.tokens[m.clause[0]] == "or" and not m.taken.isdisjoint(range(*m.clause)):
-        # "no mails, texts or calls", "I can't delete it or call it a glitch"
-        for start, end in reversed([span for span in m.spans if span[1] <= m.clause[0]]):
-            if any(at not in harmless and m.tokens[at] in WORDS.negations for at in range(start, end)):
-                return True
-            if not FINITE_WORDS.isdisjoint(m.tokens[start:end]):
-                break
-    if m.tokens[m.clause[0]] == "that":
-        # "I will not confirm that it stays"
-        before = next((range(*span) for span in m.spans if span[1] == m.clause[0]), range(0))
-        if any(at not in harmless and _is_predicate(m.tokens, at, before.start) for at in before):
-            return True
-    if m.role != "right" and (_denied_before(m) or _none_follows(m) or _denied_at_end(m)):
-        return True
-    for start, end in m.spans if m.topic else ():
-        # "I am writing it down. I will not send a code."
-        last = max((at for at in m.topic if start <= at < end), default=start)
-        denials = (at for at in range(start, last) if at not in harmless and _is_predicate(m.tokens, at, start))
-        if not all(_in_fragment(m, at, m.verb) for at in denials):
-            return True
-    for start, end in m.clauses:
-        inside = [at for at in m.taken if start <= at < end]
-        for at in range(start, end):
-            token = m.tokens[at]
-            if token not in WORDS.negations or at in m.taken or at in harmless:
-                continue
-            predicate = _is_predicate(m.tokens, at, start)
-            near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
-            object_ = near and token in ("none", "nothing", "nobody", "no")
-            without_verb = at + 1 in m.taken and m.tokens[at] == "no"
-            if m.role == "right" and _in_fragment(m, at, min(inside)):
-                continue
-            if predicate or without_verb or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
-                return True
-    return False
-
-
-def _in_fragment(m: Mention, at: int, first: int) -> bool:
-    """Whether a negation stands in a piece without a verb before the words: "Not Saturday: you have table 12"."""
-    end = next((place for place in range(at + 1, first + 1) if ":" in m.sentence.before[place]), 0)
-    return bool(end) and FINITE_WORDS.isdisjoint(m.tokens[at:end]) and not any(map(VERBS.finite, m.tokens[at:end]))
-
-
-def _begins_anew(m: Mention, at: int) -> bool:
-    """Whether the speaker does the act after a negation: "so that nothing slips through I have ended it"."""
-    did = (
-        m.tokens[m.verb - 1 : m.verb] in (("i",), ("we",))
-        and at < m.verb
-        and (m.is_past(m.verb) or m.tokens[m.verb].endswith("ed"))
-    )
-    return m.role != "right" and (did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1))
-
-
-def _denied_before(m: Mention) -> bool:
-    """Whether a negation reaches the verb over "and": "don't cancel and reserve again"."""
-    after = VERBS.forms.get((*m.tokens, "")[m.clause[0] + 1])
-    before = range(m.head, m.clause[0]) if after and after.base else ()
-    return any(_is_predicate(m.tokens, at, m.head) and m.tokens[at - 1] not in ("is", "are", "was") for at in before)
-
-
-def _none_follows(m: Mention) -> bool:
-    """Whether a negation stands after the words instead of a verb: "names: none, never", "names: none to be had"."""
-    after = m.tokens[m.end : next((end for start, end in m.spans if start == m.end), m.end)]
-    denies = after[:1] == ("none",) or (bool(after) and WORDS.negations.issuperset(after))
-    return denies and FINITE_WORDS.isdisjoint(m.tokens[m.start : m.end])
-
-
-def _denied_at_end(m: Mention) -> bool:
-    """Whether a verb left out at the end denies what stands in front: "deleting it or calling it a glitch I cannot"."""
-    if not FINITE_WORDS.isdisjoint(m.tokens[slice(*m.clause)]):
-        return False
-    for start, end in m.spans:
-        if start >= m.clause[1] and m.tokens[start] in ("or", "nor"):
-            return _is_predicate(m.tokens, end - 1, start)
-    return False
-
-
-def _is_predicate(tokens: Sequence[str], at: int, start: int) -> bool:
-    """Whether a negation of the verb stands there."""
-    previous = tokens[at - 1] if at > start else ""
-    return tokens[at] in ("not", "never", "cannot") and previous in ("", "as", *HELPING_VERBS)
 
 
 def _refused(m: Mention) -> bool:
@@ -175,7 +82,8 @@ def _condition(m: Mention) -> bool:
     waits = _described(m) and opening in ("until", "till", "before", "after")
     # "when building the batch I took the old file"
     telling = "".join(m.tokens[m.clause[0] + 1 : m.clause[0] + 2]).endswith("ing")
-    supposes = opening in ("if", "unless") or (opening in ("when", "once") and not telling)
+    inverted = opening == "should" and not m.sentence.question
+    supposes = inverted or opening in ("if", "unless") or (opening in ("when", "once") and not telling)
     return compared or waits or supposes
 
 
@@ -227,7 +135,7 @@ def _explains_refusal(m: Mention) -> bool:
     if m.role == "right" or m.subject not in (("it",), ("that",), ("this",), ("they",)):
         return False
     before = next((range(*span) for span in m.spans if span[1] == m.clause[0]), range(0))
-    denied = any(_is_predicate(m.tokens, at, before.start) for at in before)
+    denied = any(is_predicate(m.tokens, at, before.start) for at in before)
     return denied or (bool(before) and m.sentence.says_in(PHRASES.useless, before.start, before.stop))
 
 
@@ -241,6 +149,29 @@ def _never_comes(m: Mention) -> bool:
     if m.role != "right":
         return False
     return m.sentence.says(PHRASES.remote) or m.sentence.says(PHRASES.for_others) or any(map(m.beside, m.spans))
+
+
+def _if_it_happens(m: Mention) -> bool:
+    """Whether a wrong act hangs on an event, not on the user's wish: "if step 1 does nothing, I'll book a visit"."""
+    start, end = m.spans[0]
+    supposed = m.tokens[0] == "if" and m.clause[0] >= end
+    return supposed and m.role == "wrong" and WORDS.wishes.isdisjoint(m.tokens[start:end])
+
+
+def _threatens(m: Mention) -> bool:
+    """Whether the words tell what would follow: "or it closes without a cause", "do it and you'd lose it"."""
+    if m.role == "right" or m.own:
+        return False
+    otherwise = m.tokens[m.clause[0]] == "or" and m.subject[-1:] in (("it",), ("they",), ("that",))
+    joining, subject, modal = (*m.tokens[m.clause[1] : m.clause[1] + 3], "", "", "")[:3]
+    return otherwise or (m.ordered and joining == "and" and subject in ("you", "it", "they") and modal == "would")
+
+
+def _was(m: Mention) -> bool:
+    """Whether the clause tells where or what something was: "today's talk was at seven"."""
+    clause = (*m.tokens[slice(*m.clause)], "")
+    after = [VERBS.forms.get(other) for one, other in pairwise(clause) if one in ("was", "were")]
+    return bool(after) and all(verb is None or not verb.participle for verb in after)
 
 
 def _described(m: Mention) -> bool:
@@ -299,11 +230,14 @@ def _reserved(m: Mention) -> bool:
     if m.role == "right" or m.own:
         return False
     alone = m.tokens[m.clause[0]] in ("who", "that") and m.tokens[m.clause[0] - 2 : m.clause[0]] == ("only", "1")
-    return alone or (bool(m.subject) and m.has(PHRASES.reserved))
+    joined = m.sentence.says_in(PHRASES.reserved, min(m.head, m.start), m.end)
+    return alone or (bool(m.subject) and joined)
 
 
 def _left_aside(m: Mention) -> bool:
     """Whether the words, or what follows them without a verb, leave a thing as it is: "the panel: left alone"."""
+    if m.role != "right" and m.has(PHRASES.left_others):
+        return True
     end = next((end for start, end in m.spans if start == m.end), m.end)
     verbless = FINITE_WORDS.isdisjoint(m.tokens[m.start : end])
     return m.has(PHRASES.left_aside) or (verbless and m.sentence.says_in(PHRASES.left_aside, m.end, end))
@@ -398,7 +332,7 @@ def _property(m: Mention) -> bool:
 DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("a question", _asked, False),
     Rule("quoted", _quoted, False),
-    Rule("denied", _denied, None),
+    Rule("denied", denied, None),
     Rule("refused", _refused, None),
     Rule("set aside for something else", _set_aside, None),
     Rule("not known or not promised", _unknown, False),
@@ -414,9 +348,12 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("explains a refusal", _explains_refusal, False),
     Rule("assures without saying", _assures, False),
     Rule("never comes", _never_comes, False),
+    Rule("if something happens", _if_it_happens, False),
+    Rule("what follows otherwise", _threatens, False),
     Rule("ruled out", lambda m: _described(m) and m.has(PHRASES.ruled_out, near=True), None),
     Rule("out of reach", _out_of_reach, None),
     Rule("would happen", _others_would, False),
+    Rule("tells of the past", lambda m: m.role == "impossible" and not m.own and _was(m), False),
     Rule("at another time", lambda m: not m.own and m.past and m.has(PHRASES.other_times), False),
     Rule("another person", lambda m: not m.own and m.past and m.has(PHRASES.other_people), False),
     Rule("done by somebody else", _others_act, False),
@@ -431,7 +368,7 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
 ASK_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("asks something else", _asks_else, False),
     Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
-    Rule("not needed", _denied, False),
+    Rule("not needed", denied, False),
     Rule("requests", _requests, True),
     Rule("not asked for", lambda m: True, False),
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS
+from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, Kind, decide_clauses
 from pytest_spiral.tempaffect.checks.commitment import ASK_RULES, DECISION_RULES
 from pytest_spiral.tempaffect.checks.figures import PreparedFact, figures, invented_time, mistaken_day
 from pytest_spiral.tempaffect.checks.mention import Mention
@@ -39,6 +39,7 @@ class _Key:
 
 
 _key = lru_cache(maxsize=256)(_Key)
+_DEEDS = {Kind.PROMISE, Kind.REPORT, Kind.INSTRUCTION, Kind.DONE}
 
 
 def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str] | None = None) -> DecisionReading:
@@ -77,7 +78,11 @@ def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str
             contradictions[invented_time(told, unit.passage, times)] = None
             contradictions[mistaken_day(unit.passage, times)] = None
     for sentence in reply.sentences:
-        reversals = [("takes back what is said", PHRASES.taken_back), ("leaves it open", PHRASES.left_open)]
+        reversals = [
+            ("takes back what is said", PHRASES.taken_back),
+            ("leaves it open", PHRASES.left_open),
+            ("goes by a guess", PHRASES.guesses),
+        ]
         if not any(act.role == "ask" for act, _ in key.acts):
             reversals.append(("asks for what is known", PHRASES.facts_wanted))
         for what, phrases in reversals:
@@ -85,6 +90,8 @@ def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str
                 contradictions[f"{what}: {match.group().strip()}"] = None
     if (asked_for := sum(map(_questions, reply.sentences))) > LIMITS.decision.most_questions:
         contradictions[f"asks {asked_for} things at once"] = None
+    if any(sentence.says(PHRASES.accounts) for sentence in reply.sentences) and not any(map(_acts, reply.sentences)):
+        contradictions["only tells how things stand"] = None
     contradictions.pop("", None)
     committed = {act.id for act in found.values() if act.committed}
     wrong = any(act.committed and act.role not in ("right", "ask") for act in found.values())
@@ -93,6 +100,13 @@ def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str
         acts=tuple(found.values()),
         contradictions=tuple(contradictions),
     )
+
+
+def _acts(sentence: Sentence) -> bool:
+    """Whether the speaker does or promises something, or tells the user to; "I understand" does nothing."""
+    clauses = (c for c, _ in decide_clauses(sentence) if not (c.negated or c.conditional))
+    kinds = {clause.kind for clause in clauses if clause.verb.strength in ("strong", "light")}
+    return not sentence.says(PHRASES.idioms) and not kinds.isdisjoint(_DEEDS)
 
 
 def _questions(sentence: Sentence) -> int:

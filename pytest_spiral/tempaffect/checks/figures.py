@@ -127,9 +127,12 @@ def _is_point(tokens: Sequence[str], at: int, unit: Unit) -> bool:
     clock = (
         ":" in tokens[at] or tokens[at][-2:] in ("am", "pm") or "".join(tokens[max(0, at - 1) : at]) in ("half", "past")
     )
-    # "at seven in the morning"
-    spoken = tokens[at + 1 : at + 2] == ("oclock",) or (
-        tokens[at + 1 : at + 3] == ("in", "the") and not WORDS.parts_of_day.isdisjoint(tokens[at + 3 : at + 4])
+    # "at seven in the morning", "Friday at five"
+    weekday = tokens[at - 1 : at] == ("at",) and not WORDS.weekdays.isdisjoint(tokens[max(0, at - 2) : at - 1])
+    spoken = (
+        weekday
+        or tokens[at + 1 : at + 2] == ("oclock",)
+        or (tokens[at + 1 : at + 3] == ("in", "the") and not WORDS.parts_of_day.isdisjoint(tokens[at + 3 : at + 4]))
     )
     return unit == "time" and (clock or spoken)
 
@@ -171,6 +174,9 @@ def figures(passage: Passage) -> Iterator[Figure]:
             continue
         after = tokens[at + 1] if at + 1 < len(tokens) else ""
         before = tokens[at - 1] if at else ""
+        if sentence.before[at] == "-" and before.isalpha():
+            # "A-1" is a name
+            continue
         ordinal = _ORDINAL.fullmatch(token)
         time = next((meaning for meaning in passage.words[at] if meaning[0] == "@"), "")
         # "by 6" is a time, "by 6 crates" is none.
@@ -179,13 +185,20 @@ def figures(passage: Passage) -> Iterator[Figure]:
             yield at, "weekday", token
         elif ordinal:
             yield at, "date", ordinal[1]
-        elif token.isdecimal() and not _is_one(sentence.raws[at]) and not WORDS.months.isdisjoint((before, after)):
+        elif token.isdecimal() and not _is_one(sentence.raws[at]) and _is_day(tokens, at):
             yield at, "date", token
         elif time and not (bare and after not in WORDS.time_words):
             yield at, "time", time
         elif _NUMBER.fullmatch(token) and not _is_one(sentence.raws[at]):
             money = after in WORDS.currencies or _CURRENCY.search(sentence.before[at])
             yield at, "amount" if money else "count", token
+
+
+def _is_day(tokens: Sequence[str], at: int) -> bool:
+    """Whether a number stands beside a month that has no other: "15 June eight at night" has an hour after it."""
+    before, after = tokens[max(0, at - 2) : at], tokens[at + 1 : at + 2]
+    taken = len(before) == 2 and before[0].isdecimal()
+    return not WORDS.months.isdisjoint(after) or (not taken and not WORDS.months.isdisjoint(before[-1:]))
 
 
 def _is_one(raw: str) -> bool:

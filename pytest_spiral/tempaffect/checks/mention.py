@@ -84,8 +84,11 @@ class Mention:
         compound = self.sentence.before[self.verb + 1 : self.verb + 2] == ("-",)
         finite = compound or after == "of" or after in HELPING_VERBS or (following is not None and following.third)
         leads = _LEADING | WORDS.clause_openers
+        start = self.clause[0]
+        # "I then reverse the rows"
+        led = start and self.tokens[start - 1] in WORDS.speakers and not self.sentence.before[start].strip()
         form = verb is None or verb.base or verb.past
-        return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and form and not finite
+        return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and form and not (finite or led)
 
     @cached_property
     def past(self) -> bool:

@@ -113,6 +113,9 @@ def _spoken_time(tokens: Sequence[str], at: int) -> Word:
     hour, minutes = int(tokens[at]), 0
     if before == "half" or (before_that, before) == ("half", "past"):
         minutes = 30
+    elif before == "to" and before_that.isdecimal() and (*tokens[at - 3 : at - 2], "")[0].endswith("s"):
+        # "labels 4 to 9"
+        return _NOTHING
     elif before in ("to", "past") and (before_that == "quarter" or before_that.isdecimal()):
         minutes = 15 if before_that == "quarter" else int(before_that)
         minutes = minutes if before == "past" else -minutes
