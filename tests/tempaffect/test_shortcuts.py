@@ -21,8 +21,6 @@ from tests.tempaffect.cards import SUITE
 
 MOST = 5
 TAILS = (TAIL, " Honestly, I understand.", " Let me know if there is anything else.", " Take care.")
-KNOWN_CHANGES = {("rm-22", TAIL)}
-"""A long reply that names the log: with "posted" after it, the reader takes that for attaching the log."""
 LABELLED = sorted((Path(__file__).parents[2] / "benchmarks" / "labelled_replies").glob("*.jsonl"))
 
 
@@ -89,7 +87,6 @@ def test_a_tail_changes_no_decision() -> None:
         after = {tail: read_decision(key, prepare_reply(reply + tail)).right for tail in tails}
         changed += [(scenario_id, tail) for tail in tails if after[tail] != before]
 
-    assert set(changed) <= KNOWN_CHANGES
-    assert len(changed) <= 1
+    assert changed == []
     assert len(right) >= 1_000
     assert 200 <= sum(right) <= len(right) - 200

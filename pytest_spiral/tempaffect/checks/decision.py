@@ -177,7 +177,7 @@ def _units(index: PatternIndex, sentences: Sequence[Sentence]) -> Iterator[_Unit
     """Yield every sentence, with the one before it where that is but a part; and every two sentences."""
     one: Passage | None = None
     begun_before: frozenset[Slot] = frozenset()
-    for other in map(Passage, sentences):
+    for other in (Passage(sentence) for sentence in sentences if not sentence.says(PHRASES.farewells)):
         begun = index.begun_in(other)
         yield _Unit((other,), False, index.possible(begun))
         if one:
