@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,25 +20,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
 Scheme = Literal["light", "dark"]
-
-
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium for the tests of this folder; skips where there is none.
-
-    Not for the whole session, because its event loop would prevent asynchronous tests from running.
-    """
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        pytest.skip("the test extra is not installed")
-    with sync_playwright() as playwright:
-        executable = browser_of(playwright)
-        if executable is None:
-            pytest.skip("no Chromium: `make browser` installs one")
-        opened = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 def wait_until(page: Page, condition: str, argument: object = None, seconds: float = 10) -> None:
@@ -104,16 +87,46 @@ class Visitor:
         assert foreign == []
 
 
-@pytest.fixture(scope="package")
-def shared_window(browser: Browser) -> Iterator[Visitor]:
-    """One window for all tests of this folder, because a new one takes longer than most of them."""
-    visitor = Visitor(browser)
-    yield visitor
-    visitor.context.close()
+@dataclass(frozen=True)
+class Driver:
+    """A browser, a window for all tests, because a new one takes longer than most of them, and what runs both."""
+
+    browser: Browser
+    window: Visitor
+    loop: asyncio.AbstractEventLoop
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[Driver]:
+    """Headless Chromium for all tests of pages; skips where there is none."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.skip("the test extra is not installed")
+    with sync_playwright() as playwright:
+        executable = browser_of(playwright)
+        if executable is None:
+            pytest.skip("no Chromium: `make browser` installs one")
+        opened = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        found = Driver(opened, Visitor(opened), asyncio.get_running_loop())
+        # Playwright's loop counts as running for as long as its driver lives, and other tests need one of their own.
+        asyncio.events._set_running_loop(None)
+        yield found
+        asyncio.events._set_running_loop(found.loop)
+        found.window.context.close()
+        opened.close()
 
 
 @pytest.fixture
-def visit(browser: Browser, shared_window: Visitor) -> Iterator[Callable[..., Visitor]]:
+def browser(driver: Driver) -> Iterator[Browser]:
+    """The browser, whose loop runs during the test only."""
+    asyncio.events._set_running_loop(driver.loop)
+    yield driver.browser
+    asyncio.events._set_running_loop(None)
+
+
+@pytest.fixture
+def visit(browser: Browser, driver: Driver) -> Iterator[Callable[..., Visitor]]:
     """Opens one file after another, in the shared window as if it were new; what changes a window has its own.
 
     None of them may raise an error or use the network.
@@ -125,13 +138,13 @@ def visit(browser: Browser, shared_window: Visitor) -> Iterator[Callable[..., Vi
     ) -> Visitor:
         for earlier in visitors:
             earlier.check()
-        visitors.append(Visitor(browser, **options) if own else shared_window)
+        visitors.append(Visitor(browser, **options) if own else driver.window)
         visitors[-1].turn_to(file, size, scheme)
         return visitors[-1]
 
     yield open_file
     for visitor in visitors:
-        if visitor is not shared_window:
+        if visitor is not driver.window:
             visitor.context.close()
         visitor.check()
 
