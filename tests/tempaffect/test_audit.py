@@ -50,6 +50,25 @@ def accepted(scenario: Scenario, field: str) -> set[Any]:
 
 LABELS = {row["id"]: row for row in rows("labels.jsonl")}
 AGAIN = {row["id"]: row for row in rows("again.jsonl")}
+LATER = {row["id"]: row for row in rows("later.jsonl")}
+# Drawn by `random.Random("fifteen, 23 November 2026")` before these readers answered.
+FIFTEEN = [
+    "pi-01",
+    "pi-03",
+    "pi-09",
+    "pi-12",
+    "pi-16",
+    "pi-22",
+    "ps-11",
+    "ps-12",
+    "ps-22",
+    "ps-23",
+    "rm-05",
+    "rm-07",
+    "rm-09",
+    "rm-21",
+    "rm-23",
+]
 ACTS = {row["id"]: row["readers"] for row in rows("acts.jsonl")}
 
 
@@ -73,6 +92,18 @@ def test_agreement_is_what_the_datasheet_says(field: str) -> None:
 
     assert f"| {field} | {alpha:.3f} | {unanimous} of 75 | {min(hits)} to {max(hits)} |" in DATASHEET
     assert alpha >= TARGETS.get(field, OTHERS)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_later_readers_are_counted_as_the_datasheet_says(field: str) -> None:
+    """How often the key accepts each of five further readers, of all and of fifteen, and where they split."""
+    assert LATER.keys() == SUITE.by_id.keys()
+    right = {name: [value in accepted(SUITE[name], field) for value in row[field]] for name, row in LATER.items()}
+    counts = [[sum(right[name][i] for name in names) for i in range(READERS)] for names in (right, FIFTEEN)]
+    contested = ", ".join(f"`{name}`" for name in sorted(right) if sum(right[name]) <= 3)
+    ranges = " | ".join(f"{min(each)} to {max(each)}" for each in counts)
+
+    assert f"| {field} | {ranges} | {contested} |".replace("|  |", "| |") in DATASHEET
 
 
 def test_every_text_is_the_one_labelled_except_those_named() -> None:
