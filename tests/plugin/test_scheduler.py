@@ -20,6 +20,7 @@ class Node:
     sent: list[int] = field(default_factory=list)
     stolen: list[list[int]] = field(default_factory=list)
     ended: bool = False
+    deaf: bool = False
 
     @property
     def gateway(self) -> SimpleNamespace:
@@ -30,6 +31,8 @@ class Node:
         self.sent += indices
 
     def send_steal(self, indices: list[int]) -> None:
+        if self.deaf:
+            raise OSError("cannot send")
         self.stolen.append(list(indices))
 
     def shutdown(self) -> None:
@@ -188,3 +191,17 @@ def test_enough_failures_withdraw_what_has_not_begun() -> None:
     session.run_one(node)
     session.run_one(node)
     assert session.scheduler.tests_finished
+
+
+def test_a_worker_that_has_ended_by_itself_keeps_no_other_from_being_told() -> None:
+    """With -x a worker ends at its own failure, and its channel may be closed before the failure is heard of."""
+    session = Session(2, 2, 12)
+    one, other = session.nodes
+    session.ready(one)
+    session.ready(other)
+    one.deaf = True
+
+    session.scheduler.withdraw_pending()
+
+    assert one.stolen == []
+    assert other.stolen == [[5, 7, 9, 11]]
