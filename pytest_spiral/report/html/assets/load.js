@@ -14,5 +14,7 @@ async function load() {
   }
 }
 
-if (globalThis.DecompressionStream) load();
-else document.getElementById("page").textContent = "This page needs a browser from 2023 or later.";
+load().catch(() => {
+  // A browser may know the stream and not this format, and a file may be cut off.
+  document.getElementById("page").textContent = "This page needs a browser from 2023 or later, or the file is damaged.";
+});
