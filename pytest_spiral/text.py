@@ -84,6 +84,11 @@ def whole_characters(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
+def joined_halves(text: str) -> str:
+    """Make one character of two halves side by side, of which parts of a message may have one each."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
 def clean(text: str) -> str:
     """Put the characters in order, keeping letter case.
 

@@ -17,14 +17,14 @@ from pydantic_core import from_json
 from pytest_spiral.chat import Finish, Usage
 from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.text import joined_halves
 
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
 _MAX_TOKENS = 10**9
 _MAX_NAME = 200
 # Characters of what a message does beside its text.
 _MAX_BESIDE = 2_000
-_TEXTS = ("text", "output_text")
-_READ = (*_TEXTS, "refusal")
+_READ = ("text", "output_text", "refusal")
 # Keys of error objects whose values are codes.
 _CODES = ("code", "type", "param", "status", "reason", "quotaId", "limit_source")
 
@@ -111,8 +111,8 @@ def read_completion(body: bytes, content_type: str = "", *, split: bool = True) 
     # A name is only shown: what has no UTF-8 form is replaced.
     name = model.encode("utf-8", "replace").decode() if isinstance(model, str) else ""
     return Completion(
-        said or refusal,
-        joined([reasoning_of(message), thought]),
+        joined_halves(said or refusal),
+        joined_halves(joined([reasoning_of(message), thought])),
         "refusal" if refusal else _finish(choice.get("finish_reason")),
         name[:_MAX_NAME],
         _usage(data.get("usage")),
@@ -171,23 +171,19 @@ def _beside(message: Mapping[object, object]) -> Iterator[str]:
 
 def _content(content: object) -> tuple[str, str]:
     """Text and refusal of a message's content: a string, null, or a list of parts."""
-    if content is None:
-        return "", ""
-    if isinstance(content, str):
-        return content, ""
+    if content is None or isinstance(content, str):
+        return content or "", ""
     if not isinstance(content, list):
         raise MalformedError(f"message content is a JSON {_kind(content)}")
     texts: list[str] = []
     refusals: list[str] = []
     for part in content:
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, dict):
+        match part:
             # Reasoning parts carry "text" as well: only parts that call themselves text count.
-            if part.get("type") in _TEXTS and isinstance(part.get("text"), str):
-                texts.append(part["text"])
-            elif part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
-                refusals.append(part["refusal"])
+            case str(text) | {"type": "text" | "output_text", "text": str(text)}:
+                texts.append(text)
+            case {"type": "refusal", "refusal": str(text)}:
+                refusals.append(text)
     return "".join(texts), "".join(refusals)
 
 

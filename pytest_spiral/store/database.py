@@ -128,8 +128,7 @@ def check_run(
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if application != _APPLICATION_ID:
-            what = "an empty file" if path.exists() and not path.stat().st_size else "not a run store of pytest-spiral"
-            raise StoreError(f"{path}: {what}; restore it or choose another --run-id")
+            raise StoreError(f"{path}: not a run store of pytest-spiral; restore it or choose another --run-id")
         if version != _FORMAT:
             raise StoreError(f"{path}: store format {version}, this version reads {_FORMAT}; choose another --run-id")
         stored = {field: json.loads(value) for field, value in connection.execute("SELECT * FROM run")}

@@ -281,10 +281,9 @@ class RunStore:
 
     def _kept(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> ChatReply:
         stored = self._reply(connection, request)
-        if stored is not None:
-            return stored
-        self._insert(connection, request, reply)
-        return reply
+        if stored is None:
+            self._insert(connection, request, reply)
+        return stored or reply
 
     def _insert(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> None:
         row_id = next_id(connection, "reply")

@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import takewhile
 
@@ -27,7 +27,9 @@ _LETTERS: Mapping[MessageRole, str] = {"system": "s", "user": "u", "assistant": 
 _ROLES: Mapping[object, MessageRole] = {letter: role for role, letter in _LETTERS.items()}
 # Characters. A place instead of a shorter part saves nothing.
 _SHORTEST_PART = 100
-_SHORT = 4  # two messages: what asks no more is not continued
+# What reading content raises that somebody has edited: it may have any shape.
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, zlib.error)
+_SHORT = 4  # two messages: what asks no more is not continued, and less is not shared
 
 
 @cache
@@ -40,7 +42,9 @@ def _codecs() -> tuple[zlib._Compress, zlib._Decompress]:
 
 def _deflated(value: object) -> bytes:
     deflater = _codecs()[0].copy()
-    return deflater.compress(json_bytes(value)) + deflater.flush()
+    # Escapes would make one character of two halves that stand side by side.
+    written = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return deflater.compress(written) + deflater.flush()
 
 
 def _inflated(content: bytes) -> bytes:
@@ -56,7 +60,8 @@ class Texts:
 
     def __init__(self) -> None:
         self._places: dict[bytes, int] = {}
-        self._last: dict[tuple[str, str, str], tuple[int, bytes]] = {}
+        # What the last row asked, and it and those it continues: each with its `same`, which is larger every time.
+        self._last: dict[tuple[str, str, str], tuple[list[tuple[int, int]], bytes]] = {}
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -88,10 +93,15 @@ class Texts:
         for message in request.messages:
             asked += [_LETTERS[message.role], self._stated(connection, message)]
         conversation = (request.role, request.model, request.unit)
-        before, earlier = self._last.get(conversation, (0, b"[]"))
+        rows, earlier = self._last.get(conversation, ([], b"[]"))
         same = len([*takewhile(bool, map(operator.eq, asked, json.loads(earlier)))])
+        same = same if same >= _SHORT else 0
+        # A row that shares as much with the one that it continues is passed over: no row is read through more others
+        # than it has messages.
+        rows = [(row, shared) for row, shared in rows if shared < same]
+        before = rows[-1][0] if rows else 0
         if len(asked) > _SHORT:
-            self._last[conversation] = row_id, json_bytes(asked)
+            self._last[conversation] = [*rows, (row_id, same)], json_bytes(asked)
         if request.role in ("evaluated", "user"):  # nobody is shown what judges say
             self._places.setdefault(digest_of(text), -row_id)
         return _deflated([before, same, asked[same:], text])
@@ -109,14 +119,12 @@ class Texts:
 
 def content_of(connection: sqlite3.Connection, row_id: int) -> tuple[int, int, Asked, str]:
     """The content of a row, whose reader compares the hash of all that it asks. Raises `DamagedRowError`."""
-    try:
+    with suppress(*UNREADABLE):
         (content,) = connection.execute("SELECT content FROM reply WHERE id = ?", (row_id,)).fetchone()
-        before, same, asked, text = json.loads(_inflated(content))
-    except (TypeError, ValueError, zlib.error):
-        raise DamagedRowError(f"the content of reply {row_id} cannot be read") from None
-    if not before < row_id:
-        raise DamagedRowError(f"reply {row_id} refers to a later one")
-    return before, same, asked, text
+        match json.loads(_inflated(content)):
+            case [int(before), int(same), list(asked), str(text)] if before < row_id:
+                return before, same, asked, text
+    raise DamagedRowError(f"the content of reply {row_id} cannot be read")
 
 
 def places_in(connection: sqlite3.Connection, row_id: int) -> Iterator[int]:
@@ -129,7 +137,7 @@ def messages_of(connection: sqlite3.Connection, row_id: int) -> tuple[Message, .
     """The messages of a request. Raises `DamagedRowError`."""
     whole: Asked = []
     upto = sys.maxsize
-    while row_id:
+    while row_id and upto:
         row_id, same, asked, _ = content_of(connection, row_id)
         whole = asked[: max(upto - same, 0)] + whole
         upto = min(upto, same)
@@ -146,12 +154,8 @@ def text_at(connection: sqlite3.Connection, place: int) -> str:
     """The text at a place. Raises `DamagedRowError`."""
     if place < 0:
         return content_of(connection, -place)[-1]
-    row = connection.execute("SELECT digest, content FROM text WHERE id = ?", (place,)).fetchone()
-    try:
-        digest, content = row
-        text = str(json.loads(_inflated(content)))
-    except (TypeError, ValueError, zlib.error):
-        raise DamagedRowError(f"text {place} cannot be read") from None
-    if digest_of(text) != digest:
-        raise DamagedRowError(f"text {place} is not what was stored")
-    return text
+    with suppress(*UNREADABLE):
+        digest, content = connection.execute("SELECT digest, content FROM text WHERE id = ?", (place,)).fetchone()
+        if digest_of(text := str(json.loads(_inflated(content)))) == digest:
+            return text
+    raise DamagedRowError(f"text {place} is not what was stored")

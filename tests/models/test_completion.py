@@ -31,6 +31,7 @@ def body(message: Any, finish: Any = "stop", **more: Any) -> bytes:
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
         ([{"type": "thinking", "text": "hm"}, {"type": "output_text", "text": "b"}, "c", 7], "bc"),
         ("half \ud83d", "half \ud83d"),
+        ([{"type": "text", "text": "I \ud83d"}, {"type": "text", "text": "\ude00 it"}], "I \U0001f600 it"),
     ],
 )
 def test_content_in_its_shapes(content: Any, expected: str) -> None:

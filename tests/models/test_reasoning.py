@@ -89,6 +89,14 @@ def test_fields_and_parts_of_reasoning_are_no_speech(message: dict[str, Any]) ->
     assert (completion.text, completion.reasoning) == ("Yes.", "Hm.")
 
 
+def test_a_character_that_parts_of_reasoning_divide_is_one_character() -> None:
+    """As in the text of the reply."""
+    message = {"content": "Yes.", "reasoning_content": ["I \ud83d", "\ude00 it \ud83d"]}
+    completion = read_completion(json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode())
+
+    assert completion.reasoning == "I \U0001f600 it \ud83d"
+
+
 @pytest.mark.parametrize("deep", [[], {}, 7, [[[[[[[["x"]]]]]]]], {"text": {"text": 3}}])
 def test_odd_reasoning_fields_are_no_reasoning(deep: Any) -> None:
     """Neither an error nor a text."""

@@ -8,19 +8,20 @@ import random
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_spiral.chat import ChatReply, ChatRequest, ComposedMessage, Message, Usage
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.resources import data_root
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import ModelUsage, Pace, RunStore, StoredChat, database
+from pytest_spiral.store import ModelUsage, Pace, RunStore, StoredChat, database, texts
 from tests.store.conftest import Counting, FailingConnection, ask, resume
 
 
@@ -109,8 +110,8 @@ def test_a_conversation_is_stored_without_repeating_its_history(tmp_path: Path, 
     for request, text in asked:
         store.keep_all([(request, ChatReply(text))])
 
-    (texts,) = sqlite3.connect(store.path).execute("SELECT count(*) FROM text").fetchone()
-    assert texts == 1 + 20 + 1 + 1  # opening, last messages with notes, persona, settings
+    (count,) = sqlite3.connect(store.path).execute("SELECT count(*) FROM text").fetchone()
+    assert count == 1 + 20 + 1 + 1  # opening, last messages with notes, persona, settings
     sizes = sqlite3.connect(store.path).execute("SELECT length(content) FROM reply ORDER BY id").fetchall()
     assert max(size for (size,) in sizes) < 60
     store.close()
@@ -135,8 +136,8 @@ def test_a_conversation_that_was_resumed_comes_back_as_it_went_in(store: RunStor
     last = again.last_exchange("u", "user", "m")
     assert last is not None
     assert (last.request, last.reply.text) == asked[-1]
-    (texts,) = again._connection.execute("SELECT count(*) FROM text").fetchone()
-    assert texts == 1 + 10 + 1 + 1  # as in one session
+    (count,) = again._connection.execute("SELECT count(*) FROM text").fetchone()
+    assert count == 1 + 10 + 1 + 1  # as in one session
     again.close()
 
 
@@ -155,16 +156,21 @@ def test_a_prompt_that_repeats_texts_is_stored_without_them(store: RunStore) -> 
     assert store.exchanges()[-1].request.messages[0].content == prompt
 
 
+CHARACTERS = st.one_of(st.characters(), st.sampled_from(["\ud83d", "\ude00", "\ufeff", "\0"]))
+
+
 @settings(deadline=None)
+@example([["\ud83d\ude00"]], None)
 @given(
-    st.lists(st.lists(st.text(st.characters()), max_size=4), max_size=6),
+    st.lists(st.lists(st.text(CHARACTERS), max_size=4), max_size=6),
     st.sampled_from([None, {"type": "object"}, {"b": 1, "a": [True, None]}]),
 )
 def test_any_request_comes_back_as_it_went_in(histories: list[list[str]], schema: dict[str, object] | None) -> None:
-    """Whatever requests share, and whatever characters their texts hold, lone surrogates included."""
+    """Whatever requests share, and whatever characters their texts hold: halves of pairs too, alone or side by side."""
     with tempfile.TemporaryDirectory() as folder:
         store = resume(Path(folder, "run.sqlite"))
-        reply = ChatReply("a\ud83d\x00b\U0001f600", "length", "served", Usage(3, 2, 1), 1.25, 4)
+        text = "a\ud83d\x00b\U0001f600 \ud83d\ude00"
+        reply = ChatReply(text, "length", "served", Usage(3, 2, 1), 1.25, 4, text)
         for n, history in enumerate(histories):
             messages = tuple(Message("user", text) for text in history)
             store.keep_all([(ask(messages=messages, sample=n, schema=schema, params={"temperature": 0.1}), reply)])
@@ -172,6 +178,55 @@ def test_any_request_comes_back_as_it_went_in(histories: list[list[str]], schema
         assert [[m.content for m in each.request.messages] for each in found] == histories
         assert all(each.reply == reply and each.request.schema == schema for each in found)
         store.close()
+
+
+def conversations_with_one_beginning(count: int, turns: int) -> Iterator[tuple[Message, ...]]:
+    """The requests of conversations that go on after the same two messages, one conversation after the other."""
+    for n in range(count):
+        said = [Message("system", "rules"), Message("user", "hello")]
+        for turn in range(turns):
+            said += [Message("assistant", f"{n}, {turn}"), Message("user", "go on")]
+            yield tuple(said)
+
+
+@pytest.mark.parametrize("turns", [1, 10])
+def test_what_is_read_for_a_request_does_not_grow_with_the_run(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Where one unit asks much that begins alike: no more rows than the request has messages."""
+    asked = [*conversations_with_one_beginning(60 // turns, turns)]
+    store.keep_all([(ask(messages=messages), ChatReply("x")) for messages in asked])
+    read: list[int] = []
+
+    def content_of(connection: sqlite3.Connection, row_id: int) -> tuple[int, int, texts.Asked, str]:
+        read.append(row_id)
+        return content(connection, row_id)
+
+    content = texts.content_of
+    monkeypatch.setattr(texts, "content_of", content_of)
+    for row_id, messages in enumerate(asked, 1):
+        read.clear()
+
+        assert texts.messages_of(store._connection, row_id) == messages
+        assert len(read) <= len(messages)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), min_size=1, max_size=25, unique_by=tuple),
+    st.integers(0, 25),
+)
+def test_requests_of_one_unit_come_back_as_they_went_in(histories: list[list[str]], resumed_at: int) -> None:
+    """In whatever order conversations branch off, go on and begin again, in one session or two."""
+    asked = [ask(messages=tuple(Message("user", text) for text in history)) for history in histories]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.sqlite")
+        for session in (asked[:resumed_at], asked[resumed_at:]):
+            with closing(resume(path)) as store:
+                for request in session:
+                    store.keep_all([(request, ChatReply("d"))])
+        with closing(resume(path)) as store:
+            assert [each.request for each in store.exchanges()] == asked
 
 
 def test_of_two_replies_to_one_request_the_first_counts(store: RunStore) -> None:
