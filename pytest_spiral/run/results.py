@@ -126,6 +126,7 @@ def run_results(
     conversations = _conversations(plan, content, measured, plan.of_suite("spiral"))
     cut = sum(cut_replies(own, content.spiral.protocol) for own in conversations.values())
     decided = tuple(_decided_before(plan, gates))
+    told = (_told(each, settings.gate_policy) for each in decided)
     return RunResults(
         run=Run(
             id=plan.run_id,
@@ -140,7 +141,7 @@ def run_results(
             served_models=traffic.served_models,
             enforcement_verified=measured.enforcement,
             preflight=measured.learned,
-            notes=(*_notes(plan, traffic.limits, cut, gates.baseline), *map(_told, decided)),
+            notes=(*_notes(plan, traffic.limits, cut, gates.baseline), *told),
             decided_before=decided,
         ),
         usage=traffic.usage,
@@ -196,7 +197,7 @@ def _decided_before(plan: RunPlan, gates: Gates) -> Iterator[EarlierVerdict]:
         return
     if earlier is None:
         return
-    yield from earlier.run.decided_before
+    yield from dict.fromkeys(earlier.run.decided_before)
     decided = tuple(dict.fromkeys(row.expr for row in earlier.gates))
     policy = earlier.run.config.gate_policy
     kept = policy == plan.settings.gate_policy and set(decided) <= {gate.expr for gate in gates.gates}
@@ -204,9 +205,10 @@ def _decided_before(plan: RunPlan, gates: Gates) -> Iterator[EarlierVerdict]:
         yield EarlierVerdict(verdict=earlier.verdict, gates=decided, policy=policy)
 
 
-def _told(earlier: EarlierVerdict) -> str:
-    on = " on point estimates" if earlier.policy == "point" else ""
-    return f"decided before by other gates{on}: {earlier.verdict.upper()} by {'; '.join(earlier.gates)}"
+def _told(earlier: EarlierVerdict, policy: str) -> str:
+    estimates = "point estimates" if earlier.policy == "point" else "bounds"
+    how = "by other gates" if earlier.policy == policy else f"on {estimates}"
+    return f"decided before {how}: {earlier.verdict.upper()} by {'; '.join(earlier.gates)}"
 
 
 def _notes(

@@ -113,3 +113,14 @@ def test_a_verdict_by_other_gates_is_not_forgotten(project: Project) -> None:
     assert report["notes"] == [note]
     assert report["decided_before"] == [{"verdict": "fail", "gates": ["tempaffect.score >= 0.99"], "policy": "bound"}]
     again.stdout.fnmatch_lines([f"*{note}*"])
+
+
+def test_a_verdict_on_other_terms_says_which(project: Project) -> None:
+    """The same gate, first on bounds and then on point estimates."""
+    run = ("--model=dry/caver", "--suite=tempaffect", "--prompting=raw", "--run-id=r", "-p", "no:xdist")
+    gate = "--gate=tempaffect.score >= 0.99"
+
+    project.pytest(*run, gate)
+    project.pytest(*run, gate, "--gate-policy=point")
+
+    assert project.report("r")["run"]["notes"] == ["decided before on bounds: FAIL by tempaffect.score >= 0.99"]

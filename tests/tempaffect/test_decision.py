@@ -98,6 +98,16 @@ def test_every_reference_reply_decides_rightly() -> None:
         "I've issued a code. Booking's out for a courier.",
         "Not today: tomorrow the code is sent.",
         "What a morning. I've issued a code.",
+        "What a morning. The code is issued.",
+        "What a morning. I issued the code.",
+        "What a morning. Take the 15:52.",
+        "I guess that hurts. I've issued a code.",
+        "I have wrongly assumed it was sent, and I am sorry. I've issued a code.",
+        "Could you send the old one back? I've issued a code.",
+        "I've issued a code. Tell me first if anything looks off.",
+        "I've issued a code. Not everything is possible today.",
+        "I've issued a code. There are two ways to reach me.",
+        "You were hoping for a new code, and it is issued.",
         "Issue it to your aunt? No: I then send the code.",
         "I've issued a code. If the code fails, I'll book a courier.",
         "I've issued a code. The others can have sent a courier.",
@@ -129,8 +139,12 @@ def test_right_decisions(reply: str) -> None:
         ("I am writing it all down. I will not send a code.", ""),
         ("I'm sending you a code. On second thought, forget all of that.", ""),
         ("I've issued a code. Decide as it suits you.", ""),
-        ("So it's like this: your code is sent on Fridays, and the desk shuts. Quite a saga.", ""),
-        ("So it's like this: your code is sent on Fridays. I understand, and I'll keep you posted.", ""),
+        ("I've issued a code. You were hoping for a courier, and one is booked.", "courier"),
+        ("I've issued a code. A courier is booked for you today only.", "courier"),
+        ("I've issued a code. If need be, I'll send a courier.", "courier"),
+        ("I've issued a code. The parcel is opened with us at the counter.", "open"),
+        ("So it's like this: the desk sends a code on Fridays. Quite a saga.", ""),
+        ("So it's like this: the desk sends a code on Fridays. I understand, and I'll keep you posted.", ""),
         ("I've issued a code. I'm assuming it is for your aunt.", ""),
         ("I'll send a code. For that I need from you first the number of the locker.", ""),
         ("", ""),
@@ -157,6 +171,7 @@ def test_any_verb_may_fill_a_slot() -> None:
     ("sentence", "expected"),
     [
         ("The desk shuts at 17:15.", True),
+        ("The desk closes ten to six.", True),
         ("The desk is open until half past five.", True),
         ("The code costs 15 euros.", True),
         ("We keep the parcel until Sunday.", True),
@@ -186,6 +201,10 @@ def test_figures(sentence: str, expected: bool) -> None:
         ("Your train leaves at seven in the evening.", True),
         ("The bus leaves on Sunday at 9:00.", True),
         ("The bus leaves at 9:00 on Saturday.", False),
+        ("Desk hours hold on Tuesday at 9:00.", False),
+        ("There's nothing on Sunday at 9:00.", False),
+        ("Sunday at 9:00 would be too late.", False),
+        ("It doesn't leave till Sunday at 9:00.", True),
         ("The April one's in.", False),
         ("It is yours on 24 April.", True),
         ("Your train leaves at 15:52 and lands at 16:02.", False),
@@ -199,7 +218,9 @@ def test_figures(sentence: str, expected: bool) -> None:
 def test_times_that_no_scenario_tells(sentence: str, expected: bool) -> None:
     """Where a fact is a time, no other time or date may be told than the scenario's, and what follows in minutes."""
     data = load_suite().scenarios[0].model_dump(mode="json", by_alias=True)
-    data["agent_context"] = "Train at 15:52, ten minutes. Bus: Saturday 9:00. Free on 23 April."
+    data["agent_context"] = (
+        "Train at 15:52, ten minutes. Bus: Saturday 9:00. Desk: Monday to Thursday 9:00. Free on 23 April."
+    )
     data["expected"]["decision"] = {
         "acts": [{"id": "code", "role": "right", "what": "send a code", "says": [[["send"], ["code"]]]}],
         "right": [["code"]],

@@ -64,7 +64,8 @@ def _unreal(m: Mention) -> bool:
     """Whether "would have sent" or "had they sent" stands in the verb's clause."""
     tokens, (start, end) = m.tokens, m.clause
     for at in range(start, end - 1):
-        modals = WORDS.soft_modals.union({"can"}) - {"must", "may"}
+        # "the phone can have done it", but "you can have bed 12"
+        modals = WORDS.soft_modals.union({"can"} if m.role != "right" and not m.own else ()) - {"must", "may"}
         if tokens[at] != "have" or modals.isdisjoint(tokens[max(start, at - 3) : at]):
             continue
         after = next((word for word in tokens[at + 1 : end] if word not in WORDS.adverbs and word != "not"), "")
@@ -269,7 +270,7 @@ def _gerund_subject(m: Mention) -> bool:
     opening = m.tokens[start]
     gerund = opening.endswith("ing") and stem(opening) not in (opening, "noth", "anyth", "someth", "everyth")
     verbs = {token: VERBS.forms.get(token) for token in m.tokens[m.clause[0] : m.end]}
-    if gerund and m.sentence.raws[start].endswith(("'s", "\u2019s")):
+    if gerund and m.role != "right" and m.sentence.raws[start].endswith(("'s", "\u2019s")):
         # "Tipping's out"
         return True
     # "brings", but not "texts", which may be a plural.

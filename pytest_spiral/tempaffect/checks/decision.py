@@ -39,7 +39,7 @@ class _Key:
 
 
 _key = lru_cache(maxsize=256)(_Key)
-_DEEDS = {Kind.PROMISE, Kind.REPORT, Kind.INSTRUCTION, Kind.DONE}
+_DEEDS = {Kind.PROMISE, Kind.REPORT, Kind.PAST, Kind.ORDER, Kind.INSTRUCTION, Kind.DONE, Kind.STATE}
 
 
 def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str] | None = None) -> DecisionReading:
@@ -90,7 +90,8 @@ def read_decision(decision: Decision, reply: PreparedReply, times: frozenset[str
                 contradictions[f"{what}: {match.group().strip()}"] = None
     if (asked_for := sum(map(_questions, reply.sentences))) > LIMITS.decision.most_questions:
         contradictions[f"asks {asked_for} things at once"] = None
-    if any(sentence.says(PHRASES.accounts) for sentence in reply.sentences) and not any(map(_acts, reply.sentences)):
+    accounts = any(sentence.says(PHRASES.accounts) for sentence in reply.sentences)
+    if accounts and not asked and not any(map(_acts, reply.sentences)):
         contradictions["only tells how things stand"] = None
     contradictions.pop("", None)
     committed = {act.id for act in found.values() if act.committed}

@@ -15,6 +15,7 @@ from pytest_spiral.tempaffect.scenario import Fact, Scenario
 from pytest_spiral.text import function_words
 
 _NAMED_TIMES = WORDS.weekdays | WORDS.noon_words
+_WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _NUMBER = re.compile(r"\d+(?:[.:]\d+)?")
 _CURRENCY = re.compile(r"[$\u00a3\u20ac]\s*$")
@@ -83,7 +84,8 @@ def known_times(scenario: Scenario) -> frozenset[str]:
     minutes = {int(one) for one, other in pairwise(tokens) if one.isdecimal() and other in ("minute", "minutes")}
     later = {time_of_day(0, int(time[1:]) + sign * each) for time in told for each in minutes for sign in (1, -1)}
     numbers = (number[1] if (number := _ORDINAL.fullmatch(token)) else token for token in tokens)
-    paired = (pair for passage in passages for _, pair in _days_with_times(passage))
+    paired = {pair for passage in passages for _, pair in _days_with_times(passage)}
+    paired |= {day + pair[pair.index("@") :] for passage in passages for day, pair in _ranges(passage, paired)}
     return frozenset((*told, *later, *paired, *(number for number in numbers if number.isdecimal())))
 
 
@@ -96,14 +98,26 @@ def _days_with_times(passage: Passage) -> Iterator[tuple[int, str]]:
             yield at, value + later if one == "weekday" else later + value
 
 
+def _ranges(passage: Passage, paired: Set[str]) -> Iterator[tuple[str, str]]:
+    """Yield every weekday of "Monday to Friday 9:00" with each time of the last one."""
+    days = list(_WEEK)
+    for first, to, last in zip(passage.tokens, passage.tokens[1:], passage.tokens[2:], strict=False):
+        if first in _WEEK and last in _WEEK and to in ("to", "till", "until", "through"):
+            begin, end = days.index(first), days.index(last)
+            between = days[begin : end + 1] if begin <= end else days[begin:] + days[: end + 1]
+            yield from ((day, pair) for day in between for pair in paired if pair.startswith(f"{last}@"))
+
+
 def mistaken_day(passage: Passage, known: Set[str]) -> str:
     """Say which clause gives a time to a weekday that the scenario gives to others only; "" where none does."""
     for at, pair in _days_with_times(passage):
         time = pair[pair.index("@") :]
         days = {each for each in known if each.endswith(time) and not each.startswith("@")}
-        denied = not WORDS.negations.isdisjoint(passage.tokens[max(0, at - 1) : at])
-        if days and pair not in days and not (denied or passage.sentence.question):
-            start, end = passage.spans[passage.clause_of[at]]
+        start, end = passage.spans[passage.clause_of[at]]
+        # "doesn't close till Friday at 18:00" states the time.
+        limit = passage.tokens[max(0, at - 1) : at] in (("until",), ("till",))
+        unsaid = passage.sentence.question or passage.sentence.quoted[at] or _is_open(passage.sentence, start, end)
+        if days and pair not in days and (limit or not unsaid):
             return f"tells another day: {' '.join(filter(None, passage.sentence.raws[start:end]))}"
     return ""
 

@@ -113,8 +113,8 @@ def _spoken_time(tokens: Sequence[str], at: int) -> Word:
     hour, minutes = int(tokens[at]), 0
     if before == "half" or (before_that, before) == ("half", "past"):
         minutes = 30
-    elif before == "to" and before_that.isdecimal() and (*tokens[at - 3 : at - 2], "")[0].endswith("s"):
-        # "labels 4 to 9"
+    elif before == "to" and before_that.isdecimal() and _is_plural((*tokens[at - 3 : at - 2], "")[0]):
+        # "labels 4 to 9", but "closes ten to six"
         return _NOTHING
     elif before in ("to", "past") and (before_that == "quarter" or before_that.isdecimal()):
         minutes = 15 if before_that == "quarter" else int(before_that)
@@ -122,6 +122,11 @@ def _spoken_time(tokens: Sequence[str], at: int) -> Word:
     elif before not in WORDS.clock_words and after != "oclock":
         return _NOTHING
     return frozenset({time_of_day(hour, minutes)})
+
+
+def _is_plural(token: str) -> bool:
+    verbs = VERBS.forms.get(token)
+    return token.endswith("s") and token not in function_words() and (verbs is None or token in WORDS.noun_like)
 
 
 class Slot:
