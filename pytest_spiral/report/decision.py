@@ -50,7 +50,7 @@ class Decision:
     Attributes:
         words: The verdict in one sentence.
         tests: What a passed test of pytest means, which says nothing of the verdict; "" where there were none.
-        decisive: Place in `gates` of the first one whose outcome is the verdict.
+        decisive: Place in `gates` of the first one whose outcome is the verdict; for a pass, of the first with bounds.
         worst: At most five.
         changes: Against the baseline, by model and suite; empty without one.
         causes: Why measurements are missing, the most frequent first; `more` measurements have other causes.
@@ -75,13 +75,21 @@ def decision_of(report: Report) -> Decision:
         words=_words(report),
         tests=_tests(report),
         gates=tuple(DecidedGate(row, gate_reason(row), what_decides(report, row)) for row in report.gates),
-        decisive=next((place for place, row in enumerate(report.gates) if row.outcome == report.verdict), None),
+        decisive=_decisive(report),
         worst=tuple(worst_findings(report)),
         changes=report.changes,
         causes=tuple(causes[:_MOST_CAUSES]),
         more=sum(cause.count for cause in causes[_MOST_CAUSES:]),
         next=next_step(report),
     )
+
+
+def _decisive(report: Report) -> int | None:
+    decided = [place for place, row in enumerate(report.gates) if row.outcome == report.verdict]
+    if report.verdict == "pass":
+        # A count that passed on its point estimate says nothing of how sure that is.
+        decided.sort(key=lambda place: report.gates[place].policy == "point")
+    return next(iter(decided), None)
 
 
 def gate_reason(row: GateRow) -> str:

@@ -131,6 +131,19 @@ def test_an_open_gate_says_what_would_decide_it(threshold: float, says: str) -> 
     assert "these data would pass a threshold >= 0.72 and fail one beyond >= 0.87" in text
 
 
+@pytest.mark.parametrize(("outcome", "place"), [("pass", 1), ("fail", 0)])
+def test_a_count_tells_of_a_pass_only_where_nothing_has_bounds(outcome: str, place: int) -> None:
+    """Without bounds it says nothing of how sure a pass is; a failure is explained by the first gate that failed."""
+    rows = [gate(outcome=outcome, policy="point"), gate(outcome=outcome)]
+    document = demo_document()
+    document["verdict"] = outcome
+    document["gates"] = [row.model_dump(mode="json") for row in rows]
+
+    assert decision_of(typed(document)).decisive == place
+    document["gates"] = document["gates"][:1]
+    assert decision_of(typed(document)).decisive == 0
+
+
 def test_a_decided_gate_needs_nothing() -> None:
     """Only open gates have advice; where a judge is the reason, no number of prompts helps."""
     assert what_decides(demo(), gate(outcome="pass")) == ""

@@ -35,11 +35,17 @@ function brief({ verdict, decision, gates, tempaffect, spiral }) {
     : score && ["score ", withRange(score.score, score.ci_low, score.ci_high, 1), ", 95 % interval"];
   const rows = [
     ["Why", gate ? [h("code", {}, gate.expr), " (", whose, "): ", gate.reason.detail] : verdict === "incomplete" && cause && `${cause.count} ${cause.what} missing: ${cut(cause.text, 160)}`],
-    ["How sure", gate && measured(gate.value) ? [`${number(gate.value, 3)} (${range(gate.ci_low, gate.ci_high, 3)}), one-sided 95 % bounds from ${count(gate.n, gate.unit)}`] : first],
+    ["How sure", gate && measured(gate.value) ? [`${sureness(gate)} from ${count(gate.n, gate.unit)}`] : first],
     ["Worst item", worst && [h("a", { href: `#${worst.link}` }, worst.what), ` \u00b7 ${worst.where}: `, h("q", { dir: "auto" }, cut(worst.quote, 160))]],
     ["Next", decision.next && [decision.next.why, " ", h("code", {}, decision.next.command)]],
   ];
   return h("dl", { class: "facts brief" }, rows.filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+/** A gate that is decided on its point estimate has no bounds to show. */
+function sureness({ value, ci_low, ci_high, policy }) {
+  if (policy === "point") return `${number(value, 3)}, a point estimate without bounds,`;
+  return `${number(value, 3)} (${range(ci_low, ci_high, 3)}), one-sided 95 % bounds`;
 }
 
 function cut(text, most) {
