@@ -1,8 +1,8 @@
 """The run store: one SQLite file per run with every request and reply, written the moment a reply arrives.
 
 Table `reply` has one row per request and reply. A message that repeats an earlier reply names its row; other texts are
-in table `text`, each distinct one once, and rows name them by their ids. So nothing of a conversation is there twice,
-and every request can still be read back in full.
+in table `text`, each distinct one once, and rows name them by their ids. A judge's reply, and one that another process
+has stored, may be in both where a request repeats it. Every request can be read back in full.
 Each row and each text carries a checksum that is verified whenever it is read.
 
 Resuming a run means running it again against its store: a request whose key is known is answered from here and is not

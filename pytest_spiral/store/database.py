@@ -32,20 +32,24 @@ IN_MEMORY = Path(":memory:")
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a file that is there and not empty. Raises `StoreError`."""
+    """Open a store of this format. Raises `StoreError`."""
     try:
-        if path != IN_MEMORY and not path.stat().st_size:
+        if not path.stat().st_size:
             raise StoreError(f"{path}: is empty, so it is no run store; restore it or choose another --run-id")
-        return _open(path)
-    except OSError as error:
-        raise _unusable(path, error.strerror or error) from None
-    except sqlite3.OperationalError as error:
-        raise _unusable(path, error) from None
+        with ExitStack() as opened:
+            connection = opened.enter_context(closing(open_any(path)))
+            _check_format(path, connection)
+            opened.pop_all()
+            return connection
+    except (OSError, sqlite3.OperationalError) as error:
+        says = f"{path}: the run store cannot be opened ({getattr(error, 'strerror', None) or error})"
+        raise StoreError(f"{says}; check the path and its permissions") from None
     except ERRORS as error:
         raise damaged(path, error) from None
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def open_any(path: Path) -> sqlite3.Connection:
+    """Open a file, whatever is in it, or a store in memory. Raises `sqlite3.Error`."""
     # SQLite would make a file that is missing.
     name = str(path) if path == IN_MEMORY else f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
@@ -55,8 +59,12 @@ def _open(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _unusable(path: Path, error: object) -> StoreError:
-    return StoreError(f"{path}: the run store cannot be opened ({error}); check the path and its permissions")
+def _check_format(path: Path, connection: sqlite3.Connection) -> None:
+    ours, version = connection.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
+    if ours != _APPLICATION_ID:
+        raise StoreError(f"{path}: not a run store of pytest-spiral; restore it or choose another --run-id")
+    if version != _FORMAT:
+        raise StoreError(f"{path}: store format {version}, this version reads {_FORMAT}; choose another --run-id")
 
 
 def damaged(path: Path, error: object) -> StoreError:
@@ -79,7 +87,7 @@ def create(path: Path, config: Mapping[str, object]) -> None:
         for suffix in ("", "-journal", "-wal", "-shm"):
             new.with_name(new.name + suffix).unlink(missing_ok=True)
         new.touch(0o600, exist_ok=False)
-        with closing(_open(new)) as connection:
+        with closing(open_any(new)) as connection:
             make_tables(connection, config)
         new.replace(path)
     except (OSError, *ERRORS) as error:
@@ -119,18 +127,12 @@ def unwritable(path: Path, error: object) -> StoreError:
 def check_run(
     path: Path, connection: sqlite3.Connection, config: Mapping[str, object], *, may_change: bool = False
 ) -> None:
-    """Raise `StoreError` unless the file is a store of this format and belongs to a run with this configuration.
+    """Raise `StoreError` unless the file belongs to a run with this configuration.
 
     may_change: whether a run in which nothing was measured takes this configuration: its own may have kept it from
     starting.
     """
     try:
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if application != _APPLICATION_ID:
-            raise StoreError(f"{path}: not a run store of pytest-spiral; restore it or choose another --run-id")
-        if version != _FORMAT:
-            raise StoreError(f"{path}: store format {version}, this version reads {_FORMAT}; choose another --run-id")
         stored = {field: json.loads(value) for field, value in connection.execute("SELECT * FROM run")}
     except (sqlite3.Error, ValueError) as error:
         raise damaged(path, error) from None

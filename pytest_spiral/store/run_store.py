@@ -56,9 +56,6 @@ class _Row(NamedTuple):
     at: float
 
 
-_LAST = "SELECT * FROM reply WHERE unit = ? AND role = ? AND model = ? ORDER BY id DESC LIMIT 1"
-
-
 class RunStore:
     """One run's database. Safe to use from several threads and processes at once.
 
@@ -110,12 +107,12 @@ class RunStore:
     @classmethod
     def in_memory(cls, config: Mapping[str, object]) -> Self:
         """A new store that is gone when it is closed."""
-        connection = database.connect(database.IN_MEMORY)
+        connection = database.open_any(database.IN_MEMORY)
         database.make_tables(connection, config)
         return cls(database.IN_MEMORY, connection)
 
     @classmethod
-    def join(cls, path: Path, file: database.FileIdentity | None = None) -> RunStore:
+    def join(cls, path: Path, file: database.FileIdentity | None = None) -> Self:
         """Open a store that the controller has made. Raises `StoreError`.
 
         file: the controller's file. Another one in its place is refused, even if it is a copy.
@@ -199,8 +196,9 @@ class RunStore:
 
     def last_exchange(self, unit: str, role: Role, model: str) -> Exchange | None:
         """The last request of a unit to a model that was answered, None for none. Raises `StoreError`."""
+        last = "SELECT * FROM reply WHERE unit = ? AND role = ? AND model = ? ORDER BY id DESC LIMIT 1"
         with self._reading() as connection:
-            values = connection.execute(_LAST, (unit, role, model)).fetchone()
+            values = connection.execute(last, (unit, role, model)).fetchone()
             return None if values is None else self._exchange(connection, values)
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
@@ -314,19 +312,16 @@ class RunStore:
 
     def _exchange(self, connection: sqlite3.Connection, values: Sequence[object]) -> Exchange:
         row_id, row = _verified(values)
-        settings = json.loads(texts.text_at(connection, row.settings))
-        request = ChatRequest(
-            role=row.role,
-            model=row.model,
-            messages=texts.messages_of(connection, row_id),
-            params=settings["params"],
-            schema=settings["schema"],
-            sample=row.sample,
-            unit=row.unit,
-        )
-        if _key(request) != row.key:
-            raise DamagedRowError("a reply does not belong to its request")
-        return Exchange(request, self._read_reply(connection, row_id, row), row.at)
+        try:
+            settings = json.loads(texts.text_at(connection, row.settings))
+            messages = texts.messages_of(connection, row_id)
+            request = ChatRequest(row.role, row.model, messages, **settings, sample=row.sample, unit=row.unit)
+            if _key(request) == row.key:
+                return Exchange(request, self._read_reply(connection, row_id, row), row.at)
+        except texts.UNREADABLE as error:
+            says = str(error) if isinstance(error, DamagedRowError) else f"the request of reply {row_id} cannot be read"
+            raise DamagedRowError(says) from None
+        raise DamagedRowError(f"reply {row_id} does not belong to its request")
 
     def _read_reply(self, connection: sqlite3.Connection, row_id: int, row: _Row) -> ChatReply:
         usage = Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens, row.reasoning_tokens)

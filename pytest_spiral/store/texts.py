@@ -29,6 +29,8 @@ _ROLES: Mapping[object, MessageRole] = {letter: role for role, letter in _LETTER
 _SHORTEST_PART = 100
 # What reading content raises that somebody has edited: it may have any shape.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, zlib.error)
+# Of one text: no reply or prompt is nearly as long, and a megabyte of an edited store could take a gigabyte of memory.
+_MOST_BYTES = 64 * 2**20
 _SHORT = 4  # two messages: what asks no more is not continued, and less is not shared
 
 
@@ -44,12 +46,17 @@ def _deflated(value: object) -> bytes:
     deflater = _codecs()[0].copy()
     # Escapes would make one character of two halves that stand side by side.
     written = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    if len(written) >= _MOST_BYTES:
+        raise ValueError(f"a text of {len(written)} bytes")
     return deflater.compress(written) + deflater.flush()
 
 
 def _inflated(content: bytes) -> bytes:
     inflater = _codecs()[1].copy()
-    return inflater.decompress(content) + inflater.flush()
+    inflated = inflater.decompress(content, _MOST_BYTES)
+    if not inflater.eof:
+        raise DamagedRowError("too long or cut off")
+    return inflated
 
 
 class Texts:
@@ -96,8 +103,7 @@ class Texts:
         rows, earlier = self._last.get(conversation, ([], b"[]"))
         same = len([*takewhile(bool, map(operator.eq, asked, json.loads(earlier)))])
         same = same if same >= _SHORT else 0
-        # A row that shares as much with the one that it continues is passed over: no row is read through more others
-        # than it has messages.
+        # Not those that share as much with the one before: so none is read through more rows than it has messages.
         rows = [(row, shared) for row, shared in rows if shared < same]
         before = rows[-1][0] if rows else 0
         if len(asked) > _SHORT:

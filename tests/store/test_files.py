@@ -18,7 +18,7 @@ import pytest
 from pytest_spiral.chat import ChatReply
 from pytest_spiral.errors import ChatError, LostStoreError, StoreError
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.store import Exchange, Pace, RunStore, StoredChat, database, run_store
+from pytest_spiral.store import Exchange, Pace, RunStore, StoredChat, database, rows, run_store, texts
 from tests.store.conftest import CONFIG, Counting, FailingConnection, ask, resume
 
 
@@ -48,6 +48,18 @@ def test_foreign_databases_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError, match="not a run store"):
         resume(path)
+
+
+@pytest.mark.parametrize("pragma", ["application_id=1", "user_version=8"])
+def test_stores_of_other_formats_are_refused_by_whoever_opens_them(store: RunStore, pragma: str) -> None:
+    """By the controller of a run, by its workers and by readers."""
+    store.close()
+    with closing(sqlite3.connect(store.path)) as other:
+        other.execute(f"PRAGMA {pragma}")
+
+    for opened in (resume, RunStore.join):
+        with pytest.raises(StoreError, match=r"run\.sqlite: (not a run store|store format 8, this version reads)"):
+            opened(store.path)
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
@@ -292,6 +304,61 @@ def test_a_resumed_run_verifies_all_that_is_stored(store: RunStore, damage: Call
 
     with pytest.raises(StoreError, match=r"run\.sqlite: the run store is damaged .*another --run-id"):
         resume(store.path)
+
+
+ODD_CONTENTS = [
+    ["x", 0, ["u", 1], "t"],
+    [0, "x", ["u", 1], "t"],
+    [0, 0, ["u"], "t"],
+    [0, 0, ["q", 1], "t"],
+    [0, 0, [[], 1], "t"],
+    [0, 0, ["u", 1], ["t"]],
+    [0, 0, 5, "t"],
+    [0, 0, ["u", ["a", [1]]], "t"],
+    [0, 0, ["u", 1.5], "t"],
+    [0, 0, ["u", 10**30], "t"],
+    [1, 0, ["u", 1], "t"],
+    [-(10**30), 4, ["u", 1], "t"],
+    {"a": 1},
+    {"a": 1, "b": 2, "c": 3, "d": 4},
+    7,
+]
+
+
+def edit(path: Path, content: bytes) -> None:
+    """Another content of the only reply, under the right checksum."""
+    with closing(sqlite3.connect(path)) as other, other:
+        row = list(other.execute("SELECT * FROM reply").fetchone())
+        row[7] = content
+        other.execute("UPDATE reply SET content = ?, checksum = ?", (content, rows.checksum(1, row[1:-1])))
+
+
+@pytest.mark.parametrize("content", ODD_CONTENTS, ids=str)
+def test_edited_contents_are_damage(store: RunStore, content: object) -> None:
+    """Also where the checksum is right: the store is refused, and no single call is said to have failed."""
+    store.keep_all([(ask(), ChatReply("ok"))])
+    edit(store.path, texts._deflated(content))
+
+    with pytest.raises(StoreError, match="damaged"):
+        store.exchanges()
+
+
+def test_a_text_takes_a_bounded_part_of_memory(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes that become very many are damage, and what could not be read again is not stored."""
+    monkeypatch.setattr(texts, "_MOST_BYTES", 10_000)
+    store.keep_all([(ask(), ChatReply("a" * 9_900))])
+    with pytest.raises(ChatError, match="a text of 10019 bytes"):
+        store.keep_all([(ask("another"), ChatReply("a" * 10_003))])
+    assert store.exchanges()[0].reply.text == "a" * 9_900
+
+    monkeypatch.setattr(texts, "_MOST_BYTES", 9_000)
+
+    with pytest.raises(StoreError, match="damaged"):
+        store.find(ask())
+    monkeypatch.undo()
+    edit(store.path, texts._deflated("a" * 9_000)[:-1])
+    with pytest.raises(StoreError, match="damaged"):
+        store.find(ask())
 
 
 def test_damage_is_named_where_the_configuration_differs_too(store: RunStore) -> None:
