@@ -22,14 +22,15 @@ sample: $(VENV)/.bench
 	$(BIN)/pytest --replay=benchmarks/field_trial/records/g --run-id=sample-conversations
 	$(BIN)/pytest --replay=benchmarks/field_trial/records/e --tempaffect-scenarios=benchmarks/field_trial/scenarios_1.0.json --run-id=sample-replies
 
-# Hundreds of processes that import the same: without their bytecode on disk, each compiles it anew.
+# Hundreds of processes that import the same: without their bytecode on disk, each compiles it anew. Three workers for two
+# cores, because many tests wait for processes, servers and timers.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.test browser
 	$(BIN)/pytest-spiral fetch-model local/smollm2-135m
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist=worksteal --timeout=180 --hypothesis-profile=ci $(TEST_ARGS)
+	$(BIN)/pytest -n 3 --dist=worksteal --timeout=180 --hypothesis-profile=ci $(TEST_ARGS)
 
 # Pages are tested in a real browser; without one, their tests skip.
 browser: $(VENV)/.test
