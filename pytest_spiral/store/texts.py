@@ -124,7 +124,7 @@ class Texts:
 
 
 def content_of(connection: sqlite3.Connection, row_id: int) -> tuple[int, int, Asked, str]:
-    """The content of a row, whose reader compares the hash of all that it asks. Raises `DamagedRowError`."""
+    """The content of a row; whoever reads a request compares the hash of all that it asks. Raises `DamagedRowError`."""
     with suppress(*UNREADABLE):
         (content,) = connection.execute("SELECT content FROM reply WHERE id = ?", (row_id,)).fetchone()
         match json.loads(_inflated(content)):

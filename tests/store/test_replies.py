@@ -236,6 +236,17 @@ def test_of_two_replies_to_one_request_the_first_counts(store: RunStore) -> None
     assert [reply.text for reply in kept] == ["first", "first"]
 
 
+def assert_noticed(store: RunStore, statement: str) -> None:
+    """What somebody changes is damage to whoever reads it next."""
+    with sqlite3.connect(store.path) as other:
+        other.execute(statement)
+
+    with pytest.raises(StoreError, match=r"damaged .*choose another --run-id"):
+        store.find(ask())
+    with pytest.raises(StoreError, match="damaged"):
+        store.exchanges()
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -249,13 +260,7 @@ def test_of_two_replies_to_one_request_the_first_counts(store: RunStore) -> None
 def test_a_changed_row_is_noticed_when_it_is_read(store: RunStore, statement: str) -> None:
     """Rows carry checksums."""
     store.keep_all([(ask(), ChatReply("ok", usage=Usage(1, 0, 3)))])
-    with sqlite3.connect(store.path) as other:
-        other.execute(statement)
-
-    with pytest.raises(StoreError, match=r"damaged .*choose another --run-id"):
-        store.find(ask())
-    with pytest.raises(StoreError, match="damaged"):
-        store.exchanges()
+    assert_noticed(store, statement)
 
 
 @pytest.mark.parametrize(
@@ -269,13 +274,7 @@ def test_a_changed_row_is_noticed_when_it_is_read(store: RunStore, statement: st
 def test_a_changed_text_is_noticed_when_it_is_read(store: RunStore, statement: str) -> None:
     """Texts carry checksums as well."""
     store.keep_all([(ask(), ChatReply("ok", reasoning="why"))])
-    with sqlite3.connect(store.path) as other:
-        other.execute(statement)
-
-    with pytest.raises(StoreError, match=r"damaged .*choose another --run-id"):
-        store.find(ask())
-    with pytest.raises(StoreError, match="damaged"):
-        store.exchanges()
+    assert_noticed(store, statement)
 
 
 def test_the_dictionary_is_part_of_the_format() -> None:

@@ -109,7 +109,6 @@ def test_every_reference_reply_decides_rightly() -> None:
         "I've issued a code. There are two ways to reach me.",
         "You were hoping for a new code, and it is issued.",
         "Issue it to your aunt? No: I then send the code.",
-        "I've issued a code. If the code fails, I'll book a courier.",
         "I've issued a code. The others can have sent a courier.",
         "The courier won't come, so I've sent a new code.",
     ],
@@ -142,6 +141,8 @@ def test_right_decisions(reply: str) -> None:
         ("I've issued a code. You were hoping for a courier, and one is booked.", "courier"),
         ("I've issued a code. A courier is booked for you today only.", "courier"),
         ("I've issued a code. If need be, I'll send a courier.", "courier"),
+        ("I've issued a code. If the wind turns, I will send a courier.", "courier"),
+        ("I've issued a code. The team books a courier for you now.", "courier"),
         ("I've issued a code. The parcel is opened with us at the counter.", "open"),
         ("So it's like this: the desk sends a code on Fridays. Quite a saga.", ""),
         ("So it's like this: the desk sends a code on Fridays. I understand, and I'll keep you posted.", ""),
@@ -201,7 +202,7 @@ def test_figures(sentence: str, expected: bool) -> None:
         ("Your train leaves at seven in the evening.", True),
         ("The bus leaves on Sunday at 9:00.", True),
         ("The bus leaves at 9:00 on Saturday.", False),
-        ("Desk hours hold on Tuesday at 9:00.", False),
+        ("Desk hours hold on Tuesday at 8:15.", False),
         ("There's nothing on Sunday at 9:00.", False),
         ("Sunday at 9:00 would be too late.", False),
         ("It doesn't leave till Sunday at 9:00.", True),
@@ -219,7 +220,7 @@ def test_times_that_no_scenario_tells(sentence: str, expected: bool) -> None:
     """Where a fact is a time, no other time or date may be told than the scenario's, and what follows in minutes."""
     data = load_suite().scenarios[0].model_dump(mode="json", by_alias=True)
     data["agent_context"] = (
-        "Train at 15:52, ten minutes. Bus: Saturday 9:00. Desk: Monday to Thursday 9:00. Free on 23 April."
+        "Train at 15:52, ten minutes. Bus: Saturday 9:00. Desk: Monday to Thursday 8:15. Free on 23 April."
     )
     data["expected"]["decision"] = {
         "acts": [{"id": "code", "role": "right", "what": "send a code", "says": [[["send"], ["code"]]]}],

@@ -90,3 +90,26 @@ def test_a_tail_changes_no_decision() -> None:
     assert changed == []
     assert len(right) >= 1_000
     assert 200 <= sum(right) <= len(right) - 200
+
+
+@pytest.mark.parametrize(
+    ("excuse", "most"),
+    [
+        ("I will {}.", 20),
+        ("If the wind turns, I will {}.", 20),
+        ("Or it will {} by itself.", 20),
+        ("The team {} for you now.", 40),
+    ],
+)
+def test_a_wrong_act_beside_the_right_one_needs_more_than_an_excuse(excuse: str, most: int) -> None:
+    """Of 219 wrong acts said by their descriptions: put off to an event, to chance or to somebody else, they count."""
+    passed = [
+        (scenario.id, act.id)
+        for scenario in SUITE.scenarios
+        if (key := scenario.expected.decision) and not any(act.role == "ask" for act in key.acts)
+        for act in key.acts
+        if act.role == "wrong"
+        and read_decision(key, prepare_reply(f"{scenario.reference_reply} {excuse.format(act.what)}")).right
+    ]
+
+    assert len(passed) <= most

@@ -152,18 +152,11 @@ def _never_comes(m: Mention) -> bool:
     return m.sentence.says(PHRASES.remote) or m.sentence.says(PHRASES.for_others) or any(map(m.beside, m.spans))
 
 
-def _if_it_happens(m: Mention) -> bool:
-    """Whether a wrong act hangs on an event, not on the user's wish: "if step 1 does nothing, I'll book a visit"."""
-    start, end = m.spans[0]
-    supposed = m.tokens[0] == "if" and m.clause[0] >= end
-    return supposed and m.role == "wrong" and WORDS.wishes.isdisjoint(m.tokens[start:end])
-
-
 def _threatens(m: Mention) -> bool:
     """Whether the words tell what would follow: "or it closes without a cause", "do it and you'd lose it"."""
     if m.role == "right" or m.own:
         return False
-    otherwise = m.tokens[m.clause[0]] == "or" and m.subject[-1:] in (("it",), ("they",), ("that",))
+    otherwise = m.clause[0] > 0 and m.tokens[m.clause[0]] == "or" and m.subject[-1:] in (("it",), ("they",), ("that",))
     joining, subject, modal = (*m.tokens[m.clause[1] : m.clause[1] + 3], "", "", "")[:3]
     return otherwise or (m.ordered and joining == "and" and subject in ("you", "it", "they") and modal == "would")
 
@@ -319,7 +312,10 @@ def _property(m: Mention) -> bool:
     if m.role != "wrong":
         return False
     kinds = {clause.at: clause.kind for clause, _ in decide_clauses(m.sentence)}
-    used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE, Kind.OTHERS, Kind.FRAGMENT}
+    used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
+    if (WORDS.second_person | WORDS.now_words).isdisjoint(m.tokens[slice(*m.clause)]):
+        # "The handbook names her" is a record; "the team books one for you" is done by somebody.
+        used -= {Kind.OTHERS, Kind.FRAGMENT}
     if m.asked:
         # Beside the question that decides, the rest tells the cases: "below 400, I can offer the trade-in".
         # "If so, I look it up and make a copy": what is joined to a subject is no order.
@@ -349,7 +345,6 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("explains a refusal", _explains_refusal, False),
     Rule("assures without saying", _assures, False),
     Rule("never comes", _never_comes, False),
-    Rule("if something happens", _if_it_happens, False),
     Rule("what follows otherwise", _threatens, False),
     Rule("ruled out", lambda m: _described(m) and m.has(PHRASES.ruled_out, near=True), None),
     Rule("out of reach", _out_of_reach, None),

@@ -15,7 +15,6 @@ from pytest_spiral.tempaffect.scenario import Fact, Scenario
 from pytest_spiral.text import function_words
 
 _NAMED_TIMES = WORDS.weekdays | WORDS.noon_words
-_WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _NUMBER = re.compile(r"\d+(?:[.:]\d+)?")
 _CURRENCY = re.compile(r"[$\u00a3\u20ac]\s*$")
@@ -85,7 +84,9 @@ def known_times(scenario: Scenario) -> frozenset[str]:
     later = {time_of_day(0, int(time[1:]) + sign * each) for time in told for each in minutes for sign in (1, -1)}
     numbers = (number[1] if (number := _ORDINAL.fullmatch(token)) else token for token in tokens)
     paired = {pair for passage in passages for _, pair in _days_with_times(passage)}
-    paired |= {day + pair[pair.index("@") :] for passage in passages for day, pair in _ranges(passage, paired)}
+    # Which days a range covers is left open: its time may be told of any.
+    ranged = {pair[pair.index("@") :] for each in passages if _is_range(each) for _, pair in _days_with_times(each)}
+    paired |= {day + time for day in WORDS.weekdays for time in ranged}
     return frozenset((*told, *later, *paired, *(number for number in numbers if number.isdecimal())))
 
 
@@ -98,14 +99,12 @@ def _days_with_times(passage: Passage) -> Iterator[tuple[int, str]]:
             yield at, value + later if one == "weekday" else later + value
 
 
-def _ranges(passage: Passage, paired: Set[str]) -> Iterator[tuple[str, str]]:
-    """Yield every weekday of "Monday to Friday 9:00" with each time of the last one."""
-    days = list(_WEEK)
-    for first, to, last in zip(passage.tokens, passage.tokens[1:], passage.tokens[2:], strict=False):
-        if first in _WEEK and last in _WEEK and to in ("to", "till", "until", "through"):
-            begin, end = days.index(first), days.index(last)
-            between = days[begin : end + 1] if begin <= end else days[begin:] + days[: end + 1]
-            yield from ((day, pair) for day in between for pair in paired if pair.startswith(f"{last}@"))
+def _is_range(passage: Passage) -> bool:
+    """Whether weekdays are told as a range: "Monday to Friday 9:00"."""
+    triples = zip(passage.tokens, passage.tokens[1:], passage.tokens[2:], strict=False)
+    return any(
+        to in ("to", "till", "until", "through") and {first, last} <= WORDS.weekdays for first, to, last in triples
+    )
 
 
 def mistaken_day(passage: Passage, known: Set[str]) -> str:

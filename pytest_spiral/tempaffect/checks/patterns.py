@@ -113,7 +113,7 @@ def _spoken_time(tokens: Sequence[str], at: int) -> Word:
     hour, minutes = int(tokens[at]), 0
     if before == "half" or (before_that, before) == ("half", "past"):
         minutes = 30
-    elif before == "to" and before_that.isdecimal() and _is_plural((*tokens[at - 3 : at - 2], "")[0]):
+    elif before == "to" and before_that.isdecimal() and _may_be_plural((*tokens[at - 3 : at - 2], "")[0]):
         # "labels 4 to 9", but "closes ten to six"
         return _NOTHING
     elif before in ("to", "past") and (before_that == "quarter" or before_that.isdecimal()):
@@ -124,7 +124,8 @@ def _spoken_time(tokens: Sequence[str], at: int) -> Word:
     return frozenset({time_of_day(hour, minutes)})
 
 
-def _is_plural(token: str) -> bool:
+def _may_be_plural(token: str) -> bool:
+    """Whether a word in -s is rather a noun than a verb."""
     verbs = VERBS.forms.get(token)
     return token.endswith("s") and token not in function_words() and (verbs is None or token in WORDS.noun_like)
 
