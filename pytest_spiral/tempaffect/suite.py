@@ -18,7 +18,7 @@ from pytest_spiral.resources import data_root, read_json, read_text, read_toml, 
 from pytest_spiral.tempaffect.contract import output_schema
 from pytest_spiral.tempaffect.scenario import Scenario
 
-VERSION = "1.1.0"
+VERSION = "1.2.0"
 CANARY = "tempaffect-canary-7c1e0a52-93d4-4b8f-a6d1-5e2f8c40b917"
 
 # What can change a score. The authoring rules in lint.toml cannot.

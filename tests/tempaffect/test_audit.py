@@ -12,7 +12,7 @@ import pytest
 from pytest_spiral.resources import data_root
 from pytest_spiral.stats import Clusters, coincidences, krippendorff_alpha
 from pytest_spiral.tempaffect.scenario import EMOTIONS, Scenario
-from pytest_spiral.tempaffect.suite import load_suite
+from pytest_spiral.tempaffect.suite import load_suite, prompt_texts
 
 SUITE = load_suite()
 FOLDER = data_root() / "tempaffect" / "audit"
@@ -20,13 +20,11 @@ DATASHEET = (data_root().parent / "docs" / "validation" / "datasheet.md").read_t
 TARGETS = {"boundary_action": 0.80, "should_escalate": 0.80}
 OTHERS = 0.67
 READERS = 5
-RULED = ("boundary_action", "should_escalate", "user_need", "support_stage", "response_strategy")
-FIELDS = (*RULED, "intensity", "detected_emotion")
-# Texts written anew because of their labels, and texts in which a name was changed afterwards.
-REWRITTEN = {"pi-16", "pi-19", "pi-20"}
-RENAMED = {"pi-12", "ps-24", "rm-13", "rm-20", "rm-25"}
-# Two readers chose 3 and two 4; with 3 accepted here too, a constant 3 would be right in more than 45 % of scenarios.
-INTENSITY_EXCEPTIONS = {"ps-07": ({3, 4}, {4})}
+RULED = ("boundary_action", "should_escalate")
+VOTED = ("user_need", "support_stage", "response_strategy")
+FIELDS = (*RULED, *VOTED, "intensity", "detected_emotion")
+# With the second one accepted here too, the commonest need of each family would be right in too many scenarios.
+EXCEPTIONS = {("pi-22", "user_need"): {"safety_support"}}
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -35,8 +33,9 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def digest(scenario: Scenario) -> str:
-    """Of what an annotator sees."""
-    seen = (scenario.agent_role, scenario.agent_context, scenario.user_message)
+    """Of what an annotator sees: definitions, role, situation and message."""
+    system, _ = prompt_texts()
+    seen = (system, scenario.agent_role, scenario.agent_context, scenario.user_message)
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
 
 
@@ -49,26 +48,7 @@ def accepted(scenario: Scenario, field: str) -> set[Any]:
 
 
 LABELS = {row["id"]: row for row in rows("labels.jsonl")}
-AGAIN = {row["id"]: row for row in rows("again.jsonl")}
-LATER = {row["id"]: row for row in rows("later.jsonl")}
-# Drawn by `random.Random("fifteen, 23 November 2026")` before these readers answered.
-FIFTEEN = [
-    "pi-01",
-    "pi-03",
-    "pi-09",
-    "pi-12",
-    "pi-16",
-    "pi-22",
-    "ps-11",
-    "ps-12",
-    "ps-22",
-    "ps-23",
-    "rm-05",
-    "rm-07",
-    "rm-09",
-    "rm-21",
-    "rm-23",
-]
+FRESH = {row["id"]: row for row in rows("fifteen.jsonl")}
 ACTS = {row["id"]: row["readers"] for row in rows("acts.jsonl")}
 
 
@@ -95,42 +75,34 @@ def test_agreement_is_what_the_datasheet_says(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_later_readers_are_counted_as_the_datasheet_says(field: str) -> None:
-    """How often the key accepts each of five further readers, of all and of fifteen, and where they split."""
-    assert LATER.keys() == SUITE.by_id.keys()
-    right = {name: [value in accepted(SUITE[name], field) for value in row[field]] for name, row in LATER.items()}
-    counts = [[sum(right[name][i] for name in names) for i in range(READERS)] for names in (right, FIFTEEN)]
-    contested = ", ".join(f"`{name}`" for name in sorted(right) if sum(right[name]) <= 3)
-    ranges = " | ".join(f"{min(each)} to {max(each)}" for each in counts)
+def test_three_fresh_readers_are_counted_as_the_datasheet_says(field: str) -> None:
+    """How many of fifteen scenarios each has as the key accepts, and how many the majority of the three."""
+    assert len(FRESH) == 15
+    right = {name: [value in accepted(SUITE[name], field) for value in row[field]] for name, row in FRESH.items()}
+    each = [sum(row[i] for row in right.values()) for i in range(3)]
+    majority = sum(sum(row) >= 2 for row in right.values())
 
-    assert f"| {field} | {ranges} | {contested} |".replace("|  |", "| |") in DATASHEET
+    assert f"| {field} | {each[0]}, {each[1]}, {each[2]} | {majority} |" in DATASHEET
 
 
-def test_every_text_is_the_one_labelled_except_those_named() -> None:
-    """What has changed since is in the datasheet by its id."""
-    changed = {name for name, scenario in SUITE.by_id.items() if LABELS[name]["shown"] != digest(scenario)}
-
-    assert changed == REWRITTEN | RENAMED
-    assert all(f"`{name}`" in DATASHEET for name in changed)
+def test_every_text_is_the_one_labelled() -> None:
+    """With the definitions that the annotators had."""
+    assert {name for name, scenario in SUITE.by_id.items() if LABELS[name]["shown"] != digest(scenario)} == set()
 
 
 @pytest.mark.parametrize("field", RULED)
-def test_the_key_is_what_most_readers_chose(field: str) -> None:
-    """At least three of five, and every value that the key takes was chosen; except in texts written anew since."""
-    for name in SUITE.by_id.keys() - REWRITTEN:
-        votes = Counter(LABELS[name][field])
-        key = accepted(SUITE[name], field)
-        assert sum(votes[value] for value in key) >= 3, name
-        assert key <= votes.keys(), name
+def test_boundary_and_escalation_are_what_the_annotators_chose(field: str) -> None:
+    """At least four of five."""
+    for name, row in LABELS.items():
+        assert sum(value in accepted(SUITE[name], field) for value in row[field]) >= 4, name
 
 
-@pytest.mark.parametrize("name", AGAIN)
-def test_the_key_accepts_what_two_readers_of_changed_texts_and_keys_gave(name: str) -> None:
-    """In every field. One word of `pi-20` and a greeting in `pi-16` were left out afterwards."""
-    assert AGAIN.keys() >= REWRITTEN
-    assert AGAIN[name]["shown"] == digest(SUITE[name]) or name in ("pi-16", "pi-20")
-    for field in FIELDS:
-        assert set(AGAIN[name][field]) <= accepted(SUITE[name], field), field
+@pytest.mark.parametrize("field", VOTED)
+def test_the_key_is_what_at_least_two_annotators_chose(field: str) -> None:
+    """One or two values."""
+    for name, row in LABELS.items():
+        chosen = {value for value, n in Counter(row[field]).items() if n >= 2}
+        assert accepted(SUITE[name], field) == EXCEPTIONS.get((name, field), chosen), name
 
 
 def test_the_emotions_of_the_key_follow_their_rule() -> None:
@@ -144,14 +116,10 @@ def test_the_emotions_of_the_key_follow_their_rule() -> None:
 
 
 def test_the_intensities_of_the_key_follow_their_rule() -> None:
-    """Those that at least two of five chose, with the exception named."""
-    departing = {}
+    """Those that at least two of five chose."""
     for name, row in LABELS.items():
         most = {level for level, n in Counter(row["intensity"]).items() if n >= 2}
-        if (key := accepted(SUITE[name], "intensity")) != most:
-            departing[name] = (most, key)
-
-    assert departing == INTENSITY_EXCEPTIONS
+        assert accepted(SUITE[name], "intensity") == most, name
 
 
 @pytest.mark.parametrize("reader", range(3))

@@ -20,11 +20,11 @@ EXAMPLES = json.loads((Path(__file__).parent / "data" / "decision_examples.json"
 # right .98 and .96, wrong .94 and .99, demanded .96 and .97, impossible .97 and .96, ask 1 and 1. A wrong act needs
 # clearer words than a right one, so that reasons and records ("the handbook names her") are not read as acts.
 FLOORS = {
-    "right": (0.97, 0.93),
-    "wrong": (0.93, 0.97),
-    "demanded": (0.95, 0.94),
-    "impossible": (0.96, 0.93),
-    "ask": (0.95, 0.90),
+    "right": (0.97, 0.95),
+    "wrong": (0.94, 0.97),
+    "demanded": (0.95, 0.96),
+    "impossible": (0.93, 0.95),
+    "ask": (0.97, 0.96),
 }
 KEY = Decision(
     acts=(

@@ -114,7 +114,9 @@ CORRECTED = {
     *(("ps-02", field) for field in ("response_strategy", "boundary_action", "should_escalate")),
     *((name, "support_stage") for name in ("ps-10", "ps-14", "ps-15", "rm-12", "rm-13", "rm-14", "rm-15")),
     *((name, field) for name in ("rm-03", "pi-19", "pi-20") for field in ("response_strategy", "boundary_action")),
-    ("pi-16", "user_need"),
+    *((name, "user_need") for name in ("pi-13", "pi-16")),
+    ("ps-06", "support_stage"),
+    ("ps-23", "response_strategy"),
     ("rm-22", "boundary_action"),
 }
 

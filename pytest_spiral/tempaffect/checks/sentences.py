@@ -18,6 +18,8 @@ Span = tuple[int, int]
 BREAKS = frozenset(",:;()[]>!?.")
 _AFTER_THAT = WORDS.noun_substitutes | WORDS.speakers | WORDS.determiners
 _QUOTATION_MARKS = re.compile("[\"']")
+_SHORTEST_CONDITION = 3
+"""Words: "if he asks"."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Sentence:
             if opens and token in ("that", "as"):
                 # not in "that form", "as passed"
                 opens = not _AFTER_THAT.isdisjoint(tokens[at + 1 : at + 2])
-            if opens or " -" in before or not BREAKS.isdisjoint(before):
+            if opens or " -" in before or not BREAKS.isdisjoint(before) or _ends_condition(tokens, starts[-1], at):
                 starts.append(at)
         return list(pairwise((*starts, len(tokens))))
 
@@ -261,6 +263,20 @@ def prepare_reply(text: str) -> PreparedReply:
 def tokens_by_sentence(text: str) -> Iterator[list[str]]:
     """Yield the normalised words of each sentence that has any, as `prepare_reply` reads them."""
     return filter(None, (words(piece, cleaned=True).norms for piece in sentences(clean(text))))
+
+
+def _ends_condition(tokens: Sequence[str], start: int, at: int) -> bool:
+    """Whether the main clause begins there, after a condition without a comma: "if he is slow I will bring it".
+
+    Args:
+        start: Where the clause began.
+    """
+    if tokens[start] not in WORDS.supposing or at - start < _SHORTEST_CONDITION:
+        return False
+    subject, verb = (*tokens[at : at + 2], "")[:2]
+    promises = subject in WORDS.subject_pronouns and verb in WORDS.promising
+    acts = subject in WORDS.speakers and verb in ("have", "am", "are")
+    return (promises or acts) and tokens[at - 1] not in WORDS.before_complements
 
 
 class _Quotes:
