@@ -1,11 +1,12 @@
 """How TempAffect's scorer agrees with blind raters, on replies kept beside this file.
 
-    python -m benchmarks.reply_labels [development] [validation]
+    python -m benchmarks.reply_labels [development] [validation] [subtle]
     python -m benchmarks.reply_labels --by-writer > data/tempaffect/scorer_errors.toml
 
 Every row of `benchmarks/labelled_replies/SET.jsonl` is a reply to a bundled scenario with the answers of three blind
 raters to five questions (`benchmarks/field_trial/rating.txt`): "y", "n" or "?" each. The majority decides; a reply
-without one is left out. The writers of the sets are different. Prints for every question how many good replies are lost
+without one is left out. The writers of the sets are different; `subtle` has replies that are wrong in one thing only,
+rated by one rater. Prints for every question how many good replies are lost
 and how many bad ones pass, with a one-sided 95 % bound over writers, then the same of whole replies by kind. Writers
 and raters are language models.
 """
@@ -29,7 +30,7 @@ from pytest_spiral.tempaffect.records import ReplyChecks
 from pytest_spiral.tempaffect.suite import CANARY, load_suite
 
 FOLDER = Path(__file__).parent / "labelled_replies"
-SETS = ("development", "validation")
+SETS = ("development", "validation", "subtle")
 CONFIDENCE = 0.95
 COMMENT = """
 # The scorer's errors on the validation replies of benchmarks/labelled_replies, by writer: useful and
@@ -128,8 +129,8 @@ def table(rows: Sequence[Row]) -> Iterable[str]:
     for question in QUESTIONS:
         pairs = [one == other for row in rows for one, other in combinations(row.answers[question], 2)]
         lost, passed = errors(rows, question, True), errors(rows, question, False)
-        agree = 100 * sum(pairs) / len(pairs)
-        yield f"| {question} | {lost} | {passed} | {kappa(rows, question) or 0:.2f} | {agree:.1f} % |"
+        agree = f"{100 * sum(pairs) / len(pairs):.1f} %" if pairs else "one rater"
+        yield f"| {question} | {lost} | {passed} | {kappa(rows, question) or 0:.2f} | {agree} |"
     yield ""
     yield "| kind of reply, as its writer names it | good lost | bad passed |"
     yield "|---|---|---|"

@@ -161,13 +161,6 @@ def _threatens(m: Mention) -> bool:
     return otherwise or (m.ordered and joining == "and" and subject in ("you", "it", "they") and modal == "would")
 
 
-def _was(m: Mention) -> bool:
-    """Whether the clause tells where or what something was: "today's talk was at seven"."""
-    clause = (*m.tokens[slice(*m.clause)], "")
-    after = [VERBS.forms.get(other) for one, other in pairwise(clause) if one in ("was", "were")]
-    return bool(after) and all(verb is None or not verb.participle for verb in after)
-
-
 def _described(m: Mention) -> bool:
     """Whether the words tell of a wrong act that is not the speaker's."""
     return m.role in ("wrong", "demanded") and not m.own
@@ -180,9 +173,17 @@ def _others_would(m: Mention) -> bool:
     return bool(subject) and {"i", "we", "you", "1"}.isdisjoint(subject)
 
 
+def _speaks_of_others(m: Mention) -> bool:
+    """Whether the clause has neither the user nor the present moment in it."""
+    return (WORDS.second_person | WORDS.now_words).isdisjoint(m.tokens[slice(*m.clause)])
+
+
 def _others_act(m: Mention) -> bool:
-    """Whether a third person acted: a simple past with a subject before it and an object after it."""
+    """Whether a third person acts: "and releases it", or a simple past with a subject before and an object after it."""
     subject, at = m.subject, m.verb
+    form = VERBS.forms.get(m.tokens[at])
+    if m.role != "right" and at == m.clause[0] + 1 and m.tokens[at - 1] in WORDS.joining and form and form.third:
+        return form.lemma not in WORDS.noun_like and _speaks_of_others(m)
     # "Pulled my draft" leaves the speaker out.
     if at == m.clause[0] or not subject or not {"i", "we", "you", "it", "me", "us"}.isdisjoint(subject):
         return False
@@ -313,7 +314,7 @@ def _property(m: Mention) -> bool:
         return False
     kinds = {clause.at: clause.kind for clause, _ in decide_clauses(m.sentence)}
     used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
-    if (WORDS.second_person | WORDS.now_words).isdisjoint(m.tokens[slice(*m.clause)]):
+    if _speaks_of_others(m):
         # "The handbook names her" is a record; "the team books one for you" is done by somebody.
         used -= {Kind.OTHERS, Kind.FRAGMENT}
     if m.asked:
@@ -349,7 +350,6 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("ruled out", lambda m: _described(m) and m.has(PHRASES.ruled_out, near=True), None),
     Rule("out of reach", _out_of_reach, None),
     Rule("would happen", _others_would, False),
-    Rule("tells of the past", lambda m: m.role == "impossible" and not m.own and _was(m), False),
     Rule("at another time", lambda m: not m.own and m.past and m.has(PHRASES.other_times), False),
     Rule("another person", lambda m: not m.own and m.past and m.has(PHRASES.other_people), False),
     Rule("done by somebody else", _others_act, False),

@@ -95,7 +95,9 @@ def _days_with_times(passage: Passage) -> Iterator[tuple[int, str]]:
     told = [figure for figure in figures(passage) if figure[1] in ("time", "weekday")]
     for (at, one, value), (then, other, later) in pairwise(told):
         between = passage.tokens[at + 1 : then]
-        if one != other and (not between or between in (("at",), ("by",), ("on",))):
+        # "by Friday 18:00, Saturday he plays"
+        apart = one == "time" and "," in passage.sentence.before[then]
+        if one != other and not apart and (not between or between in (("at",), ("by",), ("on",))):
             yield at, value + later if one == "weekday" else later + value
 
 
@@ -125,7 +127,9 @@ def invented_time(told: Sequence[Figure], passage: Passage, known: Set[str]) -> 
     """Say which clause states a time of day or a date that the scenario does not know; "" where none does."""
     sentence = passage.sentence
     for at, unit, value in told if not sentence.question else ():
-        if value in known or not _is_point(passage.tokens, at, unit) or sentence.quoted[at]:
+        # "at five past: twelve of twelve"
+        begins = ":" in sentence.before[at]
+        if value in known or begins or not _is_point(passage.tokens, at, unit) or sentence.quoted[at]:
             continue
         start, end = passage.spans[passage.clause_of[at]]
         if not (_is_open(sentence, start, end) or _announces(sentence.tokens[start:end])):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, WORDS, Phrases, phrase_index
+from pytest_spiral.tempaffect.lexicon import LIMITS, PHRASES, VERBS, WORDS, Phrases, phrase_index
 from pytest_spiral.text import clean, count_words, sentences, stem, words
 
 Span = tuple[int, int]
@@ -275,7 +275,7 @@ def _ends_condition(tokens: Sequence[str], start: int, at: int) -> bool:
         return False
     subject, verb = (*tokens[at : at + 2], "")[:2]
     promises = subject in WORDS.subject_pronouns and verb in WORDS.promising
-    acts = subject in WORDS.speakers and verb in ("have", "am", "are")
+    acts = subject in WORDS.speakers and (verb in ("have", "am", "are") or verb in VERBS.forms)
     return (promises or acts) and tokens[at - 1] not in WORDS.before_complements
 
 
