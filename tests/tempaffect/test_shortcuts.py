@@ -85,7 +85,7 @@ def test_a_tail_changes_no_decision() -> None:
         assert key
         before = read_decision(key, prepare_reply(reply)).right
         right.append(before)
-        after = {tail: read_decision(key, prepare_reply(reply + tail)).right for tail in tails}
+        after = {tail: read_decision(key, prepare_reply(f"{reply}\n{tail}")).right for tail in tails}
         changed += [(scenario_id, tail) for tail in tails if after[tail] != before]
 
     assert changed == []
