@@ -5,10 +5,10 @@
 
 Every row of `benchmarks/labelled_replies/SET.jsonl` is a reply to a bundled scenario with the answers of three blind
 raters to five questions (`benchmarks/field_trial/rating.txt`): "y", "n" or "?" each. The majority decides; a reply
-without one is left out. The writers of the sets are different; `subtle` has replies that are wrong in one thing only,
-rated by one rater. Prints for every question how many good replies are lost
-and how many bad ones pass, with a one-sided 95 % bound over writers, then the same of whole replies by kind. Writers
-and raters are language models.
+without one is left out. The writers of the sets are different; `subtle` has replies that are right or wrong in one
+thing only, rated by one rater. Prints for every question how many good replies are lost and how many bad ones pass,
+with a one-sided 95 % bound over writers, then the same of whole replies by kind. Writers and raters are language
+models.
 """
 
 from __future__ import annotations

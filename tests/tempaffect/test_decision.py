@@ -214,6 +214,9 @@ def test_figures(sentence: str, expected: bool) -> None:
         ("Your train does not leave at 18:30.", False),
         ("Does it leave at 18:30?", False),
         ("I will tell you at 18:30.", False),
+        ("Your train leaves: 18:30.", True),
+        ("I counted the rings at five past: twelve of twelve.", False),
+        ("The bus leaves at 9:00, Sunday is free.", False),
     ],
 )
 def test_times_that_no_scenario_tells(sentence: str, expected: bool) -> None:

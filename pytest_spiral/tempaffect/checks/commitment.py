@@ -173,17 +173,9 @@ def _others_would(m: Mention) -> bool:
     return bool(subject) and {"i", "we", "you", "1"}.isdisjoint(subject)
 
 
-def _speaks_of_others(m: Mention) -> bool:
-    """Whether the clause has neither the user nor the present moment in it."""
-    return (WORDS.second_person | WORDS.now_words).isdisjoint(m.tokens[slice(*m.clause)])
-
-
 def _others_act(m: Mention) -> bool:
-    """Whether a third person acts: "and releases it", or a simple past with a subject before and an object after it."""
+    """Whether a third person acted: a simple past with a subject before it and an object after it."""
     subject, at = m.subject, m.verb
-    form = VERBS.forms.get(m.tokens[at])
-    if m.role != "right" and at == m.clause[0] + 1 and m.tokens[at - 1] in WORDS.joining and form and form.third:
-        return form.lemma not in WORDS.noun_like and _speaks_of_others(m)
     # "Pulled my draft" leaves the speaker out.
     if at == m.clause[0] or not subject or not {"i", "we", "you", "it", "me", "us"}.isdisjoint(subject):
         return False
@@ -314,7 +306,7 @@ def _property(m: Mention) -> bool:
         return False
     kinds = {clause.at: clause.kind for clause, _ in decide_clauses(m.sentence)}
     used = {kinds.get(at, Kind.NONE) for at in m.taken} - {Kind.NONE}
-    if _speaks_of_others(m):
+    if (WORDS.second_person | WORDS.now_words).isdisjoint(m.tokens[slice(*m.clause)]):
         # "The handbook names her" is a record; "the team books one for you" is done by somebody.
         used -= {Kind.OTHERS, Kind.FRAGMENT}
     if m.asked:

@@ -127,9 +127,7 @@ def invented_time(told: Sequence[Figure], passage: Passage, known: Set[str]) -> 
     """Say which clause states a time of day or a date that the scenario does not know; "" where none does."""
     sentence = passage.sentence
     for at, unit, value in told if not sentence.question else ():
-        # "at five past: twelve of twelve"
-        begins = ":" in sentence.before[at]
-        if value in known or begins or not _is_point(passage.tokens, at, unit) or sentence.quoted[at]:
+        if value in known or not _is_point(sentence, at, unit) or sentence.quoted[at]:
             continue
         start, end = passage.spans[passage.clause_of[at]]
         if not (_is_open(sentence, start, end) or _announces(sentence.tokens[start:end])):
@@ -137,13 +135,14 @@ def invented_time(told: Sequence[Figure], passage: Passage, known: Set[str]) -> 
     return ""
 
 
-def _is_point(tokens: Sequence[str], at: int, unit: Unit) -> bool:
+def _is_point(sentence: Sentence, at: int, unit: Unit) -> bool:
     """Whether a figure is a time as on a clock, or a day with its month; "4 to 7" may be labels."""
+    tokens = sentence.tokens
     if unit == "date":
         return not WORDS.months.isdisjoint(tokens[max(0, at - 1) : at + 3])
-    clock = (
-        ":" in tokens[at] or tokens[at][-2:] in ("am", "pm") or "".join(tokens[max(0, at - 1) : at]) in ("half", "past")
-    )
+    # "at five past: twelve of twelve"
+    counted = "".join(tokens[max(0, at - 1) : at]) in ("half", "past") and ":" not in sentence.before[at]
+    clock = ":" in tokens[at] or tokens[at][-2:] in ("am", "pm") or counted
     # "at seven in the morning", "Friday at five"
     weekday = tokens[at - 1 : at] == ("at",) and not WORDS.weekdays.isdisjoint(tokens[max(0, at - 2) : at - 1])
     spoken = (
