@@ -33,13 +33,28 @@ class Suite:
 
     Attributes:
         scenarios: Sorted by id.
-        suite_hash: Hash of the components.
-        components: Hashes by component: scenarios, lexicons, params, output_schema and the prompts.
     """
 
     scenarios: tuple[Scenario, ...]
-    suite_hash: str
-    components: Mapping[str, str]
+
+    @cached_property
+    def components(self) -> Mapping[str, str]:
+        """Hashes by component: scenarios, lexicons, params, output_schema and the prompts."""
+        dumped = (scenario.model_dump(mode="json", by_alias=True) for scenario in self.scenarios)
+        return {
+            "scenarios": digest_of_all(map(_sorted_sets, dumped)),
+            "lexicons": digest(_lexicons()),
+            "params": digest([read_toml(data_root() / "tempaffect" / name) for name in _PARAMS]),
+            "output_schema": digest(output_schema()),
+            # Both modes share one text today; they are hashed apart because each card is bound to its own.
+            "prompts.schema_assisted": digest(list(prompt_texts())),
+            "prompts.raw_json": digest(list(prompt_texts())),
+        }
+
+    @cached_property
+    def suite_hash(self) -> str:
+        """Hash of the components."""
+        return digest({"name": "tempaffect", "version": VERSION, "n": len(self.scenarios), **self.components})
 
     @cached_property
     def by_id(self) -> Mapping[str, Scenario]:
@@ -115,17 +130,7 @@ def _suite(scenarios: Sequence[Scenario]) -> Suite:
             raise DataError(f"scenario id {first.id!r} is used twice; ids must be unique over all files")
     if not ordered:
         raise DataError("no scenario found; a suite needs at least one scenario file with one scenario")
-    components = {
-        "scenarios": digest_of_all(_sorted_sets(one.model_dump(mode="json", by_alias=True)) for one in ordered),
-        "lexicons": digest(_lexicons()),
-        "params": digest([read_toml(data_root() / "tempaffect" / name) for name in _PARAMS]),
-        "output_schema": digest(output_schema()),
-        # Both modes share one text today; they are hashed apart because each card is bound to its own.
-        "prompts.schema_assisted": digest(list(prompt_texts())),
-        "prompts.raw_json": digest(list(prompt_texts())),
-    }
-    manifest = {"name": "tempaffect", "version": VERSION, "n": len(ordered), **components}
-    return Suite(tuple(ordered), digest(manifest), components)
+    return Suite(tuple(ordered))
 
 
 def _lexicons() -> dict[str, JsonValue]:
@@ -144,7 +149,9 @@ def _pairs(value: JsonValue) -> JsonValue:
 def _sorted_sets(value: JsonValue, key: str = "") -> JsonValue:
     if isinstance(value, dict):
         # An absent decision key leaves the hash of a suite what it was before there were such keys.
-        return {name: _sorted_sets(item, name) for name, item in value.items() if (name, item) != ("decision", None)}
+        present = {name: item for name, item in value.items() if (name, item) != ("decision", None)}
+        # Decision keys are most of a suite, and every order in them has a meaning.
+        return {name: item if name == "decision" else _sorted_sets(item, name) for name, item in present.items()}
     if isinstance(value, list):
         items = [item if isinstance(item, str) else _sorted_sets(item) for item in value]
         return sorted(items, key=str) if key in _SETS else items

@@ -45,7 +45,7 @@ def large(size: int, mode: Mode = "raw") -> tuple[Suite, list[Item]]:
         message = f"{known.user_message} This is case {number}."
         scenarios.append(known.model_copy(update={"id": f"own-{number:05}", "user_message": message}))
         items.append(replace(item[number % len(item)], id=scenarios[-1].id))
-    return Suite(tuple(scenarios), "a" * 64, {}), items
+    return Suite(tuple(scenarios)), items
 
 
 def report(suite: Suite, items: list[Item], folder: Path) -> None:

@@ -24,10 +24,10 @@ def _be_quick(config: pytest.Config) -> None:
     from pytest_spiral.tempaffect.self_check import Preflight, preflight
     from pytest_spiral.tempaffect.suite import Suite
     from tests.fakes.bootstrap import few_draws
+    from tests.fakes.suites import under_hashes_of
 
     def on_three(suite: Suite) -> Preflight:
-        few = tuple(suite[name] for name in ("pi-01", "ps-01", "rm-01"))
-        return preflight(Suite(few, suite.suite_hash, suite.components))
+        return preflight(under_hashes_of(suite, map(suite.__getitem__, ("pi-01", "ps-01", "rm-01"))))
 
     stack = ExitStack()
     stack.enter_context(few_draws())

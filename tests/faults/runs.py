@@ -38,6 +38,7 @@ from tests.fakes import spiral_cast
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.openai_server import FakeOpenAI, Fault, Reply
 from tests.fakes.scripted_model import ScriptedModel
+from tests.fakes.suites import under_hashes_of
 
 __all__ = ["MODELS", "Outcome", "Run", "cast", "measured", "patient", "remains"]
 
@@ -203,7 +204,7 @@ def _lost(result: Item | Conversation) -> list[str]:
 def _few_scenarios(per_family: int) -> Suite:
     suite = load_suite()
     names = [f"{family}-{number:02}" for family in FAMILIES for number in range(1, per_family + 1)]
-    return Suite(tuple(suite[name] for name in names), suite.suite_hash, suite.components)
+    return under_hashes_of(suite, map(suite.__getitem__, names))
 
 
 def measured(report: Mapping[str, Any]) -> Mapping[str, Any]:
