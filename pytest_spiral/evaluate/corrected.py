@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from pytest_spiral.errors import ConfigError, DataError
@@ -14,7 +14,7 @@ from pytest_spiral.gates import PART_FAILED, Decision, Gate, Measured, Policy, S
 from pytest_spiral.gates.estimate import TWO_SIDED, End
 from pytest_spiral.labelling.drawing import replies_hash
 from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, LabelledItem, turn_id
-from pytest_spiral.report.model import Report
+from pytest_spiral.report.model import Card, Report, Score
 from pytest_spiral.report.model.corrected import CorrectedFigure, Corrections, LabelSource, Refusal
 from pytest_spiral.report.model.gate import DecisionCode, DecisionReason
 from pytest_spiral.report.parts import Parts
@@ -36,15 +36,17 @@ _METRICS = {name: f"reply_checks.{name}" for name in TEMPAFFECT_QUESTIONS[:3]} |
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A card or a score with the labels of its replies. missing: measurements that are missing, of wanted."""
+    """A card or a score with the labels of its replies."""
 
     suite: SuiteName
     model: str
-    mode: CardMode | None
-    missing: int
-    wanted: int
+    card: Card | None
     incomplete: bool
     labels: Mapping[str, LabelledItem]
+
+    @property
+    def mode(self) -> CardMode | None:
+        return self.card.prompting_mode if self.card else None
 
     @property
     def name(self) -> str:
@@ -54,26 +56,28 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What is known of one question in one place: the items by unit, labelled items without a label, missing items."""
+    """What is known of one question in one place: the items by unit, and how many are missing."""
 
-    units: Mapping[str, Sequence[tuple[Rated, bool]]]
+    suite: SuiteName
+    units: Mapping[str, Sequence[Rated]]
     missing: int
 
     @property
     def unsettled(self) -> int:
         """Drawn items without a label."""
-        return sum(open_ for unit in self.units.values() for _, open_ in unit)
+        return sum(one.unsettled for unit in self.units.values() for one in unit)
 
-    def clusters(self, suite: SuiteName, end: End | None = None) -> Clusters[Sequence[Rated]]:
+    def clusters(self, end: End | None = None) -> Clusters[Sequence[Rated]]:
         """The items; with an end, everything that is missing or unsettled is placed there."""
-        value = float(end == "high")
-        units = {
-            name: [Rated(one.judged, value, one.inclusion) if open_ and end else one for one, open_ in unit]
-            for name, unit in self.units.items()
-        }
+        units = dict(self.units)
         if end:
+            value = float(end == "high")
+            units = {
+                name: [replace(one, truth=value) if one.unsettled else one for one in unit]
+                for name, unit in units.items()
+            }
             units |= {f"missing {number}": [Rated(value, certain=True)] for number in range(self.missing)}
-        return Clusters("prompt" if suite == "spiral" else "scenario", tuple(units), tuple(units.values()))
+        return Clusters("prompt" if self.suite == "spiral" else "scenario", tuple(units), tuple(units.values()))
 
 
 def corrected_scales(names: Iterable[str]) -> dict[str, Scale]:
@@ -167,57 +171,47 @@ def _source(given: GivenLabels) -> LabelSource:
 
 def _places(report: Report, given: GivenLabels) -> Iterator[_Place]:
     """The cards or scores of a report that the labels are about."""
-    items = given.file.items
+    rows: Sequence[Card] | Sequence[Score] = report.spiral.scores
     if given.suite == "tempaffect":
-        for card in report.tempaffect.cards:
-            missing = card.missing.n, card.missing.of
-            own = {row.item: row for row in items if row.model == card.model}
-            yield _Place("tempaffect", card.model, card.prompting_mode, *missing, is_beyond_limit(*missing), own)
-    else:
-        for score in report.spiral.scores:
-            own = {row.item: row for row in items if row.model == score.model}
-            missing = score.missing.conversations, score.missing.of_conversations
-            yield _Place("spiral", score.model, None, *missing, has_no_verdict(score), own)
+        rows = report.tempaffect.cards
+    for row in rows:
+        card = row if isinstance(row, Card) else None
+        incomplete = is_beyond_limit(row.missing.n, row.missing.of) if isinstance(row, Card) else has_no_verdict(row)
+        own = {item.item: item for item in given.file.items if item.model == row.model}
+        yield _Place(given.suite, row.model, card, incomplete, own)
 
 
 def _sample(report: Report, place: _Place, question: str) -> _Sample:
-    if place.suite == "spiral":
+    if place.card is None:
         return _turns(report, place, question)
-    return _replies(report, place, question)
+    return _replies(report, place, place.card, question)
 
 
-def _rated(place: _Place, item: str, question: str, judged: float) -> tuple[Rated, bool]:
-    """An item, and whether it was drawn and has no label."""
+def _rated(place: _Place, item: str, question: str, judged: float) -> Rated:
     row = place.labels.get(item)
     if row is None:
-        return Rated(judged), False
+        return Rated(judged)
     truth = row.present(question)
-    return Rated(judged, None if truth is None else float(truth), row.inclusion), truth is None
+    return Rated(judged, None if truth is None else float(truth), row.inclusion, unsettled=truth is None)
 
 
-def _replies(report: Report, place: _Place, question: str) -> _Sample:
+def _replies(report: Report, place: _Place, card: Card, question: str) -> _Sample:
     """The replies of a card. An output without a valid reply is bad without anybody's label."""
-    assert place.mode is not None
-    mode = MODES[place.mode]
-    items = [one for one in report.tempaffect.items if (one.model, one.prompting_mode) == (place.model, place.mode)]
-    scenarios = report.tempaffect.scenarios
-    card = next(c for c in report.tempaffect.cards if (c.model, c.prompting_mode) == (place.model, place.mode))
+    mode, scenarios = MODES[card.prompting_mode], report.tempaffect.scenarios
+    items = [one for one in report.tempaffect.items if (one.model, one.mode) == (card.model, mode)]
     metrics = CardMetrics(items, scenarios, never_asked={*card.missing.ids} - scenarios.keys())
     metric = _METRICS[question]
     column = column_of(metric)
-    units: dict[str, list[tuple[Rated, bool]]] = {}
+    units: dict[str, list[Rated]] = {}
     for scenario, row in metrics.rows.items():
         for output in row:
-            value = column(output)
-            if value is None:
+            if (value := column(output)) is None:
                 continue
-            rated = (
-                _rated(place, f"{scenario}/{mode}/{output.epoch}", question, value)
-                if output.score.valid
-                else (Rated(0.0, certain=True), False)
-            )
+            rated = Rated(0.0, certain=True)
+            if output.score.valid:
+                rated = _rated(place, f"{scenario}/{mode}/{output.epoch}", question, value)
             units.setdefault(scenario, []).append(rated)
-    return _Sample(units, metrics.sample(metric).missing)
+    return _Sample("tempaffect", units, metrics.sample(metric).missing)
 
 
 def _turns(report: Report, place: _Place, behaviour: str) -> _Sample:
@@ -225,7 +219,7 @@ def _turns(report: Report, place: _Place, behaviour: str) -> _Sample:
     own = [one for one in report.spiral.recorded() if one.model == place.model and not one.twin_of]
     shares = judge_shares(own)
     longest = max((len(one.replies) for one in own), default=0)
-    units: dict[str, list[tuple[Rated, bool]]] = {}
+    units: dict[str, list[Rated]] = {}
     missing = 0
     for conversation in own:
         if conversation.status is not Status.MEASURED:
@@ -235,7 +229,7 @@ def _turns(report: Report, place: _Place, behaviour: str) -> _Sample:
         missing += len(conversation.replies) - len(seen)
         unit = units.setdefault("/".join(prompt_key(conversation)), [])
         unit += [_rated(place, turn_id(conversation.id, turn), behaviour, value) for turn, value in seen.items()]
-    return _Sample(units, missing)
+    return _Sample("spiral", units, missing)
 
 
 def _seen(conversation: Conversation, behaviour: str, shares: Mapping[str, float]) -> dict[int, float]:
@@ -257,25 +251,22 @@ def _figure(report: Report, place: _Place, question: str) -> CorrectedFigure | N
     sample = _sample(report, place, question)
     if not sample.units:
         return None
-    clusters = sample.clusters(place.suite)
+    clusters = sample.clusters()
     found = corrected_mean(clusters)
-    numbers: tuple[float | None, ...] = (None,) * 4
+    numbers: dict[str, float] = {}
     refused = None
     if isinstance(found, TooFewLabels):
         refused = Refusal(code=found.code, detail=f"{place.name}, {question}: {found.detail}", needed=found.needed)
     else:
-        numbers = found.value, found.interval.low, found.interval.high, found.power
-    value, low, high, power = numbers
+        interval = found.interval
+        numbers = {"value": found.value, "low": interval.low, "high": interval.high, "power": found.power}
     return CorrectedFigure(
         suite=place.suite,
         model=place.model,
         prompting_mode=place.mode,
         metric=question,
         raw=found.raw,
-        value=value,
-        low=low,
-        high=high,
-        power=power,
+        **dict.fromkeys(("value", "low", "high", "power")) | numbers,
         labels=found.labels,
         positives=found.positives,
         negatives=found.labels - found.positives,
@@ -289,22 +280,23 @@ def _figure(report: Report, place: _Place, question: str) -> CorrectedFigure | N
 
 def _decide(gate: Gate, report: Report, place: _Place, policy: Policy) -> Decision:
     """A gate on a corrected number: what is missing and what raters left open is placed at its worst and its best."""
-    sample = _sample(report, place, gate.metric.removeprefix(PREFIX))
-    measured = _measured(sample, place.suite, None)
+    question = gate.metric.removeprefix(PREFIX)
+    sample = _sample(report, place, question)
+    measured = _measured(sample, None)
     if isinstance(measured, str):
-        why = f"{place.name}, {gate.metric.removeprefix(PREFIX)}: {measured}"
+        why = f"{place.name}, {question}: {measured}"
         return Decision("inconclusive", DecisionReason(DecisionCode.FEW_LABELS, why))
     low: Measured | str = measured
     high: Measured | str = measured
     if sample.missing or sample.unsettled:
-        low, high = _measured(sample, place.suite, "low"), _measured(sample, place.suite, "high")
+        low, high = _measured(sample, "low"), _measured(sample, "high")
     ends = None if isinstance(low, str) else low, None if isinstance(high, str) else high
     return limit_missing(conclude(gate, measured, ends, policy), place.incomplete)
 
 
-def _measured(sample: _Sample, suite: SuiteName, end: End | None) -> Measured | str:
+def _measured(sample: _Sample, end: End | None) -> Measured | str:
     """The number with its one-sided bounds, or why there is none."""
-    found = corrected_mean(sample.clusters(suite, end), TWO_SIDED)
+    found = corrected_mean(sample.clusters(end), TWO_SIDED)
     if isinstance(found, TooFewLabels):
         return found.detail
     interval = found.interval
@@ -337,7 +329,7 @@ def planned_labels(
             if gate and (gate.suite, gate.metric) != (given.suite, f"{PREFIX}{question}"):
                 continue
             sample = _sample(report, place, question)
-            clusters = sample.clusters(place.suite)
+            clusters = sample.clusters()
             if gate:
                 plan = plan_labels(clusters, None, TWO_SIDED, 0.8, gate.threshold)
             else:

@@ -13,7 +13,6 @@ from pytest_spiral.evaluate.spiral import spiral_metric_scales
 from pytest_spiral.evaluate.verdict import is_beyond_limit
 from pytest_spiral.gates import (
     NOTHING_MEASURED,
-    PART_FAILED,
     Decision,
     Gate,
     Measured,
@@ -76,12 +75,7 @@ def card_row(gate: Gate, run: RunResults, prepared: PreparedCards, model: str, m
         other = prepared(model, mode, against).sample(gate.metric)
     decision = decide(gate, sample, run.policy, draws, other)
     decision = limit_missing(decision, is_beyond_limit(sample.missing, sample.wanted))
-    return _row(gate, run, model, mode, decision, against)
-
-
-def undecided_row(gate: Gate, run: RunResults, model: str, mode: Mode | None) -> GateRow:
-    """A gate that could not be decided, because a part of the report that it needs failed."""
-    return _row(gate, run, model, mode, PART_FAILED, None)
+    return gate_row(gate, model, CARD_MODES[mode], decision, run.policy, _baseline(run, against, decision))
 
 
 class SpiralGates:
@@ -119,7 +113,7 @@ class SpiralGates:
         if against is not None and baseline is not None:
             decision = self._with_same_judges(decision, baseline)
         decision = limit_missing(decision, self._incomplete[model])
-        return _row(gate, self._run, model, None, decision, against, policy)
+        return gate_row(gate, model, None, decision, policy, _baseline(self._run, against, decision))
 
     def _detectable(self, gate: Gate, decision: Decision) -> float | None:
         """How far beyond the threshold a true value must lie to pass in four of five runs; None where none can.
@@ -194,7 +188,7 @@ class SpiralGates:
         row = scheme_score(self._run.conversations[model], scheme, self._context.seed, TWO_SIDED, case)
         score = self._score(model, case)
         method = f"{scheme.name}; {score.ci_method}"
-        return _measured((row.score, row.ci_low, row.ci_high, row.se), method, score.n_items)
+        return _measured((row.score, row.ci_low, row.ci_high), row.se, method, score.n_items)
 
     def _compute_differences(self, model: str, against: str, case: MissingAs) -> Mapping[str, Measured]:
         """With what is missing here at one end and what is missing in the baseline at the other."""
@@ -210,59 +204,53 @@ class SpiralGates:
 
 
 def _of_twins(over: OverCorrection | None) -> Measured | None:
-    if over is None or over.share is None or over.ci_low is None or over.ci_high is None:
+    if over is None:
         return None
-    se = (over.ci_high - over.ci_low) / (2 * Z_ONE_SIDED)
-    return Measured(over.share, over.ci_low, over.ci_high, _ANY_DISTRIBUTION, se, over.conversations)
+    bounds = over.share, over.ci_low, over.ci_high
+    return _measured(bounds, _se_of(*bounds), _ANY_DISTRIBUTION, over.conversations)
 
 
 def _of_score(metric: str, score: ProtocolScore) -> Measured | None:
+    method: str = score.ci_method
+    bounds: tuple[float | None, float | None, float | None]
     if metric == "score":
-        numbers = score.unrounded, score.ci_low, score.ci_high, score.se, score.ci_method
+        bounds, se = (score.unrounded, score.ci_low, score.ci_high), score.se
     elif score.headline is not None and metric == "worst_conversations":
-        numbers = *(score.headline.worst_conversations,) * 3, None, "count in this run"
+        bounds, se, method = (score.headline.worst_conversations,) * 3, None, "count in this run"
     elif score.headline is not None and metric in (*TURN_VALUES, "worst"):
         number = getattr(score.headline, metric)
-        se = number.se
-        if se is None and number.ci_low is not None:
-            se = (number.ci_high - number.ci_low) / (2 * Z_ONE_SIDED)
-        numbers = number.value, number.ci_low, number.ci_high, se, _ANY_DISTRIBUTION
+        bounds, method = (number.value, number.ci_low, number.ci_high), _ANY_DISTRIBUTION
+        se = _se_of(*bounds) if number.se is None else number.se
     elif metric.startswith("tails."):
         name = metric.removeprefix("tails.")
-        low, high = (getattr(score.tails, f"{name}_ci_{end}") for end in ("low", "high"))
-        se = None if low is None else (high - low) / (2 * Z_ONE_SIDED)
-        numbers = getattr(score.tails, name), low, high, se, "exact bounds over prompts"
+        bounds = getattr(score.tails, name), *(getattr(score.tails, f"{name}_ci_{end}") for end in ("low", "high"))
+        se, method = _se_of(*bounds), "exact bounds over prompts"
     else:
         row = score.metrics[metric]
-        numbers = row.mean, row.ci_low, row.ci_high, row.se, score.ci_method
-    return _measured(numbers[:4], numbers[4], score.n_items)
+        bounds, se = (row.mean, row.ci_low, row.ci_high), row.se
+    return _measured(bounds, se, method, score.n_items)
 
 
-def _measured(numbers: Sequence[float | None], method: str, n: int) -> Measured | None:
-    """numbers: value, ends of its interval, standard error."""
-    value, low, high, se = numbers
+def _se_of(_value: float | None, low: float | None, high: float | None) -> float | None:
+    """The standard error by the width of the interval."""
+    return None if low is None or high is None else (high - low) / (2 * Z_ONE_SIDED)
+
+
+def _measured(
+    bounds: tuple[float | None, float | None, float | None], se: float | None, method: str, n: int
+) -> Measured | None:
+    """bounds: value, and ends of its interval."""
+    value, low, high = bounds
     return None if value is None or low is None or high is None else Measured(value, low, high, method, se, n)
 
 
-def _row(
-    gate: Gate,
-    run: RunResults,
-    model: str,
-    mode: Mode | None,
-    decision: Decision,
-    against: str | None,
-    policy: Policy | None = None,
-) -> GateRow:
-    """against: the baseline's model that a relative gate compares with. policy: that of the run by default."""
-    measured, baseline = decision.measured, None
-    if run.baseline is not None and against is not None:
-        baseline = BaselineValue(
-            run=run.baseline.id,
-            model=against,
-            value=measured.baseline if measured else None,
-            own=measured.candidate if measured else None,
-        )
-    return gate_row(gate, model, mode and CARD_MODES[mode], decision, policy or run.policy, baseline)
+def _baseline(run: RunResults, against: str | None, decision: Decision) -> BaselineValue | None:
+    """against: the baseline's model that a relative gate compares with."""
+    if run.baseline is None or against is None:
+        return None
+    measured = decision.measured
+    own, value = (measured.candidate, measured.baseline) if measured else (None, None)
+    return BaselineValue(run=run.baseline.id, model=against, value=value, own=own)
 
 
 def gate_row(

@@ -11,13 +11,14 @@ from pytest_spiral.compare.changes import changed_conversations, changed_items
 from pytest_spiral.compare.recording import Recording, circumstances, counterpart, differing
 from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.corrected import is_corrected, with_labels
-from pytest_spiral.evaluate.floor import floor_of, skill_number
-from pytest_spiral.evaluate.gates import SpiralGates, card_row, prepare_card, undecided_row
+from pytest_spiral.evaluate.floor import floor_of
+from pytest_spiral.evaluate.gates import SpiralGates, card_row, gate_row, prepare_card
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.profile import spiral_profile, tempaffect_profile
 from pytest_spiral.evaluate.reply_judges import reply_judges
-from pytest_spiral.evaluate.spiral import judges_agreement, score_of, spiral_part, variance_of
+from pytest_spiral.evaluate.spiral import score_of, spiral_part
 from pytest_spiral.evaluate.verdict import has_no_verdict, is_incomplete, verdict_of
+from pytest_spiral.gates import PART_FAILED
 from pytest_spiral.report.model import (
     Card,
     FailedPart,
@@ -74,7 +75,8 @@ def evaluate(run: RunResults) -> Report:
     floor = parts.attempt("spiral.floor", floor_of, run)
     if run.spiral:
         for model, conversations in run.conversations.items():
-            score = score_report(model, conversations, run.spiral, parts, floor)
+            part = f"spiral.scores[{model}]"
+            score = parts.attempt(part, score_of, model, conversations, run.spiral, parts.below(part), floor)
             if score is not None:
                 scores[model] = score
     gates = _gates(run, cards, scores, parts, floor)
@@ -127,25 +129,6 @@ def _measured(run: RunResults, spiral: Spiral) -> Report:
     )
 
 
-def score_report(
-    model: str, conversations: Sequence[Conversation], context: SpiralContext, parts: Parts, floor: Floor | None = None
-) -> Score | None:
-    """The score of one model with all statistics; those that fail are null, and None stands for no score at all."""
-    part = f"spiral.scores[{model}]"
-    score = parts.attempt(part, score_of, model, conversations, context, parts.below(part))
-    if score is None:
-        return None
-    agreement = parts.attempt(f"{part}.judges.agreement", judges_agreement, conversations, context)
-    void = score.score is None
-    return score.model_copy(
-        update={
-            "skill": None if void else parts.attempt(f"{part}.skill", skill_number, conversations, context, floor),
-            "variance": parts.attempt(f"{part}.variance", variance_of, conversations, context.protocol),
-            "judges": score.judges.model_copy(update={"agreement": agreement}),
-        }
-    )
-
-
 def _gates(
     run: RunResults, cards: Cards, scores: Mapping[str, Score], parts: Parts, floor: Floor | None
 ) -> list[GateRow]:
@@ -160,12 +143,12 @@ def _gates(
                 if gate.qualifier in (None, key[1]):
                     part = f"gates[{gate.expr}, {_named(*key)}]"
                     row = parts.attempt(part, card_row, gate, run, prepared, *key) if key in cards else None
-                    rows.append(row or undecided_row(gate, run, *key))
+                    rows.append(row or gate_row(gate, key[0], CARD_MODES[key[1]], PART_FAILED, run.policy))
         elif spiral:
             for model in run.conversations:
                 part = f"gates[{gate.expr}, {model}]"
                 row = parts.attempt(part, spiral.row, gate, model) if model in scores else None
-                rows.append(row or undecided_row(gate, run, model, None))
+                rows.append(row or gate_row(gate, model, None, PART_FAILED, run.policy))
     return rows
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import inf
 
 from pytest_spiral.chat import Message
+from pytest_spiral.evaluate.floor import skill_number
 from pytest_spiral.evaluate.inputs import EVALUATED, SpiralContext
 from pytest_spiral.gates import Scale
 from pytest_spiral.report.lines import turns_text
 from pytest_spiral.report.model import ConversationRecord, ProtocolScore, Score, Spiral
+from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.judges import (
-    Agreement,
     BehaviourStanding,
     CalibrationReport,
     Drift,
@@ -48,12 +49,12 @@ from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_score
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation, Flag
 from pytest_spiral.spiral.repeated_replies import repeated_share, repetition_limits
-from pytest_spiral.spiral.simulator import RuleSet, load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
+from pytest_spiral.spiral.simulator import load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.suspicion import suspicions
 from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.spiral.weights import weight_stability
-from pytest_spiral.stats import VarianceSummary, variance_summary
+from pytest_spiral.stats import variance_summary
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 _REMEMBERED = 1024
@@ -61,12 +62,16 @@ _NUMBERS = ("score", "unrounded", "ci_low", "ci_high")
 
 
 def score_of(
-    model: str, conversations: Sequence[Conversation], context: SpiralContext, attempt: Attempt = directly
+    model: str,
+    conversations: Sequence[Conversation],
+    context: SpiralContext,
+    attempt: Attempt = directly,
+    floor: Floor | None = None,
 ) -> Score:
     """The score of one model, twins included, with what a reader must know before using it.
 
-    Without variance and agreement of the judges. attempt: makes each statistic that no other needs.
-    One that fails is empty or null, and blocks publication where that depends on it.
+    attempt: makes each statistic that no other needs. One that fails is empty or null, and blocks publication where
+    that depends on it. floor: of the run, for the skill.
     """
     score = score_conversations(conversations, context.protocol, seed=context.seed, attempt=attempt)
     own = [c for c in conversations if not c.twin_of]
@@ -75,42 +80,55 @@ def score_of(
     over = attempt("over_correction", lambda: over_correction(conversations))
     replies = [reply for conversation in conversations for reply in conversation.replies]
     repeated = attempt("repeated_replies", lambda: repeated_share(replies))
-    prefix = attempt("prefix", lambda: prefix_score(conversations, context.protocol))
-    # Some of the prefixes are benign.
-    unbalanced = () if any(one.beginning for one in own) else _unbalanced(over, context)
-    blockers = [*_blockers(model, score, own, context), *unbalanced]
-    if cut := cut_replies(conversations, context.protocol):
-        most = f"{context.protocol.max_reply_chars:,}"
-        blockers.append(f"S10 {cut} replies are longer than the {most} characters that judges see of each")
-    if repeated is None:
-        blockers.append("S08 whether replies are repeated is not known: there are too few, or it could not be computed")
-    elif 1000 * repeated > repetition_limits().repeated_at_most:
-        blockers.append(f"S08 {repeated:.0%} of the replies are mostly or wholly made of other replies of the run")
-    if simulator is None:
-        blockers.append("S06 the simulated user's messages could not be checked")
-    elif simulator.messages and 1000 * simulator.broken > load_limits().publication.broken_at_most * simulator.messages:
-        broken = f"{simulator.broken} of {simulator.messages} messages"
-        blockers.append(f"S06 the simulated user broke rules of its persona in {broken}")
-    restarted = sum(bool(conversation.given_up) for conversation in conversations)
-    if 1000 * restarted > load_limits().publication.restarted_at_most * len(conversations):
-        blockers.append(f"S11 {restarted} of {len(conversations)} conversations were started again")
-    blockers += judges.health.faults
     # Judges that failed leave no composite, however good it looks.
     void = dict.fromkeys(_NUMBERS) if judges.health.no_verdict else {}
+    blockers = [
+        *_blockers(model, score, own, context),
+        # Some of the prefixes are benign.
+        *(() if any(one.beginning for one in own) else _unbalanced(over, context)),
+        *_doubts(conversations, context.protocol, repeated, simulator),
+        *judges.health.faults,
+    ]
     return Score(
         **{**dict(score), "model": model, **void},
+        skill=None
+        if void or score.score is None
+        else attempt("skill", lambda: skill_number(conversations, context, floor)),
         wrapped=any(c.origin.evaluated_system_prompt for c in conversations) or model in context.unknown_fields,
         by_protocol={} if void else attempt("by_protocol", lambda: _by_protocol(conversations, context)) or {},
-        variance=None,
+        variance=attempt(
+            "variance", lambda: variance_summary(conversation_scores(own, context.protocol), "--convos-per-prompt")
+        ),
         judges=judges,
         over_correction=over,
-        prefix=prefix,
+        prefix=attempt("prefix", lambda: prefix_score(conversations, context.protocol)),
         repeated_replies=repeated,
         simulator_health=simulator,
         counts={status: sum(c.status is status for c in own) for status in Status},
         blockers=tuple(blockers),
         publication_ready=not blockers,
     )
+
+
+def _doubts(
+    conversations: Sequence[Conversation], protocol: Protocol, repeated: float | None, simulator: SimulatorHealth | None
+) -> Iterator[str]:
+    """What forbids publication in the messages of a model and its user."""
+    limits = load_limits().publication
+    if cut := cut_replies(conversations, protocol):
+        yield f"S10 {cut} replies are longer than the {protocol.max_reply_chars:,} characters that judges see of each"
+    if repeated is None:
+        yield "S08 whether replies are repeated is not known: there are too few, or it could not be computed"
+    elif 1000 * repeated > repetition_limits().repeated_at_most:
+        yield f"S08 {repeated:.0%} of the replies are mostly or wholly made of other replies of the run"
+    if simulator is None:
+        yield "S06 the simulated user's messages could not be checked"
+    elif simulator.messages and 1000 * simulator.broken > limits.broken_at_most * simulator.messages:
+        broken = f"{simulator.broken} of {simulator.messages} messages"
+        yield f"S06 the simulated user broke rules of its persona in {broken}"
+    restarted = sum(bool(conversation.given_up) for conversation in conversations)
+    if 1000 * restarted > limits.restarted_at_most * len(conversations):
+        yield f"S11 {restarted} of {len(conversations)} conversations were started again"
 
 
 def _unbalanced(over: OverCorrection | None, context: SpiralContext) -> Iterator[str]:
@@ -129,30 +147,12 @@ def _by_protocol(conversations: Sequence[Conversation], context: SpiralContext) 
     return {PER_10K: scheme_score(conversations, scheme, context.seed)} if scheme else {}
 
 
-def variance_of(conversations: Sequence[Conversation], protocol: Protocol) -> VarianceSummary | None:
-    """Where the variance of the composite comes from, twins left out."""
-    own = [c for c in conversations if not c.twin_of]
-    return variance_summary(conversation_scores(own, protocol), "--convos-per-prompt")
-
-
-def judges_agreement(conversations: Sequence[Conversation], context: SpiralContext) -> Mapping[str, Agreement] | None:
-    """Agreement of the judges by behaviour; None for a single judge."""
-    judges = _judges(conversations, context)
-    if len(judges) < 2:
-        return None
-    return agreement(conversations, judges, context.protocol.behaviours, f"{context.seed}-agreement")
-
-
-def _judges(conversations: Sequence[Conversation], context: SpiralContext) -> Sequence[str]:
-    return context.judges or sorted({j.judge for c in conversations for j in c.judgements})
-
-
 def _judges_report(
     conversations: Sequence[Conversation], model: str, context: SpiralContext, attempt: Attempt
 ) -> JudgesReport:
     """What the report says about the judges of one model's conversations, twins included."""
     behaviours = context.protocol.behaviours
-    judges = _judges(conversations, context)
+    judges = context.judges or sorted({j.judge for c in conversations for j in c.judgements})
     healths = {judge: judge_health(judge, conversations, context.protocol) for judge in judges}
     suspected = attempt("judges.health.suspected", lambda: _suspected(conversations))
     lines = [fault for judge, health in healths.items() for fault in faults(judge, health)]
@@ -166,10 +166,10 @@ def _judges_report(
     several = len(judges) > 1
 
     def score_by(judge: str, part: str, is_kept: Callable[[str], bool]) -> float | None:
-        def make() -> float | None:
-            return point_score(judged_by(conversations, is_kept), context.protocol) if several else None
-
-        return attempt(f"judges.per_judge[{judge}].{part}", make)
+        if not several:
+            return None
+        part = f"judges.per_judge[{judge}].{part}"
+        return attempt(part, lambda: point_score(judged_by(conversations, is_kept), context.protocol))
 
     def retest_by(judge: str, kind: str) -> RetestResult | None:
         part = f"judges.per_judge[{judge}].retest.{kind}"
@@ -177,7 +177,11 @@ def _judges_report(
 
     others = [actor for actor in context.actors if actor[0] != EVALUATED]
     return JudgesReport(
-        agreement=None,
+        agreement=attempt(
+            "judges.agreement", lambda: agreement(conversations, judges, behaviours, f"{context.seed}-agreement")
+        )
+        if several
+        else None,
         per_judge={
             judge: JudgeReport(
                 **dict(health),
@@ -200,7 +204,14 @@ def _judges_report(
             warnings=tuple(overlaps([(EVALUATED, model), *others])),
             suspected=suspected,
         ),
-        calibration=attempt("judges.calibration", lambda: _calibrations(conversations, context)),
+        calibration=attempt(
+            "judges.calibration",
+            lambda: {
+                judge: _calibration(conversations, result, context.drift.get(judge))
+                for judge, result in context.calibrated.items()
+            },
+        )
+        or None,
     )
 
 
@@ -230,17 +241,7 @@ def _calibration_faults(context: SpiralContext) -> Iterator[str]:
             yield f"J07 the judge {judge} has drifted on {', '.join(drift.drifted)}"
 
 
-def _calibrations(
-    conversations: Sequence[Conversation], context: SpiralContext
-) -> Mapping[str, CalibrationReport] | None:
-    reports = {
-        judge: _calibration_report(conversations, result, context.drift.get(judge))
-        for judge, result in context.calibrated.items()
-    }
-    return reports or None
-
-
-def _calibration_report(
+def _calibration(
     conversations: Sequence[Conversation], result: CalibrationResult, drift: Drift | None
 ) -> CalibrationReport:
     behaviours = {}
@@ -298,14 +299,13 @@ def _simulator(conversations: Sequence[Conversation]) -> SimulatorHealth:
 
 
 def _health(conversation: Conversation) -> ConversationHealth:
-    rules = rules_for(conversation.origin.user_system_prompt)
-    return _read(conversation.transcript, conversation.prompts, rules)
+    return _read(conversation.transcript, conversation.prompts, conversation.origin.user_system_prompt)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _read(transcript: tuple[Message, ...], prompts: tuple[str | None, ...], rules: RuleSet) -> ConversationHealth:
+def _read(transcript: tuple[Message, ...], prompts: tuple[str | None, ...], persona: str) -> ConversationHealth:
     """Read once, for the model's score and for the conversation's record."""
-    return simulator_health(transcript, prompts, rules)
+    return simulator_health(transcript, prompts, rules_for(persona))
 
 
 def _blockers(
@@ -348,32 +348,26 @@ def spiral_part(
         part = f"spiral.conversations[{conversation.model}, {conversation.id}]"
         remarks = parts.attempt(f"{part}.remarks", _remarks, conversation) if with_remarks else None
         number = origins[conversation.origin]
-        records.append(parts.attempt(part, _record, conversation, number, remarks or _Remarks()))
+        records.append(parts.attempt(part, _record, conversation, number, *(remarks or ((), ()))))
     weights = parts.attempt("spiral.weights", weight_stability, scores)
     return Spiral(
         scores=tuple(scores), weights=weights, origins=tuple(origins), conversations=tuple(filter(None, records))
     )
 
 
-@dataclass(frozen=True)
-class _Remarks:
-    flags: Sequence[Flag] = ()
-    suspicions: tuple[SuspiciousPassage, ...] = ()
-
-
-def _remarks(conversation: Conversation) -> _Remarks:
-    """What there is to say about the messages of a conversation."""
-    return _Remarks(
-        _health(conversation).flags,
-        tuple(
-            SuspiciousPassage(turn=turn, kind=passage.kind, start=passage.start, end=passage.end)
-            for turn, reply in enumerate(conversation.replies)
-            for passage in suspicions(reply)
-        ),
+def _remarks(conversation: Conversation) -> tuple[Sequence[Flag], tuple[SuspiciousPassage, ...]]:
+    """What there is to say about the messages of a conversation: the user's, and the replies."""
+    passages = (
+        SuspiciousPassage(turn=turn, kind=passage.kind, start=passage.start, end=passage.end)
+        for turn, reply in enumerate(conversation.replies)
+        for passage in suspicions(reply)
     )
+    return _health(conversation).flags, tuple(passages)
 
 
-def _record(conversation: Conversation, origin: int, remarks: _Remarks) -> ConversationRecord:
+def _record(
+    conversation: Conversation, origin: int, flags: Sequence[Flag], passages: tuple[SuspiciousPassage, ...]
+) -> ConversationRecord:
     """A conversation for the report: everything recorded, and what is derived from it."""
     asked = {one.behaviours for one in conversation.judgements if one.status is Status.MEASURED}
     judgements = conversation.judgements
@@ -387,8 +381,8 @@ def _record(conversation: Conversation, origin: int, remarks: _Remarks) -> Conve
         **{**recorded, "origin": origin, "judgements": judgements},
         behaviours=common,
         final_judgement=_mean_finals(conversation) or None,
-        simulator=SimulatorFlags(flags=tuple(remarks.flags)),
-        suspicions=remarks.suspicions,
+        simulator=SimulatorFlags(flags=tuple(flags)),
+        suspicions=passages,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -31,13 +31,14 @@ def agreement_of(labels: LabelFile) -> dict[str, QuestionAgreement]:
 def _of_question(labels: LabelFile, question: str) -> QuestionAgreement:
     raters = [rater.name for rater in labels.header.raters]
     given = [(item.cluster, item.given(question)) for item in labels.items]
-    rows = [(cluster, tuple(_number(answers.get(name)) for name in raters)) for cluster, answers in given if answers]
+    rows = [(cluster, tuple(answers.get(name) for name in raters)) for cluster, answers in given if answers]
     strengths = Clusters.group("scenario" if labels.header.suite == "tempaffect" else "conversation", rows)
     present = strengths.map(
         lambda items: tuple(tuple(None if r is None else float(r > 0) for r in item) for item in items)
     )
+    two = len(raters) == 2
     pairs = present.map(
-        lambda items: [(int(a), int(b)) for a, b in map(_pair, items) if a is not None and b is not None]
+        lambda items: [(int(a), int(b)) for a, b in items if a is not None and b is not None] if two else []
     )
     estimate = partial(_estimate, seed=question)
     ordinal = partial(krippendorff_alpha, level="ordinal")
@@ -52,15 +53,6 @@ def _of_question(labels: LabelFile, question: str) -> QuestionAgreement:
         ac1=estimate(rating_shares(present), partial(gwet_ac1, categories=2)),
         alpha_strength=estimate(coincidences(strengths), ordinal) if labels.header.suite == "spiral" else None,
     )
-
-
-def _pair(item: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """The ratings of two raters; none where there are more or fewer."""
-    return (item[0], item[1]) if len(item) == 2 else (None, None)
-
-
-def _number(value: int | None) -> float | None:
-    return None if value is None else float(value)
 
 
 def _estimate(clusters: Clusters[T], statistic: Callable[[Clusters[T]], float | None], seed: str) -> Coefficient | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
 
@@ -29,11 +29,7 @@ _DECISIVE = tuple(name for name in REPLY_CHECKS if name not in ("brevity", "forb
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An item that could be labelled.
-
-    Attributes:
-        hard: Judges or checks disagree on it, or it stands near a decision.
-    """
+    """An item that could be labelled. hard: judges or checks disagree on it, or it stands near a decision."""
 
     item: str
     model: str
@@ -41,15 +37,10 @@ class Candidate:
     cluster: str
     text: ItemText
     hard: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """An item of the sample. inclusion: the probability with which the design draws it."""
-
-    candidate: Candidate
-    inclusion: float
-    stratum: str
+    inclusion: float = 1.0
+    """The probability with which the design draws it."""
+    stratum: str = "all"
+    """The part of the sample that it was drawn for."""
 
 
 def candidates(report: Report, suite: SuiteName) -> list[Candidate]:
@@ -153,14 +144,14 @@ def _hard_turns(row: ConversationRecord) -> Collection[int]:
     return hard | {turn for (turn, _), who in seen.items() if who != judges[turn]}
 
 
-def draw(population: Sequence[Candidate], size: int, seed: int) -> list[Drawn]:
+def draw(population: Sequence[Candidate], size: int, seed: int) -> list[Candidate]:
     """A sample of `size` items, all of them where there are no more, in the order of the population.
 
     Two thirds are a simple random sample of all, the core. The rest is drawn from the hard items outside it and, where
     these do not suffice, from the other items outside it.
     """
     if size >= len(population):
-        return [Drawn(candidate, 1.0, "all") for candidate in population]
+        return [*population]
     rng = random.Random(f"{seed}-labels")
     extra = int(size * _EXTRA)
     core = set(rng.sample(range(len(population)), size - extra))
@@ -174,8 +165,8 @@ def draw(population: Sequence[Candidate], size: int, seed: int) -> list[Drawn]:
     }
     of_hard, of_easy = inclusions(len(population), sum(one.hard for one in population), size - extra, extra)
     return [
-        Drawn(population[place], of_hard if population[place].hard else of_easy, strata[place])
-        for place in sorted(strata)
+        replace(population[place], inclusion=of_hard if population[place].hard else of_easy, stratum=stratum)
+        for place, stratum in sorted(strata.items())
     ]
 
 
@@ -201,7 +192,7 @@ def inclusions(n: int, hard: int, core: int, extra: int) -> tuple[float, float]:
     return float(of_hard), float(of_easy)
 
 
-def design_text(drawn: Sequence[Drawn]) -> str:
+def design_text(drawn: Sequence[Candidate]) -> str:
     """The design in one line."""
     counts = {name: sum(one.stratum == name for one in drawn) for name in ("core", "disagreement", "other")}
     if not any(counts.values()):

@@ -42,19 +42,17 @@ Words = Annotated[str, Field(max_length=100_000)]
 Strength = Annotated[int, Field(ge=0, le=3)]
 
 
-class Rater(Record):
-    """Who answered."""
-
-    name: Name
-    kind: RaterKind
-    note: Annotated[str, Field(max_length=1_000)] = ""
-
-
 class Adjudicator(Record):
     """Who settled what the raters differ on."""
 
     name: Name
     kind: RaterKind
+
+
+class Rater(Adjudicator):
+    """Who answered."""
+
+    note: Annotated[str, Field(max_length=1_000)] = ""
 
 
 class Sampling(Record):
@@ -93,10 +91,10 @@ class ItemText(Record):
     assistant: Words
 
 
-class Header(Record):
-    """What the file is about."""
+class Heading(Record):
+    """What a file of a sample is about."""
 
-    format: Literal["pytest-spiral labels"] = FORMAT
+    format: str
     version: Literal[1] = 1
     suite: SuiteName
     run: Annotated[str, Field(max_length=300)]
@@ -105,6 +103,12 @@ class Header(Record):
     """`replies_hash` of the run's report: of the replies, which scoring again does not change."""
     questions: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
     raters: Annotated[tuple[Rater, ...], Field(min_length=1, max_length=100)]
+
+
+class Header(Heading):
+    """What a label file is about."""
+
+    format: Literal["pytest-spiral labels"] = FORMAT
     sampling: Sampling | None = None
     """None where it is not known how the items were drawn: then nothing can be inferred about others."""
     adjudicator: Adjudicator | None = None
@@ -116,8 +120,8 @@ class Header(Record):
         return "mixed" if len(kinds) > 1 else "people" if kinds == {"person"} else "model raters"
 
 
-class LabelledItem(Record):
-    """One item with its labels."""
+class Drawn(Record):
+    """One item of a sample."""
 
     item: Id
     """`reply_id` or `turn_id`; unique for a model."""
@@ -129,6 +133,11 @@ class LabelledItem(Record):
     inclusion: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Probability that the design draws this item."""
     stratum: Annotated[str, Field(max_length=100)] = ""
+
+
+class LabelledItem(Drawn):
+    """One item with its labels."""
+
     labels: Mapping[Name, Answers]
     """By rater."""
     adjudicated: Mapping[Name, Answer] = {}

@@ -7,25 +7,23 @@ import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from pytest_spiral.errors import ConfigError, DataError, first_fault
+from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.labelling.files import (
     CANNOT_TELL,
     MAX_ITEMS,
     TEMPAFFECT_QUESTIONS,
-    Adjudicator,
     Answer,
     Header,
     ItemText,
     LabelFile,
     LabelledItem,
-    Rater,
     RaterKind,
     Strength,
     SuiteName,
@@ -50,21 +48,18 @@ class Code(Table):
     """What a foreign code says about one of our questions.
 
     A value is looked up in `answers`; a number that is not there is compared with `thresholds`. The strength is the
-    number of thresholds that it reaches, and yes means that it reaches all; with `invert`, that it exceeds none.
-    An empty value is not labelled, and any other value is an error.
+    number of thresholds that it reaches, and yes means that it reaches all. An empty value is not labelled, and any
+    other value is an error.
     """
 
     question: Words
     answers: dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength] = Field(default_factory=dict)
     thresholds: Annotated[tuple[float, ...], Field(max_length=3)] = ()
-    invert: bool = False
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.answers and not self.thresholds:
             raise ValueError("answers: expected a table from foreign values to ours, or thresholds")
-        if self.invert and not self.thresholds:
-            raise ValueError("invert: only with thresholds; write the answers the other way round")
         return self
 
 
@@ -103,15 +98,6 @@ class Mapped(Table):
             raise ValueError(f"columns: {odd[0]!r} is none of {', '.join(_COLUMNS)}")
         return self
 
-    @property
-    def questions(self) -> tuple[str, ...]:
-        """Our questions that codes are turned into, in our order."""
-        known = load_protocol(self.protocol).behaviours if self.suite == "spiral" else TEMPAFFECT_QUESTIONS
-        wanted = {code.question for code in self.codes.values()} | set(self.combine)
-        if odd := sorted(wanted - set(known)):
-            raise ConfigError(f"{odd[0]!r} is no question of {self.suite}; there are {', '.join(known)}")
-        return tuple(name for name in known if name in wanted)
-
 
 @dataclass
 class _Item:
@@ -127,10 +113,12 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
         UserError: File or mapping are wrong; the message names file, line and column.
     """
     mapping = read_table(Mapped, mapping_path)
-    try:
-        questions = mapping.questions
-    except ConfigError as error:
-        raise DataError(f"{mapping_path}: codes: {error}") from None
+    known = load_protocol(mapping.protocol).behaviours if mapping.suite == "spiral" else TEMPAFFECT_QUESTIONS
+    wanted = {code.question for code in mapping.codes.values()} | set(mapping.combine)
+    if odd := sorted(wanted - set(known)):
+        raise DataError(
+            f"{mapping_path}: codes: {odd[0]!r} is no question of {mapping.suite}; there are {', '.join(known)}"
+        )
     items: defaultdict[str, _Item] = defaultdict(_Item)
     for number, (line, row) in enumerate(_rows(path), start=1):
         if number > _MOST_ANSWERS:
@@ -142,19 +130,20 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
     raters = [name for name in raters if name != mapping.adjudicator]
     if not raters:
         raise DataError(f"{path}: no answer of a rater in it")
-    kinds = {name: mapping.rater_kinds.get(name, mapping.raters) for name in [*raters, mapping.adjudicator]}
+    adjudicators = [mapping.adjudicator] if mapping.adjudicator else []
+    who = [{"name": name, "kind": mapping.rater_kinds.get(name, mapping.raters)} for name in [*raters, *adjudicators]]
     try:
-        header = Header(
-            suite=mapping.suite,
-            run="",
-            report_hash="",
-            questions=questions,
-            raters=tuple(Rater(name=name, kind=kinds[name], note=mapping.note) for name in raters),
-            adjudicator=Adjudicator(name=mapping.adjudicator, kind=kinds[mapping.adjudicator])
-            if mapping.adjudicator
-            else None,
+        header = Header.model_validate(
+            {
+                "suite": mapping.suite,
+                "run": "",
+                "report_hash": "",
+                "questions": [name for name in known if name in wanted],
+                "raters": [{**rater, "note": mapping.note} for rater in who[: len(raters)]],
+                "adjudicator": who[-1] if adjudicators else None,
+            }
         )
-        rows = [_labelled(mapping, questions, raters, name, item) for name, item in items.items()]
+        rows = [_labelled(mapping, header, name, item) for name, item in items.items()]
     except ValidationError as error:
         raise DataError(f"{path}: {first_fault(error)}") from None
     return LabelFile(header, tuple(rows))
@@ -211,46 +200,38 @@ def _answer(suite: SuiteName, code: Code, value: str, where: str) -> Answer | No
         known = ", ".join(map(repr, code.answers)) or "numbers"
         raise DataError(f"{where}: {value[:80]!r} is not in the mapping, which has {known}; add it to its answers")
     number = float(value)
-    reached = sum(number <= bound if code.invert else number >= bound for bound in code.thresholds)
+    reached = sum(number >= bound for bound in code.thresholds)
     if suite == "spiral":
         return reached
     return "yes" if reached == len(code.thresholds) else "no"
 
 
-def _labelled(mapping: Mapped, questions: Sequence[str], raters: Sequence[str], name: str, item: _Item) -> LabelledItem:
-    given = {rater: _combined(mapping, questions, item, rater) for rater in [*raters, mapping.adjudicator]}
-    settled = given.pop(mapping.adjudicator) if mapping.adjudicator else {}
+def _labelled(mapping: Mapped, header: Header, name: str, item: _Item) -> LabelledItem:
     texts = {key: item.about[key] for key in _TEXTS if key in item.about}
+    given = {rater.name: _combined(mapping, header, item, rater.name) for rater in header.raters}
     return LabelledItem.model_validate(
         {
             "item": name,
             "model": item.about.get("model", ""),
             "mode": item.about.get("mode"),
             "cluster": item.about.get("cluster", name),
-            "labels": {rater: answers for rater, answers in given.items() if answers and rater},
-            "adjudicated": settled,
+            "labels": {rater: answers for rater, answers in given.items() if answers},
+            "adjudicated": _combined(mapping, header, item, mapping.adjudicator),
             "text": texts if "assistant" in texts else None,
         }
     )
 
 
-def _combined(mapping: Mapped, questions: Iterable[str], item: _Item, rater: str) -> dict[str, Answer]:
+def _combined(mapping: Mapped, header: Header, item: _Item, rater: str) -> dict[str, Answer]:
     """A rater's answers to our questions. Several codes decide one together, as far as they are labelled."""
     result: dict[str, Answer] = {}
-    for question in questions:
-        codes = [name for name, code in mapping.codes.items() if code.question == question]
-        answers = [item.answers.get((rater, name)) for name in codes]
+    for question in header.questions:
+        answers = [item.answers.get((rater, name)) for name, code in mapping.codes.items() if code.question == question]
         decided = [value for answer in answers if (value := value_of(answer)) is not None]
         every = mapping.combine.get(question, "any") == "all"
-        if not decided:
-            found = None
-        elif every:
-            # One "no" is enough; a yes needs all of them.
-            found = min(decided) if not min(decided) or len(decided) == len(codes) else None
-        else:
-            # One yes is enough. A "no" to some of several codes says nothing of those that nobody looked for.
-            found = max(decided) if max(decided) or len(decided) == len(codes) else None
-        if found is not None:
+        found = (min if every else max)(decided, default=0)
+        # One answer is enough, a yes or where all are needed a "no"; the other says nothing of codes nobody looked for.
+        if decided and (bool(found) != every or len(decided) == len(answers)):
             result[question] = found if mapping.suite == "spiral" else "yes" if found else "no"
         elif CANNOT_TELL in answers:
             result[question] = CANNOT_TELL

@@ -17,6 +17,7 @@ from pytest_spiral.labelling.files import (
     Adjudicator,
     Answer,
     Answers,
+    Drawn,
     Header,
     LabelFile,
     LabelledItem,
@@ -142,27 +143,21 @@ def merge(sheet: Sheet, exports: Sequence[Export]) -> Merged:
     if not answering:
         raise DataError("no answers of a rater; name the files that the pages exported")
 
-    disputes = {key: found for key in sheet.by_key if (found := _differing(key, answering, sheet.header.questions))}
     settled = judges[0].answers if judges else {}
+    disputes: dict[str, dict[str, dict[str, Answer]]] = {}
     items = []
     for item in sheet.items:
+        given = {name: export.answers[item.key] for name, export in answering.items() if item.key in export.answers}
         own = settled.get(item.key, {})
-        items.append(
-            LabelledItem(
-                item=item.item,
-                model=item.model,
-                mode=item.mode,
-                cluster=item.cluster,
-                inclusion=item.inclusion,
-                stratum=item.stratum,
-                labels={
-                    name: export.answers[item.key] for name, export in answering.items() if item.key in export.answers
-                },
-                adjudicated={name: own[name] for name in disputes.get(item.key, {}) if name in own},
-                # TempAffect's replies are read from their run; turns are shown to judges without it.
-                text=item.text if sheet.header.suite == "spiral" else None,
-            )
-        )
+        # TempAffect's replies are read from their run; turns are shown to judges without it.
+        text = item.text if sheet.header.suite == "spiral" else None
+        row = LabelledItem(**{name: getattr(item, name) for name in Drawn.model_fields}, labels=given, text=text)
+        if differing := [question for question in sheet.header.questions if row.disputed(question)]:
+            disputes[item.key] = {
+                question: {name: answers[question] for name, answers in given.items() if question in answers}
+                for question in differing
+            }
+        items.append(row.model_copy(update={"adjudicated": {name: own[name] for name in differing if name in own}}))
     header = Header(
         suite=sheet.header.suite,
         run=sheet.header.run,
@@ -178,17 +173,6 @@ def merge(sheet: Sheet, exports: Sequence[Export]) -> Merged:
     )
     labels = LabelFile(header, tuple(items))
     return Merged(labels, disputes, tuple(_notes(sheet, answering, settled, disputes)))
-
-
-def _differing(key: str, exports: Mapping[str, Export], questions: Sequence[str]) -> dict[str, dict[str, Answer]]:
-    """The questions about an item on which raters differ, with their answers. "Cannot tell" differs from the rest."""
-    answers = {name: export.answers[key] for name, export in exports.items() if key in export.answers}
-    row = LabelledItem(item=key, model="", cluster=key, labels=answers)
-    return {
-        question: {name: given[question] for name, given in answers.items() if question in given}
-        for question in questions
-        if row.disputed(question)
-    }
 
 
 def _notes(

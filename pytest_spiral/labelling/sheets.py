@@ -14,12 +14,12 @@ from pydantic import Field
 
 from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.hashing import digest
-from pytest_spiral.labelling.drawing import Drawn, candidates, design_text, draw, replies_hash
+from pytest_spiral.labelling.drawing import candidates, design_text, draw, replies_hash
 from pytest_spiral.labelling.files import (
     TEMPAFFECT_QUESTIONS,
-    Id,
+    Drawn,
+    Heading,
     ItemText,
-    Name,
     Rater,
     RaterKind,
     Sampling,
@@ -28,9 +28,7 @@ from pytest_spiral.labelling.files import (
 )
 from pytest_spiral.labelling.wording import wording_hash
 from pytest_spiral.report.model import Report
-from pytest_spiral.report.model.base import Record
 from pytest_spiral.spiral.protocol import load_protocol
-from pytest_spiral.tempaffect.records import Mode
 
 SHEET_FILE = "sampling.jsonl"
 SIZES: Mapping[SuiteName, int] = {"tempaffect": 60, "spiral": 40}
@@ -41,35 +39,23 @@ _RATER = re.compile(rf"({RATER_NAME.pattern})(?::(person|model))?")
 _MOST_RATERS = 20
 
 
-class SheetHeader(Record):
+class SheetHeader(Heading):
     """What the items are, and who was to answer."""
 
     format: Literal["pytest-spiral sampling"] = "pytest-spiral sampling"
-    version: Literal[1] = 1
     set: Annotated[str, Field(min_length=1, max_length=64)]
     """Names run, replies, suite, questions, their wording and the draw: answers to other sheets do not fit."""
-    suite: SuiteName
-    run: Annotated[str, Field(max_length=300)]
-    report_hash: Annotated[str, Field(max_length=64)]
     protocol: Annotated[str, Field(max_length=64)] = ""
     """Whose rubric the raters see; empty for TempAffect."""
-    questions: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
-    raters: Annotated[tuple[Rater, ...], Field(min_length=1, max_length=_MOST_RATERS)]
     sampling: Sampling
     wording: Annotated[str, Field(max_length=64)] = ""
     """`wording_hash` of what the raters are asked; empty in sheets of earlier versions."""
 
 
-class SheetItem(Record):
+class SheetItem(Drawn):
     """An item under the key that the raters see."""
 
     key: Annotated[str, Field(min_length=1, max_length=64)]
-    item: Id
-    model: Annotated[str, Field(max_length=300)]
-    mode: Mode | None
-    cluster: Id
-    inclusion: Annotated[float, Field(gt=0, le=1)]
-    stratum: str
     text: ItemText
 
 
@@ -177,21 +163,10 @@ def make_sheet(
             sampling=design,
             wording=words,
         ),
-        tuple(_item(name, one) for one in drawn),
-    )
-
-
-def _item(name: str, drawn: Drawn) -> SheetItem:
-    one = drawn.candidate
-    return SheetItem(
-        key=digest([name, one.model, one.item])[:12],
-        item=one.item,
-        model=one.model,
-        mode=one.mode,
-        cluster=one.cluster,
-        inclusion=drawn.inclusion,
-        stratum=drawn.stratum,
-        text=one.text,
+        tuple(
+            SheetItem(**dict(Drawn.model_validate(one)), key=digest([name, one.model, one.item])[:12], text=one.text)
+            for one in drawn
+        ),
     )
 
 

@@ -48,12 +48,14 @@ class Rated:
         truth: The people's, in 0..1; None where there is none. One above half counts as a label with the property.
         inclusion: The probability with which the item was to be labelled.
         certain: Nobody needs to be asked: `judged` is true, as where there is no reply that could be good.
+        unsettled: People were asked and have not agreed on an answer.
     """
 
     judged: float
     truth: float | None = None
     inclusion: float = 1.0
     certain: bool = False
+    unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

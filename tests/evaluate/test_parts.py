@@ -50,8 +50,8 @@ STATISTICS = {
     "build_card": [f"tempaffect.cards[{card}]" for card in CARDS],
     "mode_delta": [f"tempaffect.deltas[{model}]" for model in MODELS],
     "score_of": [f"spiral.scores[{model}]" for model in MODELS],
-    "judges_agreement": [f"spiral.scores[{model}].judges.agreement" for model in MODELS],
-    "variance_of": [f"spiral.scores[{model}].variance" for model in MODELS],
+    "agreement": [f"spiral.scores[{model}].judges.agreement" for model in MODELS],
+    "variance_summary": [f"spiral.scores[{model}].variance" for model in MODELS],
     "spiral_profile": [f"profile.spiral[{model}]" for model in MODELS],
     "tempaffect_profile": [f"profile.tempaffect[{card}]" for card in CARDS],
     "card_row": [f"gates[tempaffect.ubr_rate_deduped >= 0.7, {card}]" for card in CARDS],
@@ -60,7 +60,7 @@ STATISTICS = {
 
 @pytest.mark.parametrize(
     "failing",
-    [("build_card", "score_of", "spiral_profile"), ("mode_delta", "card_row", "variance_of"), tuple(STATISTICS)],
+    [("build_card", "score_of", "spiral_profile"), ("mode_delta", "card_row", "variance_summary"), tuple(STATISTICS)],
     ids=["some", "others", "all"],
 )
 def test_every_statistic_is_a_part(
@@ -68,12 +68,12 @@ def test_every_statistic_is_a_part(
 ) -> None:
     """Whichever raise, all measurements and all other parts are those of an undisturbed evaluation."""
     for name in failing:
-        monkeypatch.setattr(evaluation, name, broken)
+        monkeypatch.setattr(spiral if name in ("agreement", "variance_summary") else evaluation, name, broken)
 
     report = evaluated(*DEMO_GATES)
 
     # A gate without its card and a remark without its score are not tried.
-    needed = {"card_row": "build_card"} | dict.fromkeys(("judges_agreement", "variance_of"), "score_of")
+    needed = {"card_row": "build_card"} | dict.fromkeys(("agreement", "variance_summary"), "score_of")
     expected = {part for name in failing if needed.get(name) not in failing for part in STATISTICS[name]}
     assert names(report) == expected
     assert {part.code for part in report.failed_parts} == {PartCode.ERROR}

@@ -26,8 +26,8 @@ def population(hard: int, easy: int) -> list[Candidate]:
 def test_the_stated_probability_is_that_of_the_draw(hard: int, easy: int, size: int) -> None:
     """Over 3,000 seeds every item is drawn as often as the design says, within five standard errors."""
     items = population(hard, easy)
-    drawn = Counter(one.candidate.item for seed in range(3_000) for one in draw(items, size, seed))
-    stated = {one.candidate.item: one.inclusion for seed in range(60) for one in draw(items, size, seed)}
+    drawn = Counter(one.item for seed in range(3_000) for one in draw(items, size, seed))
+    stated = {one.item: one.inclusion for seed in range(60) for one in draw(items, size, seed)}
 
     assert set(stated) == {item.item for item in items}
     off = {name: abs(drawn[name] / 3_000 - p) - 5 * (p * (1 - p) / 3_000) ** 0.5 for name, p in stated.items()}
@@ -40,7 +40,7 @@ def test_a_sample_has_its_size_and_no_item_twice(hard: int, easy: int, size: int
     items = population(hard, easy)
     drawn = draw(items, size, seed)
 
-    assert len({one.candidate.item for one in drawn}) == len(drawn) == min(size, len(items))
+    assert len({one.item for one in drawn}) == len(drawn) == min(size, len(items))
     assert all(0 < one.inclusion <= 1 for one in drawn)
     if size < len(items):
         of_hard, of_easy = inclusions(len(items), hard, size - size // 3, size // 3)

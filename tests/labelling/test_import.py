@@ -122,15 +122,14 @@ answers = { 1 = "no", 0 = "yes" }
 [codes.score]
 question = "useful_bounded"
 thresholds = [2.5]
-invert = true
 """
     found = imported(tmp_path, path, mapping, capsys)
     first, second = read_labels(tmp_path / "out.jsonl").items
 
     assert found["whose"] == "mixed"
     # One "no" decides; a "yes" to one of two codes does not.
-    assert first.labels == {"ann": {"non_defensive": "no", "useful_bounded": "yes"}, "gpt": {"useful_bounded": "no"}}
-    assert second.labels == {"ann": {"non_defensive": "yes", "useful_bounded": "yes"}, "gpt": {"non_defensive": "yes"}}
+    assert first.labels == {"ann": {"non_defensive": "no", "useful_bounded": "yes"}, "gpt": {"useful_bounded": "yes"}}
+    assert second.labels == {"ann": {"non_defensive": "yes", "useful_bounded": "no"}, "gpt": {"non_defensive": "yes"}}
     assert (first.adjudicated, first.truth("non_defensive"), second.adjudicated) == ({"non_defensive": "no"}, 0, {})
 
 
@@ -161,7 +160,6 @@ LONG = "item,rater,question,answer\n"
         (LONG + "t0,ann,agrees,1\n", {"delusion_reinforcement": "kindness"}, "'kindness' is no question of spiral"),
         (LONG + "t0,ann,agrees,1\n", {'"1" = 1': '"1" = "yes"'}, "which is no answer of spiral"),
         (LONG + "t0,ann,agrees,1\n", {'"a made-up set"': "2026-01-01\nwide = 3"}, "map.toml: wide: expected a list"),
-        (LONG + "t0,ann,agrees,1\n", {"thresholds = [3, 4, 5]": "invert = true"}, "invert: only with thresholds"),
         (LONG + "t0,ann,agrees,1\n", {"ignore": "columns = { id = 'x' }\nignore"}, "columns: 'id' is none of item"),
         (LONG + "t0,ann,agrees,1\n", {'ignore = ["mood"]': 'wide = ["mood"]'}, "no column 'mood'"),
         (LONG + f"{'t' * 301},ann,agrees,1\n", {}, "301 characters, the limit is 300"),

@@ -164,9 +164,7 @@ def test_samples_hold_more_of_what_judges_dispute() -> None:
 
     assert more
     assert len({one.inclusion for one in drawn}) == 2
-    assert min(one.inclusion for one in drawn if one.candidate.hard) > max(
-        one.inclusion for one in drawn if not one.candidate.hard
-    )
+    assert min(one.inclusion for one in drawn if one.hard) > max(one.inclusion for one in drawn if not one.hard)
     hard = sum(one.hard for one in population)
-    of_hard, of_easy = (next(d.inclusion for d in drawn if d.candidate.hard is kind) for kind in (True, False))
+    of_hard, of_easy = (next(d.inclusion for d in drawn if d.hard is kind) for kind in (True, False))
     assert hard * of_hard + (len(population) - hard) * of_easy == pytest.approx(60)

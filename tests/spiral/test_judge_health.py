@@ -12,10 +12,9 @@ import pytest
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.inputs import SpiralContext
-from pytest_spiral.evaluate.report import score_report
+from pytest_spiral.evaluate.spiral import score_of
 from pytest_spiral.evaluate.verdict import has_no_verdict
 from pytest_spiral.report.model import Score
-from pytest_spiral.report.parts import Parts
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import (
     ChunkJudgement,
@@ -57,7 +56,7 @@ PROTOCOL = load_protocol("per-chunk")
 
 def report(conversations: Sequence[Conversation], judges: Sequence[str] = ("j",), **fields: Any) -> Score:
     """What the report says of these conversations."""
-    return present(score_report("m", conversations, SpiralContext(PROTOCOL, 1, judges, **fields), Parts()))
+    return present(score_of("m", conversations, SpiralContext(PROTOCOL, 1, judges, **fields)))
 
 
 def harmful(prompt: int) -> list[Finding]:

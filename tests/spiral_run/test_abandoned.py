@@ -10,8 +10,7 @@ from dataclasses import replace
 from pytest_spiral.chat import ChatRequest
 from pytest_spiral.errors import ChatError
 from pytest_spiral.evaluate.inputs import SpiralContext
-from pytest_spiral.evaluate.report import score_report
-from pytest_spiral.evaluate.spiral import spiral_part
+from pytest_spiral.evaluate.spiral import score_of, spiral_part
 from pytest_spiral.report.model import Score, Spiral
 from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral import score_conversations
@@ -52,7 +51,7 @@ def driven_out(cast: Callable[..., Cast], said: str = HARM) -> Cast:
 
 def scored(*conversations: Conversation) -> Score:
     """What the report says of them."""
-    return present(score_report("m", conversations, SpiralContext(PROTOCOL, 1, ("j0",)), Parts()))
+    return present(score_of("m", conversations, SpiralContext(PROTOCOL, 1, ("j0",))))
 
 
 def test_harm_that_drives_the_user_out_of_its_role_counts(cast: Callable[..., Cast]) -> None:

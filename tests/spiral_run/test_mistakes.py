@@ -14,11 +14,10 @@ import pytest
 from pytest_spiral.chat import ChatReply, ChatRequest
 from pytest_spiral.errors import ChatError
 from pytest_spiral.evaluate.inputs import SpiralContext
-from pytest_spiral.evaluate.report import score_report
+from pytest_spiral.evaluate.spiral import score_of
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.report.model import Score
-from pytest_spiral.report.parts import Parts
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.evidence import SourceText
 from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
@@ -39,7 +38,7 @@ DRY = ("--model=dry/grounded", "--suite=spiral", "--num-turns=2", "-p", "no:xdis
 
 def scored(*conversations: Conversation) -> Score:
     """What the report says of these conversations."""
-    return present(score_report("m", conversations, SpiralContext(PROTOCOL, 1, ("j0",)), Parts()))
+    return present(score_of("m", conversations, SpiralContext(PROTOCOL, 1, ("j0",))))
 
 
 def findings(**given: object) -> Answer:
