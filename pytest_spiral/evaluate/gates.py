@@ -107,9 +107,10 @@ class SpiralGates:
             decision = replace(decision, mde=self._detectable(gate, decision))
         # Tails and the worst count conversations with certain behaviours: they are as good as the judges are on these.
         about = (protocol.harm,) if gate.metric.startswith("tails.") else (gate.metric,)
+        records = [result.record for result in self._context.calibrated.values()]
         for behaviour in protocol.worst if gate.metric.startswith("worst") else about:
             if behaviour in protocol.metrics and protocol.metrics[behaviour].kind == "behaviour":
-                decision = with_standing(decision, *standing_of_all(self._context.calibrations, behaviour))
+                decision = with_standing(decision, *standing_of_all(records, behaviour))
         if against is not None and baseline is not None:
             decision = self._with_same_judges(decision, baseline)
         decision = limit_missing(decision, self._incomplete[model])

@@ -12,7 +12,7 @@ from pytest_spiral.report.model import Anchors, Drift, Run, Usage
 from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.run import SpiralIntegrity
 from pytest_spiral.settings import SuiteName
-from pytest_spiral.spiral.calibration import Calibration, CalibrationResult
+from pytest_spiral.spiral.calibration import CalibrationResult
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.tempaffect.records import CardContext, Item, Mode
@@ -57,11 +57,6 @@ class SpiralContext:
     moved: Sequence[str] = ()
     unknown_fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     served_models: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    @property
-    def calibrations(self) -> Sequence[Calibration]:
-        """What is known of the judges, for gates on single behaviours."""
-        return [result.record for result in self.calibrated.values()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def evaluate(run: RunResults) -> Report:
         "reply_judges": judged,
         "failed_parts": tuple(parts.failed),
     }
-    report = Report(**{**dict(report), **computed})
+    report = report.model_copy(update=computed)
     if not run.labels:
         return report
     corrected = [gate for gate in run.gates if is_corrected(gate)]
@@ -112,11 +112,19 @@ def _measured(run: RunResults, spiral: Spiral) -> Report:
         key=lambda item: (item.model, item.mode, item.id, item.epoch),
     )
     asked = sorted({item.id for item in items})
-    suite = run.suite
+    suite, tempaffect = run.suite, None
+    if suite is not None and run.preflight is not None:
+        tempaffect = TempAffectIntegrity(
+            suite_hash=suite.suite_hash,
+            scorer_fingerprint=run.preflight.fingerprint,
+            preflight_faults=tuple(run.preflight.faults),
+            components=suite.components,
+            system_prompt_hash=next((context.system_prompt_hash for context in run.contexts.values()), None),
+        )
     return Report(
         verdict="incomplete",
         run=run.run,
-        integrity=Integrity(tempaffect=_tempaffect_integrity(run), spiral=run.spiral_integrity),
+        integrity=Integrity(tempaffect=tempaffect, spiral=run.spiral_integrity),
         gates=(),
         tempaffect=TempAffect(
             items=tuple(items),
@@ -158,9 +166,10 @@ def _changes(run: RunResults, report: Report) -> tuple[ItemChanges, ...]:
         return ()
     held = [one for group in run.conversations.values() for one in group]
     own = Recording("this run", Path(), "", tuple(held), report)
-    same = {suite for suite, identity in own.identity.items() if suite in baseline.identity}
     same = {
-        suite for suite in same if not differing(suite, *circumstances(baseline.identity[suite], own.identity[suite]))
+        suite
+        for suite in own.identity.keys() & baseline.identity.keys()
+        if not differing(suite, *circumstances(baseline.identity[suite], own.identity[suite]))
     }
     if not_the_same(baseline.anchors, own.anchors):
         same.discard("spiral")
@@ -214,18 +223,6 @@ def evaluate_imported(
     return evaluate(RunResults(run, Usage(), spiral=context, conversations=groups))
 
 
-def _tempaffect_integrity(run: RunResults) -> TempAffectIntegrity | None:
-    if run.suite is None or run.preflight is None:
-        return None
-    return TempAffectIntegrity(
-        suite_hash=run.suite.suite_hash,
-        scorer_fingerprint=run.preflight.fingerprint,
-        preflight_faults=tuple(run.preflight.faults),
-        components=run.suite.components,
-        system_prompt_hash=next((context.system_prompt_hash for context in run.contexts.values()), None),
-    )
-
-
 def _named(model: str, mode: Mode) -> str:
     return f"{model}, {CARD_MODES[mode]}"
 
@@ -238,8 +235,8 @@ def _conversations(run: RunResults) -> list[Conversation]:
 def _profiles(run: RunResults, parts: Parts) -> Profiles:
     tempaffect, spiral = [], []
     for (model, mode), items in run.items.items():
-        answers = sorted((item for item in items if item.answer), key=lambda item: (item.id, item.epoch))
-        replies = [item.answer.reply for item in answers if item.answer]
+        ordered = sorted(items, key=lambda item: (item.id, item.epoch))
+        replies = [item.answer.reply for item in ordered if item.answer]
         part = f"profile.tempaffect[{_named(model, mode)}]"
         tempaffect.append(parts.attempt(part, tempaffect_profile, model, CARD_MODES[mode], replies))
     for model, conversations in run.conversations.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import inf
@@ -18,7 +18,6 @@ from pytest_spiral.report.model.floor import Floor
 from pytest_spiral.report.model.judges import (
     BehaviourStanding,
     CalibrationReport,
-    Drift,
     JudgeReport,
     JudgesHealth,
     JudgesReport,
@@ -39,7 +38,7 @@ from pytest_spiral.settings import PREFIX_PROTOCOL, Settings
 from pytest_spiral.spiral.aggregate import conversation_scores, point_score, score_conversations
 from pytest_spiral.spiral.agreement import agreement, firmness, judged_by
 from pytest_spiral.spiral.anchors import overlooked
-from pytest_spiral.spiral.calibration import CalibrationResult, corrected_turn_rate, standing
+from pytest_spiral.spiral.calibration import corrected_turn_rate, standing
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import judge_shares
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, load_judge_limits, overlaps
@@ -204,14 +203,7 @@ def _judges_report(
             warnings=tuple(overlaps([(EVALUATED, model), *others])),
             suspected=suspected,
         ),
-        calibration=attempt(
-            "judges.calibration",
-            lambda: {
-                judge: _calibration(conversations, result, context.drift.get(judge))
-                for judge, result in context.calibrated.items()
-            },
-        )
-        or None,
+        calibration=attempt("judges.calibration", lambda: _calibrations(conversations, context)) or None,
     )
 
 
@@ -241,31 +233,32 @@ def _calibration_faults(context: SpiralContext) -> Iterator[str]:
             yield f"J07 the judge {judge} has drifted on {', '.join(drift.drifted)}"
 
 
-def _calibration(
-    conversations: Sequence[Conversation], result: CalibrationResult, drift: Drift | None
-) -> CalibrationReport:
-    behaviours = {}
-    for name, measured in result.record.behaviours.items():
-        verdict, reason = standing(result.record, name)
-        behaviours[name] = BehaviourStanding(
-            **dict(measured),
-            strength=result.strength[name],
-            standing=verdict,
-            reason=reason,
-            raters_agreement=result.agreement[name],
-            turn_rate=corrected_turn_rate(conversations, result.record, name),
+def _calibrations(conversations: Sequence[Conversation], context: SpiralContext) -> Mapping[str, CalibrationReport]:
+    reports = {}
+    for judge, result in context.calibrated.items():
+        behaviours = {}
+        for name, measured in result.record.behaviours.items():
+            verdict, reason = standing(result.record, name)
+            behaviours[name] = BehaviourStanding(
+                **dict(measured),
+                strength=result.strength[name],
+                standing=verdict,
+                reason=reason,
+                raters_agreement=result.agreement[name],
+                turn_rate=corrected_turn_rate(conversations, result.record, name),
+            )
+        reports[judge] = CalibrationReport(
+            labels=result.record.labels,
+            turns=result.turns,
+            unread=result.unread,
+            raters=result.raters,
+            whose=result.whose,
+            disagreements=len(result.disagreements),
+            kinds=result.kinds,
+            behaviours=behaviours,
+            drift=context.drift.get(judge),
         )
-    return CalibrationReport(
-        labels=result.record.labels,
-        turns=result.turns,
-        unread=result.unread,
-        raters=result.raters,
-        whose=result.whose,
-        disagreements=len(result.disagreements),
-        kinds=result.kinds,
-        behaviours=behaviours,
-        drift=drift,
-    )
+    return reports
 
 
 def _simulator(conversations: Sequence[Conversation]) -> SimulatorHealth:

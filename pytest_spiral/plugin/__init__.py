@@ -107,12 +107,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize tests that ask for `scenario_result` or `conversation_result` with all units of the run."""
     role = metafunc.config.stash.get(ROLE, None)
-    if "scenario_result" in metafunc.fixturenames:
-        params = role.collection.scenario_params() if role else []
-        metafunc.parametrize("scenario_result", params, indirect=True)
-    if "conversation_result" in metafunc.fixturenames:
-        params = role.collection.conversation_params() if role else []
-        metafunc.parametrize("conversation_result", params, indirect=True)
+    for name in ("scenario_result", "conversation_result"):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, role.collection.params(name) if role else [], indirect=True)
 
 
 @pytest.fixture

@@ -76,11 +76,6 @@ def worker_output(config: pytest.Config) -> dict[str, Any]:
     return output
 
 
-def worker_id(report: pytest.TestReport) -> str | None:
-    """The worker that made a report, None for this process."""
-    return getattr(report, "worker_id", None)
-
-
 def is_on_this_machine(node: Node) -> bool:
     """Whether a worker sees the same files: started here, and not told to work elsewhere."""
     spec = node.gateway.spec

@@ -19,7 +19,6 @@ from pytest_spiral.resources import scenarios_root
 from pytest_spiral.run.content import Content
 from pytest_spiral.run.plan import RunPlan, Unit, all_units, conversation_units, scenario_units, shard_of
 from pytest_spiral.spiral.conversation import ConversationUnit
-from pytest_spiral.tempaffect.scenario import Family
 from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 SUITE_FILES = {"tempaffect": "scenarios/test_tempaffect.py", "spiral": "scenarios/test_spiral.py"}
@@ -72,23 +71,19 @@ class Collection:
         self._content = content
         self._nodes = nodes
 
-    def scenario_params(self) -> list[ParameterSet]:
-        """All TempAffect units, marked with suite and family."""
-        suite = self._content.suite
-        marks = {family: _marks("tempaffect", family.value) for family in Family}
-        return [
-            pytest.param(unit, id=unit.id, marks=marks[suite[unit.scenario_id].family])
-            for unit in scenario_units(self._plan, self._content)
-        ]
-
-    def conversation_params(self) -> list[ParameterSet]:
-        """All conversations, marked with suite and category."""
+    def params(self, fixture: str) -> list[ParameterSet]:
+        """All units of a fixture's suite, each marked with the suite and its family or category."""
+        units = scenario_units if fixture == "scenario_result" else conversation_units
         registered = {mark.partition(":")[0] for mark in self._config.getini("markers")}
         params = []
-        for unit in conversation_units(self._plan, self._content):
-            category = self._content.unheld(unit).category
+        for unit in units(self._plan, self._content):
+            if isinstance(unit, ScenarioUnit):
+                names = ["tempaffect", self._content.suite[unit.scenario_id].family.value]
+            else:
+                names = ["spiral", self._content.unheld(unit).category]
             # A category of a custom prompt file need not be a registered marker.
-            params.append(pytest.param(unit, id=unit.id, marks=_marks("spiral", *({category} & registered))))
+            marks = [getattr(pytest.mark, name) for name in names if name in registered]
+            params.append(pytest.param(unit, id=unit.id, marks=marks))
         return params
 
     @pytest.hookimpl(wrapper=True)
@@ -101,7 +96,10 @@ class Collection:
             for file in SUITE_FILES.values():
                 wanted = [node.removeprefix(file).removeprefix("::") for node in self._nodes if node.startswith(file)]
                 if wanted:
-                    report.result = [*(report.result or ()), SuiteModule.make(collector, file, wanted)]
+                    path = scenarios_root() / Path(file).name
+                    module: SuiteModule = SuiteModule.from_parent(collector, path=path, name=file, nodeid=file)
+                    module.wanted = wanted
+                    report.result = [*(report.result or ()), module]
         return report
 
     @pytest.hookimpl(trylast=True)
@@ -119,10 +117,6 @@ class Collection:
             items[:] = kept
 
 
-def _marks(*names: str) -> list[pytest.MarkDecorator]:
-    return [getattr(pytest.mark, name) for name in names]
-
-
 class SuiteModule(pytest.Module):
     """A bundled test module. It lies wherever the package lies, and its node id does not say so.
 
@@ -130,13 +124,6 @@ class SuiteModule(pytest.Module):
     """
 
     wanted: Sequence[str] = ()
-
-    @classmethod
-    def make(cls, session: pytest.Session, file: str, wanted: Sequence[str]) -> SuiteModule:
-        path = scenarios_root() / Path(file).name
-        module: SuiteModule = cls.from_parent(session, path=path, name=file, nodeid=file)
-        module.wanted = wanted
-        return module
 
     def _getobj(self) -> ModuleType:
         # Loaded by path: nothing of the user's may shadow it, and sys.path stays as it was.

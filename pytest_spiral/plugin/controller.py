@@ -327,12 +327,10 @@ class Controller:
         parts.attempt("kept floor", keep_floor, self.run.plan, report)
         parts.attempt("JUnit XML", lambda: add_junit_properties(self._config, suite_properties(report)))
         self._summary = parts.attempt("terminal", summary_lines, report, os.path.relpath(folder))
-        if parts.failed:
-            report = report.model_copy(update={"failed_parts": (*report.failed_parts, *parts.failed)})
-        shown = len(parts.failed)
-        self._decision = parts.attempt("terminal", decision_lines, report)
-        if len(parts.failed) > shown:
-            report = report.model_copy(update={"failed_parts": (*report.failed_parts, *parts.failed[shown:])})
+        lost = (*report.failed_parts, *parts.failed)
+        self._decision = parts.attempt("terminal", decision_lines, report.model_copy(update={"failed_parts": lost}))
+        report = report.model_copy(update={"failed_parts": (*report.failed_parts, *parts.failed)})
+        if self._decision is None:
             self._decision = list(failed_lines(report.failed_parts))
         return report
 
@@ -359,9 +357,6 @@ class Controller:
         yield
         if hidden and errors:
             terminalreporter.stats["error"] = errors
-        self._write_summary(terminalreporter)
-
-    def _write_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._estimates is not None:
             write_section(terminalreporter, plan_lines(self._estimates))
         elif self._summary is not None:
