@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,28 +38,15 @@ _TEXTS = tuple(ItemText.model_fields)
 _COLUMNS = ("item", "rater", "question", "answer", "model", "mode", "cluster", *_TEXTS)
 # A value for every rater and question of every item.
 _MOST_ANSWERS = 1_000_000
-_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 Words = Annotated[str, Field(min_length=1, max_length=200)]
 Row = Mapping[str, str]
 
 
 class Code(Table):
-    """What a foreign code says about one of our questions.
-
-    A value is looked up in `answers`; a number that is not there is compared with `thresholds`. The strength is the
-    number of thresholds that it reaches, and yes means that it reaches all. An empty value is not labelled, and any
-    other value is an error.
-    """
+    """What a foreign code says about one of our questions. An empty value that is not in `answers` is not labelled."""
 
     question: Words
-    answers: dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength] = Field(default_factory=dict)
-    thresholds: Annotated[tuple[float, ...], Field(max_length=3)] = ()
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.answers and not self.thresholds:
-            raise ValueError("answers: expected a table from foreign values to ours, or thresholds")
-        return self
+    answers: Annotated[dict[str, Literal["yes", "no", "cannot tell", "not labelled"] | Strength], Field(min_length=1)]
 
 
 class Mapped(Table):
@@ -126,12 +112,11 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
         _take(mapping, row, items, f"{path}:{line}")
         if len(items) > MAX_ITEMS:
             raise DataError(f"{path}:{line}: more than {MAX_ITEMS:,} items")
-    raters = list(dict.fromkeys(rater for item in items.values() for rater, _ in item.answers))
-    raters = [name for name in raters if name != mapping.adjudicator]
-    if not raters:
+    names = dict.fromkeys(rater for item in items.values() for rater, _ in item.answers)
+    kinds = {name: mapping.rater_kinds.get(name, mapping.raters) for name in [*names, mapping.adjudicator]}
+    settles = {"name": mapping.adjudicator, "kind": kinds.pop(mapping.adjudicator)}
+    if not kinds:
         raise DataError(f"{path}: no answer of a rater in it")
-    adjudicators = [mapping.adjudicator] if mapping.adjudicator else []
-    who = [{"name": name, "kind": mapping.rater_kinds.get(name, mapping.raters)} for name in [*raters, *adjudicators]]
     try:
         header = Header.model_validate(
             {
@@ -139,8 +124,8 @@ def import_labels(path: Path, mapping_path: Path) -> LabelFile:
                 "run": "",
                 "report_hash": "",
                 "questions": [name for name in known if name in wanted],
-                "raters": [{**rater, "note": mapping.note} for rater in who[: len(raters)]],
-                "adjudicator": who[-1] if adjudicators else None,
+                "raters": [{"name": name, "kind": kind, "note": mapping.note} for name, kind in kinds.items()],
+                "adjudicator": settles if mapping.adjudicator else None,
             }
         )
         rows = [_labelled(mapping, header, name, item) for name, item in items.items()]
@@ -187,23 +172,17 @@ def _take(mapping: Mapped, row: Row, items: defaultdict[str, _Item], where: str)
 
 def _answer(suite: SuiteName, code: Code, value: str, where: str) -> Answer | None:
     """A foreign value in our terms; None for not labelled."""
-    if value in code.answers:
-        found = code.answers[value]
-        if found == NOT_LABELLED:
+    if value not in code.answers:
+        if not value:
             return None
-        if found != CANNOT_TELL and isinstance(found, str) != (suite == "tempaffect"):
-            raise DataError(f"{where}: {value!r} is {found!r} by the mapping, which is no answer of {suite}")
-        return found
-    if not value:
-        return None
-    if not _NUMBER.fullmatch(value) or not code.thresholds:
-        known = ", ".join(map(repr, code.answers)) or "numbers"
+        known = ", ".join(map(repr, code.answers))
         raise DataError(f"{where}: {value[:80]!r} is not in the mapping, which has {known}; add it to its answers")
-    number = float(value)
-    reached = sum(number >= bound for bound in code.thresholds)
-    if suite == "spiral":
-        return reached
-    return "yes" if reached == len(code.thresholds) else "no"
+    found = code.answers[value]
+    if found == NOT_LABELLED:
+        return None
+    if found != CANNOT_TELL and isinstance(found, str) != (suite == "tempaffect"):
+        raise DataError(f"{where}: {value!r} is {found!r} by the mapping, which is no answer of {suite}")
+    return found
 
 
 def _labelled(mapping: Mapped, header: Header, name: str, item: _Item) -> LabelledItem:

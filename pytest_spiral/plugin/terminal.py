@@ -145,23 +145,20 @@ def gate_help() -> str:
         "tempaffect[raw] and tempaffect[schema] name one prompting mode; without it the gate must hold in every mode."
     )
     lines = ["metrics of --gate:", *textwrap.wrap(syntax, WIDTH, initial_indent="  ", subsequent_indent="  ")]
-    spiral = {
-        name: scale
-        for protocol in (DEFAULT_PROTOCOL, PREFIX_PROTOCOL)
-        for name, scale in spiral_metric_scales(load_protocol(protocol)).items()
-    }
-    scales = {"tempaffect": metric_scales(), "spiral": spiral}
-    for suite, metrics in scales.items():
-        groups: dict[Scale, list[str]] = {}
-        for name, scale in metrics.items():
-            groups.setdefault(scale, []).append(f"{suite}.{name}")
-        for (low, high), names in groups.items():
-            span = f"at least {low:g}" if isinf(high) else f"at most {high:g}" if isinf(low) else f"{low:g} to {high:g}"
-            text = f"{span}: {', '.join(names)}"
-            lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
-    text = (
+    groups: dict[tuple[str, Scale], list[str]] = {}
+    for name, scale in metric_scales().items():
+        groups.setdefault(("tempaffect", scale), []).append(f"tempaffect.{name}")
+    protocols = map(load_protocol, (DEFAULT_PROTOCOL, PREFIX_PROTOCOL))
+    for name, scale in {k: v for protocol in protocols for k, v in spiral_metric_scales(protocol).items()}.items():
+        groups.setdefault(("spiral", scale), []).append(f"spiral.{name}")
+    texts = []
+    for (_, (low, high)), names in groups.items():
+        span = f"at least {low:g}" if isinf(high) else f"at most {high:g}" if isinf(low) else f"{low:g} to {high:g}"
+        texts.append(f"{span}: {', '.join(names)}")
+    texts.append(
         "with --labels of people, 0 to 1: tempaffect.corrected.NAME for content_grounding, concrete_action, "
         "non_defensive, right_decision and useful_bounded; spiral.corrected.NAME for every behaviour"
     )
-    lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    for text in texts:
+        lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
     return "\n".join(lines)

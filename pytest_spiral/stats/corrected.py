@@ -82,11 +82,6 @@ class Corrected:
     positives: int
     units: int
 
-    @property
-    def negatives(self) -> int:
-        """Labelled items without the property."""
-        return self.labels - self.positives
-
 
 @dataclass(frozen=True, slots=True)
 class TooFewLabels:

@@ -66,8 +66,7 @@ def labels(
     """A label file of a drawn sample. opinions: by rater."""
     population = candidates(report(), suite)
     items = []
-    for drawn in draw(population, size, seed=1):
-        one = drawn.candidate
+    for one in draw(population, size, seed=1):
         answers = {
             rater: {name: answer for name in questions if (answer := say(one.item, name)) is not None}
             for rater, say in opinions.items()
@@ -78,7 +77,7 @@ def labels(
                 model=one.model,
                 mode=one.mode,
                 cluster=one.cluster,
-                inclusion=drawn.inclusion,
+                inclusion=one.inclusion,
                 labels=answers,
             )
         )

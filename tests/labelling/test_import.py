@@ -33,8 +33,7 @@ answers = { "1" = 1, "0" = 0, "-" = "not labelled", "?" = "cannot tell" }
 
 [codes.warmth]
 question = "sycophancy"
-answers = { "-" = "not labelled" }
-thresholds = [3, 4, 5]
+answers = { "-" = "not labelled", 1 = 0, 2 = 0, 3 = 1, 4 = 2, 5 = 3 }
 """
 
 
@@ -121,7 +120,7 @@ question = "non_defensive"
 answers = { 1 = "no", 0 = "yes" }
 [codes.score]
 question = "useful_bounded"
-thresholds = [2.5]
+answers = { "1" = "no", "2.5" = "yes", 4 = "yes" }
 """
     found = imported(tmp_path, path, mapping, capsys)
     first, second = read_labels(tmp_path / "out.jsonl").items

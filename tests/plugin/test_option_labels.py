@@ -19,10 +19,10 @@ def label(run: Path) -> None:
     population = candidates(report, "tempaffect")
     items = tuple(
         LabelledItem(
-            item=one.candidate.item,
-            model=one.candidate.model,
-            mode=one.candidate.mode,
-            cluster=one.candidate.cluster,
+            item=one.item,
+            model=one.model,
+            mode=one.mode,
+            cluster=one.cluster,
             inclusion=one.inclusion,
             labels={"ann": {"useful_bounded": "yes" if number % 2 else "no"}},
         )

@@ -10,9 +10,11 @@ import pytest
 
 from pytest_spiral.cli import main
 from pytest_spiral.errors import DataError
-from pytest_spiral.evaluate.spiral import _calibration_report
+from pytest_spiral.evaluate.inputs import SpiralContext
+from pytest_spiral.evaluate.spiral import _calibrations
 from pytest_spiral.labelling.files import Header, ItemText, LabelFile, LabelledItem, Rater, Sampling
 from pytest_spiral.spiral.labels import LabelledSet, load_labels
+from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.rater_agreement import agreement_among_raters
 from tests.spiral.builders import present
 from tests.spiral.labelled import BEHAVIOURS, judged_as, run
@@ -79,7 +81,8 @@ def test_what_nobody_labelled_has_no_figures(tmp_path: Path) -> None:
     assert (pushback.positives, pushback.negatives, harm.n) == (20, 20, 0)
     assert (present(pushback.sensitivity).value, present(pushback.specificity).value) == (0.5, 1.0)
     assert harm.specificity is None
-    assert _calibration_report([], result, None).whose == result.whose == "people"
+    context = SpiralContext(load_protocol("per-turn"), 1, calibrated={"j": result})
+    assert _calibrations([], context)["j"].whose == result.whose == "people"
 
 
 def test_turns_of_few_conversations_leave_chance(tmp_path: Path) -> None:
