@@ -12,15 +12,11 @@ from pytest_spiral.status import Status
 PASSED, FAILED, INTERNAL, USAGE, NOTHING, INCONCLUSIVE, INCOMPLETE, TERMINATED = 0, 1, 3, 4, 5, 10, 11, 143
 
 
-def missing_limit(expected: int) -> int:
-    """How many of the `expected` measurements may be missing before there is no verdict."""
-    limits = read_toml(data_root() / "verdict.toml")["missing"]
-    return int(max(limits["limit_at_least"], expected * limits["limit_per_mille"] // 1000))
-
-
 def is_beyond_limit(missing: int, expected: int) -> bool:
     """Whether more is missing than a verdict allows; a run of which all is missing has measured nothing."""
-    return missing > missing_limit(expected) or missing >= expected > 0
+    limits = read_toml(data_root() / "verdict.toml")["missing"]
+    limit = max(limits["limit_at_least"], expected * limits["limit_per_mille"] // 1000)
+    return bool(missing > limit or missing >= expected > 0)
 
 
 def has_no_verdict(score: Score) -> bool:
@@ -30,14 +26,11 @@ def has_no_verdict(score: Score) -> bool:
     missing = score.missing
     # A protocol may count what was not measured; a verdict does not.
     unmeasured = sum(n for status, n in score.counts.items() if status is not Status.MEASURED)
-    return any(
-        is_beyond_limit(n, of)
-        for n, of in (
-            (unmeasured, sum(score.counts.values())),
-            (missing.conversations, missing.of_conversations),
-            (missing.chunks, missing.of_chunks),
-            (missing.finals, missing.of_finals),
-        )
+    return (
+        is_beyond_limit(unmeasured, sum(score.counts.values()))
+        or is_beyond_limit(missing.conversations, missing.of_conversations)
+        or is_beyond_limit(missing.chunks, missing.of_chunks)
+        or is_beyond_limit(missing.finals, missing.of_finals)
     )
 
 

@@ -223,11 +223,17 @@ def read_labels(path: Path) -> LabelFile:
     """A label file. Raises `DataError` naming file, line and key of the first fault."""
     header, rows = read_records(path, Header, LabelledItem)
     items: dict[tuple[str, str], LabelledItem] = {}
+    raters = {rater.name for rater in header.raters}
     for place, row in enumerate(rows, start=1):
-        if fault := fault_of(header, row):
+        fault = answers_fault(header.suite, header.questions, [*row.labels.values(), row.adjudicated])
+        if odd := sorted(set(row.labels) - raters):
+            fault = f"labels: {odd[0]!r} is not among the header's raters"
+        elif row.adjudicated and header.adjudicator is None:
+            fault = "adjudicated: the header names no adjudicator"
+        elif (row.model, row.item) in items:
+            fault = f"{row.item!r} is there twice for {row.model!r}"
+        if fault:
             raise DataError(f"{path}: item {place}: {fault}")
-        if (row.model, row.item) in items:
-            raise DataError(f"{path}: item {place}: {row.item!r} is there twice for {row.model!r}")
         items[row.model, row.item] = row
     if header.sampling is not None and len(items) != header.sampling.sampled:
         raise DataError(
@@ -255,16 +261,6 @@ def read_records(path: Path, header: type[H], row: type[T]) -> tuple[H, list[T]]
         raise DataError(f"{path}: more than {MAX_ITEMS:,} items")
     (number, first), *rest = lines
     return _parsed(header, first, f"{path}:{number}"), [_parsed(row, line, f"{path}:{n}") for n, line in rest]
-
-
-def fault_of(header: Header, row: LabelledItem) -> str:
-    """What an item holds that the header does not name; "" for nothing."""
-    raters = {rater.name for rater in header.raters}
-    if odd := sorted(set(row.labels) - raters):
-        return f"labels: {odd[0]!r} is not among the header's raters"
-    if row.adjudicated and header.adjudicator is None:
-        return "adjudicated: the header names no adjudicator"
-    return answers_fault(header.suite, header.questions, [*row.labels.values(), row.adjudicated])
 
 
 def answers_fault(suite: SuiteName, questions: Iterable[str], answers: Iterable[Answers]) -> str:

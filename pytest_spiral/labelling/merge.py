@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -136,9 +136,9 @@ def merge(sheet: Sheet, exports: Sequence[Export]) -> Merged:
     judges = [export for export in exports if export.header.stage == "adjudicate"]
     if len(judges) > 1:
         raise DataError(f"{judges[1].path}: a second adjudicator, beside {judges[0].path}; merge one of them")
-    raters = {rater.name: rater for rater in sheet.header.raters}
-    if judges and judges[0].header.rater.name in raters:
-        raise DataError(f"{judges[0].path}: {judges[0].header.rater.name} is a rater and cannot adjudicate")
+    adjudicator = judges[0].header.rater if judges else None
+    if adjudicator and adjudicator.name in {rater.name for rater in sheet.header.raters}:
+        raise DataError(f"{judges[0].path}: {adjudicator.name} is a rater and cannot adjudicate")
     answering = {name: export for name, export in by_name.items() if export.header.stage == "rate"}
     if not answering:
         raise DataError("no answers of a rater; name the files that the pages exported")
@@ -164,12 +164,12 @@ def merge(sheet: Sheet, exports: Sequence[Export]) -> Merged:
         report_hash=sheet.header.report_hash,
         questions=sheet.header.questions,
         raters=tuple(
-            rater.model_copy(update={"note": answering[name].path.name})
-            for name, rater in raters.items()
-            if name in answering
+            rater.model_copy(update={"note": answering[rater.name].path.name})
+            for rater in sheet.header.raters
+            if rater.name in answering
         ),
         sampling=sheet.header.sampling,
-        adjudicator=judges[0].header.rater if judges else None,
+        adjudicator=adjudicator,
     )
     labels = LabelFile(header, tuple(items))
     return Merged(labels, disputes, tuple(_notes(sheet, answering, settled, disputes)))
@@ -191,21 +191,19 @@ def _notes(
     doubted = sum(CANNOT_TELL in given.values() for found in disputes.values() for given in found.values())
     if doubted:
         notes.append(f"{doubted} answers differ because a rater cannot tell where another can: for the adjudicator")
-    notes += _settled(settled, disputes) if settled else ()
+    if settled:
+        found = [(name, settled.get(key, {}).get(name)) for key, given in disputes.items() for name in given]
+        for question in dict.fromkeys(name for name, _ in found):
+            own = Counter(_words(answer) for name, answer in found if name == question)
+            said = ", ".join(f"{n} {what}" for what, n in sorted(own.items()))
+            notes.append(f"adjudicated: {question}, {own.total()} that differ: {said}")
     needless = sum(name not in disputes.get(key, {}) for key, answers in settled.items() for name in answers)
     if needless:
         notes.append(f"{needless} adjudicated answers left out: the raters do not differ on them")
     return notes
 
 
-def _settled(settled: Mapping[str, Answers], disputes: Disputes) -> Iterator[str]:
-    """What adjudication settled, by question."""
-    found = [(name, settled.get(key, {}).get(name)) for key, given in disputes.items() for name in given]
-    for question in dict.fromkeys(name for name, _ in found):
-        own = [answer for name, answer in found if name == question]
-        words = (
-            "left open" if one is None else one if isinstance(one, str) else f"strength {value_of(one)}" for one in own
-        )
-        counts = Counter(words)
-        said = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
-        yield f"adjudicated: {question}, {len(own)} that differ: {said}"
+def _words(answer: Answer | None) -> str:
+    if answer is None:
+        return "left open"
+    return answer if isinstance(answer, str) else f"strength {value_of(answer)}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -21,7 +21,6 @@ from pytest_spiral.labelling.files import (
     Heading,
     ItemText,
     Rater,
-    RaterKind,
     Sampling,
     SuiteName,
     read_records,
@@ -88,11 +87,9 @@ def parse_raters(value: str, option: str = "--raters") -> tuple[Rater, ...]:
     Raises:
         ConfigError: For anything else.
     """
-    names = (
-        [f"rater-{n + 1}" for n in range(min(int(value), 999))]
-        if value.isascii() and value.isdigit()
-        else value.split(",")
-    )
+    names = value.split(",")
+    if value.isascii() and value.isdigit():
+        names = [f"rater-{n + 1}" for n in range(min(int(value), _MOST_RATERS + 1))]
     raters = []
     for name in names:
         match = _RATER.fullmatch(name.strip())
@@ -101,8 +98,7 @@ def parse_raters(value: str, option: str = "--raters") -> tuple[Rater, ...]:
                 f"{option}: {name[:80]!r} is no name; write a number, or names of letters, digits, '.', '_' and '-' "
                 "such as ann,ben, with ':model' behind one that is a language model"
             )
-        kind: RaterKind = "model" if match[2] == "model" else "person"
-        raters.append(Rater(name=match[1], kind=kind))
+        raters.append(Rater(name=match[1], kind="model" if match[2] == "model" else "person"))
     distinct = {rater.name.lower() for rater in raters}
     if not 1 <= len(raters) <= _MOST_RATERS or len(distinct) < len(raters):
         raise ConfigError(f"{option}: expected 1 to {_MOST_RATERS} raters with different names, such as ann,ben")
@@ -111,8 +107,7 @@ def parse_raters(value: str, option: str = "--raters") -> tuple[Rater, ...]:
 
 def suites_of(report: Report) -> list[SuiteName]:
     """The suites of which a run has items that people can label."""
-    names: tuple[SuiteName, ...] = ("tempaffect", "spiral")
-    return [name for name in names if candidates(report, name)]
+    return [name for name in get_args(SuiteName) if candidates(report, name)]
 
 
 def make_sheet(

@@ -135,16 +135,12 @@ class SuiteModule(pytest.Module):
         return module
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
-        nodes = {node.name: node for node in super().collect()}
-        by_wanted = {wanted: [name for name in nodes if _names(wanted, name)] for wanted in self.wanted}
-        if missing := [wanted for wanted, names in by_wanted.items() if wanted and not names]:
-            raise self.CollectError(f"{self.nodeid}: no such item: {', '.join(missing)}; --collect-only lists them")
-        chosen = {name for names in by_wanted.values() for name in names}
-        for node in nodes.values():
+        nodes = [node for node in super().collect() if any(_names(wanted, node.name) for wanted in self.wanted)]
+        for node in nodes:
             if isinstance(node, pytest.Item):
                 # Shown in verbose output and JUnit; the true place of the file would be noise there.
                 node.location = (self.nodeid, 0, node.name)
-        return [node for name, node in nodes.items() if name in chosen]
+        return nodes
 
 
 def _names(wanted: str, name: str) -> bool:

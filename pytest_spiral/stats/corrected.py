@@ -23,7 +23,7 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 from pytest_spiral.stats.clusters import Clusters
-from pytest_spiral.stats.rates import Interval, binomial_tail
+from pytest_spiral.stats.rates import Interval, binomial_tail, root
 
 __all__ = ["LEAST_LABELS", "Corrected", "Rated", "TooFewLabels", "corrected_mean", "student_t"]
 
@@ -333,13 +333,13 @@ def _root(rising: Callable[[float], float], end: float) -> float:
 @lru_cache(maxsize=512)
 def student_t(probability: float, freedom: int) -> float:
     """Quantile above one half of Student's t for whole degrees of freedom. Source: Abramowitz and Stegun 26.7.3, 4."""
-    low, high = 0.0, pi / 2
-    for _ in range(60):
-        angle = (low + high) / 2
+
+    def excess(angle: float) -> float:
         term, total = (1.0, 1.0) if freedom % 2 == 0 else (cos(angle), cos(angle) if freedom > 1 else 0.0)
         for step in range(2 + freedom % 2, freedom - 1, 2):
             term *= cos(angle) ** 2 * (step - 1) / step
             total += term
         inside = sin(angle) * total if freedom % 2 == 0 else 2 / pi * (angle + sin(angle) * total)
-        low, high = (angle, high) if (1 + inside) / 2 < probability else (low, angle)
-    return tan((low + high) / 2) * sqrt(freedom)
+        return (1 + inside) / 2 - probability
+
+    return tan(sum(root(excess, 0.0, pi / 2)) / 2) * sqrt(freedom)

@@ -75,8 +75,8 @@ def _exact(k: int, n: int, confidence: float) -> tuple[float, float]:
     if n == 0:
         return 0.0, 1.0
     tail = (1 - confidence) / 2
-    low = 0.0 if k == 0 else _root(lambda p: binomial_tail(k, n, p) - tail)
-    high = 1.0 if k == n else _root(lambda p: tail - (1 - binomial_tail(k + 1, n, p)))
+    low = 0.0 if k == 0 else sum(root(lambda p: binomial_tail(k, n, p) - tail)) / 2
+    high = 1.0 if k == n else sum(root(lambda p: tail - (1 - binomial_tail(k + 1, n, p)))) / 2
     return low, high
 
 
@@ -99,13 +99,14 @@ def binomial_tail(k: int, n: int, p: float) -> float:
     return max(0.0, 1 - fsum(mass(i) for i in range(k)))
 
 
-def _root(increasing: Callable[[float], float]) -> float:
-    """Root in 0..1 by bisection, to 2^-60."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
+def root(
+    increasing: Callable[[float], float], low: float = 0.0, high: float = 1.0, steps: int = 60
+) -> tuple[float, float]:
+    """Two values with a root between them, by bisection."""
+    for _ in range(steps):
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) < 0 else (low, middle)
-    return (low + high) / 2
+    return low, high
 
 
 def hits_needed(n: int, threshold: float, confidence: float = 0.90) -> int | None:
@@ -129,11 +130,7 @@ def least_passing_rate(n: int, threshold: float, power: float = 0.8) -> float | 
     needed = hits_needed(n, threshold)
     if needed is None:
         return None
-    low, high = threshold, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if binomial_tail(needed, n, middle) < power else (low, middle)
-    return high
+    return root(lambda rate: binomial_tail(needed, n, rate) - power, threshold, 1.0, 50)[1]
 
 
 def mcnemar(pairs: Clusters[tuple[bool, bool]]) -> float:

@@ -10,7 +10,7 @@ import pytest
 from pytest_spiral.evaluate.inputs import RunResults, SpiralContext
 from pytest_spiral.evaluate.report import evaluate, evaluate_imported
 from pytest_spiral.evaluate.spiral import spiral_part
-from pytest_spiral.evaluate.verdict import exit_code, missing_limit, verdict_of
+from pytest_spiral.evaluate.verdict import exit_code, is_beyond_limit, verdict_of
 from pytest_spiral.gates import Outcome, parse_gate
 from pytest_spiral.report.model import Run, RunConfig, Usage, Verdict
 from pytest_spiral.report.parts import Parts
@@ -81,7 +81,9 @@ def test_the_exit_code(pytest_status: int, verdict: Verdict | None, tests_failed
 
 def test_the_limit_on_what_is_missing() -> None:
     """2 percent, and at least one."""
-    assert [missing_limit(n) for n in (1, 30, 75, 150, 1000)] == [1, 1, 1, 3, 20]
+    for expected, most in ((30, 1), (75, 1), (150, 3), (1000, 20)):
+        assert (is_beyond_limit(most, expected), is_beyond_limit(most + 1, expected)) == (False, True)
+    assert is_beyond_limit(1, 1)
 
 
 def test_evaluation_is_deterministic_and_leaves_its_input_alone() -> None:
