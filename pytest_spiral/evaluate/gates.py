@@ -20,6 +20,7 @@ from pytest_spiral.gates import (
     conclude,
     decide,
     limit_missing,
+    rate_mde,
     with_moved_judges,
     with_standing,
 )
@@ -37,7 +38,6 @@ from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
 from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_metric
 from pytest_spiral.spiral.turn_values import TURN_VALUES
-from pytest_spiral.stats import least_passing_rate
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
 from pytest_spiral.tempaffect.params import load_params
@@ -124,9 +124,7 @@ class SpiralGates:
         if decision.mde is None or decision.measured is None or gate.relative:
             return decision.mde
         if gate.metric == "worst" or gate.metric.startswith("tails."):
-            threshold = gate.threshold if gate.at_least else 1 - gate.threshold
-            rate = least_passing_rate(decision.measured.n, threshold)
-            return None if rate is None else rate - threshold
+            return rate_mde(gate, decision.measured.n)
         low, high = spiral_metric_scales(self._context.protocol)[gate.metric]
         true = gate.threshold + (decision.mde if gate.at_least else -decision.mde)
         return decision.mde if low <= true <= high else None

@@ -84,15 +84,6 @@ def _sentence_tokenizer() -> PunktSentenceTokenizer:
     return Tokenizer(known)
 
 
-def _words(cleaned: str) -> tuple[str, ...]:
-    """Words in lower case, without punctuation.
-
-    >>> _words("Don't re-send it -- not at 3 a.m.!")
-    ("don't", 're-send', 'it', 'not', 'at', '3', 'a', 'm')
-    """
-    return tuple(" ".join(_WORD.findall(cleaned)).lower().split())
-
-
 @lru_cache(maxsize=_VOCABULARY)
 def count_syllables(word: str) -> int:
     """Syllables of one lower-case English word, by vowel groups; at least 1.
@@ -150,8 +141,8 @@ class _Reply:
     @classmethod
     def of(cls, text: str) -> _Reply:
         text = clean(text[:READ_CHARS])
-        # Interned: a long run holds the same few thousand words a million times.
-        words = tuple(map(intern, _words(text)))
+        # Without punctuation. Interned: a long run holds the same few thousand words a million times.
+        words = tuple(map(intern, " ".join(_WORD.findall(text)).lower().split()))
         # On which side of a sentence's end a closing quotation mark stands makes no difference.
         split = _sentence_tokenizer().tokenize(text, realign_boundaries=False)
         sentences = sum(_WORD.search(each) is not None for each in split)
@@ -215,8 +206,7 @@ def _statistics(replies: Sequence[_Reply]) -> TextStatistics:
 
 
 def _repetition(units: Sequence[Sequence[_Reply]], n: int) -> Repetition:
-    within = []
-    different = []
+    within, different = [], []
     for unit in units:
         # Hashes, because the sequences of a long run would fill the memory. They may differ in the next process.
         sequences = [zip(*(reply.words[at:] for at in range(n)), strict=False) for reply in unit]

@@ -97,7 +97,7 @@ def evaluate(run: RunResults) -> Report:
         "reply_judges": judged,
         "failed_parts": tuple(parts.failed),
     }
-    report = report.model_copy(update=computed)
+    report = Report(**{**dict(report), **computed})
     if not run.labels:
         return report
     corrected = [gate for gate in run.gates if is_corrected(gate)]

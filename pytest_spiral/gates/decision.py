@@ -25,6 +25,7 @@ __all__ = [
     "decide",
     "limit_missing",
     "outcome_of",
+    "rate_mde",
     "with_moved_judges",
     "with_standing",
 ]
@@ -80,11 +81,16 @@ def decide(gate: Gate, sample: Sample, policy: Policy, draws: Draws, baseline: S
     ends = (measured, measured) if complete else (estimate("low"), estimate("high"))
     decision = conclude(gate, measured, ends, policy)
     if sample.binary and baseline is None and policy == "bound":
-        # Exact for rates: distance from the threshold to the least true rate that passes in four of five runs.
-        threshold = gate.threshold if gate.at_least else 1 - gate.threshold
-        rate = least_passing_rate(measured.n, threshold)
-        decision = replace(decision, mde=None if rate is None else rate - threshold)
+        decision = replace(decision, mde=rate_mde(gate, measured.n))
     return decision
+
+
+def rate_mde(gate: Gate, n: int) -> float | None:
+    """Of a gate on a rate of n units, exactly: the distance from its threshold to the least true rate that passes in
+    four of five runs; None where none does."""
+    threshold = gate.threshold if gate.at_least else 1 - gate.threshold
+    rate = least_passing_rate(n, threshold)
+    return None if rate is None else rate - threshold
 
 
 def conclude(gate: Gate, measured: Measured, ends: tuple[Measured | None, Measured | None], policy: Policy) -> Decision:

@@ -209,14 +209,14 @@ class Controller:
         """How far the run is."""
         plan, content, answers = self.run.plan, self.run.content, self.run.store.answers(self._replies)
         self._replies += len(answers)
-        measured = self.run.measured
-        finished = max(self.execution.finished(), len(measured.items) + len(measured.conversations))
+        measured, runner = self.run.measured, self.execution.started
+        finished = max(runner.finished() if runner else 0, len(measured.items) + len(measured.conversations))
         if self.units:
             if self._time_left is None:
                 self._time_left = TimeLeft(plan, content, self.units, self._began)
                 answers = self.run.store.answers(0)
             self._time_left.add(answers)
-        ended = {*measured.items, *measured.conversations, *self.execution.untold()}
+        ended = {*measured.items, *measured.conversations, *(runner.engine.untold() if runner else ())}
         counts = finished, self.planned or None, self._replies
         return snapshot(plan, self.run.store, self._time_left, time.time(), ended, counts, self.pauses())
 

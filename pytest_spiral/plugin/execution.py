@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated
@@ -96,8 +96,6 @@ def take_message(report: pytest.TestReport) -> UnitMessage | None:
 
 MOST_UNDER_WAY = 2_000
 """Units; each takes memory from its start to its end, and no endpoint answers more requests at once."""
-MESSAGE = pytest.StashKey[UnitMessage]()
-TIMES = pytest.StashKey[tuple[float, float]]()
 Choose = Callable[[Sequence[pytest.Item]], Sequence[pytest.Item]]
 """From all items of the session to those that this process is sure to run."""
 
@@ -118,36 +116,32 @@ class Execution:
         self._content = content
         self._open_runner = open_runner
         self._choose = choose
-        self._started = False
+        self._begun = False
         # Units that were not started yet.
         self._waiting: OrderedDict[Unit, None] = OrderedDict()
         self._tick = tick
-        self._runner: Runner | None = None
+        # The runner of this process, once it is used.
+        self.started: Runner | None = None
+        # Of the item that runs, until its report has them.
+        self._message: UnitMessage | None = None
+        self._times: tuple[float, float] | None = None
 
     @property
     def runner(self) -> Runner:
         """The runner of this process, opened when it is first used."""
-        if self._runner is None:
-            self._runner = self._open_runner()
-        return self._runner
-
-    def finished(self) -> int:
-        """Number of units that have ended in this process."""
-        return self._runner.finished() if self._runner is not None else 0
-
-    def untold(self) -> tuple[Hashable, ...]:
-        """Units that have ended in this process and were not waited for yet."""
-        return self._runner.engine.untold() if self._runner is not None else ()
+        if self.started is None:
+            self.started = self._open_runner()
+        return self.started
 
     def stop(self) -> None:
         """Send nothing more."""
-        if self._runner is not None:
-            self._runner.stop()
+        if self.started is not None:
+            self.started.stop()
 
     def close(self) -> None:
         """Stop, and release the store."""
-        if self._runner is not None:
-            self._runner.close()
+        if self.started is not None:
+            self.started.close()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -158,8 +152,8 @@ class Execution:
         if self._choose is None:
             items: Sequence[pytest.Item] = [item, nextitem] if nextitem else [item]
         else:
-            items = () if self._started else self._choose(item.session.items)
-        self._started = True
+            items = () if self._begun else self._choose(item.session.items)
+        self._begun = True
         units = runnable_units(items)
         # The longest first: a conversation takes as long as all its turns. A scenario is compiled for all its units.
         units.sort(key=lambda unit: unit.scenario_id if isinstance(unit, ScenarioUnit) else "")
@@ -174,7 +168,7 @@ class Execution:
 
     def scenario_result(self, item: pytest.Item, unit: ScenarioUnit) -> ScenarioResult:
         """Wait for a TempAffect unit. Raises `InstrumentFailure` if nothing was measured."""
-        result = self._wait(item, unit)
+        result = self._wait(unit)
         assert isinstance(result, Item)
         failure = str(result.reason) if result.status is Status.INSTRUMENT_FAILED else None
         self._deliver(item, result, UnitMessage(item=result, failure=failure))
@@ -185,7 +179,7 @@ class Execution:
 
     def conversation_result(self, item: pytest.Item, unit: ConversationUnit) -> ConversationResult:
         """Wait for a conversation. Raises `InstrumentFailure` if it could not be held or not be judged."""
-        result = self._wait(item, unit)
+        result = self._wait(unit)
         assert isinstance(result, Conversation)
         harm = self._content.spiral.protocol.harm if self._content.settings.strict_items else None
         refused = [
@@ -198,19 +192,19 @@ class Execution:
         self._deliver(item, result, UnitMessage(conversation=result, failure=failure))
         return ConversationResult(result, refused)
 
-    def _wait(self, item: pytest.Item, unit: Unit) -> Result:
+    def _wait(self, unit: Unit) -> Result:
         # Waiting starts it; started later, it would go through its replies again.
         self._waiting.pop(unit, None)
         try:
             result = self.runner.wait(unit, self._while_waiting)
         except StoreError as error:
-            item.stash[MESSAGE] = UnitMessage(failure=str(error))
+            self._message = UnitMessage(failure=str(error))
             raise InstrumentFailure(str(error), pytrace=False) from None
         except (KeyboardInterrupt, pytest.exit.Exception):
             # Now: until pytest has ended, other units would go on sending requests.
             self.stop()
             raise
-        item.stash[TIMES] = self.runner.times(unit)
+        self._times = self.runner.times(unit)
         return result
 
     def _while_waiting(self) -> None:
@@ -220,26 +214,24 @@ class Execution:
 
     def _deliver(self, item: pytest.Item, result: Result, message: UnitMessage) -> None:
         item.user_properties += item_properties(result)
-        item.stash[MESSAGE] = message
+        self._message = message
         if message.failure is not None:
             raise InstrumentFailure(message.failure, pytrace=False)
         if result.status is Status.NOT_RUN:
             pytest.skip(plain(str(result.reason)))
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach the result, and the times of the unit's own work."""
         report = yield
-        times = item.stash.get(TIMES, None)
+        times, message = self._times, self._message
+        self._times = self._message = None
         if times is not None:
             # Of the setup: the work began long before the item was waited for.
             report.start, report.duration = times
             report.stop = report.start + report.duration
-            del item.stash[TIMES]
-        message = item.stash.get(MESSAGE, None)
         if message is not None:
             report.__dict__["spiral"] = message
-            del item.stash[MESSAGE]
             if report.failed and message.failure is not None:
                 # The sentence says it all; a traceback through this package would bury it.
                 report.longrepr = f"InstrumentFailure: {plain(message.failure)}"
