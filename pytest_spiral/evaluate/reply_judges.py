@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_spiral.labelling.agreement import agreement_of
-from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, Answer, Header, LabelFile, LabelledItem, Rater, reply_id
+from pytest_spiral.labelling.agreement import agreement_on
+from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, value_of
 from pytest_spiral.labelling.reply_judge import disputed, scorer_answers
 from pytest_spiral.report.model.reply_judges import Disagreement, QuestionAgreement, ReplyJudge, ReplyJudges
 from pytest_spiral.status import Status
@@ -49,22 +49,16 @@ def _judge(name: str, items: Sequence[Item]) -> ReplyJudge:
 
 def _agreement(items: Sequence[Item], raters: Sequence[str]) -> dict[str, QuestionAgreement]:
     """How far these raters agree, by question."""
-    header = Header(
-        suite="tempaffect",
-        run="",
-        report_hash="",
-        questions=TEMPAFFECT_QUESTIONS,
-        raters=tuple(Rater(name=name, kind="model") for name in raters),
-    )
-    rows = []
-    for item in items:
-        given: dict[str, dict[str, Answer]] = {
-            _SCORER: {n: "yes" if yes else "no" for n, yes in scorer_answers(item).items()}
-        }
-        given |= {j.judge: {name: row.answer for name, row in j.answers.items()} for j in item.judged}
-        labels = {name: given[name] for name in raters if name in given}
-        rows.append(LabelledItem(item=reply_id(item), model=item.model, cluster=item.id, labels=labels))
-    return agreement_of(LabelFile(header, tuple(rows)))
+
+    def given(item: Item, question: str) -> dict[str, int]:
+        said = {j.judge: value_of(j.answers[question].answer) for j in item.judged if question in j.answers}
+        said[_SCORER] = scorer_answers(item).get(question)
+        return {name: int(value) for name in raters if (value := said.get(name)) is not None}
+
+    return {
+        question: agreement_on(question, "tempaffect", raters, [(item.id, given(item, question)) for item in items])
+        for question in TEMPAFFECT_QUESTIONS
+    }
 
 
 def _disagreements(item: Item) -> Iterator[Disagreement]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from pytest_spiral.labelling.files import LabelFile
+from pytest_spiral.labelling.files import LabelFile, SuiteName
 from pytest_spiral.report.model.reply_judges import Coefficient, QuestionAgreement
 from pytest_spiral.stats import (
     Clusters,
@@ -25,14 +25,22 @@ _DRAWS = 500
 
 def agreement_of(labels: LabelFile) -> dict[str, QuestionAgreement]:
     """Agreement by question, over the labelled items as they are: a sample with more of the hard ones than the run."""
-    return {question: _of_question(labels, question) for question in labels.header.questions}
+    header = labels.header
+    raters = [rater.name for rater in header.raters]
+    return {
+        question: agreement_on(
+            question, header.suite, raters, [(row.cluster, row.given(question)) for row in labels.items]
+        )
+        for question in header.questions
+    }
 
 
-def _of_question(labels: LabelFile, question: str) -> QuestionAgreement:
-    raters = [rater.name for rater in labels.header.raters]
-    given = [(item.cluster, item.given(question)) for item in labels.items]
+def agreement_on(
+    question: str, suite: SuiteName, raters: Sequence[str], given: Sequence[tuple[str, Mapping[str, int]]]
+) -> QuestionAgreement:
+    """Agreement on one question. given: of each item its cluster, and the numbers that raters answered."""
     rows = [(cluster, tuple(answers.get(name) for name in raters)) for cluster, answers in given if answers]
-    strengths = Clusters.group("scenario" if labels.header.suite == "tempaffect" else "conversation", rows)
+    strengths = Clusters.group("scenario" if suite == "tempaffect" else "conversation", rows)
     present = strengths.map(
         lambda items: tuple(tuple(None if r is None else float(r > 0) for r in item) for item in items)
     )
@@ -51,7 +59,7 @@ def _of_question(labels: LabelFile, question: str) -> QuestionAgreement:
         kappa=estimate(pairs, partial(weighted_kappa, weights="none")),
         alpha=estimate(coincidences(present), krippendorff_alpha),
         ac1=estimate(rating_shares(present), partial(gwet_ac1, categories=2)),
-        alpha_strength=estimate(coincidences(strengths), ordinal) if labels.header.suite == "spiral" else None,
+        alpha_strength=estimate(coincidences(strengths), ordinal) if suite == "spiral" else None,
     )
 
 

@@ -90,11 +90,6 @@ def read_export(path: Path, sheet: Sheet) -> Export:
         DataError: The file is damaged, belongs to other pages, or holds what the page does not ask.
     """
     header, rows = read_records(path, ExportHeader, ExportRow)
-    if header.wording != sheet.header.wording:
-        raise DataError(
-            f"{path}: wording: its questions were worded otherwise ({header.wording or 'none'}) than in sampling.jsonl "
-            f"({sheet.header.wording or 'none'}); merge with the sampling.jsonl of its pages, or have these answered"
-        )
     if header.set != sheet.header.set:
         raise DataError(
             f"{path}: answers to other pages ({header.set}, these are {sheet.header.set}); merge them with the "

@@ -109,9 +109,8 @@ def test_answers_to_other_words_are_refused(
     command[2] = str(tmp_path / "again" / "tempaffect")
     assert main(command) == 4
     err = capsys.readouterr().err
-    assert "ann.jsonl: wording: its questions were worded otherwise" in err
-    assert f"({sheet.header.wording}) than in sampling.jsonl ({other.header.wording})" in err
-    assert "merge with the sampling.jsonl of its pages, or have these answered" in err
+    assert f"ann.jsonl: answers to other pages ({sheet.header.set}, these are {other.header.set})" in err
+    assert "merge them with the sampling.jsonl that was written with their pages" in err
 
 
 def test_the_table_for_people(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
