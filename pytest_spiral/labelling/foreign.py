@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.labelling.files import (
@@ -40,6 +40,7 @@ _COLUMNS = ("item", "rater", "question", "answer", "model", "mode", "cluster", *
 _MOST_ANSWERS = 1_000_000
 Words = Annotated[str, Field(min_length=1, max_length=200)]
 Row = Mapping[str, str]
+_FLAT: TypeAdapter[dict[str, str | int | float | bool | None]] = TypeAdapter(dict[str, str | int | float | bool | None])
 
 
 class Code(Table):
@@ -221,7 +222,9 @@ def _rows(path: Path) -> Iterator[tuple[int, Row]]:
     """The rows of a CSV file with a head, or of a JSONL file of flat objects, with their lines."""
     text = read_text(path).removeprefix("\ufeff")
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        yield from _objects(path, text)
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                yield number, _object(line, f"{path}:{number}")
         return
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -233,19 +236,13 @@ def _rows(path: Path) -> Iterator[tuple[int, Row]]:
         raise DataError(f"{path}:{reader.line_num}: not valid CSV: {error}") from None
 
 
-def _objects(path: Path, text: str) -> Iterator[tuple[int, Row]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            raise DataError(f"{path}:{number}: not valid JSON") from None
-        if not isinstance(row, dict) or any(isinstance(value, dict | list) for value in row.values()):
-            raise DataError(f"{path}:{number}: expected an object of texts and numbers")
-        yield number, {key: _cell(value) for key, value in row.items()}
-
-
-def _cell(value: str | float | bool | None) -> str:
-    """A value as CSV would hold it."""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+def _object(line: str, where: str) -> Row:
+    """A flat JSON object with its values as CSV would hold them."""
+    try:
+        row = _FLAT.validate_json(line, strict=True)
+    except ValidationError:
+        raise DataError(f"{where}: expected a JSON object of texts and numbers") from None
+    return {
+        key: "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in row.items()
+    }

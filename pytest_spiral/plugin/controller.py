@@ -46,7 +46,6 @@ from pytest_spiral.tempaffect.unit import ScenarioUnit
 
 if TYPE_CHECKING:
     from pytest_spiral.plugin.distribution import Distribution
-    from pytest_spiral.run.estimate import Estimate
 
 
 PROGRESS_FILE = "progress.jsonl"
@@ -86,7 +85,7 @@ def controller_role(config: pytest.Config, settings: Settings) -> Role:
     distribution = config.getoption("dist", "no")
     if distribution == "each":
         raise pytest.UsageError("--dist each would send every request once per worker; leave it out")
-    controller = Controller(config, run, nodes, distribution)
+    controller = Controller(config, run, nodes)
     execution = Execution(content, open_runner, lambda items: items, controller.progress.tick)
     controller.execution = execution
     collection = Collection(config, plan, content, nodes)
@@ -111,7 +110,7 @@ class Controller:
     # Their units, as far as they are known by name.
     units: Sequence[Unit] = ()
 
-    def __init__(self, config: pytest.Config, run: RunController, nodes: Sequence[str], distribution: str) -> None:
+    def __init__(self, config: pytest.Config, run: RunController, nodes: Sequence[str]) -> None:
         self.run = run
         self.progress = Progress(config, self._look, self._progress_file)
         self._time_left: TimeLeft | None = None
@@ -122,16 +121,14 @@ class Controller:
         self.pauses: Callable[[], Sequence[str]] = tuple
         self._config = config
         self._nodes = nodes
-        self._distribution_mode = distribution
         self._ready = False
         self._finishing = False
         self._closed = False
+        # The run, or with --plan what it would take; and the block that ends the output.
         self._summary: Sequence[Line] | None = None
-        # The block that ends the output.
         self._decision: Sequence[Line] | None = None
         # Items whose instruments failed, by node id.
         self._instrument_failures: set[str] = set()
-        self._estimates: Sequence[Estimate] | None = None
         # Failures that are the user's own tests or a model's, not the instrument's.
         self._failures = 0
         # Why nothing more could be stored, in this process or a worker.
@@ -193,12 +190,12 @@ class Controller:
         from pytest_spiral.run.estimate import estimate
 
         with usage_errors():
-            self._estimates = estimate(self.run.plan, self.run.content, self.units)
+            self._summary = list(plan_lines(estimate(self.run.plan, self.run.content, self.units)))
         return True
 
     def pytest_report_header(self) -> list[str]:
         """Name the run, its models, and its id for resuming."""
-        return header_lines(self.run.plan, self._distribution_mode, self.run.measured.learned)
+        return header_lines(self.run.plan, self._config.getoption("dist", "no"), self.run.measured.learned)
 
     def _progress_file(self) -> Path:
         """Where progress is written. Raises `LostStoreError` where something else is in the place of the run."""
@@ -357,9 +354,7 @@ class Controller:
         yield
         if hidden and errors:
             terminalreporter.stats["error"] = errors
-        if self._estimates is not None:
-            write_section(terminalreporter, plan_lines(self._estimates))
-        elif self._summary is not None:
+        if self._summary is not None:
             write_section(terminalreporter, self._summary)
 
 

@@ -207,7 +207,7 @@ def corrected_sums(
         return TooFewLabels("few_labels", raw, labels, positives, round(opened))
     if sum(unit.labels > 0 for unit in sums) < 2:
         return TooFewLabels("one_unit", raw, labels, positives, round(opened))
-    fit = fit_of(sums, items, opened, power)
+    fit = fit_of(sums, power)
     value = min(max(fit.value, 0.0), 1.0)
     mirrored = fit._replace(value=1 - fit.value, labelled=1 - fit.labelled, truth=1 - fit.truth)
     low, high = _lower(fit, positives, confidence), 1 - _lower(mirrored, negatives, confidence)
@@ -234,9 +234,10 @@ def sums_of(unit: Sequence[Rated]) -> Sums:
     )
 
 
-def fit_of(units: Sequence[Sums], items: float, opened: float, power: float | None = None) -> Fit:
+def fit_of(units: Sequence[Sums], power: float | None = None) -> Fit:
     """The estimate, and what each unit adds to its error (the linearised estimate)."""
-    n, share = len(units), opened / items
+    n, items = len(units), sum(unit.items for unit in units)
+    share = sum(unit.open for unit in units) / items
     weight = fsum(unit.weight for unit in units)
     truth, seen = fsum(unit.truth for unit in units) / weight, fsum(unit.seen for unit in units) / weight
     labelled = fsum(unit.known for unit in units) / items + share * truth

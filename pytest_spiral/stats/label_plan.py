@@ -59,7 +59,7 @@ def plan_labels(
     opened = sum(unit.open for unit in sums)
     if sum(unit.labels > 0 for unit in sums) < 2 or not 0 < positives < labels:
         return None
-    fit = fit_of(sums, sum(unit.items for unit in sums), opened)
+    fit = fit_of(sums)
     drawn = _from_drawing(clusters, fit.power, opened) * fit.share**2
     inside = min(max(fit.value, 0.0), 1.0)
     lasting = max(fit.variance - drawn, inside * (1 - inside) / sum(unit.items for unit in sums))
