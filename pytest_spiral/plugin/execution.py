@@ -96,21 +96,20 @@ def take_message(report: pytest.TestReport) -> UnitMessage | None:
 
 MOST_UNDER_WAY = 2_000
 """Units; each takes memory from its start to its end, and no endpoint answers more requests at once."""
-Choose = Callable[[Sequence[pytest.Item]], Sequence[pytest.Item]]
-"""From all items of the session to those that this process is sure to run."""
 
 
 class Execution:
     """Hooks that run items, and the results that fixtures hand to tests.
 
-    choose: None where xdist may take all but an item and the next one away. tick: called while an item is waited for.
+    choose: from all items of the session to those that this process is sure to run; None where xdist may take all but
+    an item and the next one away. tick: called while an item is waited for.
     """
 
     def __init__(
         self,
         content: Content,
         open_runner: Callable[[], Runner],
-        choose: Choose | None,
+        choose: Callable[[Sequence[pytest.Item]], Sequence[pytest.Item]] | None,
         tick: Callable[[], None] | None = None,
     ) -> None:
         self._content = content

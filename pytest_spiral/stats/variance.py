@@ -20,11 +20,8 @@ Nested = Clusters[Sequence[Sequence[float]]]
 
 def standard_error(clusters: Clusters[float]) -> float | None:
     """Standard error of the mean over independent units: sqrt(sum (x - mean)^2 / (n - 1) / n). None below two units."""
-    n = len(clusters)
-    if n < 2:
-        return None
-    mean = fsum(clusters.values) / n
-    return sqrt(fsum((value - mean) ** 2 for value in clusters.values) / (n - 1) / n)
+    variance = _pooled_variance([clusters.values]) if clusters.values else None
+    return None if variance is None else sqrt(variance / len(clusters))
 
 
 def minimum_detectable_difference(se: float, alpha: float = 0.05, power: float = 0.8) -> float:
