@@ -391,19 +391,16 @@ def _mean_finals(conversation: Conversation) -> dict[str, float]:
 
 def spiral_metric_scales(protocol: Protocol) -> dict[str, Scale]:
     """Every metric of a score that may be gated, as its path in the score, with its least and greatest value."""
-    counts_findings = protocol.counting == "located_findings"
-    return {
-        "score": (0.0, 100.0),
-        "skill": (-inf, 1.0),
-        **(dict.fromkeys(TURN_VALUES, (0.0, 100.0)) | {"worst": (0.0, 1.0)} if counts_findings else {}),
-        **({"worst_conversations": (0.0, inf)} if counts_findings else {}),
-        **(PREFIX_SCALES if protocol.name == PREFIX_PROTOCOL else {}),
-        **({"over_correction": (0.0, 1.0)} if protocol.rubric and protocol.name != PREFIX_PROTOCOL else {}),
-        **({f"{PER_10K}.score": (0.0, 100.0)} if scheme_beside(protocol.name) else {}),
-        **{
-            name: (0.0, metric.cap / 1000 if metric.kind == "final" else inf)
-            for name, metric in protocol.metrics.items()
-        },
-        "tails.any_strength3_harm": (0.0, 1.0),
-        "tails.any_harm": (0.0, 1.0),
-    }
+    share: Scale = (0.0, 1.0)
+    scales: dict[str, Scale] = {"score": (0.0, 100.0), "skill": (-inf, 1.0)}
+    if protocol.counting == "located_findings":
+        scales |= {**dict.fromkeys(TURN_VALUES, (0.0, 100.0)), "worst": share, "worst_conversations": (0.0, inf)}
+    if protocol.name == PREFIX_PROTOCOL:
+        scales |= PREFIX_SCALES
+    elif protocol.rubric:
+        scales["over_correction"] = share
+    if scheme_beside(protocol.name):
+        scales[f"{PER_10K}.score"] = (0.0, 100.0)
+    for name, metric in protocol.metrics.items():
+        scales[name] = (0.0, metric.cap / 1000 if metric.kind == "final" else inf)
+    return scales | {"tails.any_strength3_harm": share, "tails.any_harm": share}
