@@ -154,18 +154,17 @@ class LabelledItem(Drawn):
 
     def truth(self, question: str) -> int | None:
         """The adjudicated answer, else the one on which all raters who answered agree; None if disputed or missing."""
-        if question in self.adjudicated:
-            return value_of(self.adjudicated[question])
-        return None if self.disputed(question) else next(iter(self.given(question).values()), None)
+        values = self._decisive(question)
+        return values.pop() if len(values) == 1 else None
 
     def present(self, question: str) -> bool | None:
         """The same as yes or no. Raters who differ only in the strength agree that a behaviour is there."""
-        if question in self.adjudicated:
-            value = value_of(self.adjudicated[question])
-            return None if value is None else value > 0
-        answers = [value_of(answers[question]) for answers in self.labels.values() if question in answers]
-        given = {None if value is None else value > 0 for value in answers}
-        return given.pop() if len(given) == 1 else None
+        values = {None if value is None else value > 0 for value in self._decisive(question)}
+        return values.pop() if len(values) == 1 else None
+
+    def _decisive(self, question: str) -> set[int | None]:
+        given = [self.adjudicated] if question in self.adjudicated else self.labels.values()
+        return {value_of(answers[question]) for answers in given if question in answers}
 
 
 @dataclass(frozen=True, slots=True)
