@@ -14,7 +14,7 @@ from pytest_spiral.gates import PART_FAILED, Decision, Gate, Measured, Policy, S
 from pytest_spiral.gates.estimate import TWO_SIDED, End
 from pytest_spiral.labelling.drawing import replies_hash
 from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS, LabelledItem, turn_id
-from pytest_spiral.report.model import Card, Report, Score
+from pytest_spiral.report.model import Card, Report
 from pytest_spiral.report.model.corrected import CorrectedFigure, Corrections, LabelSource, Refusal
 from pytest_spiral.report.model.gate import DecisionCode, DecisionReason
 from pytest_spiral.report.parts import Parts
@@ -171,14 +171,17 @@ def _source(given: GivenLabels) -> LabelSource:
 
 def _places(report: Report, given: GivenLabels) -> Iterator[_Place]:
     """The cards or scores of a report that the labels are about."""
-    rows: Sequence[Card] | Sequence[Score] = report.spiral.scores
+
+    def labels_of(model: str) -> dict[str, LabelledItem]:
+        return {item.item: item for item in given.file.items if item.model == model}
+
     if given.suite == "tempaffect":
-        rows = report.tempaffect.cards
-    for row in rows:
-        card = row if isinstance(row, Card) else None
-        incomplete = is_beyond_limit(row.missing.n, row.missing.of) if isinstance(row, Card) else has_no_verdict(row)
-        own = {item.item: item for item in given.file.items if item.model == row.model}
-        yield _Place(given.suite, row.model, card, incomplete, own)
+        for card in report.tempaffect.cards:
+            incomplete = is_beyond_limit(card.missing.n, card.missing.of)
+            yield _Place("tempaffect", card.model, card, incomplete, labels_of(card.model))
+    else:
+        for score in report.spiral.scores:
+            yield _Place("spiral", score.model, None, has_no_verdict(score), labels_of(score.model))
 
 
 def _sample(report: Report, place: _Place, question: str) -> _Sample:
