@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pydantic import ConfigDict
-
 
 class Status(StrEnum):
     """State of one item, conversation or judgement. A score exists only in the first two."""
@@ -108,8 +106,6 @@ class Reason:
         code: What happened, for programs.
         detail: The same for people, free text; may be empty.
     """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     code: ReasonCode
     detail: str = ""

@@ -92,10 +92,11 @@ def test_gates_are_read(expr: str, expected: tuple[str, str | None, str, str, fl
         ("tempaffect..score >= 1", 12),
         ("spiral.de-escalation >= 1", 10),
         ("spiral.score >= baseline -", 27),
-        ("spiral.score >= - baseline", 17),
-        ("spiral.score >= (baseline - 5", 30),
+        ("spiral.score >= - baseline", 19),
+        ("spiral.score >= (baseline - 5)", 17),
+        ("spiral.score >= baseline - 5 - 5", 30),
+        ("spiral.score >= baselines", 17),
         ("spiral.score >= baseline * 2", 26),
-        ("spiral.score >= " + "(" * 40, 37),
         ("spiral.score >= " + "9" * 400, 17),
         ("spiral.score >= \u0663", 17),
         ("x" * 501, 501),
@@ -114,15 +115,13 @@ def test_errors_point_at_the_column(expr: str, column: int) -> None:
         ("baseline - 5", True, -5),
         ("baseline-5", True, -5),
         ("baseline + 1.5", True, 1.5),
-        ("(baseline - 2) - 3", True, -5),
-        ("-(5 - baseline)", True, -5),
-        ("10 - 5 + .5", False, 5.5),
-        ("baseline - (baseline - 5)", False, 5),
         ("-2", False, -2),
+        ("+ .5", False, 0.5),
+        ("-0", False, 0),
     ],
 )
-def test_bounds_are_arithmetic(bound: str, relative: bool, threshold: float) -> None:
-    """Sums of numbers and the baseline, parentheses and signs."""
+def test_bounds_are_numbers_or_relative(bound: str, relative: bool, threshold: float) -> None:
+    """A number with or without a sign, or the baseline with or without a margin."""
     gate = parse_gate(f"spiral.score >= {bound}")
 
     assert (gate.relative, gate.threshold) == (relative, threshold)

@@ -25,12 +25,9 @@ from pytest_spiral.spiral.counting import count_conversations
 from pytest_spiral.spiral.protocol import V1_2, Protocol, load_protocol, protocol_names
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.upstream import load_upstream
-from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.contract import FINISH_REASONS
 from pytest_spiral.tempaffect.records import Item, Mode
-from pytest_spiral.tempaffect.unit import Output, ScenarioUnit
+from pytest_spiral.tempaffect.unit import ScenarioUnit
 
-_FINISH = {code: finish for finish, code in FINISH_REASONS.items()}
 Identity = Mapping[str, str | None]
 """What the measurements of a suite depend on, by name; None where it is not recorded."""
 UNWRAPPED = "none"
@@ -136,14 +133,9 @@ class Recording:
         return items
 
     @cached_property
-    def outputs(self) -> Mapping[ScenarioUnit, Output]:
-        """TempAffect outputs by unit."""
-        outputs = {}
-        for item in self.tempaffect.items:
-            text = item.output if item.status in (Status.MEASURED, Status.MODEL_FAILED) else None
-            finish = "stop" if item.reason is None else _FINISH.get(item.reason.code, "stop")
-            outputs[ScenarioUnit.of(item)] = Output(text, finish, item.reason, item.judged)
-        return outputs
+    def outputs(self) -> Mapping[ScenarioUnit, Item]:
+        """TempAffect items by unit."""
+        return {ScenarioUnit.of(item): item for item in self.tempaffect.items}
 
     @cached_property
     def conversations(self) -> Mapping[ConversationUnit, Conversation]:

@@ -1,9 +1,8 @@
-"""The gate language: a grammar, a recursive-descent parser, and errors that point at the column.
+"""The gate language, its parser, and errors that point at the column.
 
 gate   = path ( ">=" | "<=" ) bound
-path   = suite [ "[" name "]" ] "." name { "." name }
-bound  = term { ( "+" | "-" ) term }
-term   = number | "baseline" | ( "+" | "-" ) term | "(" bound ")"
+path   = suite [ "[" mode "]" ] "." name { "." name }
+bound  = [ "+" | "-" ] number | "baseline" [ ( "+" | "-" ) number ]
 """
 
 from __future__ import annotations
@@ -24,16 +23,10 @@ Scale = tuple[float, float]
 Operator = Literal[">=", "<="]
 OPERATORS: tuple[Operator, ...] = get_args(Operator)
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)|(?P<mark>[.\[\]()+-])"
-    rf"|(?P<op>{'|'.join(map(re.escape, OPERATORS))}))"
-)
-_EXPECTED_OPERATOR = " or ".join(map(repr, OPERATORS))
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_NUMBER = r"[0-9]+\.?[0-9]*|\.[0-9]+"
 _MAX_LENGTH = 500
-_MAX_DEPTH = 20
 _MAX_NUMBER = 1e9
-_Linear = tuple[int, float]
-"""A bound: so many times the baseline, plus a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +68,7 @@ def parse_gate(expr: str) -> Gate:
 
 
 class _Parser:
-    """Recursive descent; `_at` is where the next token begins or the white space before it."""
+    """Takes one token after the other; `_at` is where the next one begins or the white space before it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -84,97 +77,53 @@ class _Parser:
     def gate(self) -> Gate:
         if len(self._text) > _MAX_LENGTH:
             self._fail(f"at most {_MAX_LENGTH} characters", _MAX_LENGTH)
-        suite, qualifier, metric = self._path()
-        written = self._take("op", _EXPECTED_OPERATOR)
-        op = next(known for known in OPERATORS if known == written)
-        start = self._start()
-        times, threshold = self._bound()
-        if self._text[self._at :].strip():
-            self._fail("'+', '-' or the end of the gate")
-        if times not in (0, 1):
-            self._fail("a bound that contains the baseline at most once", start)
-        return Gate(
-            expr=self._text.strip(),
-            suite=suite,
-            qualifier=qualifier,
-            metric=metric,
-            op=op,
-            threshold=threshold,
-            relative=times == 1,
-        )
-
-    def _path(self) -> tuple[str, str | None, str]:
-        suite = self._take("name", "a suite name such as 'tempaffect'")
+        suite = self._take(_NAME, "a suite name such as 'tempaffect'")
         qualifier = None
-        if self._skip("["):
-            qualifier = self._take("name", "a prompting mode such as 'raw'")
-            self._expect("]")
+        if self._skip(r"\["):
+            qualifier = self._take(_NAME, "a prompting mode such as 'raw'")
+            self._take("]", "']'")
         names = []
-        while self._skip("."):
-            names.append(self._take("name", "a metric name"))
+        while self._skip(r"\."):
+            names.append(self._take(_NAME, "a metric name"))
         if not names:
             self._fail("'.' and a metric name")
-        if re.match(r"-[A-Za-z]", self._text[self._at :]):
-            self._fail(f"{_EXPECTED_OPERATOR} (names are written with underscores)")
-        return suite, qualifier, ".".join(names)
+        op: Operator = "<=" if self._skip("<=") else ">="
+        if op == ">=":
+            self._take(">=", f"{' or '.join(map(repr, OPERATORS))} (names are written with underscores)")
+        relative, threshold = self._bound()
+        if self._text[self._at :].strip():
+            self._fail("the end of the gate")
+        return Gate(self._text.strip(), suite, qualifier, ".".join(names), op, threshold, relative)
 
-    def _bound(self, depth: int = 1) -> _Linear:
-        times, constant = self._term(depth)
-        while (plus := self._skip("+")) or self._skip("-"):
-            sign = 1 if plus else -1
-            more_times, more = self._term(depth)
-            times, constant = times + sign * more_times, constant + sign * more
-        return times, constant
+    def _bound(self) -> tuple[bool, float]:
+        """Whether it contains the baseline, and the number."""
+        relative = self._skip(r"baseline\b") != ""
+        sign = self._skip("[+-]")
+        if relative and not sign:
+            return True, 0.0
+        written = self._take(_NUMBER, "a number" if sign else "a number or 'baseline'")
+        number = float(written)
+        if number > _MAX_NUMBER:
+            self._fail("a number of at most a billion", self._at - len(written))
+        return relative, 0.0 - number if sign == "-" else number
 
-    def _term(self, depth: int) -> _Linear:
-        if depth > _MAX_DEPTH:
-            self._fail(f"at most {_MAX_DEPTH} nested signs and parentheses")
-        if self._skip("("):
-            inner = self._bound(depth + 1)
-            self._expect(")")
-            return inner
-        for mark, sign in (("+", 1), ("-", -1)):
-            if self._skip(mark):
-                times, constant = self._term(depth + 1)
-                # Adding 0 makes -0 the ordinary zero.
-                return sign * times, 0.0 + sign * constant
-        if self._skip("baseline"):
-            return 1, 0.0
-        start = self._start()
-        value = float(self._take("number", "a number or 'baseline'"))
-        if value > _MAX_NUMBER:
-            self._fail("a number of at most a billion", start)
-        return 0, value
+    def _take(self, pattern: str, expected: str) -> str:
+        """The next token, which must match."""
+        return self._skip(pattern) or self._fail(expected)
 
-    def _take(self, kind: str, expected: str) -> str:
-        """The next token, which must be of this kind."""
-        match = _TOKEN.match(self._text, self._at)
-        if match is None or match.lastgroup != kind:
-            self._fail(expected)
+    def _skip(self, pattern: str) -> str:
+        """The next token, if it matches; otherwise nothing, and it is left where it is."""
+        match = re.compile(rf"\s*({pattern})").match(self._text, self._at)
+        if match is None:
+            return ""
         self._at = match.end()
-        return match.group(kind)
-
-    def _skip(self, text: str) -> bool:
-        """Whether the next token reads like this; if so it is taken."""
-        match = _TOKEN.match(self._text, self._at)
-        if match is None or match.group(str(match.lastgroup)) != text:
-            return False
-        self._at = match.end()
-        return True
-
-    def _expect(self, mark: str) -> None:
-        if not self._skip(mark):
-            self._fail(f"{mark!r}")
-
-    def _start(self) -> int:
-        """Where the next token begins."""
-        rest = self._text[self._at :]
-        return self._at + len(rest) - len(rest.lstrip())
+        return match[1]
 
     def _fail(self, expected: str, at: int | None = None) -> NoReturn:
-        column = (self._start() if at is None else at) + 1
+        if at is None:
+            at = len(self._text) - len(self._text[self._at :].lstrip())
         shown = self._text if len(self._text) <= _MAX_LENGTH else f"{self._text[:60]}..."
-        raise ConfigError(f"--gate {shown!r}: expected {expected} at column {column}")
+        raise ConfigError(f"--gate {shown!r}: expected {expected} at column {at + 1}")
 
 
 def check_metric(

@@ -53,8 +53,7 @@ class Runner:
         if recording is not None:
             if isinstance(unit, ScenarioUnit):
                 scenario, output = self._content.suite[unit.scenario_id], recording.outputs[unit]
-                item = recorded_item(unit, scenario, output)
-                return await self._judged(item, scenario, output.judged)
+                return await self._judged(recorded_item(output, scenario), scenario, output.judged)
             recorded = recording.conversations[unit]
             return await self._rejudged(recorded) if self.plan.settings.redo_judging else recorded
         if isinstance(unit, ConversationUnit):

@@ -35,14 +35,9 @@ LABEL_FIELDS = (
 REPLY_CHECKS = ("content_grounding", "concrete_action", "non_defensive", "brevity", "forbidden_phrase_clean")
 
 
-_READ_STRICTLY = ConfigDict(extra="forbid")
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A valid answer: seven labels and the reply."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     detected_emotion: str
     intensity: int
@@ -57,8 +52,6 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class ActFinding:
     """What a reply says of one act of its scenario's decision key."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     id: str
     role: Role
@@ -75,8 +68,6 @@ class ActFinding:
 @dataclass(frozen=True, slots=True)
 class DecisionReading:
     """What a reply decides, read by its scenario's decision key."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     right: bool
     """Commits to the right acts and to no other, contradicts no figure, and takes nothing back."""
@@ -98,8 +89,6 @@ class DecisionReading:
 @dataclass(frozen=True, slots=True)
 class ReplyChecks:
     """What the reply checks decided. The first five earn points."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     content_grounding: bool
     """Names enough of what the user talks about."""
@@ -141,8 +130,6 @@ class ReplyChecks:
 class RatedAnswer:
     """What a judge model answers to a question about a reply."""
 
-    __pydantic_config__ = _READ_STRICTLY
-
     answer: Literal["yes", "no", "cannot tell"]
     """Counted as "cannot tell" where the evidence is not in the reply."""
     quote: str
@@ -154,8 +141,6 @@ class RatedAnswer:
 @dataclass(frozen=True, slots=True)
 class ReplyJudgement:
     """One judge model's answers about a reply, or why there are none. No part of any score."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     judge: str
     status: Status
@@ -249,7 +234,7 @@ class CardContext:
 class Item:
     """One scenario asked once of one model in one mode: a measurement, or why there is none."""
 
-    __pydantic_config__ = _READ_STRICTLY
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     id: str
     """The scenario's id."""

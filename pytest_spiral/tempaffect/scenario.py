@@ -73,15 +73,11 @@ class Family(StrEnum):
     REPAIR = "repair_after_mistake"
 
 
-_READ_STRICTLY = ConfigDict(extra="forbid")
-
-
 # Parts of a scenario are dataclasses: as pydantic's models, those of 10,000 scenarios would take 45 MB more.
+# Pydantic reads them as strictly as the scenario that holds them.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
     """One thing the user talks about, with the wordings that name it."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     id: Slug
     core: Flag
@@ -93,7 +89,7 @@ class Anchor:
 class ForbiddenPhrase:
     """A stock phrase. "dismissive" voids usefulness, "boilerplate" costs its own point only."""
 
-    __pydantic_config__ = _READ_STRICTLY
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     text: Text
     severity: Literal["dismissive", "boilerplate"]
@@ -102,8 +98,6 @@ class ForbiddenPhrase:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplySpec:
     """What the reply checks look for in one scenario."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     issue_anchors: Annotated[tuple[Anchor, ...], Field(min_length=1)]
     min_anchor_groups: Annotated[int, Field(ge=1, le=4, strict=True)] = 2
@@ -138,8 +132,6 @@ class Act:
         says: Patterns, of which one must be found.
     """
 
-    __pydantic_config__ = _READ_STRICTLY
-
     id: Slug
     role: Role
     what: Text
@@ -150,8 +142,6 @@ class Act:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """Figures that a sentence about something must not contradict, in the forms in which they may be written."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     about: Slots
     figures: Annotated[tuple[Wording, ...], Field(min_length=1, max_length=40)]
@@ -164,8 +154,6 @@ class Decision:
     Attributes:
         right: Ids of acts in groups; of each group the reply commits to at least one.
     """
-
-    __pydantic_config__ = _READ_STRICTLY
 
     acts: Annotated[tuple[Act, ...], Field(min_length=1, max_length=24)]
     right: Annotated[tuple[Annotated[tuple[Slug, ...], Field(min_length=1)], ...], Field(min_length=1, max_length=8)]
@@ -183,8 +171,6 @@ class Decision:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The key: accepted values per field."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     detected_emotion: Annotated[tuple[Emotion, ...], Field(min_length=1, max_length=3)]
     intensity: tuple[Intensity, Intensity]
@@ -208,8 +194,6 @@ class Expected:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
     """How the scenario sits in the blueprint. Never shown to a model, never scored."""
-
-    __pydantic_config__ = _READ_STRICTLY
 
     domain: Slug
     register_: Annotated[Register, Field(alias="register")]

@@ -8,30 +8,15 @@ from dataclasses import dataclass, replace
 from pytest_spiral.chat import ChatModel, ChatRequest, whose_limit
 from pytest_spiral.errors import ChatError
 from pytest_spiral.status import Reason, Status
-from pytest_spiral.tempaffect.contract import output_schema
+from pytest_spiral.tempaffect.contract import FINISH_REASONS, output_schema
 from pytest_spiral.tempaffect.params import load_params
-from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemScore, Mode, ReplyJudgement
+from pytest_spiral.tempaffect.records import CARD_MODES, Item, ItemScore, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.suite import build_messages
 from pytest_spiral.text import whole_characters
 
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One recorded output.
-
-    Attributes:
-        text: None where the call failed; `reason` then says why.
-        finish: How generation ended if `reason` tells that, else "stop".
-        reason: The reason as it was recorded.
-        judged: What judge models said of the reply.
-    """
-
-    text: str | None
-    finish: str
-    reason: Reason | None
-    judged: tuple[ReplyJudgement, ...] = ()
+_FINISH = {code: finish for finish, code in FINISH_REASONS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +73,36 @@ async def ask_scenario(
     try:
         reply = await chat.complete(request)
     except ChatError as error:
-        return _item(unit, scenario, error.unit_status, Reason(error.code, str(error)))
+        return make_item(unit, scenario, error.unit_status, Reason(error.code, str(error)))
     item = scored_item(unit, scenario, reply.text, reply.finish)
     if reply.finish == "length" and item.reason is not None:
         return replace(item, reason=replace(item.reason, detail=whose_limit(reply.text, params)))
     return item
 
 
-def recorded_item(unit: ScenarioUnit, scenario: Scenario, output: Output) -> Item:
-    """Score a recorded output. What was no measurement when it was recorded is none now."""
-    if output.text is None:
-        return _item(unit, scenario, Status.INSTRUMENT_FAILED, output.reason)
-    item = scored_item(unit, scenario, output.text)
-    if output.reason is None:
+def recorded_item(recorded: Item, scenario: Scenario) -> Item:
+    """Score a recorded output again. What was no measurement when it was recorded is none now."""
+    unit, reason, text = ScenarioUnit.of(recorded), recorded.reason, recorded.output
+    if recorded.score is None or text is None:
+        return make_item(unit, scenario, Status.INSTRUMENT_FAILED, reason)
+    item = scored_item(unit, scenario, text)
+    if reason is None:
         return item
     # How generation ended is not on record; the reason tells it where the text alone does not.
-    if item.reason is None or item.reason.code is not output.reason.code:
-        return scored_item(unit, scenario, output.text, output.finish)
+    if item.reason is None or item.reason.code is not reason.code:
+        return scored_item(unit, scenario, text, _FINISH.get(reason.code, "stop"))
     # Of a long output the record holds the beginning alone.
-    return replace(item, reason=output.reason)
+    return replace(item, reason=reason)
 
 
 def scored_item(unit: ScenarioUnit, scenario: Scenario, text: str, finish: str = "stop") -> Item:
     """Score an output. finish: how generation ended, as in `ChatReply.finish`."""
     score = score_output(scenario, text, finish)
     status = Status.MEASURED if score.valid else Status.MODEL_FAILED
-    return _item(unit, scenario, status, score.reason, text, score)
+    return make_item(unit, scenario, status, score.reason, text, score)
 
 
-def _item(
+def make_item(
     unit: ScenarioUnit,
     scenario: Scenario,
     status: Status,
@@ -124,6 +110,7 @@ def _item(
     output: str | None = None,
     score: ItemScore | None = None,
 ) -> Item:
+    """An item with what was measured, if anything was."""
     return Item(
         id=scenario.id,
         family=scenario.family.value,

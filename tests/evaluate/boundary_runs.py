@@ -26,7 +26,7 @@ from pytest_spiral.tempaffect.scenario import Family, Scenario
 from pytest_spiral.tempaffect.self_check import Preflight
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
-from pytest_spiral.tempaffect.unit import Output, ScenarioUnit, recorded_item, scored_item
+from pytest_spiral.tempaffect.unit import ScenarioUnit, make_item, scored_item
 
 SUITE = load_suite()
 PROTOCOLS = ("per-chunk", "per-10k-chars", "upstream-per-chunk")
@@ -167,7 +167,7 @@ def _context(chosen: Sequence[Scenario], mode: Mode) -> CardContext:
 def _item(state: ItemState, name: str) -> Item:
     scenario, unit = SUITE[name], ScenarioUnit("m", "raw", name)
     if state in ("lost", "not_run"):
-        return replace(recorded_item(unit, scenario, Output(None, "stop", LOST)), status=_STATUS[state])
+        return make_item(unit, scenario, _STATUS[state], LOST)
     if state == "invalid":
         return scored_item(unit, scenario, f"Certainly! {dry_output('perfect', SUITE, scenario)}")
     return scored_item(unit, scenario, dry_output(state, SUITE, scenario))

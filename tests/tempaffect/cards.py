@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from pytest_spiral.status import Reason, ReasonCode
+from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.records import CARD_MODES, CardContext, Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
-from pytest_spiral.tempaffect.unit import Output, ScenarioUnit, recorded_item, scored_item
+from pytest_spiral.tempaffect.unit import ScenarioUnit, make_item, scored_item
 
 SUITE = load_suite()
 HASH = "a" * 64
@@ -42,8 +42,8 @@ def item(scenario: Scenario, output: str) -> Item:
 
 def lost(scenario: Scenario) -> Item:
     """An item whose call failed."""
-    failed = Output(None, "stop", Reason(ReasonCode.TIMEOUT, "too slow"))
-    return recorded_item(ScenarioUnit("m", "schema", scenario.id), scenario, failed)
+    reason = Reason(ReasonCode.TIMEOUT, "too slow")
+    return make_item(ScenarioUnit("m", "schema", scenario.id), scenario, Status.INSTRUMENT_FAILED, reason)
 
 
 @cache
