@@ -24,7 +24,7 @@ from pytest_spiral.spiral.counting import judge_shares, prompt_key
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import Clusters, LabelPlan, Rated, TooFewLabels, corrected_mean, plan_labels
 from pytest_spiral.status import Status
-from pytest_spiral.tempaffect.card_metrics import CardMetrics, column_of
+from pytest_spiral.tempaffect.card_metrics import CardMetrics
 from pytest_spiral.tempaffect.records import MODES, CardMode
 
 PREFIX = "corrected."
@@ -204,7 +204,7 @@ def _replies(report: Report, place: _Place, card: Card, question: str) -> _Sampl
     items = [one for one in report.tempaffect.items if (one.model, one.mode) == (card.model, mode)]
     metrics = CardMetrics(items, scenarios, never_asked={*card.missing.ids} - scenarios.keys())
     metric = _METRICS[question]
-    column = column_of(metric)
+    column = metrics.column(metric)
     units: dict[str, list[Rated]] = {}
     for scenario, row in metrics.rows.items():
         for output in row:

@@ -16,8 +16,6 @@ from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import (
     OUTPUT_METRICS,
     CardMetrics,
-    ScoredOutput,
-    column_of,
     mean,
     metric_names,
     needs_decisions,
@@ -98,7 +96,7 @@ def build_card(
         detectors=detectors,
         copied_context=copied,
         intervals=metrics.intervals(context.seed, names, attempt),
-        given_valid=attempt("given_valid", lambda: _given_valid(metrics.outputs, names)) or {},
+        given_valid=attempt("given_valid", lambda: _given_valid(metrics, names)) or {},
         balanced_accuracy=attempt("balanced_accuracy", lambda: _balanced_accuracies(scores)) or {},
         recoverable_format_rate=_mean([float(score.recoverable) for score in scores if not score.valid]),
         variance={name: attempt(f"variance.{name}", partial(_variance, name, metrics)) for name in _VARIANCES},
@@ -184,11 +182,11 @@ def _detector(name: str, metrics: CardMetrics) -> Detector:
     )
 
 
-def _given_valid(outputs: Sequence[ScoredOutput], known: Collection[str]) -> dict[str, float | None]:
+def _given_valid(metrics: CardMetrics, known: Collection[str]) -> dict[str, float | None]:
     """The same rates over valid outputs only: what the format cost."""
-    valid = [output for output in outputs if output.score.valid]
+    valid = [output for output in metrics.outputs if output.score.valid]
     names = [name for name in (*OUTPUT_METRICS, "ubr_rate_deduped") if name != "valid_output_rate"]
-    return {name: _mean([column_of(name)(output) for output in valid]) if name in known else None for name in names}
+    return {name: _mean(map(metrics.column(name), valid)) if name in known else None for name in names}
 
 
 def _balanced_accuracies(scores: Sequence[ItemScore]) -> dict[str, float | None]:
@@ -207,7 +205,7 @@ def _balanced_accuracies(scores: Sequence[ItemScore]) -> dict[str, float | None]
 
 def _variance(metric: str, metrics: CardMetrics) -> VarianceSummary | None:
     """Where the variance of a metric comes from, and what would reduce it."""
-    column = column_of(metric)
+    column = metrics.column(metric)
     told = {name: [column(output) for output in row] for name, row in metrics.rows.items()}
     rows = {name: [[value] for value in row if value is not None] for name, row in told.items() if None not in row}
     return variance_summary(scenario_clusters(rows), "--epochs")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from math import inf
@@ -69,18 +68,20 @@ _DETECTOR_STATISTICS: Mapping[str, tuple[Callable[[Counter[Pair]], float], Calla
     "support_stage_repetition": (repetition, stage_pair),
     "strategy_overuse": (overuse, strategy_pair),
 }
-_OF_FAMILIES = tuple(name for name in OUTPUT_METRICS if name != "valid_output_rate")
-# Means that are no rates of single measurements, even where every scenario happens to be at an end of the scale.
-_NOT_RATES = frozenset({"score", "skill", *(f"families.{family.value}.score" for family in Family)})
+_DETECTOR_RATES: Mapping[str, Callable[[ItemScore], float]] = {
+    "detectors.overvalidation": lambda score: float(is_overvalidated(score)),
+    "detectors.reply_ignores_user_content": lambda score: float(ignores_user(score)),
+}
 
 
 @cache
 def metric_names() -> tuple[str, ...]:
     """Every metric of a card that has an interval and may be gated, as its path in the card."""
     rates = [name for name in OUTPUT_METRICS if "." in name]
+    of_families = [name for name in OUTPUT_METRICS if name != "valid_output_rate"]
     return (
         *("score", "skill", "valid_output_rate", *_DECISION_METRICS, "ubr_rate_deduped", *rates),
-        *(f"families.{family.value}.{name}" for family in Family for name in _OF_FAMILIES),
+        *(f"families.{family.value}.{name}" for family in Family for name in of_families),
         *(f"detectors.{name}" for name in DETECTORS),
     )
 
@@ -118,16 +119,10 @@ def bootstrap_draws(n: int, resamples: int, seed: int) -> list[memoryview[int]]:
 
 @dataclass(frozen=True, slots=True)
 class ScoredOutput:
-    """A scored output. templates: the card's near-duplicates, found when first asked for."""
+    """A scored output of one epoch."""
 
-    score: ItemScore
     epoch: int
-    templates: Callable[[], AbstractSet[tuple[int, str]]]
-
-    @property
-    def templated(self) -> bool:
-        """Whether its reply is a near-duplicate of others of the same epoch."""
-        return (self.epoch, self.score.scenario.id) in self.templates()
+    score: ItemScore
 
 
 Column = Callable[[ScoredOutput], float | None]
@@ -160,32 +155,18 @@ class CardMetrics:
             DataError: For a scored item whose scenario is not among `scenarios`.
         """
         ordered = sorted(items, key=lambda item: (item.id, item.epoch))
-        expected = {**dict.fromkeys(never_asked, ""), **{key: one.family.value for key, one in scenarios.items()}}
-        self._skill_floor = skill_floor
-        self._keys = {key: one.expected for key, one in scenarios.items()}
         self.epochs = 1 + max((item.epoch for item in ordered), default=0)
+        self._skill_floor = skill_floor
+        self._scenarios: dict[str, Scenario | None] = {**dict.fromkeys(never_asked), **scenarios}
+        rows: dict[str, list[ScoredOutput]] = {}
         by_epoch: dict[int, list[ItemScore]] = {}
         for item in ordered:
             if (score := item.scored(scenarios)) is not None:
+                rows.setdefault(item.id, []).append(ScoredOutput(item.epoch, score))
                 by_epoch.setdefault(item.epoch, []).append(score)
+        self.rows: Rows = rows
         self._by_epoch = dict(sorted(by_epoch.items()))
-        rows: dict[str, list[ScoredOutput]] = {}
-
-        def templates() -> AbstractSet[tuple[int, str]]:
-            return self._templated
-
-        for epoch, scores in self._by_epoch.items():
-            for score in scores:
-                rows.setdefault(score.scenario.id, []).append(ScoredOutput(score, epoch, templates))
-        self.rows: Rows = dict(sorted(rows.items()))
-        self._gaps = {name: self.epochs - len(rows.get(name, ())) for name in sorted(expected)}
-        self._by_family = {
-            family.value: (
-                {name: row for name, row in self.rows.items() if expected[name] == family},
-                {name: gap for name, gap in self._gaps.items() if expected[name] == family},
-            )
-            for family in Family
-        }
+        self._gaps = {name: self.epochs - len(rows.get(name, ())) for name in sorted(self._scenarios)}
 
     @cached_property
     def detectors(self) -> tuple[Detectors, ...]:
@@ -204,6 +185,10 @@ class CardMetrics:
             if templated
         )
 
+    def _is_templated(self, output: ScoredOutput) -> bool:
+        """Whether its reply is a near-duplicate of others of the same epoch."""
+        return (output.epoch, output.score.scenario.id) in self._templated
+
     @property
     def outputs(self) -> list[ScoredOutput]:
         """All scored outputs."""
@@ -211,7 +196,7 @@ class CardMetrics:
 
     def scored_in(self, family: Family) -> int:
         """Number of scenarios of a family that were scored."""
-        return len(self._by_family[family.value][0])
+        return sum(row[0].score.scenario.family is family for row in self.rows.values())
 
     def is_known(self, detector: str) -> bool:
         """Whether a detector has a value in every epoch."""
@@ -225,28 +210,39 @@ class CardMetrics:
         """The measurements behind a metric. Raises KeyError for an unknown one."""
         prefix, _, name = metric.partition(".")
         if prefix == "detectors":
-            return self._detector_sample(name)
-        rows, gaps = self.rows, self._gaps
+            return self._detector_sample(metric)
+        rows, gaps, scenarios = self.rows, self._gaps, self._scenarios
         if prefix == "families":
             family, _, metric = name.partition(".")
-            rows, gaps = self._by_family[family]
+            gaps = {name: gap for name, gap in gaps.items() if (one := scenarios[name]) and one.family == family}
+            rows = {name: row for name, row in rows.items() if name in gaps}
         if needs_decisions(metric):
             # What a metric says nothing about is no missing measurement of it.
-            keys = self._keys
+            keys = {name: one.expected for name, one in scenarios.items() if one}
             gaps = {name: gap for name, gap in gaps.items() if name not in keys or applies_to(metric, keys[name])}
+        return self._mean_sample(self.column(metric), rows, gaps, (self.skill(0.0) if metric == "skill" else 0.0, 1.0))
+
+    def column(self, metric: str) -> Column:
+        """What one output contributes to a metric. Raises KeyError for a metric that is no mean over outputs."""
         if metric == "skill":
-            scale = (self.skill(0.0), 1.0)
-            return self._mean_sample(lambda output: self.skill(output.score.score), rows, gaps, scale)
-        return self._mean_sample(column_of(metric), rows, gaps)
+            return lambda output: self.skill(output.score.score)
+        if metric == "detectors.template_repetition":
+            # Templates are those of the whole set: a resample does not look for templates anew.
+            return lambda output: float(self._is_templated(output))
+        if metric == "ubr_rate_deduped":
+            useful = self.column("useful_bounded_response_rate")
+            return lambda output: 0.0 if (value := useful(output)) and self._is_templated(output) else value
+        of_score = OUTPUT_METRICS.get(metric) or _DETECTOR_RATES[metric]
+        if not needs_decisions(metric):
+            return lambda output: of_score(output.score)
+        return lambda output: of_score(output.score) if applies_to(metric, output.score.scenario.expected) else None
 
     def skill(self, score: float) -> float:
         """(score - floor) / (1 - floor): 0 for always giving the most common labels, 1 for a perfect model."""
         floor = self._skill_floor
         return (score - floor) / (1 - floor) if floor < 1 else 0.0
 
-    def _mean_sample(
-        self, column: Column, rows: Rows, gaps: Mapping[str, int], scale: tuple[float, float] = (0.0, 1.0)
-    ) -> Sample:
+    def _mean_sample(self, column: Column, rows: Rows, gaps: Mapping[str, int], scale: Scale) -> Sample:
         """A mean over scenarios of means over epochs. gaps: missing epochs by scenario."""
 
         # A list at a time: many that live on for a while are what the garbage collector spends its time on.
@@ -261,14 +257,14 @@ class CardMetrics:
         units = scenario_clusters({name: mean(found) for name in rows if (found := values(name))})
         return Sample(units, mean, scale, sum(gaps.values()), self.epochs * len(gaps), fill)
 
-    def _detector_sample(self, name: str) -> Sample:
+    def _detector_sample(self, metric: str) -> Sample:
+        name = metric.removeprefix("detectors.")
         valid: dict[str, list[ScoredOutput]] = {}
         if self.is_known(name):
             valid = {key: [output for output in row if output.score.valid] for key, row in self.rows.items()}
         valid = {key: row for key, row in valid.items() if row}
         if name not in _DETECTOR_STATISTICS:
-            # Templates are those of the whole set: a resample does not look for templates anew.
-            return self._mean_sample(_DETECTOR_COLUMNS[name], valid, self._gaps)
+            return self._mean_sample(self.column(metric), valid, self._gaps, (0.0, 1.0))
         statistic, pair_of = _DETECTOR_STATISTICS[name]
         pairs = {key: tuple(pair_of(output.score) for output in row) for key, row in valid.items()}
         # A resample counts equal scenarios, by their number, several times faster than it would count the pairs.
@@ -301,30 +297,14 @@ class CardMetrics:
         n = len(sample.units)
         if not n:
             return None
-        if sample.binary and self.epochs == 1 and metric not in _NOT_RATES:
+        # Scores are no rates of single measurements, even where every scenario happens to be at an end of the scale.
+        is_rate = metric.rpartition(".")[2] not in ("score", "skill")
+        if sample.binary and self.epochs == 1 and is_rate:
             tally = Tally.of(sample.units)
             found = wilson(tally, load_params().intervals.confidence / 1000)
             return MetricInterval(low=found.low, high=found.high, method=found.method, n=n, k=tally.hits)
         found, (least, most) = _bca(sample.units, sample.statistic, seed, sample.scale), metric_scales()[metric]
         return MetricInterval(low=max(found.low, least), high=min(found.high, most), method=found.method, n=n)
-
-
-_DETECTOR_COLUMNS: Mapping[str, Column] = {
-    "template_repetition": lambda output: float(output.templated),
-    "overvalidation": lambda output: float(is_overvalidated(output.score)),
-    "reply_ignores_user_content": lambda output: float(ignores_user(output.score)),
-}
-
-
-def column_of(metric: str) -> Column:
-    """What one output contributes to a metric. Raises KeyError for a metric that is no mean over outputs."""
-    if metric == "ubr_rate_deduped":
-        useful = column_of("useful_bounded_response_rate")
-        return lambda output: 0.0 if (value := useful(output)) and output.templated else value
-    of_score = OUTPUT_METRICS[metric]
-    if not needs_decisions(metric):
-        return lambda output: of_score(output.score)
-    return lambda output: of_score(output.score) if applies_to(metric, output.score.scenario.expected) else None
 
 
 def scenario_clusters(values: Mapping[str, T]) -> Clusters[T]:
@@ -358,41 +338,26 @@ def mode_delta(
         {(item.id, item.epoch): score for item in items if (score := item.scored(scenarios)) is not None}
         for items in (schema_items, raw_items)
     )
-    pairs: dict[str, list[tuple[ItemScore, ItemScore]]] = {}
-    for key in sorted(schema.keys() & raw):
-        pairs.setdefault(key[0], []).append((schema[key], raw[key]))
-    deltas = {
-        name: _delta(
-            {key: both for key, both in pairs.items() if applies_to(name, scenarios[key].expected)}, column, seed
-        )
-        for name, column in OUTPUT_METRICS.items()
-    }
+    pairs = [(schema[key], raw[key]) for key in sorted(schema.keys() & raw)]
+    deltas = {name: _delta(name, pairs, seed) for name in OUTPUT_METRICS}
     return {name: delta for name, delta in deltas.items() if delta is not None}
 
 
-def _delta(
-    pairs: Mapping[str, Sequence[tuple[ItemScore, ItemScore]]],
-    column: Callable[[ItemScore], float | None],
-    seed: int,
-) -> DeltaMetric | None:
-    """pairs: by scenario."""
-    means: dict[str, float] = {}
-    every: list[float] = []
+def _delta(metric: str, pairs: Iterable[tuple[ItemScore, ItemScore]], seed: int) -> DeltaMetric | None:
+    column = OUTPUT_METRICS[metric]
+    by_scenario: defaultdict[str, list[float]] = defaultdict(list)
     # By whether the output is valid with the schema and without it.
     parts: defaultdict[tuple[bool, bool], list[float]] = defaultdict(list)
-    for name, both in pairs.items():
-        before = len(every)
-        for schema, raw in both:
-            a, b = column(schema), column(raw)
-            if a is not None and b is not None:
-                every.append(a - b)
-                parts[schema.valid, raw.valid].append(a - b)
-        if every[before:]:
-            means[name] = mean(every[before:])
+    for schema, raw in pairs:
+        a, b = column(schema), column(raw)
+        if a is not None and b is not None and applies_to(metric, schema.scenario.expected):
+            by_scenario[schema.scenario.id].append(a - b)
+            parts[schema.valid, raw.valid].append(a - b)
+    every = [difference for row in by_scenario.values() for difference in row]
     if not every:
         return None
-    n, units = len(every), scenario_clusters(means)
-    interval = _bca(units, mean, seed, (-1.0, 1.0))
+    n, means = len(every), {name: mean(row) for name, row in by_scenario.items()}
+    interval = _bca(scenario_clusters(means), mean, seed, (-1.0, 1.0))
     return DeltaMetric(
         value=sum(every) / n,
         low=interval.low,
