@@ -33,10 +33,9 @@ def changed_items(
             next(item for item in side[name] if bool(item.useful_bounded) == good)
             for side, good in zip(by_id, passed, strict=True)
         )
-        replies = [(item.answer.reply if item.answer else item.output or "")[:_MOST_CHARS] for item in shown]
-        message = scenarios[name].user_message[:_MOST_CHARS] if name in scenarios else ""
-        row = ChangedItem(id=name, message=message, baseline_reply=replies[0], candidate_reply=replies[1])
-        rows.append((passed[0], passed[1], row))
+        replies = [item.answer.reply if item.answer else item.output or "" for item in shown]
+        message = scenarios[name].user_message if name in scenarios else ""
+        rows.append((passed[0], passed[1], _row(name, message, replies)))
     return _changes("tempaffect", run, models, mode, rows)
 
 
@@ -50,12 +49,16 @@ def changed_conversations(
         pair = mine[name], theirs[name]
         found = [_worst(one, protocol) for one in pair]
         turn = next((finding.turn for finding in reversed(found) if finding is not None), 0)
-        replies = [one.replies[turn][:_MOST_CHARS] if turn < len(one.replies) else "" for one in pair]
+        replies = [one.replies[turn] if turn < len(one.replies) else "" for one in pair]
         messages = [message.content for message in pair[found[1] is not None].transcript if message.role == "user"]
-        message = messages[turn][:_MOST_CHARS] if turn < len(messages) else ""
-        row = ChangedItem(id=name, message=message, baseline_reply=replies[0], candidate_reply=replies[1])
-        rows.append((found[0] is None, found[1] is None, row))
+        message = messages[turn] if turn < len(messages) else ""
+        rows.append((found[0] is None, found[1] is None, _row(name, message, replies)))
     return _changes("spiral", run, models, None, rows)
+
+
+def _row(name: str, message: str, replies: Sequence[str]) -> ChangedItem:
+    message, mine, theirs = (text[:_MOST_CHARS] for text in (message, *replies))
+    return ChangedItem(id=name, message=message, baseline_reply=mine, candidate_reply=theirs)
 
 
 def _answers(items: Iterable[Item]) -> dict[str, list[Item]]:

@@ -55,7 +55,7 @@ def output_schema() -> Mapping[str, object]:
 
 
 @cache
-def _fields() -> Mapping[str, tuple[str, Sequence[object]]]:
+def answer_fields() -> Mapping[str, tuple[str, Sequence[str | int]]]:
     """The type of each field, and the values it may have, none for any. The schema holds no other rules."""
     rules = output_schema()["properties"]
     assert isinstance(rules, dict)
@@ -122,16 +122,14 @@ def _decode(body: str) -> object:
 
 def _not_strict(fault: JsonFault) -> _Rejected:
     """JSON that Python's reader would accept and the contract does not."""
-    if fault.kind == "duplicate_key":
-        return _Rejected(ReasonCode.DUPLICATE_KEY, f"key {fault.found[:_QUOTED_CHARS]!r} occurs twice")
-    if fault.kind == "digits":
-        return _Rejected(ReasonCode.WRONG_TYPE, f"a number of more than {_MAX_DIGITS} digits")
-    codes = {
-        "too_deep": ReasonCode.TOO_DEEP,
-        "constant": ReasonCode.NOT_A_NUMBER,
-        "fraction": ReasonCode.FLOAT_NUMBER,
+    kinds = {
+        "duplicate_key": (ReasonCode.DUPLICATE_KEY, f"key {fault.found[:_QUOTED_CHARS]!r} occurs twice"),
+        "digits": (ReasonCode.WRONG_TYPE, f"a number of more than {_MAX_DIGITS} digits"),
+        "too_deep": (ReasonCode.TOO_DEEP, str(fault)),
+        "constant": (ReasonCode.NOT_A_NUMBER, str(fault)),
+        "fraction": (ReasonCode.FLOAT_NUMBER, str(fault)),
     }
-    return _Rejected(codes[fault.kind], str(fault))
+    return _Rejected(*kinds[fault.kind])
 
 
 def _not_json(body: str, error: json.JSONDecodeError) -> _Rejected:
@@ -176,7 +174,7 @@ def _validated(value: object) -> Answer:
 
 def _check_schema(document: Mapping[str, object]) -> None:
     """Reject a document that breaks the schema, for the first kind of violation that it has."""
-    fields = _fields()
+    fields = answer_fields()
     if missing := sorted(fields.keys() - document.keys()):
         raise _Rejected(ReasonCode.MISSING_KEY, f"missing {', '.join(missing)}")
     if extra := ", ".join(key[:_QUOTED_CHARS] for key in sorted(document.keys() - fields.keys())):
@@ -188,7 +186,7 @@ def _check_schema(document: Mapping[str, object]) -> None:
 
 
 def _fault_of_value(name: str, value: object) -> Reason | None:
-    kind, allowed = _fields()[name]
+    kind, allowed = answer_fields()[name]
     if value is None:
         return Reason(ReasonCode.NULL_VALUE, f"{name} is null")
     if type(value) is not _TYPES[kind]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -38,11 +38,6 @@ Trait = Literal[
 # fmt: on
 
 _DEFAULT_FORMS: tuple[ActionForm, ...] = ("commit", "imperative", "instructive", "done", "artifact")
-EMOTIONS: tuple[str, ...] = get_args(Emotion)
-NEEDS: tuple[str, ...] = get_args(UserNeed)
-STAGES: tuple[str, ...] = get_args(SupportStage)
-STRATEGIES: tuple[str, ...] = get_args(ResponseStrategy)
-BOUNDARIES: tuple[str, ...] = get_args(BoundaryAction)
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]

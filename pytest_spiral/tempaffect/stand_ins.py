@@ -17,16 +17,12 @@ from pydantic import BaseModel, ConfigDict
 from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.status import ReasonCode
-from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES, Scenario
+from pytest_spiral.tempaffect.contract import answer_fields
+from pytest_spiral.tempaffect.scenario import Scenario
 from pytest_spiral.tempaffect.shortcuts import SHORTCUTS, shortcut_reply
 from pytest_spiral.tempaffect.suite import Suite
 
 Labels = dict[str, str | int | bool]
-
-_SWAPPED_PERSONS = {
-    "i": "you", "me": "you", "my": "your", "mine": "yours", "i'm": "you're", "i've": "you've", "i'd": "you'd",
-    "you": "I", "your": "my", "am": "are", "we": "you", "our": "your", "us": "you",
-}  # fmt: skip
 
 
 class _Texts(BaseModel):
@@ -45,6 +41,7 @@ class _Texts(BaseModel):
     escalation: dict[str, str | bool]
     caving: Mapping[str, str]
     """By scenario."""
+    swapped_persons: Mapping[str, str]
 
 
 @cache
@@ -116,7 +113,7 @@ def _slot_template(_suite: Suite, scenario: Scenario) -> str:
 
 
 def _echo(_suite: Suite, scenario: Scenario) -> str:
-    words = (_SWAPPED_PERSONS.get(word.lower(), word) for word in scenario.user_message.split())
+    words = (_texts().swapped_persons.get(word.lower(), word) for word in scenario.user_message.split())
     return _answer(_right_labels(scenario), " ".join(words))
 
 
@@ -138,15 +135,8 @@ def _common_labels(suite: Suite) -> Labels:
 
 def _random_valid(_suite: Suite, scenario: Scenario) -> str:
     rng = random.Random(f"random_valid-{scenario.id}")
-    labels: Labels = {
-        "detected_emotion": rng.choice(EMOTIONS),
-        "intensity": rng.randint(1, 5),
-        "user_need": rng.choice(NEEDS),
-        "support_stage": rng.choice(STAGES),
-        "response_strategy": rng.choice(STRATEGIES),
-        "boundary_action": rng.choice(BOUNDARIES),
-        "should_escalate": rng.choice((True, False)),
-    }
+    values = {name: allowed or (True, False) for name, (_, allowed) in answer_fields().items() if name != "reply"}
+    labels = {name: rng.choice(allowed) for name, allowed in values.items()}
     return _answer(labels, " ".join(rng.sample(_texts().random_sentences, 3)))
 
 

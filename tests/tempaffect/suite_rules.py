@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pytest_spiral.tempaffect.checks.grounding import check_grounding, is_clause_like
 from pytest_spiral.tempaffect.checks.prepare import prepare_scenario
 from pytest_spiral.tempaffect.checks.sentences import prepare_reply
-from pytest_spiral.tempaffect.scenario import EMOTIONS, Family, Scenario
+from pytest_spiral.tempaffect.scenario import Emotion, Family, Scenario
 from pytest_spiral.tempaffect.suite import CANARY
 from pytest_spiral.text import function_words, sentences, stem, tokenize
 
@@ -93,7 +93,7 @@ def _quotas(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Broken:
 
 
 def _label_words(scenarios: Sequence[Scenario], rules: Mapping[str, Any]) -> Broken:
-    labels = {stem(label) for label in EMOTIONS}
+    labels = {stem(label) for label in get_args(Emotion)}
     telling = [s.id for s in scenarios if labels & {stem(t) for t in tokenize(s.user_message)}]
     if len(telling) * 1000 > rules["label_word_scenarios"] * len(scenarios):
         yield f"emotion labels in the messages of {', '.join(telling)}"

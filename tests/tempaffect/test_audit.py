@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from pytest_spiral.resources import data_root
 from pytest_spiral.stats import Clusters, coincidences, krippendorff_alpha
-from pytest_spiral.tempaffect.scenario import EMOTIONS, Scenario
+from pytest_spiral.tempaffect.scenario import Emotion, Scenario
 from pytest_spiral.tempaffect.suite import load_suite, prompt_texts
 
 SUITE = load_suite()
@@ -109,7 +109,7 @@ def test_the_emotions_of_the_key_follow_their_rule() -> None:
     """Those that get at least two of five votes, a second choice counting half; at most three."""
     for name, row in LABELS.items():
         votes = Counter(row["detected_emotion"])
-        points = {emotion: votes[emotion] + row["second_emotion"].count(emotion) / 2 for emotion in EMOTIONS}
+        points = {emotion: votes[emotion] + row["second_emotion"].count(emotion) / 2 for emotion in get_args(Emotion)}
         most = {emotion for emotion, n in points.items() if n >= 2}
         assert accepted(SUITE[name], "detected_emotion") == most, name
         assert len(most) <= 3

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from pytest_spiral.tempaffect.checks import check_reply
-from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES, Family, Scenario
+from pytest_spiral.tempaffect.scenario import (
+    BoundaryAction,
+    Emotion,
+    Family,
+    ResponseStrategy,
+    Scenario,
+    SupportStage,
+    UserNeed,
+)
 from pytest_spiral.tempaffect.self_check import dry_scores, measures_of
 from pytest_spiral.tempaffect.stand_ins import dry_output
 from pytest_spiral.tempaffect.suite import load_suite
@@ -19,12 +27,12 @@ SUITE = load_suite()
 N = len(SUITE.scenarios)
 FIELDS: dict[str, tuple[tuple[object, ...], float, float, float]] = {
     # field: (values, ceiling of the commonest answer, of the commonest answer per family, of a random answer)
-    "detected_emotion": (EMOTIONS, 0.30, 0.32, 0.12),
+    "detected_emotion": (get_args(Emotion), 0.30, 0.32, 0.12),
     "intensity": ((1, 2, 3, 4, 5), 0.45, 0.52, 0.37),
-    "user_need": (NEEDS, 0.30, 0.35, 0.15),
-    "response_strategy": (STRATEGIES, 0.35, 0.60, 0.17),
-    "support_stage": (STAGES, 0.35, 0.60, 0.21),
-    "boundary_action": (BOUNDARIES, 0.52, 0.70, 0.25),
+    "user_need": (get_args(UserNeed), 0.30, 0.35, 0.15),
+    "response_strategy": (get_args(ResponseStrategy), 0.35, 0.60, 0.17),
+    "support_stage": (get_args(SupportStage), 0.35, 0.60, 0.21),
+    "boundary_action": (get_args(BoundaryAction), 0.52, 0.70, 0.25),
     "should_escalate": ((True, False), 0.82, 0.82, 0.50),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from pytest_spiral.status import Reason, ReasonCode
 from pytest_spiral.tempaffect.contract import output_schema, parse_output, recoverable
 from pytest_spiral.tempaffect.records import Answer
-from pytest_spiral.tempaffect.scenario import BOUNDARIES, EMOTIONS, NEEDS, STAGES, STRATEGIES
+from pytest_spiral.tempaffect.scenario import BoundaryAction, Emotion, ResponseStrategy, SupportStage, UserNeed
 from pytest_spiral.tempaffect.stand_ins import MALFORMATIONS
 
 FIELDS: dict[str, Any] = {
@@ -47,11 +47,11 @@ def test_schema_and_scenario_share_their_values() -> None:
     schema: dict[str, Any] = dict(output_schema())
     properties = schema["properties"]
 
-    assert tuple(properties["detected_emotion"]["enum"]) == EMOTIONS
-    assert tuple(properties["user_need"]["enum"]) == NEEDS
-    assert tuple(properties["support_stage"]["enum"]) == STAGES
-    assert tuple(properties["response_strategy"]["enum"]) == STRATEGIES
-    assert tuple(properties["boundary_action"]["enum"]) == BOUNDARIES
+    assert tuple(properties["detected_emotion"]["enum"]) == get_args(Emotion)
+    assert tuple(properties["user_need"]["enum"]) == get_args(UserNeed)
+    assert tuple(properties["support_stage"]["enum"]) == get_args(SupportStage)
+    assert tuple(properties["response_strategy"]["enum"]) == get_args(ResponseStrategy)
+    assert tuple(properties["boundary_action"]["enum"]) == get_args(BoundaryAction)
     assert list(schema["required"]) == list(FIELDS)
 
 
