@@ -74,8 +74,7 @@ class Recording:
         made = [one for one in shipped if one.hash == recorded]
         if recorded and not names and not made:
             raise DataError(f"{self.path}: scored by a protocol that this version does not have; name one: --protocol")
-        judged = {judgement.behaviours for one in self.all_conversations for judgement in one.judgements}
-        asked = {name for names in judged for name in names}
+        asked = {name for one in self.all_conversations for judged in one.judgements for name in judged.behaviours}
         protocols = [load_protocol(name) for name in names] or made or [load_protocol(name) for name in _BY_RUBRIC]
         protocol = max(protocols, key=lambda one: len(asked.intersection(one.behaviours)))
         try:
@@ -267,13 +266,18 @@ def _reported_identity(report: Report | None) -> Identity:
     }
 
 
-def circumstances(baseline: Identity, candidate: Identity) -> tuple[Identity, Identity]:
-    """What has to be the same on both sides. Two system prompts need not: they belong to what is compared."""
-    sides = baseline, candidate
-    if any(side.get("system_prompt") in (None, UNWRAPPED) for side in sides):
-        return sides
-    one, other = ({name: value for name, value in side.items() if name != "system_prompt"} for side in sides)
-    return one, other
+def _sides(baseline: Identity, candidate: Identity) -> Mapping[str, tuple[str | None, str | None]]:
+    """Both values of everything that has to be the same, by name."""
+    sides = {name: (baseline.get(name), candidate.get(name)) for name in sorted({*baseline, *candidate})}
+    if both_wrapped(*sides.get("system_prompt", (None, None))):
+        # Two system prompts need not be: they belong to what is compared.
+        del sides["system_prompt"]
+    return sides
+
+
+def both_wrapped(*system_prompts: str | None) -> bool:
+    """Whether models were given a system prompt on both sides."""
+    return None not in system_prompts and UNWRAPPED not in system_prompts
 
 
 def differing(suite: str, baseline: Identity, candidate: Identity) -> list[str]:
@@ -282,10 +286,9 @@ def differing(suite: str, baseline: Identity, candidate: Identity) -> list[str]:
     def shortened(value: str) -> str:
         return value[:12] if len(value) == 64 else value[:60]
 
-    values = {name: (baseline.get(name), candidate.get(name)) for name in sorted({*baseline, *candidate})}
     return [
         f"{suite}.{name} ({shortened(one)} and {shortened(other)})"
-        for name, (one, other) in values.items()
+        for name, (one, other) in _sides(baseline, candidate).items()
         if one is not None and other is not None and one != other
     ]
 
@@ -301,8 +304,7 @@ def check_comparable(suite: str, baseline: Identity, candidate: Identity, paths:
     """
     if different := differing(suite, baseline, candidate):
         raise DataError(f"{paths[0]} and {paths[1]} cannot be compared: they differ in {', '.join(different)}")
-    names = sorted({*baseline, *candidate})
-    return [f"{suite}.{name}" for name in names if baseline.get(name) is None or candidate.get(name) is None]
+    return [f"{suite}.{name}" for name, both in _sides(baseline, candidate).items() if None in both]
 
 
 def counterpart(model: str, run: Recording, suite: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from pytest_spiral.compare.changes import changed_conversations, changed_items
-from pytest_spiral.compare.recording import Recording, check_comparable, circumstances, counterpart, differing, load_run
+from pytest_spiral.compare.recording import Recording, both_wrapped, check_comparable, counterpart, differing, load_run
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Measured, measure_difference
 from pytest_spiral.gates.estimate import TWO_SIDED, Z_ONE_SIDED
@@ -19,7 +20,6 @@ from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.stats import mcnemar, minimum_detectable_difference, pair, sign_flip
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, metric_names
-from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Item, Mode
 from pytest_spiral.tempaffect.scenario import Scenario
 
@@ -63,15 +63,14 @@ def compare_runs(runs: Runs, protocol: str | None = None) -> RunComparison:
         # Both are scored again under a protocol that is given.
         ignored = {"protocol_hash"} if protocol is not None else set()
         known = [{k: v for k, v in run.identity[suite].items() if k not in ignored} for run in runs]
-        sides = circumstances(known[0], known[1])
         prompts = [run.identity[suite].get("system_prompt") for run in runs]
-        if sides[0] is not known[0] and prompts[0] != prompts[1]:
+        if both_wrapped(*prompts) and prompts[0] != prompts[1]:
             notes.append(f"{suite}: the system prompts differ; what is compared is the model with its prompt")
-        if suite == "spiral" and (different := [*differing(suite, *sides), *_moved(runs)]):
+        if suite == "spiral" and (different := [*differing(suite, known[0], known[1]), *_moved(runs)]):
             notes.append(f"not compared, for they differ in {', '.join(different)}")
             alone = tuple(_alone(runs, protocol))
             continue
-        unknown = check_comparable(suite, sides[0], sides[1], (runs[0].name, runs[1].name))
+        unknown = check_comparable(suite, known[0], known[1], (runs[0].name, runs[1].name))
         if unchecked := [name for name in unknown if name != "spiral.protocol_hash"]:
             notes.append(f"not recorded on both sides, so not checked: {', '.join(unchecked)}")
         models = _paired_models(runs, suite, notes)
@@ -152,9 +151,7 @@ def _tempaffect(runs: Runs, models: Sequence[tuple[str, str]], notes: list[str])
             if all(items):
                 scenarios = {**runs[0].tempaffect.scenarios, **runs[1].tempaffect.scenarios}
                 sides = items[0], items[1]
-                row = _compare_items(names, mode, sides, scenarios, runs[1].seed)
-                changes = changed_items(runs[0].id, names, mode, sides, scenarios)
-                yield row.model_copy(update={"changes": changes})
+                yield _compare_items(runs, names, mode, sides, scenarios)
             elif any(items):
                 notes.append(f"tempaffect: {mode} mode of {names[0]} is in one run only")
 
@@ -173,11 +170,11 @@ def _paired_models(runs: Runs, suite: str, notes: list[str]) -> list[tuple[str, 
 
 
 def _compare_items(
+    runs: Runs,
     models: tuple[str, str],
     mode: Mode,
     items: tuple[Sequence[Item], Sequence[Item]],
     scenarios: Mapping[str, Scenario],
-    seed: int,
 ) -> ModelComparison:
     """Compare two TempAffect cards, paired by scenario with all epochs inside. scenarios: by id.
 
@@ -185,22 +182,22 @@ def _compare_items(
     means. Detectors are properties of whole suites and are left out.
     """
     cards = [CardMetrics(one, scenarios) for one in items]
-    resamples = load_params().intervals.resamples
+    seed = runs[1].seed
     metrics = {}
     for metric in metric_names():
         if metric.startswith("detectors.") or metric == "skill":
             continue
         baseline, candidate = (card.sample(metric) for card in cards)
-        measured = measure_difference(candidate, baseline, None, lambda n: bootstrap_draws(n, resamples, seed))
+        measured = measure_difference(candidate, baseline, None, partial(bootstrap_draws, seed=seed))
         if measured is None or measured.n < 2:
             continue
         pairs = pair(baseline.units, candidate.units).pairs
         if baseline.binary and candidate.binary:
-            p = mcnemar(pairs.map(lambda both: (bool(both[0]), bool(both[1]))))
-            metrics[metric] = _row(measured, p, "exact McNemar")
+            p, test = mcnemar(pairs.map(lambda both: (bool(both[0]), bool(both[1])))), "exact McNemar"
         else:
             p = sign_flip(pairs.map(lambda both: both[1] - both[0]), f"{seed}-sign-flip")
-            metrics[metric] = _row(measured, p, "sign-flip permutation")
+            test = "sign-flip permutation"
+        metrics[metric] = _row(measured, p, test)
     pairing = pair(*(card.sample("score").units for card in cards))
     return ModelComparison(
         suite="tempaffect",
@@ -212,6 +209,7 @@ def _compare_items(
         only_baseline=pairing.only_first,
         only_candidate=pairing.only_second,
         metrics=metrics,
+        changes=changed_items(runs[0].id, models, mode, items, scenarios),
     )
 
 

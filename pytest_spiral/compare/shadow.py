@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, get_args
-
-from pydantic import Field
+from typing import get_args
 
 from pytest_spiral.compare.recording import Identity, Recording, check_comparable, load_run
 from pytest_spiral.errors import DataError
 from pytest_spiral.gates import Sample
 from pytest_spiral.report.model.comparison import FormRate, RunName, ShadowComparison, ShadowRow, ShadowVerdict
-from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.toml_tables import Table, read_table
+from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.stats import (
     Clusters,
     Interval,
     Tally,
-    bca,
     independent_difference,
     minimum_detectable_difference,
     wilson,
 )
-from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws, mean
+from pytest_spiral.tempaffect.card_metrics import CardMetrics, mean, resampled_interval
 from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import Mode
 
@@ -34,14 +29,10 @@ _METRIC = "useful_bounded_response_rate"
 _SLACK = 1e-9
 
 
-class _Limits(Table):
-    caution_above: Annotated[int, Field(ge=0, le=1000)]
-
-
 @cache
 def caution_above() -> float:
     """The difference of rates, 0..1, above which public and private form disagree."""
-    return read_table(_Limits, data_root() / "tempaffect" / "shadow.toml").caution_above / 1000
+    return float(read_toml(data_root() / "tempaffect" / "shadow.toml")["caution_above"]) / 1000
 
 
 def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
@@ -52,17 +43,19 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
             only, and naming the scorer, prompts or request parameters that differ.
     """
     runs = load_run(public), load_run(shadow)
-    forms = [_form(run) for run in runs]
+    conditions = [_conditions(run) for run in runs]
+    hashes = [run.identity["tempaffect"]["suite_hash"] for run in runs]
+    messages = [{one.user_message for one in run.tempaffect.scenarios.values()} for run in runs]
     if not runs[1].custom_scenarios:
         raise DataError(f"{shadow}: asked the bundled scenarios; name the run with --tempaffect-scenarios second")
-    if forms[0].suite_hash == forms[1].suite_hash:
+    if hashes[0] == hashes[1]:
         raise DataError(f"{public} and {shadow} are runs of the same scenarios")
-    if common := forms[0].messages & forms[1].messages:
+    if common := messages[0] & messages[1]:
         raise DataError(f"{public} and {shadow} have {len(common)} scenarios in common; a private form has none")
     models, others = (set(run.of_suite("tempaffect")) for run in runs)
     if models != others:
         raise DataError(f"in one of {public} and {shadow} only: {', '.join(sorted(models ^ others))}")
-    unknown = check_comparable("tempaffect", forms[0].conditions, forms[1].conditions, (runs[0].name, runs[1].name))
+    unknown = check_comparable("tempaffect", conditions[0], conditions[1], (runs[0].name, runs[1].name))
     notes = [f"not recorded on both sides, so not checked: {', '.join(unknown)}"] if unknown else []
     rows = []
     for model in sorted(models):
@@ -90,16 +83,8 @@ def compare_shadow(public: Path, shadow: Path) -> ShadowComparison:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """What was asked: hash and user messages of the scenarios, and everything else that must be equal in both runs."""
-
-    suite_hash: str
-    messages: frozenset[str]
-    conditions: Identity
-
-
-def _form(recording: Recording) -> _Form:
+def _conditions(recording: Recording) -> Identity:
+    """What must be equal in both runs, apart from the scenarios."""
     report = recording.report
     integrity = report.integrity.tempaffect if report else None
     if report is None or integrity is None or not report.tempaffect.items:
@@ -112,8 +97,7 @@ def _form(recording: Recording) -> _Form:
             request = json.dumps([model.model_id, sent], sort_keys=True)
             # A replay calls no model: the parameters of its replies are not recorded.
             conditions[f"parameters of {model.spec}"] = None if model.kind == "replay" else request
-    messages = frozenset(scenario.user_message for scenario in recording.tempaffect.scenarios.values())
-    return _Form(integrity.suite_hash, messages, conditions)
+    return conditions
 
 
 def compare_rates(model: str, mode: Mode, public: Sample, shadow: Sample, seed: int) -> ShadowRow:
@@ -148,10 +132,6 @@ def compare_rates(model: str, mode: Mode, public: Sample, shadow: Sample, seed: 
 
 def _rate(units: Clusters[float], seed: int) -> tuple[float, Interval]:
     """Mean over scenarios with the interval that a card gives it."""
-    params = load_params().intervals
-    confidence = params.confidence / 1000
     if all(value in (0.0, 1.0) for value in units.values):
-        tally = Tally.of(units)
-        return tally.hits / tally.n, wilson(tally, confidence)
-    draws = bootstrap_draws(len(units), params.resamples, seed)
-    return mean(units.values), bca(units, mean, draws, confidence, (0.0, 1.0))
+        return mean(units.values), wilson(Tally.of(units), load_params().intervals.confidence / 1000)
+    return mean(units.values), resampled_interval(units, mean, seed, (0.0, 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from pytest_spiral.compare.recording import Recording, counterpart
 from pytest_spiral.evaluate.floor import measured_skill, without_floor
@@ -40,7 +40,6 @@ from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_metric
 from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
-from pytest_spiral.tempaffect.params import load_params
 from pytest_spiral.tempaffect.records import CARD_MODES, CardMode, Item, Mode
 
 _OPPOSITE: Mapping[MissingAs, MissingAs] = {"ignored": "ignored", "worst": "best", "best": "worst"}
@@ -63,17 +62,12 @@ def prepare_card(run: RunResults, model: str, mode: Mode, against: str | None) -
 
 def card_row(gate: Gate, run: RunResults, prepared: PreparedCards, model: str, mode: Mode) -> GateRow:
     """A TempAffect gate on one card."""
-    resamples = load_params().intervals.resamples
-
-    def draws(n: int) -> Sequence[Sequence[int]]:
-        return bootstrap_draws(n, resamples, run.run.seed)
-
     sample = prepared(model, mode, None).sample(gate.metric)
     other, against = None, None
     if gate.relative and run.baseline is not None:
         against = counterpart(model, run.baseline, "tempaffect")
         other = prepared(model, mode, against).sample(gate.metric)
-    decision = decide(gate, sample, run.policy, draws, other)
+    decision = decide(gate, sample, run.policy, partial(bootstrap_draws, seed=run.run.seed), other)
     decision = limit_missing(decision, is_beyond_limit(sample.missing, sample.wanted))
     return gate_row(gate, model, CARD_MODES[mode], decision, run.policy, _baseline(run, against, decision))
 

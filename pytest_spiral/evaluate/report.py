@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from pytest_spiral.compare.changes import changed_conversations, changed_items
-from pytest_spiral.compare.recording import Recording, circumstances, counterpart, differing
+from pytest_spiral.compare.recording import Recording, counterpart, differing
 from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.corrected import is_corrected, with_labels
 from pytest_spiral.evaluate.floor import floor_of
@@ -166,11 +166,8 @@ def _changes(run: RunResults, report: Report) -> tuple[ItemChanges, ...]:
         return ()
     held = [one for group in run.conversations.values() for one in group]
     own = Recording("this run", Path(), "", tuple(held), report)
-    same = {
-        suite
-        for suite in own.identity.keys() & baseline.identity.keys()
-        if not differing(suite, *circumstances(baseline.identity[suite], own.identity[suite]))
-    }
+    common = own.identity.keys() & baseline.identity.keys()
+    same = {suite for suite in common if not differing(suite, baseline.identity[suite], own.identity[suite])}
     if not_the_same(baseline.anchors, own.anchors):
         same.discard("spiral")
     changes = []

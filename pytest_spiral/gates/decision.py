@@ -125,27 +125,25 @@ def _reason(
 ) -> tuple[DecisionCode, str]:
     outcome, worst, best = outcomes
     what = "the difference to the baseline" if gate.relative else "the value"
-    threshold = f"{gate.threshold:g}"
-    if outcome == "inconclusive" and worst is None:
+    threshold, low, high = f"{gate.threshold:g}", f"{measured.low:.3f}", f"{measured.high:.3f}"
+    undecided = outcome == "inconclusive"
+    if undecided and worst is None:
         text = "measurements are missing, and the worst case of this metric is not defined"
         return DecisionCode.WORST_CASE_UNKNOWN, text
-    if outcome == "inconclusive" and (worst, best) != ("inconclusive", "inconclusive"):
+    if undecided and (worst, best) != ("inconclusive", "inconclusive"):
         text = f"missing measurements could decide it: worst case {worst}, best case {best}"
         return DecisionCode.MISSING_DECIDES, text
     if policy == "point":
         text = f"{what} {measured.value:.3f} against {threshold}, decided on the point estimate"
         return DecisionCode.POINT_ESTIMATE, text
-    if outcome == "inconclusive":
-        text = (
-            f"{threshold} lies between the one-sided 95 % bounds {measured.low:.3f} and {measured.high:.3f} of {what}"
-        )
+    if undecided:
+        text = f"{threshold} lies between the one-sided 95 % bounds {low} and {high} of {what}"
         return DecisionCode.THRESHOLD_BETWEEN, text
-    lower, upper = f"the lower bound {measured.low:.3f}", f"the upper bound {measured.high:.3f}"
     if outcome == "pass":
-        met = f"{lower} of {what} is at least" if gate.at_least else f"{upper} of {what} is at most"
-        return DecisionCode.BOUND_MET, f"{met} {threshold}"
-    missed = f"even {upper} of {what} is below" if gate.at_least else f"even {lower} of {what} is above"
-    return DecisionCode.BOUND_MISSED, f"{missed} {threshold}"
+        bound, relation = (f"lower bound {low}", "at least") if gate.at_least else (f"upper bound {high}", "at most")
+        return DecisionCode.BOUND_MET, f"the {bound} of {what} is {relation} {threshold}"
+    bound, relation = (f"upper bound {high}", "below") if gate.at_least else (f"lower bound {low}", "above")
+    return DecisionCode.BOUND_MISSED, f"even the {bound} of {what} is {relation} {threshold}"
 
 
 def limit_missing(decision: Decision, beyond: bool) -> Decision:

@@ -13,7 +13,6 @@ from pytest_spiral.compare.recording import (
     Identity,
     Recording,
     check_comparable,
-    circumstances,
     counterpart,
     instrument_parameters,
     load_run,
@@ -193,8 +192,7 @@ def check_baseline(gates: Gates, plan: RunPlan, content: Content, fingerprint: s
     for suite in sorted({gate.suite for gate in gates.gates if gate.relative}):
         if suite not in baseline.identity:
             raise DataError(f"{baseline.name}: no measurements of {suite}")
-        sides = circumstances(baseline.identity[suite], planned[suite])
-        check_comparable(suite, *sides, (baseline.name, "this run"))
+        check_comparable(suite, baseline.identity[suite], planned[suite], (baseline.name, "this run"))
         if any(gate.metric == "over_correction" and gate.relative for gate in gates.gates):
             theirs, mine = twin_turns(baseline.all_conversations), _twins_of(content)
             if theirs != mine:

@@ -264,7 +264,6 @@ def _card_context(
         stand_in=plan.model(name).kind == "dry",
         served_models=traffic.served_models[name],
         enforcement_verified=measured.enforcement.get(name) if mode == "schema" else None,
-        archived=True,
         partner_present=len(plan.settings.prompting) == 2,
         own=plan.settings.tempaffect_scenarios is not None,
         system_prompt_hash=content.system_hash,

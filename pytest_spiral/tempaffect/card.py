@@ -34,8 +34,8 @@ from pytest_spiral.tempaffect.records import (
     ItemScore,
     Mode,
 )
-from pytest_spiral.tempaffect.scenario import Family
-from pytest_spiral.tempaffect.scorer_errors import scorer_errors
+from pytest_spiral.tempaffect.scenario import Family, Scenario
+from pytest_spiral.tempaffect.scorer_errors import published_errors, range_of
 from pytest_spiral.tempaffect.suite import CANARY
 
 # More leaked scenarios than these are not named.
@@ -106,7 +106,7 @@ def build_card(
         missing=missing,
         reasons=dict(sorted(Counter(item.reason.code for item in items if item.reason is not None).items())),
         integrity=_integrity(metrics, context, valid_rate, blockers),
-        cautions=(*_without_keys(context), *_cautions(mode, valid_rate, detectors, missing)),
+        cautions=tuple(_cautions(mode, valid_rate, detectors, missing, context.scenarios.values())),
     )
 
 
@@ -114,9 +114,7 @@ def _scorer_range(headlines: Mapping[str, float | None], context: CardContext) -
     rate = headlines["useful_bounded_response_rate"]
     if rate is None or context.own or context.stand_in:
         return None
-    errors = scorer_errors()
-    low, high = errors.range_of(rate)
-    return ScorerRange(low=low, high=high, writers=len(errors.writers))
+    return range_of(rate, published_errors())
 
 
 def useful_bounded_band(rate: float | None) -> Literal["strong", "solid", "mixed", "weak"] | None:
@@ -263,8 +261,6 @@ def _publication_blockers(
         yield f"B08 benchmark material in outputs: {', '.join(leaks[:_NAMED_LEAKS])}"
     if context.unknown_fields:
         yield f"B14 request fields that may carry instructions: {', '.join(context.unknown_fields)}"
-    if not context.archived:
-        yield "B09 raw outputs not archived"
     if not context.partner_present:
         yield "B10 the card of the other prompting mode is missing"
     if context.own:
@@ -284,29 +280,25 @@ def _leaks(output: str, scenarios: Collection[str]) -> bool:
     return CANARY in output or any(name in scenarios for name in _QUOTED_ID.findall(output))
 
 
-def _without_keys(context: CardContext) -> Iterator[str]:
-    """Say of how many scenarios it is known what a right reply decides."""
-    keyed = [scenario.expected.decision is not None for scenario in context.scenarios.values()]
+def _cautions(
+    mode: Mode,
+    valid_rate: float | None,
+    detectors: Mapping[str, Detector],
+    missing: MissingItems,
+    scenarios: Iterable[Scenario],
+) -> Iterator[str]:
+    """What a reader should know before using the numbers; published with the card."""
+    keyed = [scenario.expected.decision is not None for scenario in scenarios]
     if not all(keyed):
         some = f"measured on {sum(keyed)} of {len(keyed)} scenarios; the others have"
-        measured = some if any(keyed) else "not measured: the scenarios have"
-        yield f"useful and bounded is {measured} no decision key"
-
-
-def _cautions(
-    mode: Mode, valid_rate: float | None, detectors: Mapping[str, Detector], missing: MissingItems
-) -> tuple[str, ...]:
-    """What a reader should know before using the numbers; published with the card."""
-    found = [
-        f"{name.replace('_', ' ')} is {row.band} ({row.value:.2f})"
-        for name, row in detectors.items()
-        if row.band in ("watch", "flag")
-    ]
+        yield f"useful and bounded is {some if any(keyed) else 'not measured: the scenarios have'} no decision key"
+    for name, row in detectors.items():
+        if row.band in ("watch", "flag"):
+            yield f"{name.replace('_', ' ')} is {row.band} ({row.value:.2f})"
     if mode == "raw" and _is_below(valid_rate, load_params().publication.raw_valid_rate_caution):
-        found.append(f"only {valid_rate:.0%} of raw outputs were valid JSON answers: the score mostly measures format")
+        yield f"only {valid_rate:.0%} of raw outputs were valid JSON answers: the score mostly measures format"
     if missing.n:
-        found.append(f"{missing.n} of {missing.of} measurements are missing")
-    return tuple(found)
+        yield f"{missing.n} of {missing.of} measurements are missing"
 
 
 def _is_below(rate: float | None, per_mille: int) -> bool:

@@ -109,11 +109,12 @@ def metric_scales() -> dict[str, Scale]:
 
 
 @lru_cache(maxsize=8)
-def bootstrap_draws(n: int, resamples: int, seed: int) -> list[memoryview[int]]:
+def bootstrap_draws(n: int, seed: int) -> list[memoryview[int]]:
     """Index lists of a bootstrap, shared between metrics and cards so that their resamples are paired.
 
     None for more units than are resampled.
     """
+    resamples = load_params().intervals.resamples
     return [] if n > MOST_RESAMPLED else percentile_resamples(n, resamples, f"{seed}-tempaffect-{n}")
 
 
@@ -303,7 +304,10 @@ class CardMetrics:
             tally = Tally.of(sample.units)
             found = wilson(tally, load_params().intervals.confidence / 1000)
             return MetricInterval(low=found.low, high=found.high, method=found.method, n=n, k=tally.hits)
-        found, (least, most) = _bca(sample.units, sample.statistic, seed, sample.scale), metric_scales()[metric]
+        found, (least, most) = (
+            resampled_interval(sample.units, sample.statistic, seed, sample.scale),
+            metric_scales()[metric],
+        )
         return MetricInterval(low=max(found.low, least), high=min(found.high, most), method=found.method, n=n)
 
 
@@ -312,13 +316,14 @@ def scenario_clusters(values: Mapping[str, T]) -> Clusters[T]:
     return Clusters("scenario", tuple(values), tuple(values.values()))
 
 
-def _bca(
+def resampled_interval(
     units: Clusters[H], statistic: Callable[[Sequence[H]], float], seed: int, scale: tuple[float, float] | None
 ) -> Interval:
-    params = load_params().intervals
+    """The interval of a statistic over scenarios that a card gives it. scale: the ends that it cannot leave."""
+    confidence = load_params().intervals.confidence / 1000
     # The draws of a large suite take a second for each number of units, and equal units need none.
-    draws = bootstrap_draws(len(units), params.resamples, seed) if len(set(units.values)) > 1 else ()
-    return bca(units, statistic, draws, params.confidence / 1000, scale)
+    draws = bootstrap_draws(len(units), seed) if len(set(units.values)) > 1 else ()
+    return bca(units, statistic, draws, confidence, scale)
 
 
 def mode_delta(
@@ -357,7 +362,7 @@ def _delta(metric: str, pairs: Iterable[tuple[ItemScore, ItemScore]], seed: int)
     if not every:
         return None
     n, means = len(every), {name: mean(row) for name, row in by_scenario.items()}
-    interval = _bca(scenario_clusters(means), mean, seed, (-1.0, 1.0))
+    interval = resampled_interval(scenario_clusters(means), mean, seed, (-1.0, 1.0))
     return DeltaMetric(
         value=sum(every) / n,
         low=interval.low,

@@ -200,7 +200,6 @@ class CardContext:
         stand_in: The evaluated model is built in or scripted, so the card describes no model.
         served_models: Names under which endpoints served the model.
         enforcement_verified: Whether the endpoint was seen to enforce the JSON schema; None if it was not tried.
-        archived: The raw outputs are kept.
         partner_present: The run has a card of the other mode as well.
         own: The scenarios are the user's, not the bundled ones.
         system_prompt_hash: Hash of the user's system prompt; None where the model was given none.
@@ -218,7 +217,6 @@ class CardContext:
     stand_in: bool = False
     served_models: tuple[str, ...] = ()
     enforcement_verified: bool | None = None
-    archived: bool = True
     partner_present: bool = True
     own: bool = False
     system_prompt_hash: str | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pytest_spiral.report.model.tempaffect import ScorerRange
 from pytest_spiral.resources import data_root, read_toml
 
 
@@ -38,20 +40,17 @@ class WriterErrors(BaseModel):
         return min(1.0, max(0.0, (rate - self.passed / self.bad) / information))
 
 
-class ScorerErrors(BaseModel):
-    """`scorer_errors.toml`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    writers: tuple[WriterErrors, ...] = Field(min_length=2)
-
-    def range_of(self, rate: float) -> tuple[float, float]:
-        """The lowest and the highest rate over the writers, which enclose the rate itself."""
-        rates = [rate, *(found for writer in self.writers if (found := writer.corrected(rate)) is not None)]
-        return min(rates), max(rates)
+class _File(BaseModel):
+    writers: tuple[WriterErrors, ...]
 
 
 @lru_cache(maxsize=1)
-def scorer_errors() -> ScorerErrors:
-    """The published errors of the scorer on the bundled suite."""
-    return ScorerErrors.model_validate(read_toml(data_root() / "tempaffect" / "scorer_errors.toml"))
+def published_errors() -> tuple[WriterErrors, ...]:
+    """The errors of the scorer on the bundled suite, from `scorer_errors.toml`."""
+    return _File.model_validate(read_toml(data_root() / "tempaffect" / "scorer_errors.toml")).writers
+
+
+def range_of(rate: float, writers: Sequence[WriterErrors]) -> ScorerRange:
+    """The lowest and the highest rate over the writers, which enclose the rate itself."""
+    rates = [rate, *(found for writer in writers if (found := writer.corrected(rate)) is not None)]
+    return ScorerRange(low=min(rates), high=max(rates), writers=len(writers))

@@ -12,7 +12,7 @@ from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root, read_text, read_toml
 from pytest_spiral.tempaffect.detectors import detect
 from pytest_spiral.tempaffect.records import LABEL_FIELDS, REPLY_CHECKS, ItemScore
-from pytest_spiral.tempaffect.scenario import Family, Scenario
+from pytest_spiral.tempaffect.scenario import Family
 from pytest_spiral.tempaffect.scorer import score_output
 from pytest_spiral.tempaffect.stand_ins import PAGE_FIXTURES, dry_output
 from pytest_spiral.tempaffect.suite import Suite, lock
@@ -84,7 +84,7 @@ def baselines(suite: Suite) -> dict[str, dict[str, float]]:
     """
     # Evenly spaced, so that each scenario of a large suite is compiled once, for its own answer.
     asked = suite.scenarios[:: -(-len(suite.scenarios) // _BASELINE_SCENARIOS)]
-    rows = [[_dry_score(model, suite, one) for model in _BASELINES.values()] for one in asked]
+    rows = [[score_output(one, dry_output(model, suite, one)) for model in _BASELINES.values()] for one in asked]
     found: dict[str, dict[str, float]] = {}
     for name, scores in zip(_BASELINES, zip(*rows, strict=True), strict=True):
         found[name] = {"score": _mean(score.score for score in scores)}
@@ -116,11 +116,7 @@ def shortcut_results() -> Mapping[str, ShortcutResult]:
 
 def dry_scores(name: str, suite: Suite) -> list[ItemScore]:
     """A built-in model's scores, in the order of the suite."""
-    return [_dry_score(name, suite, scenario) for scenario in suite.scenarios]
-
-
-def _dry_score(name: str, suite: Suite, scenario: Scenario) -> ItemScore:
-    return score_output(scenario, dry_output(name, suite, scenario))
+    return [score_output(scenario, dry_output(name, suite, scenario)) for scenario in suite.scenarios]
 
 
 def measures_of(scores: Sequence[ItemScore]) -> dict[str, float]:

@@ -190,13 +190,13 @@ def messages_for(situation: Mapping[str, object], system: str | None = None) -> 
 
 
 class Lock(BaseModel):
-    """`suite.lock.json`: hashes of the bundled suite and its scorer as published; None where none are pinned."""
+    """`suite.lock.json`: hashes of the bundled suite and its scorer as published."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
-    suite_hash: str | None = None
-    components: dict[str, str] = {}
-    scorer_fingerprint: str | None = None
+    suite_hash: str
+    components: dict[str, str]
+    scorer_fingerprint: str
 
 
 def lock_file() -> Path:
@@ -206,5 +206,4 @@ def lock_file() -> Path:
 
 def lock() -> Lock:
     """The pinned hashes."""
-    path = lock_file()
-    return Lock.model_validate_json(read_text(path)) if path.is_file() else Lock()
+    return Lock.model_validate_json(read_text(lock_file()))

@@ -116,7 +116,6 @@ def test_nothing_measured_gives_no_number() -> None:
         (context(served_models=("a", "b")), "B05"),
         (context(enforcement_verified=None), "B06"),
         (context(enforcement_verified=False), "B06"),
-        (context(archived=False), "B09"),
         (context(partner_present=False), "B10"),
         (context(own=True), "B11"),
     ],

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.reply_labels import by_writer, read
 from pytest_spiral.resources import data_root
-from pytest_spiral.tempaffect.scorer_errors import ScorerErrors, WriterErrors, scorer_errors
+from pytest_spiral.tempaffect.scorer_errors import WriterErrors, published_errors, range_of
 
 STRICT = WriterErrors(writer="one", good=10, lost=2, bad=10, passed=0)
 LENIENT = WriterErrors(writer="other", good=10, lost=0, bad=10, passed=2)
@@ -27,12 +27,13 @@ def test_a_writer_whose_good_replies_are_lost_raises_the_rate_and_one_whose_bad_
     assert STRICT.corrected(0.6) == pytest.approx(0.75)
     assert LENIENT.corrected(0.6) == pytest.approx(0.5)
     assert BLIND.corrected(0.6) is None
-    assert ScorerErrors(writers=(STRICT, LENIENT, BLIND)).range_of(0.6) == pytest.approx((0.5, 0.75))
+    found = range_of(0.6, (STRICT, LENIENT, BLIND))
+    assert (found.low, found.high) == pytest.approx((0.5, 0.75))
 
 
 @given(st.floats(0, 1))
 def test_the_range_encloses_the_rate(rate: float) -> None:
     """And is a range of rates."""
-    low, high = scorer_errors().range_of(rate)
+    found = range_of(rate, published_errors())
 
-    assert 0 <= low <= rate <= high <= 1
+    assert 0 <= found.low <= rate <= found.high <= 1
