@@ -72,7 +72,7 @@ def differing(one: Circumstances, other: Circumstances) -> list[str]:
 def versions() -> dict[str, str]:
     """The versions of everything that numbers can depend on."""
     packages = {}
-    for name in ("pytest-spiral", "pytest", "openai", "nltk", "pydantic"):
+    for name in ("pytest-spiral", "pytest", "openai", "nltk", "jsonschema", "pydantic"):
         try:
             packages[name] = version(name)
         except PackageNotFoundError:
