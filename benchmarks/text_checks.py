@@ -113,7 +113,7 @@ def locate(conversations: Sequence[Conversation]) -> None:
 def judge(replies: Sequence[str]) -> None:
     behaviours = load_protocol("per-chunk").behaviours
     for turn, reply in enumerate(replies):
-        lexical_findings(Chunk(0, (Exchange(turn, "", numbered(reply)),)), behaviours)
+        lexical_findings(Chunk(0, (Exchange(turn, "", numbered(reply)),)), behaviours, {})
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def scores_by_condition(trial: Trial) -> str:
 
 def course(trial: Trial) -> str:
     """Sums of strengths per turn, protective and risky, over the course of the conversations."""
-    signs = {name: behaviour.sign for name, behaviour in load_rubric().behaviours.items()}
+    signs = {name: behaviour["sign"] for name, behaviour in load_rubric().behaviours.items()}
     rows: list[list[object]] = []
     for condition, report in trial.conversations.items():
         held = [one for one in report.spiral.recorded() if one.transcript]

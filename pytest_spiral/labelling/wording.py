@@ -44,7 +44,7 @@ def asked(suite: SuiteName, names: Sequence[str], protocol: str) -> list[dict[st
         if (of := behaviours.get(name)) is None:
             found.append({"name": name, "ask": "By the rubric that the judges of this run were given."})
         else:
-            levels = [of.strength_1, of.strength_2, of.strength_3]
-            examples = {"counts": of.counts, "near_miss": of.near_miss}
-            found.append({"name": name, "ask": of.definition, "levels": levels, **examples})
+            levels = [of[f"strength_{strength}"] for strength in (1, 2, 3)]
+            examples = {"counts": of["counts"], "near_miss": of["near_miss"]}
+            found.append({"name": name, "ask": of["definition"], "levels": levels, **examples})
     return found

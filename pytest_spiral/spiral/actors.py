@@ -6,19 +6,12 @@ They prove that conversations run, are judged and are scored the right way round
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Annotated
+from typing import NamedTuple
 
-from pydantic import Field
-
-from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.content import load_prefixes, load_twins
-from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
+from pytest_spiral.spiral.toml_tables import Table, read_table
 
 DRY_CHARACTERS = ("grounded", "sycophantic", "mystic", "cold_refuser", "sliding", "perfect")
 """Names of the built-in assistants; `perfect` is another name for `grounded`."""
@@ -28,45 +21,42 @@ SILENT = "ok"
 _ALIASES = {"perfect": "grounded"}
 # Under this word the shipped openings of each category start at different lines.
 _OPENING = "opening"
-# A conversation of this many turns repeats nothing.
-_TURNS = 20
 
 
 class _Reply(Table):
-    shows: tuple[Text, ...]
-    text: Text
+    shows: tuple[str, ...]
+    text: str
 
 
 class _Stage(Table):
-    banks: Annotated[tuple[Text, ...], Field(min_length=1)]
-    turns: Count | None
+    banks: tuple[str, ...]
+    turns: int | None
 
 
 class _Character(Table):
-    character: Text
+    character: str
     first_turn: tuple[int, ...] = ()
-    replies: Annotated[tuple[_Reply, ...], Field(min_length=1)]
-    benign_replies: tuple[Text, ...] = ()
+    replies: tuple[_Reply, ...]
+    benign_replies: tuple[str, ...] = ()
     sequence: tuple[_Stage, ...] = ()
 
 
 class _Assistants(Table):
-    canary: Text
-    about: Text
-    topics: dict[str, Text]
-    default_topic: Text
+    canary: str
+    about: str
+    topics: dict[str, str]
+    default_topic: str
     characters: dict[str, _Character]
 
 
 class _Seeker(Table):
-    canary: Text
-    about: Text
-    categories: Annotated[dict[str, tuple[Text, ...]], Field(min_length=1)]
-    benign_twins: tuple[Text, ...]
+    canary: str
+    about: str
+    categories: dict[str, tuple[str, ...]]
+    benign_twins: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Banks:
+class Banks(NamedTuple):
     """Lines of the built-in assistants and the built-in simulated user."""
 
     assistants: _Assistants
@@ -131,59 +121,18 @@ def _start(bank: str, prompt_id: str, index: int) -> int:
 
 
 def _is_benign(prompt_id: str) -> bool:
-    return prompt_id in (_benign_prefixes() if prompt_id.startswith("pf-") else _twins())
+    return prompt_id in _benign(prefixes=prompt_id.startswith("pf-"))
 
 
 @cache
-def _twins() -> frozenset[str]:
-    return frozenset(twin.prompt_id for twin in load_twins())
+def _benign(*, prefixes: bool) -> frozenset[str]:
+    # Prefixes are a large file, which most runs do without.
+    prompts = load_prefixes() if prefixes else load_twins()
+    return frozenset(p.prompt_id for p in prompts if p.beginning is None or p.beginning.called_for == "none")
 
 
 @cache
-def _benign_prefixes() -> frozenset[str]:
-    prefixes = (prefix for prefix in load_prefixes() if prefix.beginning and prefix.beginning.called_for == "none")
-    return frozenset(prefix.prompt_id for prefix in prefixes)
-
-
-@cache
-def load_banks(folder: Path | None = None) -> Banks:
-    """The shipped texts, or those of a folder. Raises `DataError` naming file and key."""
-    folder = folder or data_root() / "spiral" / "dry"
-    assistants_path, seeker_path = folder / "assistants.json", folder / "seeker.json"
-    assistants, seeker = read_table(_Assistants, assistants_path), read_table(_Seeker, seeker_path)
-    for fault in _assistant_faults(assistants):
-        raise DataError(f"{assistants_path}: {fault}")
-    banks = {f"categories.{name}": lines for name, lines in seeker.categories.items()}
-    for key, lines in {**banks, "benign_twins": seeker.benign_twins}.items():
-        if len(set(lines)) < max(_TURNS, len(lines)):
-            raise DataError(f"{seeker_path}: {key}: expected at least {_TURNS} different lines")
-    for name, bank in assistants.characters.items():
-        if bank.benign_replies and len(bank.benign_replies) != len(seeker.benign_twins) + 1:
-            fault = f"benign_twins: expected one line fewer than benign_replies of {name}"
-            raise DataError(f"{seeker_path}: {fault}")
-    return Banks(assistants, seeker)
-
-
-_SLOT = re.compile(r"\{topic(?:_cap)?\}")
-
-
-def _assistant_faults(assistants: _Assistants) -> Iterator[str]:
-    for name in (*DRY_CHARACTERS, SILENT):
-        if _ALIASES.get(name, name) not in assistants.characters:
-            yield f"characters: {name} is missing"
-    for name, bank in assistants.characters.items():
-        key = f"characters.{name}"
-        texts = [*(reply.text for reply in bank.replies), *bank.benign_replies]
-        if any(re.search("[{}]", _SLOT.sub("", text)) for text in texts):
-            yield f"{key}: a slot other than topic and topic_cap"
-        if len(set(texts)) < len(texts):
-            yield f"{key}: the same text twice"
-        if any(not 0 <= number < len(bank.replies) for number in bank.first_turn):
-            yield f"{key}.first_turn: names a reply that is not there"
-        if not bank.sequence and (not bank.first_turn or len(bank.replies) < _TURNS):
-            yield f"{key}: expected first_turn and at least {_TURNS} replies"
-        for number, stage in enumerate(bank.sequence):
-            for unknown in set(stage.banks) - set(assistants.characters):
-                yield f"{key}.sequence.{number}.banks: no character {unknown!r}"
-            if (stage.turns is None) != (number == len(bank.sequence) - 1):
-                yield f"{key}.sequence: turns must be null in the last stage and only there"
+def load_banks() -> Banks:
+    """The shipped texts."""
+    folder = data_root() / "spiral" / "dry"
+    return Banks(read_table(_Assistants, folder / "assistants.json"), read_table(_Seeker, folder / "seeker.json"))

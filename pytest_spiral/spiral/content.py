@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
@@ -96,32 +96,20 @@ def openings_hash(openings: Sequence[Opening]) -> str:
     return digest([[o.prompt_id, o.category, list(o.prompts), *rest] for o, rest in zip(openings, begun, strict=True)])
 
 
-# A note is one line, sent in square brackets.
-Note = Annotated[str, Field(pattern=r"^[^\s\[\]][^\n\[\]]*$")]
-Notes = Annotated[tuple[Note, ...], Field(min_length=1)]
-
-
 class Injections(Table):
     """Notes for the simulated user by what they do to its belief. A conversation draws from the kinds equally often."""
 
-    escalate: Notes
-    neutral: Notes
-    cool_down: Notes
-
-    @model_validator(mode="after")
-    def _even(self) -> Self:
-        kinds = [kind for _, kind in self]
-        if len({note for kind in kinds for note in kind}) < 3 * max(map(len, kinds)):
-            raise ValueError("expected as many notes of each kind, none twice")
-        return self
+    escalate: tuple[str, ...]
+    neutral: tuple[str, ...]
+    cool_down: tuple[str, ...]
 
 
 class Pace(Table):
     """What notes to the simulated user say in every turn. moves, lengths: decks. manner: the same each time."""
 
-    moves: Notes
-    lengths: Notes
-    manner: Note
+    moves: tuple[str, ...]
+    lengths: tuple[str, ...]
+    manner: str
 
 
 BENIGN_TWIN = "benign_twin"
@@ -145,14 +133,8 @@ class Persona:
     @cached_property
     def hash(self) -> str:
         """Hex SHA-256 of everything the simulated user is told."""
-        return digest(
-            [
-                self.text,
-                sorted([k, v] for k, v in self.categories.items()),
-                self.injections.model_dump(mode="json"),
-                self.pace.model_dump(mode="json"),
-            ]
-        )
+        notes = [part.model_dump(mode="json") for part in (self.injections, self.pace)]
+        return digest([self.text, sorted(map(list, self.categories.items())), *notes])
 
 
 @cache
@@ -168,58 +150,29 @@ def load_persona() -> Persona:
     )
 
 
-class _Behaviour(Table):
-    sign: Literal["protective", "risky", "informational"]
-    upstream_key: str = ""
-    counterpart: str = ""
-    definition: Text
-    strength_1: Text
-    strength_2: Text
-    strength_3: Text
-    counts: Text
-    near_miss: Text
-
-
-class _Pairs(Table):
-    text: Text
-
-
-class _CalledFor(Table):
-    ground: Text
-    care: Text
-    level_0: Text
-    level_1: Text
-    level_2: Text
-
-
-class _Scale(Table):
-    sign: Literal["protective", "risky"]
-    upstream_key: str = ""
-    definition: Text
-    anchor_0: Text
-    anchor_3: Text
-    anchor_6: Text
-    anchor_10: Text
-
-
-class _Instructions(Table):
-    before_pairs: Text | None = None
-    before_marks: Text | None = None
-    before_levels: Text | None = None
-    chunk_instructions: Text
-    final_instructions: Text
-
-
-class _Asides(Table):
-    before_opening: Text
-    before_context: Text | None = None
-    before_chunk: Text
-    before_transcript: Text
-    fence_rule: Text
-    user_turn: Text
-    assistant_turn: Text
-    after: Text
-    repair: Text
+_Words = dict[str, Text]
+_BEHAVIOUR = """{name}
+  {definition}
+  1: {strength_1}
+  2: {strength_2}
+  3: {strength_3}
+  Counts: {counts}
+  Does not count: {near_miss}"""
+_MARKS = """{before_marks}
+ground
+  {ground}
+care
+  {care}
+{before_levels}
+  0: {level_0}
+  1: {level_1}
+  2: {level_2}"""
+_SCALE = """{name}
+  {definition}
+  0: {anchor_0}
+  3: {anchor_3}
+  6: {anchor_6}
+  10: {anchor_10}"""
 
 
 class Rubric(Table):
@@ -231,28 +184,22 @@ class Rubric(Table):
 
     version: Text
     together: tuple[tuple[str, ...], ...] = ()
-    behaviours: dict[str, _Behaviour]
-    pairs: _Pairs | None = None
-    called_for: _CalledFor | None = None
-    final: dict[str, _Scale]
-    instructions: _Instructions
-    asides: _Asides
+    behaviours: dict[str, _Words]
+    pairs: _Words = Field(default_factory=dict)
+    called_for: _Words = Field(default_factory=dict)
+    final: dict[str, _Words]
+    instructions: _Words
+    asides: _Words
 
     @cached_property
     def chunk_part(self) -> str:
         """The judge's system prompt for chunks: the same bytes for every chunk of every run."""
-        blocks = [
-            f"{name}\n  {b.definition}\n  1: {b.strength_1}\n  2: {b.strength_2}\n  3: {b.strength_3}\n"
-            f"  Counts: {b.counts}\n  Does not count: {b.near_miss}"
-            for name, b in self.behaviours.items()
-        ]
-        words, marks = self.instructions, self.called_for
+        blocks = [_BEHAVIOUR.format(name=name, **words) for name, words in self.behaviours.items()]
         if self.pairs:
-            blocks.append(f"{words.before_pairs}\n{self.pairs.text.strip()}")
-        if marks:
-            levels = f"{words.before_levels}\n  0: {marks.level_0}\n  1: {marks.level_1}\n  2: {marks.level_2}"
-            blocks.append(f"{words.before_marks}\nground\n  {marks.ground}\ncare\n  {marks.care}\n{levels}")
-        return "\n\n".join([*blocks, words.chunk_instructions.strip()])
+            blocks.append(f"{self.instructions['before_pairs']}\n{self.pairs['text'].strip()}")
+        if self.called_for:
+            blocks.append(_MARKS.format(**self.called_for, **self.instructions))
+        return "\n\n".join([*blocks, self.instructions["chunk_instructions"].strip()])
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -262,11 +209,8 @@ class Rubric(Table):
     @cached_property
     def final_part(self) -> str:
         """The judge's system prompt for whole conversations."""
-        blocks = [
-            f"{name}\n  {s.definition}\n  0: {s.anchor_0}\n  3: {s.anchor_3}\n  6: {s.anchor_6}\n  10: {s.anchor_10}"
-            for name, s in self.final.items()
-        ]
-        return "\n\n".join([*blocks, self.instructions.final_instructions.strip()])
+        blocks = [_SCALE.format(name=name, **words) for name, words in self.final.items()]
+        return "\n\n".join([*blocks, self.instructions["final_instructions"].strip()])
 
     def reordered(self, seed: str) -> Rubric:
         """The same rubric with its behaviours in another order, always the same for a seed."""
@@ -283,7 +227,7 @@ class Rubric(Table):
     @cached_property
     def hash(self) -> str:
         """Hex SHA-256 of every word given to judges, and of its order."""
-        return digest([self.chunk_part, self.final_part, self.asides.model_dump(exclude_none=True)])
+        return digest([self.chunk_part, self.final_part, self.asides])
 
 
 @cache

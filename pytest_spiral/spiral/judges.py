@@ -120,7 +120,7 @@ class ModelJudge:
 
         messages = chunk_messages(rubric or self.rubric, opening, shown, self.secret)
         schema = chunk_schema(asked, marks, longest=self.participant.max_string)
-        repair = self.rubric.asides.repair
+        repair = self.rubric.asides["repair"]
         parsed, text = await ask_judge(
             self.participant, conversation, messages, schema, parse, repair=repair, first_sample=first_sample
         )
@@ -145,7 +145,7 @@ class ModelJudge:
         def parse(reply: ChatReply) -> Readable[Mapping[str, int]] | Rejected:
             return parse_final_reply(reply.text, metrics, material=shown, finish=reply.finish)
 
-        repair = self.rubric.asides.repair
+        repair = self.rubric.asides["repair"]
         parsed, text = await ask_judge(self.participant, conversation, messages, schema, parse, repair=repair)
         if isinstance(parsed, Rejected):
             return FinalJudgement(self.name, parsed.status, parsed.reason, {}, text)

@@ -11,45 +11,27 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from pathlib import Path
 from typing import Literal
 
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.chunks import Chunk
-from pytest_spiral.spiral.content import Rubric, load_rubric
+from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement, FinalJudgement, Finding, Retest
-from pytest_spiral.spiral.toml_tables import Count, Table, Text, read_table
+from pytest_spiral.spiral.toml_tables import Count, Numbers, Table, read_table
 
 LEXICAL_JUDGE = "dry/lexical"
 """How findings name the stand-in judge."""
 
 
-class _CueLists(Table):
-    strength_1: str = ""
-    strength_2: str = ""
-    strength_3: str = ""
-
-
-class _Calls(Table):
-    level_1: Text
-    level_2: Text
-
-
 class _Excuses(Table):
     words: Count
-    negated: Text
-    after: Text
-    claims: tuple[Text, ...]
-    supposed: Text
-    question: Text
-
-
-class _Limits(Table):
-    quote_chars: Count
-    findings_per_reply: Count
+    negated: str
+    after: str
+    claims: tuple[str, ...]
+    supposed: str
+    question: str
 
 
 class _Rule(Table):
@@ -57,64 +39,56 @@ class _Rule(Table):
     weights: dict[str, int]
 
 
+_CueLists = Mapping[str, Mapping[str, str]]
+"""Of each behaviour, aside or mark: cues by `strength_1` or `level_1` to 3."""
+_Patterns = Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]
+
+
 class Cues(Table):
     """Everything the lexical judge goes by. See the head of `lexical.toml`."""
 
-    limits: _Limits
+    limits: Numbers
     forms: dict[str, str]
     excuses: _Excuses
-    behaviours: dict[str, _CueLists]
+    behaviours: _CueLists
     made_of: dict[str, tuple[str, ...]]
-    called_for: dict[Literal["ground", "care"], _Calls]
-    asides: dict[str, _CueLists]
+    called_for: _CueLists
+    asides: _CueLists
     final: dict[str, _Rule]
 
     @cached_property
     def anywhere(self) -> re.Pattern[str]:
         """Where any cue begins. One pass for all behaviours leaves a handful of places to look at."""
         lists = (*self.behaviours.values(), *self.asides.values())
-        lines = "\n".join(text for each in lists for text in (each.strength_1, each.strength_2, each.strength_3))
-        return re.compile(rf"\b(?=\w)(?={self._either(lines)}(?!\w))")
+        return self._compiled(r"\b(?=\w)(?=", "\n".join(text for each in lists for text in each.values()), ")")
 
     @cached_property
-    def patterns(self) -> Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]:
+    def patterns(self) -> _Patterns:
         """Compiled cues by behaviour or aside, the strongest first."""
-        return {
-            name: [
-                (strength, re.compile(rf"{self._either(text)}(?!\w)"))
-                for strength, text in ((3, lists.strength_3), (2, lists.strength_2), (1, lists.strength_1))
-                if text.strip()
-            ]
-            for name, lists in {**self.behaviours, **self.asides}.items()
-        }
+        return self._by_strength({**self.behaviours, **self.asides}, "")
 
     @cached_property
-    def calls(self) -> Mapping[str, Sequence[tuple[int, re.Pattern[str]]]]:
+    def calls(self) -> _Patterns:
         """Compiled cues of a user's message by mark, the strongest first."""
-        return {
-            mark: [
-                (level, re.compile(rf"(?<!\w){self._either(text)}(?!\w)"))
-                for level, text in ((2, lists.level_2), (1, lists.level_1))
-            ]
-            for mark, lists in self.called_for.items()
-        }
+        return self._by_strength(self.called_for, r"(?<!\w)")
 
     @cached_property
     def excusing(self) -> Mapping[str, re.Pattern[str]]:
         """Compiled: what takes back or supposes the words after it, takes back those before it, begins a question."""
-        texts = {
-            "negated": (r"\b", self.excuses.negated),
-            "supposed": (r"\b", self.excuses.supposed),
-            "after": (" *", self.excuses.after),
-            "question": (" *", self.excuses.question),
-        }
-        return {name: re.compile(rf"{start}{self._either(text)}(?!\w)") for name, (start, text) in texts.items()}
+        begins = {"negated": r"\b", "supposed": r"\b", "after": " *", "question": " *"}
+        return {name: self._compiled(begin, getattr(self.excuses, name)) for name, begin in begins.items()}
 
-    def _either(self, lines: str) -> str:
+    def _by_strength(self, lists: _CueLists, begin: str) -> _Patterns:
+        return {
+            name: [(int(key[-1]), self._compiled(begin, own[key])) for key in sorted(own, reverse=True)]
+            for name, own in lists.items()
+        }
+
+    def _compiled(self, begin: str, lines: str, end: str = "") -> re.Pattern[str]:
         cues = [line for line in lines.splitlines() if line]
         for _ in range(3):  # forms may use forms
             cues = [_FORM.sub(lambda match: self.forms[match[1]], cue) for cue in cues]
-        return "(?:" + "|".join(cue.replace(" ", " +") for cue in cues) + ")"
+        return re.compile(rf"{begin}(?:{'|'.join(cue.replace(' ', ' +') for cue in cues)})(?!\w){end}")
 
 
 _FORM = re.compile(r"\{([a-z_]+)\}")
@@ -134,47 +108,24 @@ _CLAUSE = re.compile(r".*(?:[,;:()]| - |\bbut\b)", re.DOTALL)
 
 
 @cache
-def load_cues(path: Path | None = None) -> Cues:
-    """The shipped cues, or those of a file. Raises `DataError` naming file and key."""
-    path = path or data_root() / "spiral" / "dry" / "lexical.toml"
-    cues = read_table(Cues, path)
-    try:
-        known = set(cues.patterns)
-        for compiled in ("anywhere", "calls", "excusing"):
-            getattr(cues, compiled)
-    except KeyError as error:
-        raise DataError(f"{path}: forms: {error.args[0]} is missing") from None
-    except re.error as error:
-        raise DataError(f"{path}: {error.pattern!r:.60}: no regular expression: {error.msg}") from None
-    for name, parts in cues.made_of.items():
-        for part in parts:
-            if part not in cues.behaviours:
-                raise DataError(f"{path}: made_of.{name}: {part}: no such behaviour")
-    for metric, rule in cues.final.items():
-        for name in rule.weights:
-            if name not in known:
-                raise DataError(f"{path}: final.{metric}.weights.{name}: no such behaviour or aside")
-    return cues
+def load_cues() -> Cues:
+    """The shipped cues."""
+    return read_table(Cues, data_root() / "spiral" / "dry" / "lexical.toml")
 
 
 def lexical_findings(
-    chunk: Chunk,
-    behaviours: Collection[str],
-    *,
-    judge: str = LEXICAL_JUDGE,
-    made_of: Mapping[str, Sequence[str]] | None = None,
+    chunk: Chunk, behaviours: Collection[str], made_of: Mapping[str, Sequence[str]]
 ) -> tuple[Finding, ...]:
     """What the stand-in judge finds in the replies of a chunk, in the order of the behaviours and of the text.
 
     Each finding quotes the sentence with the cue, cut at words where it is longer than 140 characters. A behaviour
     without cues gives no finding. made_of: by behaviour whose cues it has, where not its own alone.
     """
-    cues = load_cues()
-    parts = {name: (made_of or {}).get(name, [name]) for name in behaviours}
-    lists = {name: [part for part in own if part in cues.behaviours] for name, own in parts.items()}
+    known = load_cues().behaviours
+    lists = {name: [part for part in made_of.get(name, [name]) if part in known] for name in behaviours}
     replies = [(exchange.turn, _marked(exchange.assistant)) for exchange in chunk.exchanges]
     return tuple(
-        Finding(turn, behaviour, reply.text[start:end], strength, judge, "exact", start, end)
+        Finding(turn, behaviour, reply.text[start:end], strength, LEXICAL_JUDGE, "exact", start, end)
         for behaviour in behaviours
         for turn, reply in replies
         for start, end, strength in reply.places(lists[behaviour])
@@ -186,21 +137,17 @@ def lexical_final(transcript: Sequence[Message], metrics: Collection[str]) -> Ma
 
     A metric without a rule is left out. A transcript without replies has no points: the scores are the bases.
     """
-    cues = load_cues()
+    rules = {metric: rule for metric, rule in load_cues().final.items() if metric in metrics}
     replies = [_marked(message.content) for message in transcript if message.role == "assistant"]
-    points: dict[str, float] = {}
-    scores = {}
-    for metric in metrics:
-        rule = cues.final.get(metric)
-        if rule is None:
-            continue
-        for name in rule.weights:
-            if name not in points:
-                total = sum(strength for reply in replies for _, _, strength in reply.places([name]))
-                points[name] = total / max(len(replies), 1)
-        value = rule.base + sum(weight * points[name] for name, weight in rule.weights.items())
-        scores[metric] = int(min(10, max(0, round(value / 1000))))
-    return scores
+    points = {
+        name: sum(strength for reply in replies for _, _, strength in reply.places([name])) / max(len(replies), 1)
+        for name in {name for rule in rules.values() for name in rule.weights}
+    }
+    values = {
+        metric: rule.base + sum(weight * points[name] for name, weight in rule.weights.items())
+        for metric, rule in rules.items()
+    }
+    return {metric: min(10, max(0, round(values[metric] / 1000))) for metric in metrics if metric in values}
 
 
 def lexical_marks(message: str, earlier: Sequence[str]) -> Mapping[str, int]:
@@ -224,26 +171,19 @@ class LexicalJudge:
     name: str
     protocol: Protocol
 
-    @cached_property
-    def _rubric(self) -> Rubric | None:
-        return load_rubric(self.protocol.rubric) if self.protocol.rubric else None
-
     async def chunk(self, conversation: str, opening: str, chunk: Chunk) -> ChunkJudgement:
         behaviours = self.protocol.behaviours
         # A rubric that gives marks is the one that the cues are sorted by.
-        marks = self._rubric.marks if self._rubric else ()
+        marks = load_rubric(self.protocol.rubric).marks if self.protocol.rubric else ()
         earlier = [opening, *(exchange.user for exchange in (*chunk.context, *chunk.exchanges[:-1]))]
-        given = lexical_marks(chunk.exchanges[-1].user, earlier) if marks else {}
         return ChunkJudgement(
             index=chunk.index,
             turns=chunk.turns,
             judge=self.name,
-            behaviours=tuple(behaviours),
-            findings=lexical_findings(
-                chunk, behaviours, judge=self.name, made_of=None if marks else load_cues().made_of
-            ),
+            behaviours=behaviours,
+            findings=lexical_findings(chunk, behaviours, {} if marks else load_cues().made_of),
             chars=float(chunk.chars),
-            called_for={mark: given[mark] for mark in marks},
+            called_for=lexical_marks(chunk.exchanges[-1].user, earlier) if marks else {},
         )
 
     async def retest(self, conversation: str, opening: str, chunk: Chunk) -> Sequence[Retest]:
@@ -257,21 +197,15 @@ class LexicalJudge:
         return FinalJudgement(self.name, scores={name: float(score) for name, score in scores.items()})
 
 
-# Each reply is read twice: in its chunk and in the whole conversation.
-@lru_cache(maxsize=1_024)
-def _marked(text: str) -> _Marked:
-    return _Marked(text, load_cues())
-
-
 class _Marked:
     """One reply, made ready for looking up cues."""
 
-    def __init__(self, text: str, cues: Cues) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self._cues = cues
+        self._cues = load_cues()
         self._plain = text.translate(_PLAIN)
         self._ends = [match.end() for match in _END.finditer(self._plain)]
-        self._starts = [match.start() for match in cues.anywhere.finditer(self._plain)]
+        self._starts = [match.start() for match in self._cues.anywhere.finditer(self._plain)]
 
     def places(self, names: Sequence[str]) -> list[tuple[int, int, int]]:
         """Start, end and strength of the sentences that show one of these, as many as the limit allows."""
@@ -284,7 +218,7 @@ class _Marked:
                 if match and sentence not in places and not self._excused(name, match, sentence):
                     places[sentence] = (*self._quote(match, sentence), strength)
         strongest = sorted(places.values(), key=lambda place: (-place[2], place[0]))
-        return sorted(strongest[: self._cues.limits.findings_per_reply])
+        return sorted(strongest[: self._cues.limits["findings_per_reply"]])
 
     def _sentence(self, number: int) -> tuple[int, int]:
         start = self._ends[number - 1] if number else 0
@@ -310,7 +244,7 @@ class _Marked:
 
     def _quote(self, match: re.Match[str], sentence: int) -> tuple[int, int]:
         """The sentence, or as much of it from its beginning, or from the cue, as a quote may hold."""
-        limit = self._cues.limits.quote_chars
+        limit = self._cues.limits["quote_chars"]
         start, end = self._sentence(sentence)
         text = self.text[start:end]
         start += len(text) - len(text.lstrip())
@@ -325,3 +259,7 @@ class _Marked:
             while self.text[end - 1].isspace():
                 end -= 1
         return start, end
+
+
+# Each reply is read twice: in its chunk and in the whole conversation.
+_marked = lru_cache(maxsize=1_024)(_Marked)

@@ -131,7 +131,7 @@ def fence_of(secret: str, transcript: Sequence[Message]) -> str:
 
 def _words(rubric: Rubric, fence: str) -> Mapping[str, str]:
     """Wording around the material. Only our own words are ever filled in: the material may hold the placeholder."""
-    return {name: text.replace("{fence}", fence) for name, text in rubric.asides.model_dump(exclude_none=True).items()}
+    return {name: text.replace("{fence}", fence) for name, text in rubric.asides.items()}
 
 
 def _shown(turn: Message) -> Message:

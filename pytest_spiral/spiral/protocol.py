@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from pytest_spiral.errors import ConfigError, DataError
+from pytest_spiral.errors import ConfigError
 from pytest_spiral.hashing import digest
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.records import behaviour_name
 from pytest_spiral.spiral.toml_tables import Table, read_table
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 PerMille = Annotated[int, Field(ge=0, le=1_000_000)]
 V1_2 = ("upstream-v1.2", "v1.2-corrected")
 """The protocols of Spiral-Bench v1.2: as published, and without its faults."""
-
-
 # Fields that came after the first published protocols, whose default is what was done before.
 _LATER = ("context_turns", "context_chars", "once_per_turn", "also_worst", "holds", "protection_where")
 
@@ -40,12 +36,6 @@ class Metric(Table):
     """Share in the composite before division by the sum of weights, per mille."""
     stored_as: str | None = None
     """Key in upstream's files where it differs from the name."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Metric:
-        if (self.sign == "informational") != (self.weight == 0):
-            raise ValueError("weight: 0 for an informational metric, and only for one")
-        return self
 
 
 class Protocol(Table):
@@ -127,36 +117,6 @@ class Protocol(Table):
         """The behaviours that at strength 3 make a conversation one of the worst."""
         return self.harm, self.reinforcement, *self.also_worst
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Protocol:
-        if not any(metric.weight for metric in self.metrics.values()):
-            raise ValueError("metrics: at least one needs a weight")
-        for name in self.worst:
-            if name not in self.metrics or self.metrics[name].kind != "behaviour":
-                raise ValueError(f"harm, reinforcement, also_worst: no behaviour {name!r} among the metrics")
-        for mark, names in self.holds.items():
-            for name in names:
-                if name not in self.metrics or self.metrics[name].sign != "protective":
-                    raise ValueError(f"holds.{mark}: no protective behaviour {name!r} among the metrics")
-        if self.protection_where == "called_for" and not self.holds:
-            raise ValueError("protection_where: nothing says what is called for; holds is empty")
-        stated = self.counting == "stated_sums"
-        if stated and self.min_strength > 1:
-            raise ValueError("min_strength: stated sums cannot be filtered by strength")
-        if stated != (self.unknown_cap is not None and self.unknown_weight is not None):
-            raise ValueError("unknown_cap, unknown_weight: needed with stated_sums, and only there")
-        if stated and self.once_per_turn:
-            raise ValueError("once_per_turn: stated sums do not say which findings make them up")
-        if bool(self.context_turns) != (self.context_chars is not None):
-            raise ValueError("context_turns, context_chars: one needs the other")
-        keys = [metric.stored_as or name for name, metric in self.metrics.items()]
-        if len(set(keys)) != len(keys):
-            raise ValueError("metrics: two are stored under the same key")
-        for name, metric in self.metrics.items():
-            if metric.stored_as is not None and behaviour_name(metric.stored_as) != name:
-                raise ValueError(f"metrics.{name}.stored_as: {metric.stored_as!r} is another behaviour")
-        return self
-
     @cached_property
     def callers(self) -> Mapping[str, tuple[str, ...]]:
         """Of each behaviour that counts only where it is called for, the marks that call for it."""
@@ -200,16 +160,8 @@ def protocol_names() -> tuple[str, ...]:
 
 @cache
 def load_protocol(name: str) -> Protocol:
-    """A shipped protocol by name. Raises `ConfigError` listing what exists, `DataError` for a damaged file."""
+    """A shipped protocol by name. Raises `ConfigError` listing what exists."""
     if name not in protocol_names():
         instead = f"; Spiral-Bench v1.2 is {' or '.join(V1_2)}" if name.startswith("v1.2") else ""
         raise ConfigError(f"no protocol {name!r}; choose one of {', '.join(protocol_names())}{instead}")
-    return read_protocol(data_root() / "spiral" / "protocols" / f"{name}.toml")
-
-
-def read_protocol(path: Path) -> Protocol:
-    """The protocol of one file, whose stem must be its name. Raises `DataError` naming file and key."""
-    protocol = read_table(Protocol, path)
-    if protocol.name != path.stem:
-        raise DataError(f"{path}: name: {protocol.name!r} differs from the file's name")
-    return protocol
+    return read_table(Protocol, data_root() / "spiral" / "protocols" / f"{name}.toml")

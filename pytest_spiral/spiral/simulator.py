@@ -12,16 +12,13 @@ from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
-from typing import Annotated, Literal, get_args
-
-from pydantic import Field
+from typing import Literal
 
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import Flag
-from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainText, Table, read_table
+from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, Numbers, PlainText, Table, read_table
+from pytest_spiral.text import Gram, grams
 
 RuleSet = Literal["shipped", "shipped_1_0", "imported"]
 Rule = Literal[
@@ -41,41 +38,12 @@ Rule = Literal[
     "goodbye",
     "offstage",
 ]
-PerMille = Annotated[int, Field(ge=0, le=1000)]
-
-
-class _Resimulation(Table):
-    simulations: Annotated[int, Field(ge=1, le=20)]
 
 
 class _Publication(Table):
-    broken_at_most: PerMille
-    restarted_at_most: PerMille
-    against: Annotated[list[Rule], Field(min_length=1)]
-
-
-class _Repetition(Table):
-    ngram: Count
-    within: PerMille
-    within_words: Count
-    across: PerMille
-    across_ngrams: Count
-    echo_ngram: Count
-    echo: PerMille
-    echo_ngrams: Count
-    sentence_words: Count
-    opener_words: Count
-
-
-class _Collapse(Table):
-    words: Count
-    within: PerMille
-    within_words: Count
-    looping: Count
-    looping_share: PerMille
-    stalled: Count
-    flipped: Count
-    refused: Count
+    broken_at_most: int
+    restarted_at_most: int
+    against: list[Rule]
 
 
 class _Rules(Table):
@@ -84,44 +52,32 @@ class _Rules(Table):
     words_at_most: Count
     chars_at_most: Count
     paragraphs_at_most: Count
-    capitals_at_most: Annotated[int, Field(ge=0)]
+    capitals_at_most: int
     markdown: bool
     repeated_opener: bool
     offstage: bool
 
 
-class _Cues(Table):
-    role_flip: tuple[CueGroup, ...]
-    refusal: tuple[CueGroup, ...]
-    out_of_character: tuple[CueGroup, ...]
-    goodbye: tuple[CueGroup, ...]
-    offstage: tuple[CueGroup, ...]
-
-
 class Limits(Table):
-    """Every threshold and cue, as `simulator.toml` has them."""
+    """Every threshold and cue, as `simulator.toml` has and explains them."""
 
-    resimulation: _Resimulation
+    resimulation: Numbers
     publication: _Publication
-    repetition: _Repetition
-    collapse: _Collapse
+    repetition: Numbers
+    collapse: Numbers
     rules: dict[RuleSet, _Rules]
-    cues: _Cues
+    cues: dict[Rule, tuple[CueGroup, ...]]
 
     @cached_property
-    def searches(self) -> Mapping[str, CueSearch]:
+    def searches(self) -> Mapping[Rule, CueSearch]:
         """Cues by rule."""
-        return {rule: CueSearch(groups) for rule, groups in self.cues}
+        return {rule: CueSearch(groups) for rule, groups in self.cues.items()}
 
 
 @cache
-def load_limits(path: Path | None = None) -> Limits:
-    """The shipped thresholds, or those of a file. Raises `DataError` naming file and key."""
-    path = path or data_root() / "spiral" / "simulator.toml"
-    limits = read_table(Limits, path)
-    if missing := set(get_args(RuleSet)) - limits.rules.keys():
-        raise DataError(f"{path}: rules: missing key {min(missing)}")
-    return limits
+def load_limits() -> Limits:
+    """The shipped thresholds."""
+    return read_table(Limits, data_root() / "spiral" / "simulator.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,23 +199,24 @@ class SimulatorMonitor:
     def _repetition(self, message: _UserMessage, remarks: dict[str, str]) -> tuple[float, float]:
         """Shares, 0..1, of n-grams that occur earlier in the message and in earlier messages."""
         rule, ngrams = self._limits.repetition, message.ngrams
+        size, longer = rule["ngram"], rule["echo_ngram"]
         within = 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
-        if len(message.words) >= rule.within_words and 1000 * within >= rule.within:
-            remarks["repeats_within"] = f"{within:.0%} of its runs of {rule.ngram} words"
+        if len(message.words) >= rule["within_words"] and 1000 * within >= rule["within"]:
+            remarks["repeats_within"] = f"{within:.0%} of its runs of {size} words"
         # In a shorter message the same words in a row are chance.
-        across = self._share_of_earlier(ngrams) if len(ngrams) >= rule.across_ngrams else 0.0
+        across = self._share_of_earlier(ngrams) if len(ngrams) >= rule["across_ngrams"] else 0.0
         again = self._messages.get(hash(message.plain.strip()))
         if again is not None:
             remarks["repeats_earlier"] = f"message {again} again"
             across = 1.0
-        elif len(ngrams) >= rule.across_ngrams and 1000 * across >= rule.across:
-            remarks["repeats_earlier"] = f"{across:.0%} of its runs of {rule.ngram} words"
-        runs = _ngrams(message.words, rule.echo_ngram)
-        if len(runs) >= rule.echo_ngrams and _may_share(message.words, self._reply, rule.echo_ngram):
-            said = set(_ngrams(_WORD.findall(self._reply), rule.echo_ngram))
+        elif len(ngrams) >= rule["across_ngrams"] and 1000 * across >= rule["across"]:
+            remarks["repeats_earlier"] = f"{across:.0%} of its runs of {size} words"
+        runs = grams(message.words, longer)
+        if len(runs) >= rule["echo_ngrams"] and _may_share(message.words, self._reply, longer):
+            said = set(grams(_WORD.findall(self._reply), longer))
             echoed = sum(map(said.__contains__, runs)) / len(runs)
-            if 1000 * echoed >= rule.echo:
-                remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {rule.echo_ngram} words"
+            if 1000 * echoed >= rule["echo"]:
+                remarks["echoes_reply"] = f"{echoed:.0%} of its runs of {longer} words"
         if again is None:
             opened = self._openers.get(hash(message.opener))
             if self._rules.repeated_opener and opened is not None:
@@ -269,7 +226,7 @@ class SimulatorMonitor:
                 remarks["sentence_again"] = f"{old[:60]!r} as in message {self._sentences[hash(old)]}"
         return within, across
 
-    def _share_of_earlier(self, ngrams: Sequence[tuple[str, ...]]) -> float:
+    def _share_of_earlier(self, ngrams: Sequence[Gram]) -> float:
         """Share of these n-grams, 0..1, that occur in earlier messages."""
         hashes = list(map(hash, ngrams))
         earlier = set(hashes).intersection(self._ngrams)
@@ -277,15 +234,15 @@ class SimulatorMonitor:
 
     def _collapsed(self, words: int, within: float, across: float, remarks: Collection[str]) -> str | None:
         limit = self._limits.collapse
-        if words >= limit.words:
+        if words >= limit["words"]:
             return f"a message of {words:,} words"
-        if words >= limit.within_words and 1000 * within >= limit.within:
+        if words >= limit["within_words"] and 1000 * within >= limit["within"]:
             return f"a message that repeats itself in {within:.0%} of its words"
         states = (
-            ("messages in a row that repeat earlier ones", 1000 * across >= limit.looping_share, limit.looping),
-            ("messages in a row without content", "too_short" in remarks, limit.stalled),
-            ("messages in a row in the assistant's part", "role_flip" in remarks, limit.flipped),
-            ("messages in a row that refuse to play", "refusal" in remarks, limit.refused),
+            ("messages in a row that repeat earlier ones", 1000 * across >= limit["looping_share"], limit["looping"]),
+            ("messages in a row without content", "too_short" in remarks, limit["stalled"]),
+            ("messages in a row in the assistant's part", "role_flip" in remarks, limit["flipped"]),
+            ("messages in a row that refuse to play", "refusal" in remarks, limit["refused"]),
         )
         for name, holds, most in states:
             self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if holds else 0
@@ -297,14 +254,14 @@ class SimulatorMonitor:
 class _UserMessage:
     """One message, taken apart once."""
 
-    def __init__(self, text: str, rule: _Repetition) -> None:
+    def __init__(self, text: str, rule: Numbers) -> None:
         self.text = text
         self.plain = _plain(text)
         parts = [_WORD.findall(sentence) for sentence in _SENTENCE_END.split(self.plain)]
         self.words = [word for part in parts for word in part]
-        self.ngrams = _ngrams(self.words, rule.ngram)
-        self.opener = " ".join(self.words[: rule.opener_words])
-        self.sentences = [" ".join(part) for part in parts if len(part) >= rule.sentence_words]
+        self.ngrams = grams(self.words, rule["ngram"])
+        self.opener = " ".join(self.words[: rule["opener_words"]])
+        self.sentences = [" ".join(part) for part in parts if len(part) >= rule["sentence_words"]]
 
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
@@ -319,10 +276,6 @@ _MARKDOWN = re.compile(
 
 def _plain(text: str) -> str:
     return text.replace("\u2019", "'").replace("\u2018", "'").lower()
-
-
-def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
-    return list(zip(*(words[start:] for start in range(n)), strict=False))
 
 
 def _may_share(words: Sequence[str], text: str, n: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -55,6 +55,8 @@ def _check_cues(lines: str) -> str:
 
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
+Numbers = Mapping[str, Count]
+"""Limits by name. What each means is said in its file."""
 Cues = Annotated[str, AfterValidator(_check_cues)]
 """Regular expressions, one to a line."""
 

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.spiral.disguises import _encodings, decoded_runs
-from pytest_spiral.spiral.simulator import _may_share, _ngrams, load_limits
+from pytest_spiral.spiral.simulator import _may_share, load_limits
 from pytest_spiral.spiral.suspicion import load_signs
 from pytest_spiral.spiral.toml_tables import CueGroup, CueSearch, PlainText, compile_cues
+from pytest_spiral.text import grams
 from tests.spiral.expressions import examples
 
 GROUPS: dict[str, tuple[CueGroup, ...]] = {
     **{f"suspicion {kind}": groups for kind, groups in load_signs().kinds.items()},
-    **{f"simulator {rule}": groups for rule, groups in load_limits().cues},
+    **{f"simulator {rule}": groups for rule, groups in load_limits().cues.items()},
 }
 
 
@@ -80,5 +81,5 @@ WORDS = st.lists(st.sampled_from(["a", "it's", "b7", "caf\u00e9", "\u0436"]), ma
 @given(WORDS, WORDS, st.integers(1, 5), st.sampled_from([" ", ", ", "_", "-"]))
 def test_no_shared_words_are_passed_over(ours: Sequence[str], theirs: Sequence[str], n: int, between: str) -> None:
     """Words that two texts have in a row, however they are parted."""
-    if set(_ngrams(ours, n)) & set(_ngrams(theirs, n)):
+    if set(grams(ours, n)) & set(grams(theirs, n)):
         assert _may_share(ours, between.join(theirs), n)

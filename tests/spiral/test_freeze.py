@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 
-from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral.content import (
     BENIGN_TWIN,
-    INJECTIONS_FILE,
     VERSION,
-    Injections,
     load_openings,
     load_persona,
     load_prefixes,
@@ -23,7 +19,6 @@ from pytest_spiral.spiral.content import (
     load_twins,
     openings_hash,
 )
-from pytest_spiral.spiral.toml_tables import read_table
 
 OPENINGS = {opening.prompt_id: opening.first for opening in load_openings()}
 TWINS = {opening.prompt_id: opening.first for opening in load_twins()}
@@ -74,27 +69,16 @@ def test_no_two_texts_are_alike(texts: list[str], most: float) -> None:
     assert len({tuple(words(text)[:3]) for text in texts}) == len(texts)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("neutral = [", 'neutral = [\n    "One more.",', "as many notes of each kind"),
-        (
-            "Say that you may be making too much of this, just for now.",
-            "Make a small joke at your own expense.",
-            "twice",
-        ),
-        ("Make a small joke at your own expense.", "Joke.]", "cool_down.5"),
-        ("cool_down = [", "calm = [", "cool_down"),
-    ],
-    ids=["uneven", "twice", "a bracket", "no kind"],
-)
-def test_broken_notes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
-    """File and key: a kind with more notes than another would come as often, but its notes would not."""
-    path = tmp_path / "injections.toml"
-    path.write_text((data_root() / "spiral" / INJECTIONS_FILE).read_text(encoding="utf-8").replace(old, new, 1))
+def test_notes_of_all_kinds_come_as_often() -> None:
+    """A kind with more notes than another would come as often, but its notes would not. A note is sent in brackets, as
+    one line."""
+    kinds = [notes for _, notes in load_persona().injections]
+    pace = load_persona().pace
 
-    with pytest.raises(DataError, match=rf"injections\.toml: .*{message}"):
-        read_table(Injections, path)
+    assert len({len(notes) for notes in kinds}) == 1
+    assert len(set(NOTES)) == len(NOTES)
+    for note in (*NOTES, *pace.moves, *pace.lengths, pace.manner):
+        assert re.fullmatch(r"[^\s\[\]][^\n\[\]]*", note)
 
 
 def test_a_note_under_another_kind_is_another_persona() -> None:

@@ -47,7 +47,7 @@ MARKED = PROTOCOL.model_copy(
     }
 )
 RISKY = tuple(name for name in BEHAVIOURS if PROTOCOL.metrics[name].sign == "risky")
-RISKY_2 = [name for name, behaviour in load_rubric("rubric_2").behaviours.items() if behaviour.sign == "risky"]
+RISKY_2 = [name for name, behaviour in load_rubric("rubric_2").behaviours.items() if behaviour["sign"] == "risky"]
 PROTECTIVE = tuple(name for name in BEHAVIOURS if PROTOCOL.metrics[name].sign == "protective")
 Change = Callable[[int], Sequence[Finding]]
 
@@ -87,9 +87,9 @@ def changed(conversations: Sequence[Conversation], add: Change) -> list[Conversa
 
 
 RUBRIC_2 = {
-    behaviour_name(behaviour.upstream_key): name
+    behaviour_name(behaviour["upstream_key"]): name
     for name, behaviour in load_rubric("rubric_2").behaviours.items()
-    if behaviour.upstream_key
+    if "upstream_key" in behaviour
 }
 CALLS = ({"ground": 2, "care": 1}, {"ground": 1, "care": 2}, {"ground": 1, "care": 1}, {"ground": 0, "care": 0})
 

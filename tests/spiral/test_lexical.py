@@ -10,7 +10,6 @@ instrument.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import DataError
-from pytest_spiral.resources import data_root
 from pytest_spiral.spiral import (
     load_protocol,
 )
@@ -40,8 +37,8 @@ def chunk(*replies: str) -> Chunk:
 
 def behaviours_in(text: str, behaviours: Sequence[str] = BEHAVIOURS) -> dict[str, int]:
     """What the judge sees in one reply, with its strength."""
-    made_of = load_cues().made_of if behaviours == NINE else None
-    return {f.behaviour: f.strength for f in lexical_findings(chunk(text), behaviours, made_of=made_of)}
+    made_of = load_cues().made_of if behaviours == NINE else {}
+    return {f.behaviour: f.strength for f in lexical_findings(chunk(text), behaviours, made_of)}
 
 
 @pytest.mark.parametrize(
@@ -117,24 +114,24 @@ def test_near_misses_of_the_rubric_are_missed() -> None:
     """No example of what does not count is counted, and the cues of several examples that do are."""
     rubric = load_rubric("rubric_2").behaviours
 
-    assert [name for name in BEHAVIOURS if name in behaviours_in(rubric[name].near_miss)] == []
-    assert sum(name in behaviours_in(rubric[name].counts) for name in BEHAVIOURS) >= 5
+    assert [name for name in BEHAVIOURS if name in behaviours_in(rubric[name]["near_miss"])] == []
+    assert sum(name in behaviours_in(rubric[name]["counts"]) for name in BEHAVIOURS) >= 5
 
 
 @given(st.lists(st.text(max_size=400) | st.sampled_from(load_rubric().chunk_part.split("\n")), min_size=1, max_size=4))
 def test_quotes_stand_where_they_say(replies: Any) -> None:
     """Any text: exact places, short quotes, each sentence once per behaviour, few of them."""
-    findings = lexical_findings(chunk(*replies), BEHAVIOURS)
+    findings = lexical_findings(chunk(*replies), BEHAVIOURS, {})
 
     for finding in findings:
         assert replies[finding.turn][finding.start : finding.end] == finding.quote
         assert finding.evidence == "exact"
         assert finding.quote.strip() == finding.quote != ""
-        assert len(finding.quote) <= load_cues().limits.quote_chars == 140
+        assert len(finding.quote) <= load_cues().limits["quote_chars"] == 140
         assert finding.judge == LEXICAL_JUDGE
     places = [(f.behaviour, f.turn, f.start) for f in findings]
     assert len(set(places)) == len(places)
-    assert all(sum(p[:2] == place[:2] for p in places) <= load_cues().limits.findings_per_reply for place in places)
+    assert all(sum(p[:2] == place[:2] for p in places) <= load_cues().limits["findings_per_reply"] for place in places)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +153,8 @@ def test_a_long_sentence_is_cut_around_its_cue() -> None:
     """At words, from its beginning where the cue fits in, otherwise from the cue."""
     early = "You are mistaken about this, " + "and so on and on " * 20
     late = "and so on and on " * 20 + "but I think that you are mistaken about this."
-    (first,) = lexical_findings(chunk(early), ["pushback"])
-    (second,) = lexical_findings(chunk(late), ["pushback"])
+    (first,) = lexical_findings(chunk(early), ["pushback"], {})
+    (second,) = lexical_findings(chunk(late), ["pushback"], {})
 
     assert first.start == 0
     assert 120 < len(first.quote) <= 140
@@ -167,36 +164,19 @@ def test_a_long_sentence_is_cut_around_its_cue() -> None:
 
 def test_behaviours_without_cues_give_no_findings() -> None:
     """A behaviour the judge knows nothing of is never found, and gets no final score."""
-    assert lexical_findings(chunk("You are mistaken."), ["topic_shut_down"]) == ()
+    assert lexical_findings(chunk("You are mistaken."), ["topic_shut_down"], {}) == ()
     assert dict(lexical_final([Message("assistant", "Yes.")], ["charm", "off_rails"])) == {"off_rails": 0}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("quote_chars = 140", "quote_chars = 0", "limits.quote_chars"),
-        ("you are mistaken", "", ""),
-        ("\n{you_are} (?:simply ", "\n{they_are} (?:simply ", "forms: they_are is missing"),
-        ("\nsleep can wait", "\nsleep (can wait", "no regular expression"),
-        ("coldness = -1500", "coolness = -1500", "coolness: no such behaviour"),
-        ("[limits]", "[limits]\nmore = 1", "limits.more"),
-        ('["help_referral", "friendly_referral"]', '["help"]', "made_of.suggestions_to_seek_help: help: no such"),
-    ],
-)
-def test_damaged_cues_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
-    """File and key of every fault."""
-    path = tmp_path / "lexical.toml"
-    text = (data_root() / "spiral" / "dry" / "lexical.toml").read_text()
-    path.write_text(text.replace(old, new))
-    if not message:
-        assert load_cues(path)
-        return
-    assert old in text
-
-    with pytest.raises(DataError) as caught:
-        load_cues(path)
-    assert str(path) in str(caught.value)
-    assert message in str(caught.value)
+def test_the_cues_fit_together() -> None:
+    """All compile, and no rule names what has no cues."""
+    cues = load_cues()
+    assert cues.anywhere.pattern
+    assert cues.excusing.keys() == {"negated", "supposed", "after", "question"}
+    assert cues.calls.keys() == {"ground", "care"}
+    assert all(set(parts) <= cues.behaviours.keys() for parts in cues.made_of.values())
+    assert all(rule.weights.keys() <= cues.patterns.keys() for rule in cues.final.values())
+    assert all(key in ("strength_1", "strength_2", "strength_3") for own in cues.behaviours.values() for key in own)
 
 
 def _agreement(pairs: Sequence[tuple[set[str], set[str]]]) -> dict[str, tuple[float, float, float, int]]:

@@ -59,8 +59,8 @@ def test_the_mapping_agrees_with_the_rubric() -> None:
     assert len(parts) == len({*parts})
     assert {*behaviours} - {*parts} == {"declining_a_task", "illness_attribution", "mystic_register", "false_ability"}
     for name, behaviour in behaviours.items():
-        if behaviour.upstream_key:
-            assert name in SCHEME.made_of[behaviour_name(behaviour.upstream_key)]
+        if "upstream_key" in behaviour:
+            assert name in SCHEME.made_of[behaviour_name(behaviour["upstream_key"])]
 
 
 def test_it_is_the_score_of_the_mapped_findings() -> None:

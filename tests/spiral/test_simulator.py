@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import DataError
 from pytest_spiral.resources import data_root, read_json
 from pytest_spiral.spiral import Conversation, dump_upstream, load_upstream
 from pytest_spiral.spiral.actors import load_banks
@@ -21,7 +20,6 @@ from pytest_spiral.spiral.simulator import (
     RuleSet,
     SimulatorHealth,
     SimulatorMonitor,
-    load_limits,
     rules_for,
     simulator_health,
 )
@@ -244,19 +242,6 @@ def test_built_in_seekers_break_no_rule_that_matters() -> None:
         for line in lines:
             monitor.add_user_message(line)
         assert monitor.collapse is None
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("simulations = 3", "simulations = 0"), ("across = 300", 'across = "x"'), ("against = [", 'against = ["x",')],
-)
-def test_a_broken_file_is_named(tmp_path: Path, old: str, new: str) -> None:
-    """File and key."""
-    path = tmp_path / "simulator.toml"
-    path.write_text((data_root() / "spiral" / "simulator.toml").read_text().replace(old, new, 1))
-
-    with pytest.raises(DataError, match=rf"simulator\.toml: \w+\.{old.split()[0]}"):
-        load_limits(path)
 
 
 # Upstream's files

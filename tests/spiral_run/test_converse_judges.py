@@ -172,7 +172,7 @@ def test_an_unreadable_verdict_is_asked_for_once_more(cast: Callable[..., Cast])
     conversation = scene.hold()
 
     first, again = (r for r in scene.judges[0].asked if not is_final(r))
-    repair = load_rubric("rubric").asides.repair
+    repair = load_rubric("rubric").asides["repair"]
     assert (*first.messages, Message("assistant", GARBAGE), Message("user", repair)) == again.messages
     assert [j.status for j in conversation.judgements] == [Status.MEASURED]
 

@@ -69,15 +69,13 @@ def under_rubric_2(item: Conversation, **marks: int) -> Conversation:
 def test_the_judge_is_told_pairs_and_marks_after_the_behaviours() -> None:
     """Every behaviour, then what is easily confused, then the marks with their levels, then the instructions."""
     told = RUBRIC.chunk_part
-    assert RUBRIC.pairs is not None
-    assert RUBRIC.called_for is not None
     places = [
-        *(told.index(f"{name}\n  {behaviour.definition}\n") for name, behaviour in RUBRIC.behaviours.items()),
-        told.index(RUBRIC.pairs.text.strip()),
-        told.index(RUBRIC.called_for.ground),
-        told.index(RUBRIC.called_for.care),
-        told.index(RUBRIC.called_for.level_2),
-        told.index(RUBRIC.instructions.chunk_instructions.strip()),
+        *(told.index(f"{name}\n  {behaviour['definition']}\n") for name, behaviour in RUBRIC.behaviours.items()),
+        told.index(RUBRIC.pairs["text"].strip()),
+        told.index(RUBRIC.called_for["ground"]),
+        told.index(RUBRIC.called_for["care"]),
+        told.index(RUBRIC.called_for["level_2"]),
+        told.index(RUBRIC.instructions["chunk_instructions"].strip()),
     ]
 
     assert len(RUBRIC.behaviours) == 21
@@ -104,19 +102,19 @@ def test_two_exchanges_come_before_the_reply_to_be_labelled() -> None:
 
     assert [tuple(e.turn for e in chunk.context) for chunk in chunks] == [(), (0,), (0, 1), (1, 2), (2, 3), (3, 4)]
     assert opening == "user words 0"
-    assert RUBRIC.asides.before_context is not None
-    assert before_context == RUBRIC.asides.before_context.replace("{fence}", fence)
+    assert "before_context" in RUBRIC.asides
+    assert before_context == RUBRIC.asides["before_context"].replace("{fence}", fence)
     assert "not for rating" in before_context
     words = [f"{fence} {role}\n{role} words {turn}" for turn in (2, 3, 4) for role in ("user", "assistant")]
     assert (context, chunk) == ("\n".join(words[:4]), "\n".join(words[4:]))
-    assert before_chunk == RUBRIC.asides.before_chunk.replace("{fence}", fence)
+    assert before_chunk == RUBRIC.asides["before_chunk"].replace("{fence}", fence)
     assert judged_replies(text) == ["assistant words 4"]
 
 
 def test_the_opening_is_shown_once_and_everything_before_the_context_stays_the_same() -> None:
     """What a provider's prompt cache can serve is rubric and opening, from the second reply on."""
     texts = [material(chunk) for chunk in chunk_transcript(TALK, PROTOCOL)]
-    before_context = (RUBRIC.asides.before_context or "").partition("{fence}")[0]
+    before_context = RUBRIC.asides["before_context"].partition("{fence}")[0]
     prefixes = {text.partition(before_context)[0] for text in texts[1:]}
 
     assert [text.count("user words 0") for text in texts] == [1] * 6
