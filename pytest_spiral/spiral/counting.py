@@ -35,7 +35,7 @@ from pytest_spiral.spiral.records import (
     Finding,
     behaviour_name,
 )
-from pytest_spiral.spiral.standing_phrases import Passages, is_standing, standing_passages
+from pytest_spiral.spiral.repeated_replies import Passages, is_standing, standing_passages
 from pytest_spiral.status import Reason, ReasonCode, Status
 
 MissingAs = Literal["ignored", "worst", "best"]

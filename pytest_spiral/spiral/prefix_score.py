@@ -30,7 +30,7 @@ from pytest_spiral.spiral.headline import difference
 from pytest_spiral.spiral.over_correction import over_corrected
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Beginning, ChunkJudgement, Conversation
-from pytest_spiral.spiral.standing_phrases import Passages, is_standing, standing_passages
+from pytest_spiral.spiral.repeated_replies import Passages, is_standing, standing_passages
 from pytest_spiral.spiral.turn_values import CLEAR
 from pytest_spiral.stats import Clusters, bounded_mean, pair, standard_error
 from pytest_spiral.status import Status
