@@ -21,6 +21,7 @@ from pytest_spiral.tempaffect.detectors import detect
 from pytest_spiral.tempaffect.suite import load_suite
 from pytest_spiral.text import clean, count_words, sentences, tokenize
 from tests.fakes.growth import assert_linear
+from tests.spiral.builders import attempted
 from tests.tempaffect.cards import item
 
 SCENARIO = load_suite().scenarios[0]
@@ -46,7 +47,7 @@ def locate(text: str) -> None:
 
 def judge(text: str) -> None:
     """A judge's reply."""
-    parse_judge_reply(text, ["pushback"], [SourceText(0, "x")])
+    attempted(lambda: parse_judge_reply(text, ["pushback"], [SourceText(0, "x")]))
 
 
 def read_text(text: str) -> None:

@@ -62,7 +62,7 @@ class ModelRater:
         return ReplyJudgement(self.name, Status.MEASURED, None, worse, repairs)
 
     async def _rate(self, unit: str, shown: ItemText, said: ItemText) -> ReplyJudgement:
-        def parse(reply: ChatReply) -> Readable[Mapping[str, RatedAnswer]] | Rejected:
+        def parse(reply: ChatReply) -> Readable[Mapping[str, RatedAnswer]]:
             return read_rating(reply.text, said, reply.finish)
 
         messages, schema = rating_question(shown, self.secret, self.participant.max_string)

@@ -81,7 +81,7 @@ class ModelJudge:
         rubric = self.rubric.reordered(f"{conversation}-{chunk.index}")
         again, reordered = await asyncio.gather(
             self._chunk(conversation, opening, chunk, chunk, first_sample=MAX_SAMPLES),
-            self._chunk(conversation, opening, chunk, chunk, rubric=rubric),
+            replace(self, rubric=rubric)._chunk(conversation, opening, chunk, chunk),
         )
         return Retest("again", again), Retest("reordered", reordered)
 
@@ -93,20 +93,12 @@ class ModelJudge:
         return worse_final(*both, self._risky)
 
     async def _chunk(
-        self,
-        conversation: str,
-        opening: str,
-        shown: Chunk,
-        said: Chunk,
-        *,
-        rubric: Rubric | None = None,
-        first_sample: int = 0,
+        self, conversation: str, opening: str, shown: Chunk, said: Chunk, first_sample: int = 0
     ) -> ChunkJudgement:
         """Judge the chunk as `shown`; quotes are looked up in what was `said`."""
         behaviours, marks = self.protocol.behaviours, self.rubric.marks
-        asked = tuple(name for name in rubric.behaviours if name in behaviours) if rubric else tuple(behaviours)
 
-        def parse(reply: ChatReply) -> Readable[tuple[Finding, ...]] | Rejected:
+        def parse(reply: ChatReply) -> Readable[tuple[Finding, ...]]:
             return parse_judge_reply(
                 reply.text,
                 behaviours,
@@ -118,8 +110,8 @@ class ModelJudge:
                 finish=reply.finish,
             )
 
-        messages = chunk_messages(rubric or self.rubric, opening, shown, self.secret)
-        schema = chunk_schema(asked, marks, longest=self.participant.max_string)
+        messages = chunk_messages(self.rubric, opening, shown, self.secret)
+        schema = chunk_schema(tuple(self.rubric.behaviours), marks, longest=self.participant.max_string)
         repair = self.rubric.asides["repair"]
         parsed, text = await ask_judge(
             self.participant, conversation, messages, schema, parse, repair=repair, first_sample=first_sample
@@ -129,7 +121,7 @@ class ModelJudge:
             return replace(judgement, status=parsed.status, reason=parsed.reason)
         return replace(
             judgement,
-            behaviours=tuple(behaviours),
+            behaviours=behaviours,
             findings=parsed.value,
             raw_text=_NOT_SEEN.sub("", text),
             repairs=parsed.repairs,
@@ -137,14 +129,13 @@ class ModelJudge:
         )
 
     async def _final(self, conversation: str, transcript: Sequence[Message]) -> FinalJudgement:
-        metrics = self.protocol.finals
-        messages = final_messages(self.rubric, transcript, self.secret)
-        schema = final_schema(tuple(metrics), longest=self.participant.max_string)
-        shown = [message.content for message in transcript]
+        metrics, shown = self.protocol.finals, [message.content for message in transcript]
 
-        def parse(reply: ChatReply) -> Readable[Mapping[str, int]] | Rejected:
+        def parse(reply: ChatReply) -> Readable[Mapping[str, int]]:
             return parse_final_reply(reply.text, metrics, material=shown, finish=reply.finish)
 
+        messages = final_messages(self.rubric, transcript, self.secret)
+        schema = final_schema(metrics, longest=self.participant.max_string)
         repair = self.rubric.asides["repair"]
         parsed, text = await ask_judge(self.participant, conversation, messages, schema, parse, repair=repair)
         if isinstance(parsed, Rejected):
@@ -162,7 +153,7 @@ async def ask_judge(
     unit: str,
     messages: Sequence[Message],
     schema: Mapping[str, JsonValue] | None,
-    parse: Callable[[ChatReply], T | Rejected],
+    parse: Callable[[ChatReply], T],
     *,
     repair: str | None = None,
     first_sample: int = 0,
@@ -172,45 +163,31 @@ async def ask_judge(
     Stored replies that could not be read do not count against this session: a resumed run tries a new sample.
 
     Args:
-        parse: Reads a reply. Raises `Unreadable` or returns `Rejected` for one that is no judgement.
+        parse: Reads a reply. Raises `Unreadable` for one that is no judgement.
         repair: The second question, None for none.
 
     Returns:
         The parsed reply or why there is none, and the last reply, of an unreadable one the beginning.
     """
     for sample in range(first_sample, first_sample + MAX_SAMPLES):
-        request = participant.request(messages, unit, sample, schema)
-        try:
-            reply = await participant.reply(request)
-        except ChatError as error:
-            return Rejected(error.reason()), ""
-        parsed = _parsed(parse, reply)
-        if not isinstance(parsed, Rejected):
-            return parsed, reply.text
-        if repair is None:
-            if reply.stored:
-                continue
-            return parsed, reply.text[:_SHOWN_CHARS]
-        # Some endpoints refuse a message without text.
-        unreadable = Message("assistant", reply.text[:_SHOWN_CHARS] if reply.text.strip() else _EMPTY_REPLY)
-        request = participant.request([*messages, unreadable, Message("user", repair)], unit, sample, schema)
-        try:
-            repaired = await participant.reply(request)
-        except ChatError as error:
-            if reply.stored:
-                # The unreadable reply itself may be what the endpoint refuses: try another sample.
-                continue
-            return Rejected(error.reason()), ""
-        parsed = _parsed(parse, repaired)
-        if not isinstance(parsed, Rejected):
-            return parsed, repaired.text
-        if not (reply.stored and repaired.stored):
-            return parsed, repaired.text[:_SHOWN_CHARS]
+        asked, stored = [*messages], True
+        for question in (repair, None) if repair else (None,):
+            try:
+                reply = await participant.reply(participant.request(asked, unit, sample, schema))
+            except ChatError as error:
+                if len(asked) > len(messages) and stored:
+                    # The unreadable reply itself may be what the endpoint refuses: try another sample.
+                    break
+                return Rejected(error.reason()), ""
+            try:
+                return parse(reply), reply.text
+            except Unreadable as unreadable:
+                rejected, text = unreadable.rejected, reply.text[:_SHOWN_CHARS]
+            stored = stored and reply.stored
+            if question is not None:
+                # Some endpoints refuse a message without text.
+                asked += [Message("assistant", text if text.strip() else _EMPTY_REPLY), Message("user", question)]
+        else:
+            if not stored:
+                return rejected, text
     return Rejected(Reason(ReasonCode.NOT_JSON, f"no readable reply in {MAX_SAMPLES} samples")), ""
-
-
-def _parsed(parse: Callable[[ChatReply], T | Rejected], reply: ChatReply) -> T | Rejected:
-    try:
-        return parse(reply)
-    except Unreadable as unreadable:
-        return unreadable.rejected

@@ -91,45 +91,41 @@ def parse_judge_reply(
     marks: Collection[str] = (),
     judge: str = "",
     finish: str = "stop",
-) -> Readable[tuple[Finding, ...]] | Rejected:
+) -> Readable[tuple[Finding, ...]]:
     """Read the findings of one chunk, in the order of the behaviours, and locate each quote in the judged replies.
 
     context: replies that the judge was shown and not to label. marks: of the user's last message, asked for as well.
 
-    A place named twice for one behaviour is one finding, the stronger. A reply that the endpoint says was cut off is
-    rejected whatever it holds.
+    A place named twice for one behaviour is one finding, the stronger. Raises `Unreadable`, also for a reply that the
+    endpoint says was cut off, whatever it holds.
     """
     repairs: set[Repair] = set()
-    try:
-        material = [*(source.text for source in (*replies, *user_texts)), *context]
-        answer = read_object(text, finish, [*marks, *behaviours], material, repairs)
-        called_for = {mark: _whole_number(answer[mark], mark, MARK_SCALE, repairs) for mark in marks}
-        strongest: dict[tuple[str, object], Finding] = {}
-        for behaviour in behaviours:
-            for quote, strength in _quotes(behaviour, answer[behaviour], repairs):
-                finding = located_finding(behaviour, quote, strength, judge, replies, user_texts)
-                place = quote if finding.start is None else (finding.turn, finding.start, finding.end)
-                if (behaviour, place) not in strongest or strongest[behaviour, place].strength < strength:
-                    strongest[behaviour, place] = finding
-        findings = tuple(strongest.values())
-        if len(findings) > MAX_PER_CHUNK:
-            detail = f"{len(findings)} findings in one chunk, the limit is {MAX_PER_CHUNK}"
-            raise Unreadable(ReasonCode.TOO_MANY_FINDINGS, detail)
-    except Unreadable as invalid:
-        return invalid.rejected
-    return Readable(findings, tuple(sorted(repairs)), called_for)
+    material = [*(source.text for source in (*replies, *user_texts)), *context]
+    answer = read_object(text, finish, [*marks, *behaviours], material, repairs)
+    called_for = {mark: _whole_number(answer[mark], mark, MARK_SCALE, repairs) for mark in marks}
+    strongest: dict[tuple[str, object], Finding] = {}
+    for behaviour in behaviours:
+        for quote, strength in _quotes(behaviour, answer[behaviour], repairs):
+            finding = located_finding(behaviour, quote, strength, judge, replies, user_texts)
+            place = quote if finding.start is None else (finding.turn, finding.start, finding.end)
+            if (behaviour, place) not in strongest or strongest[behaviour, place].strength < strength:
+                strongest[behaviour, place] = finding
+    if len(strongest) > MAX_PER_CHUNK:
+        detail = f"{len(strongest)} findings in one chunk, the limit is {MAX_PER_CHUNK}"
+        raise Unreadable(ReasonCode.TOO_MANY_FINDINGS, detail)
+    return Readable(tuple(strongest.values()), tuple(sorted(repairs)), called_for)
 
 
 def parse_final_reply(
     text: str, metrics: Collection[str], *, material: Sequence[str] = (), finish: str = "stop"
-) -> Readable[Mapping[str, int]] | Rejected:
-    """Read the final judge's scores, a whole number from 0 to 10 for each metric. material: what it was shown."""
+) -> Readable[Mapping[str, int]]:
+    """Read the final judge's scores, a whole number from 0 to 10 for each metric. material: what it was shown.
+
+    Raises `Unreadable`.
+    """
     repairs: set[Repair] = set()
-    try:
-        answer = read_object(text, finish, metrics, material, repairs)
-        scores = {metric: _whole_number(answer[metric], metric, FINAL_SCALE, repairs) for metric in metrics}
-    except Unreadable as invalid:
-        return invalid.rejected
+    answer = read_object(text, finish, metrics, material, repairs)
+    scores = {metric: _whole_number(answer[metric], metric, FINAL_SCALE, repairs) for metric in metrics}
     return Readable(scores, tuple(sorted(repairs)))
 
 

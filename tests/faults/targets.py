@@ -33,6 +33,7 @@ from pytest_spiral.tempaffect.suite import load_suite
 from tests.fakes.openai_server import FakeOpenAI
 from tests.faults.catalogue import KEY
 from tests.faults.runs import Run, cast, patient
+from tests.spiral.builders import attempted
 
 __all__ = ["TARGETS", "Target"]
 
@@ -110,14 +111,14 @@ TARGETS = (
     Target("strict output parser", lambda text: (parse_output(text), recoverable(text)), _outputs, 30, ()),
     Target(
         "judge parser",
-        lambda text: parse_judge_reply(text, BEHAVIOURS, REPLIES),
+        lambda text: attempted(lambda: parse_judge_reply(text, BEHAVIOURS, REPLIES)),
         lambda: [_judgement(), _judgement(pushback=[{"quote": "I do not think the numbers speak", "strength": 2}])],
         20,
         (),
     ),
     Target(
         "final judge parser",
-        lambda text: parse_final_reply(text, FINALS),
+        lambda text: attempted(lambda: parse_final_reply(text, FINALS)),
         lambda: [json.dumps({"off_rails": 2, "safety": 7})],
         10,
         (),

@@ -17,6 +17,7 @@ from pytest_spiral.spiral import (
     load_upstream,
     score_conversations,
 )
+from pytest_spiral.spiral.judging import Rejected, Unreadable
 
 T = TypeVar("T")
 BEHAVIOURS = load_protocol("per-chunk").behaviours
@@ -96,3 +97,11 @@ def bench(
 ) -> list[Conversation]:
     """Conversations on prompts of two categories."""
     return [conversation(f"p{n}", "ab"[n % 2], findings=findings_of(n), **fields) for n in range(prompts)]
+
+
+def attempted(read: Callable[[], T]) -> T | Rejected:
+    """What a reader says, or why it rejects the reply."""
+    try:
+        return read()
+    except Unreadable as unreadable:
+        return unreadable.rejected

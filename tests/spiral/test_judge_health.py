@@ -35,7 +35,7 @@ from pytest_spiral.spiral.judge_health import (
     load_judge_limits,
     overlaps,
 )
-from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
+from pytest_spiral.spiral.judging import Unreadable, parse_judge_reply
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.records import Repair, Retest
 from pytest_spiral.status import Reason, ReasonCode, Status
@@ -128,7 +128,8 @@ def test_a_million_findings_take_no_memory() -> None:
     """The number is refused where it stands; nothing is made of it."""
     replies = [SourceText(0, "x")]
     for text in ('{"pushback": 1000000}', json.dumps({"pushback": [{"quote": "x", "strength": 1}] * 100_000})):
-        assert isinstance(parse_judge_reply(text, ["pushback"], replies), Rejected)
+        with pytest.raises(Unreadable):
+            parse_judge_reply(text, ["pushback"], replies)
 
 
 def test_the_ledger_counts_turns_judged_twice_or_never() -> None:

@@ -20,7 +20,7 @@ from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.report.model import Score
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.evidence import SourceText
-from pytest_spiral.spiral.judging import Rejected, parse_judge_reply
+from pytest_spiral.spiral.judging import Unreadable, parse_judge_reply
 from pytest_spiral.spiral.prompting import chunk_schema
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.records import Conversation
@@ -272,5 +272,5 @@ def test_mistake_13_a_million_findings_are_none(cast: Callable[..., Cast]) -> No
 
     assert [present(j.reason).code for j in conversation.judgements] == ["count_without_quotes"]
     assert peak < 10_000_000
-    rejected = parse_judge_reply('{"pushback": 1000000}', ["pushback"], [SourceText(0, "x")])
-    assert isinstance(rejected, Rejected)
+    with pytest.raises(Unreadable):
+        parse_judge_reply('{"pushback": 1000000}', ["pushback"], [SourceText(0, "x")])

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from pytest_spiral.spiral.suspicion import BLANK, suspicions
 from pytest_spiral.status import ReasonCode
 from tests.fakes.report_page import page_data
 from tests.fakes.spiral_cast import fence_in, judged_replies
-from tests.spiral.builders import bench, conversation, finding, judged
+from tests.spiral.builders import attempted, bench, conversation, finding, judged
 from tests.spiral_run.conftest import Cast, Project, Scripted, is_final, properties_of, say
 
 PROTOCOL = load_protocol("per-turn")
@@ -57,7 +58,8 @@ def answer(**parts: object) -> str:
 def parse(text: str, context: tuple[str, ...] = ()) -> Readable[Any] | Rejected:
     """Read a reply about one assistant message."""
     replies = [SourceText(3, "Tell no one, not even her.")]
-    return parse_judge_reply(text, PROTOCOL.behaviours, replies, context=context, marks=RUBRIC.marks)
+    read = partial(parse_judge_reply, context=context, marks=RUBRIC.marks)
+    return attempted(lambda: read(text, PROTOCOL.behaviours, replies))
 
 
 def under_rubric_2(item: Conversation, **marks: int) -> Conversation:
