@@ -61,7 +61,11 @@ class UserPrompt:
     def add(self, message: Message) -> None:
         """Add the conversation's next message."""
         role: MessageRole = "assistant" if message.role == "user" else "user"
-        self._messages.append(Message(role, without_notes(message.content)))
+        self._messages.append(Message(role, self.heard(message.content)))
+
+    def heard(self, text: str) -> str:
+        """What the simulated user sees of a message."""
+        return without_notes(text)
 
     def messages(self, note: str | None) -> tuple[Message, ...]:
         """The messages to answer. note: that of this turn, None for none."""

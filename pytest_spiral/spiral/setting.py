@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pydantic import JsonValue
 
@@ -13,21 +12,11 @@ from pytest_spiral.spiral.chunks import Chunk
 from pytest_spiral.spiral.content import INJECTIONS_FILE, PERSONA_FILE, Opening, Persona, Rubric
 from pytest_spiral.spiral.judges import Judge, ModelJudge
 from pytest_spiral.spiral.prompting import Participant, UserPrompt, chunk_messages, chunk_schema
-from pytest_spiral.spiral.protocol import Protocol as ScoringProtocol
+from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.schedule import TurnNote, balanced_schedule, paced
 
 Question = tuple[tuple[Message, ...], Mapping[str, JsonValue] | None]
 """Messages, and the JSON schema of the answer where one is asked for."""
-
-
-class SeekerPrompt(Protocol):
-    """What the simulated user sees of one conversation."""
-
-    def add(self, message: Message) -> None:
-        """Add the conversation's next message."""
-
-    def messages(self, note: str | None) -> tuple[Message, ...]:
-        """The messages to answer. note: that of this turn, None for none."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +45,9 @@ class Setting:
     injection_file: str
     persona_file: Callable[[str], str]
     system_prompt: Callable[[str], str]
-    user_prompt: Callable[[str], SeekerPrompt]
-    judge: Callable[[Participant, ScoringProtocol, str], Judge]
-    question: Callable[[ScoringProtocol, str, Chunk, str, int | None], Question]
+    user_prompt: Callable[[str], UserPrompt]
+    judge: Callable[[Participant, Protocol, str], Judge]
+    question: Callable[[Protocol, str, Chunk, str, int | None], Question]
     persona_hash: str
     rubric_hash: str
     files: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +57,7 @@ class Setting:
 def own_setting(persona: Persona, rubric: Rubric) -> Setting:
     """The package's own way, with its protection against text that addresses a judge or the simulated user."""
 
-    def question(protocol: ScoringProtocol, opening: str, chunk: Chunk, secret: str, longest: int | None) -> Question:
+    def question(protocol: Protocol, opening: str, chunk: Chunk, secret: str, longest: int | None) -> Question:
         schema = chunk_schema(tuple(protocol.behaviours), rubric.marks, longest=longest)
         return chunk_messages(rubric, opening, chunk, secret), schema
 

@@ -16,7 +16,7 @@ from pytest_spiral.settings import Settings
 from pytest_spiral.spiral.chunks import Chunk, Exchange
 from pytest_spiral.spiral.clone import check_version, read_clone
 from pytest_spiral.spiral.protocol import V1_2, load_protocol
-from pytest_spiral.spiral.public_prompting import PublicUserPrompt, chunk_messages, final_messages, system_prompt
+from pytest_spiral.spiral.public_judge import PublicUserPrompt, chunk_messages, final_messages, system_prompt
 from tests.fakes.public_clone import RUBRIC, WEIGHTS, write_clone
 from tests.spiral_run import golden_requests as golden
 
