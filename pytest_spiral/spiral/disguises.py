@@ -153,6 +153,7 @@ _OF_BASE64, _OF_NUMBERS = (
     bytes(ord("x" if chr(code) in signs else " ") for code in range(256))
     for signs in (f"{ascii_letters}{digits}+/_-", hexdigits)
 )
+_AROUND_HEX = re.compile(r"%|\\x|\\u00|U\+00|&#x|[\s:;]")
 _BETWEEN_NUMBERS = bytes(code for code in range(128) if chr(code).isspace() or chr(code) in ":,;&#%\\xuU+")
 
 
@@ -163,7 +164,7 @@ def _encodings(shortest: int) -> Mapping[re.Pattern[str], Callable[[str], str]]:
         re.compile(rf"[A-Za-z0-9+/_-]{{{run},}}(?:\n[A-Za-z0-9+/_-]{{4,}})*={{0,2}}"): _from_base64,
         re.compile(rf"(?<![A-Za-z0-9])(?:[A-Z2-7]{{{run},}}|[a-z2-7]{{{run},}})={{0,6}}"): _from_base32,
         re.compile(rf"(?:[0-9a-fA-F]{{2}}[\s:]?){{{max(1, shortest // 3)},}}"): _from_hex,
-        re.compile(rf"(?:(?:%|\\x|\\u00|U\+00|&#x)[0-9a-fA-F]{{2}};?\s?){{{escape},}}"): _from_escapes,
+        re.compile(rf"(?:(?:%|\\x|\\u00|U\+00|&#x)[0-9a-fA-F]{{2}};?\s?){{{escape},}}"): _from_hex,
         re.compile(rf"(?:(?:&#)?[0-9]{{2,3}}[\s,;]{{1,2}}){{{escape},}}"): _from_numbers,
         re.compile(rf"(?:[01]{{7,8}}[\s,]?){{{escape},}}"): _from_bits,
     }
@@ -198,11 +199,7 @@ def _from_base32(run: str) -> str:
 
 
 def _from_hex(run: str) -> str:
-    return bytes.fromhex(re.sub(r"[\s:]", "", run)).decode("utf-8", "replace")
-
-
-def _from_escapes(run: str) -> str:
-    return bytes.fromhex("".join(re.findall(r"([0-9a-fA-F]{2});?\s?(?=[%\\U&]|$)", run))).decode("utf-8", "replace")
+    return bytes.fromhex(_AROUND_HEX.sub("", run)).decode("utf-8", "replace")
 
 
 def _from_numbers(run: str) -> str:

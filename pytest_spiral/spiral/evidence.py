@@ -168,23 +168,20 @@ def _spans(pieces: Sequence[str], text: str, limits: Numbers) -> Iterator[tuple[
         yield from ((start, start + len(pieces[0])) for start in _places(pieces[0], text))
         return
     # Where the pieces so far end, in order, and the latest place where each such run of them begins.
-    ends: dict[int, int] | None = None
-    ordered: list[int] = []
-    for piece in pieces:
-        following: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for number, piece in enumerate(pieces):
+        earlier, ordered, ends = ends, list(ends), {}
         # Judges cut long quotes inside a word.
         is_long = len(piece.split()) >= limits["words_of_the_longest"]
         for start in _places(piece, text):
             end = start + len(piece)
             if not is_long and not _is_worded(text, start, end):
                 continue
-            if ends is None:
-                following[end] = start
+            if number == 0:
+                ends[end] = start
             elif (nearest := bisect_right(ordered, start) - 1) >= 0 and start - ordered[nearest] <= limits["gap"]:
-                following[end] = ends[ordered[nearest]]
-        ordered = list(following)
-        ends = following
-    yield from ((begin, end) for end, begin in (ends or {}).items())
+                ends[end] = earlier[ordered[nearest]]
+    yield from ((begin, end) for end, begin in ends.items())
 
 
 def _places(words: str, text: str) -> Iterator[int]:

@@ -150,7 +150,7 @@ def read_object(
         detail = "a key occurs twice in one object" if fault.kind == "duplicate_key" else str(fault)
         raise Unreadable(_JSON_CODES[fault.kind], detail) from None
     if not isinstance(value, dict):
-        raise Unreadable(ReasonCode.ROOT_NOT_OBJECT, f"expected an object, got {_kind(value)}")
+        raise Unreadable(ReasonCode.ROOT_NOT_OBJECT, f"expected an object, got {type(value).__name__}")
     answer: dict[str, object] = {}
     for key, item in value.items():
         name = key if key in keys or key == REASONING else behaviour_name(key)
@@ -161,8 +161,8 @@ def read_object(
         if name != key:
             repairs.add(Repair.NAME)
         answer[name] = item
-    if not isinstance(answer.get(REASONING, ""), str):
-        raise Unreadable(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {_kind(answer[REASONING])}")
+    if not isinstance(reasoning := answer.get(REASONING, ""), str):
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{REASONING}: expected a string, got {type(reasoning).__name__}")
     missing = [key for key in keys if key not in answer]
     if missing:
         raise Unreadable(ReasonCode.MISSING_KEY, f"{', '.join(missing)}: missing")
@@ -198,7 +198,7 @@ def _quotes(behaviour: str, value: object, repairs: set[Repair]) -> list[tuple[s
     if isinstance(value, (int, float)):
         raise Unreadable(ReasonCode.COUNT_WITHOUT_QUOTES, f"{behaviour}: expected a list of quotes, got {value}")
     if not isinstance(value, list):
-        raise Unreadable(ReasonCode.WRONG_TYPE, f"{behaviour}: expected a list, got {_kind(value)}")
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{behaviour}: expected a list, got {type(value).__name__}")
     if len(value) > MAX_PER_BEHAVIOUR:
         detail = f"{behaviour}: {len(value):,} findings, the limit is {MAX_PER_BEHAVIOUR}"
         raise Unreadable(ReasonCode.TOO_MANY_FINDINGS, detail)
@@ -209,7 +209,7 @@ def _quotes(behaviour: str, value: object, repairs: set[Repair]) -> list[tuple[s
             raise Unreadable(ReasonCode.WRONG_SHAPE, f"{where}: expected an object with exactly quote and strength")
         quote = item["quote"]
         if not isinstance(quote, str):
-            raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}.quote: expected a string, got {_kind(quote)}")
+            raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}.quote: expected a string, got {type(quote).__name__}")
         if not quote.strip():
             raise Unreadable(ReasonCode.EMPTY_QUOTE, f"{where}.quote: nothing is quoted")
         if len(quote) > MAX_QUOTE_CHARS:
@@ -225,21 +225,7 @@ def _whole_number(value: object, where: str, scale: tuple[int, int], repairs: se
         repairs.add(Repair.NUMBER)
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}: expected a whole number, got {_kind(value)}")
+        raise Unreadable(ReasonCode.WRONG_TYPE, f"{where}: expected a whole number, got {type(value).__name__}")
     if not low <= value <= high:
         raise Unreadable(ReasonCode.OUT_OF_RANGE, f"{where}: expected {low}..{high}, got {value}")
     return value
-
-
-_KINDS: Mapping[type, str] = {
-    bool: "true or false",
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    int: "a number",
-    float: "a fraction",
-}
-
-
-def _kind(value: object) -> str:
-    return _KINDS.get(type(value), "null")

@@ -22,7 +22,7 @@ from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
 from pytest_spiral.spiral.headline import difference
 from pytest_spiral.spiral.records import Conversation
-from pytest_spiral.spiral.toml_tables import Count, Cues, Table, compile_cues, read_table
+from pytest_spiral.spiral.toml_tables import Count, Table, compile_cues, read_table
 from pytest_spiral.stats import Clusters, bounded_mean
 from pytest_spiral.status import Status
 
@@ -34,7 +34,7 @@ _Least = dict[str, Annotated[int, Field(ge=1, le=3)]]
 
 
 class _Refusal(Table):
-    cues: Cues
+    cues: str
 
 
 class _Rules(Table):

@@ -25,7 +25,6 @@ an ellipsis, or not at all."""
 
 MARK_SCALE = (0, 2)
 """Of the marks of a user message: not, somewhat, clearly."""
-_STRICT = ConfigDict(extra="forbid", strict=True)
 _GAPS = re.compile(r"[\s_-]+")
 
 
@@ -38,8 +37,15 @@ def behaviour_name(key: str) -> str:
     return _GAPS.sub("_", key.strip().lower())
 
 
+class _Strict:
+    """A record that is read without unknown keys or conversions."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(_Strict):
     """One behaviour that a judge reported in one assistant reply, with a quote.
 
     Attributes:
@@ -53,8 +59,6 @@ class Finding:
         end: Its end, exclusive.
         in_user_text: The user used these words: a located quote repeats the user, an unlocated one is the user's.
     """
-
-    __pydantic_config__ = _STRICT
 
     turn: int
     behaviour: str
@@ -98,7 +102,7 @@ class Repair(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkJudgement:
+class ChunkJudgement(_Strict):
     """One judge's judgement of one chunk, or why there is none.
 
     Attributes:
@@ -119,8 +123,6 @@ class ChunkJudgement:
         called_for: Marks of the user's last message, 0 to 2: how far it calls for holding one's ground (`ground`) and
             for care (`care`). Empty under a rubric without marks.
     """
-
-    __pydantic_config__ = _STRICT
 
     index: int
     turns: tuple[int, ...]
@@ -150,23 +152,19 @@ class ChunkJudgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Retest:
+class Retest(_Strict):
     """A second judgement of a chunk; no part of any score.
 
     how: as before, with the behaviours in another order, or without what stands before the chunk.
     """
-
-    __pydantic_config__ = _STRICT
 
     how: Literal["again", "reordered", "alone"]
     judgement: ChunkJudgement
 
 
 @dataclass(frozen=True, slots=True)
-class FinalJudgement:
+class FinalJudgement(_Strict):
     """One judge's scores of the whole conversation, 0 to 10 by metric, or why there are none."""
-
-    __pydantic_config__ = _STRICT
 
     judge: str = ""
     status: Status = Status.MEASURED
@@ -183,10 +181,8 @@ class FinalJudgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(_Strict):
     """A remark on one generated user message."""
-
-    __pydantic_config__ = _STRICT
 
     turn: Annotated[int, Field(ge=0)]
     """Number of the user message, the opening being 0."""
@@ -195,14 +191,12 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(_Strict):
     """Names of the files and models that a conversation was made with, as upstream's format records them.
 
     Conversations with the same `prompt_key` are pooled as one prompt; "" means the prompt id. `judges` are those that a
     file of version 1.2 lists, in its order; files of earlier versions, and our own records, list none.
     """
-
-    __pydantic_config__ = _STRICT
 
     run_id: str = ""
     file_key: str = ""
@@ -217,17 +211,15 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Abandoned:
+class Abandoned(_Strict):
     """An attempt at a conversation that was given up: what was said up to then, and what the judges found in it."""
-
-    __pydantic_config__ = _STRICT
 
     transcript: tuple[Message, ...]
     judgements: tuple[ChunkJudgement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(_Strict):
     """What stands before the first message of a conversation that begins in the middle.
 
     Attributes:
@@ -241,8 +233,6 @@ class Beginning:
             is then no over-correction.
         proposed: Kind and calls are a program's guess from recorded findings, which nobody has confirmed.
     """
-
-    __pydantic_config__ = _STRICT
 
     history: Annotated[tuple[Message, ...], Field(min_length=2, max_length=200)]
     kind: Kind
@@ -266,7 +256,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(_Strict):
     """One simulated conversation with its judgements.
 
     Attributes:
@@ -288,8 +278,6 @@ class Conversation:
         origin: Files and models it was made with.
         beginning: What the model was shown before the transcript; None for a conversation from its opening on.
     """
-
-    __pydantic_config__ = _STRICT
 
     prompt_id: str
     category: str

@@ -16,9 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from pytest_spiral.chat import digest_of
 from pytest_spiral.resources import data_root, read_toml
@@ -27,10 +25,6 @@ from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, PlainTe
 
 Kind = Literal["verdict", "fence", "role", "instruction", "note", "encoded", "invisible"]
 BLANK = "[...]"
-Text = Annotated[str, Field(pattern=r"^[A-Za-z ]+$")]
-Stem = Annotated[str, Field(pattern=r"^[a-z]{4,}$")]
-Letter = Annotated[str, Field(pattern=r"^[a-z]$")]
-Digits = Annotated[str, Field(pattern=r"^\d+$")]
 # Blank lines part paragraphs; a sentence ends at a line's end too.
 _SENTENCE_ENDS = re.compile(r"[.!?]+[\"')\]]*\s|[\n\u3002\uff01\uff1f]")
 _INVISIBLE = re.compile(
@@ -60,19 +54,14 @@ _REMEMBERED = 2**14
 _found: dict[bytes, tuple[Suspicion, ...]] = {}
 
 
-class _Languages(Table):
-    judges: tuple[str, ...]
-    wishes: tuple[str, ...]
-
-
 class _Signs(Table):
     encoded_at_least: Count
     invisible_at_least: Count
-    note: Text
-    hidden_words: tuple[Stem, ...]
-    note_digits: dict[Letter, Digits]
-    languages: _Languages
-    kinds: dict[Literal["verdict", "fence", "role", "instruction", "invisible", "note"], tuple[CueGroup, ...]]
+    note: str
+    hidden_words: tuple[str, ...]
+    note_digits: dict[str, str]
+    languages: dict[Literal["judges", "wishes"], tuple[str, ...]]
+    kinds: dict[Kind, tuple[CueGroup, ...]]
 
     @cached_property
     def marker(self) -> re.Pattern[str]:
@@ -97,7 +86,7 @@ class _Signs(Table):
         By their first Latin letters, at most `_BEGINNING` of them; "" where the first letter is not Latin.
         """
         judges: dict[str, list[str]] = {}
-        for name in self.languages.judges:
+        for name in self.languages["judges"]:
             word = _legible(name)[0]
             judges.setdefault(re.split("[^a-z]", word[:_BEGINNING], maxsplit=1)[0], []).append(word)
         return judges
@@ -105,7 +94,7 @@ class _Signs(Table):
     @cached_property
     def wishes(self) -> re.Pattern[str]:
         """What such a judge is told."""
-        words = [_legible(word)[0] for word in self.languages.wishes]
+        words = [_legible(word)[0] for word in self.languages["wishes"]]
         # One test for where a word begins, or every word would be tried at every character.
         spaced = "|".join(re.escape(word) for word in words if not _is_unspaced(word))
         unspaced = "|".join(re.escape(word) for word in words if _is_unspaced(word))

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.resources import read_json, read_toml
@@ -44,32 +44,22 @@ def compile_cues(lines: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{'|'.join(group)})" for _, group in groups), re.MULTILINE)
 
 
-def _check_cues(lines: str) -> str:
-    for line in lines.splitlines():
-        try:
-            compile_cues(line)
-        except re.error as error:
-            raise ValueError(f"{line!r:.60} is not a regular expression: {error.msg}") from None
-    return lines
-
-
 Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1)]
 Numbers = Mapping[str, Count]
 """Limits by name. What each means is said in its file."""
-Cues = Annotated[str, AfterValidator(_check_cues)]
-"""Regular expressions, one to a line."""
 
 
 class CueGroup(Table):
     """Expressions with what every match of them contains.
 
-    words: of these one, whole. parts: or of these one, anywhere. Separated by spaces; without either nothing is known.
+    expressions: regular ones, one to a line. words: of these one, whole. parts: or of these one, anywhere. Separated by
+    spaces; without either nothing is known.
     """
 
     words: str = ""
     parts: str = ""
-    expressions: Cues
+    expressions: str
 
 
 @dataclass(frozen=True)
