@@ -18,32 +18,15 @@ from pytest_spiral.chat import Message
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.records import Flag
 from pytest_spiral.spiral.toml_tables import Count, CueGroup, CueSearch, Numbers, PlainText, Table, read_table
-from pytest_spiral.text import Gram, grams
+from pytest_spiral.text import grams
 
 RuleSet = Literal["shipped", "shipped_1_0", "imported"]
-Rule = Literal[
-    "too_short",
-    "too_long",
-    "capitals",
-    "paragraphs",
-    "markdown",
-    "opener",
-    "sentence_again",
-    "repeats_within",
-    "repeats_earlier",
-    "echoes_reply",
-    "role_flip",
-    "refusal",
-    "out_of_character",
-    "goodbye",
-    "offstage",
-]
 
 
 class _Publication(Table):
     broken_at_most: int
     restarted_at_most: int
-    against: list[Rule]
+    against: tuple[str, ...]
 
 
 class _Rules(Table):
@@ -66,10 +49,10 @@ class Limits(Table):
     repetition: Numbers
     collapse: Numbers
     rules: dict[RuleSet, _Rules]
-    cues: dict[Rule, tuple[CueGroup, ...]]
+    cues: dict[str, tuple[CueGroup, ...]]
 
     @cached_property
-    def searches(self) -> Mapping[Rule, CueSearch]:
+    def searches(self) -> Mapping[str, CueSearch]:
         """Cues by rule."""
         return {rule: CueSearch(groups) for rule, groups in self.cues.items()}
 
@@ -204,7 +187,10 @@ class SimulatorMonitor:
         if len(message.words) >= rule["within_words"] and 1000 * within >= rule["within"]:
             remarks["repeats_within"] = f"{within:.0%} of its runs of {size} words"
         # In a shorter message the same words in a row are chance.
-        across = self._share_of_earlier(ngrams) if len(ngrams) >= rule["across_ngrams"] else 0.0
+        across = 0.0
+        if len(ngrams) >= rule["across_ngrams"]:
+            hashes = list(map(hash, ngrams))
+            across = sum(map(set(hashes).intersection(self._ngrams).__contains__, hashes)) / len(hashes)
         again = self._messages.get(hash(message.plain.strip()))
         if again is not None:
             remarks["repeats_earlier"] = f"message {again} again"
@@ -225,12 +211,6 @@ class SimulatorMonitor:
             if old is not None:
                 remarks["sentence_again"] = f"{old[:60]!r} as in message {self._sentences[hash(old)]}"
         return within, across
-
-    def _share_of_earlier(self, ngrams: Sequence[Gram]) -> float:
-        """Share of these n-grams, 0..1, that occur in earlier messages."""
-        hashes = list(map(hash, ngrams))
-        earlier = set(hashes).intersection(self._ngrams)
-        return sum(map(earlier.__contains__, hashes)) / len(hashes)
 
     def _collapsed(self, words: int, within: float, across: float, remarks: Collection[str]) -> str | None:
         limit = self._limits.collapse
