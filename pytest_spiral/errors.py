@@ -11,6 +11,7 @@ SpiralError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,9 +72,7 @@ def first_fault(error: ValidationError, whole: str = "file") -> str:
         whole: What to name where the problem is not in a single key.
     """
     problem = error.errors()[0]
-    # A key may be any text of any length.
-    parts = (str(part)[:80] for part in problem["loc"])
-    key = ".".join(part if part.isprintable() else ascii(part) for part in parts) or whole
+    key = key_path(problem["loc"]) or whole
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         message = "unknown key; remove it or check its spelling"
@@ -86,6 +85,12 @@ def first_fault(error: ValidationError, whole: str = "file") -> str:
         unit = "characters" if isinstance(value, str) else "keys" if isinstance(value, dict) else "entries"
         message = f"{len(value):,} {unit}, the limit is {problem['ctx']['max_length']:,}"
     return f"{key}: {message}"
+
+
+def key_path(keys: Iterable[object]) -> str:
+    """The place of a value in a file, whose keys may be any text of any length."""
+    parts = (str(key)[:80] for key in keys)
+    return ".".join(part if part.isprintable() else ascii(part) for part in parts)
 
 
 @dataclass(frozen=True, slots=True)

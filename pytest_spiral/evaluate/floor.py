@@ -13,6 +13,7 @@ from pytest_spiral.report.model.spiral import HeadlineNumber
 from pytest_spiral.spiral.anchors import UNCHECKED, movements, not_the_same
 from pytest_spiral.spiral.counting import MissingAs, count_conversations
 from pytest_spiral.spiral.floors import skill, stand_in
+from pytest_spiral.spiral.headline import number_of
 from pytest_spiral.spiral.records import Conversation
 
 
@@ -64,9 +65,7 @@ def skill_number(
 ) -> HeadlineNumber | None:
     """The skill for the report."""
     found = measured_skill(conversations, context, floor, context.protocol.confidence / 1000)
-    if found is None:
-        return None
-    return HeadlineNumber(value=found.value, ci_low=found.low, ci_high=found.high, se=found.se)
+    return None if found is None else number_of(found)
 
 
 def without_floor(floor: Floor | None) -> Decision:

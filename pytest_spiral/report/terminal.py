@@ -359,7 +359,7 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
 
 
 def _rater_lines(run: CalibrationResult) -> Iterator[str]:
-    """Agreement of the raters among themselves, and with the author."""
+    """Agreement of the raters among themselves."""
     yield ""
     yield f"the raters differ on {len(run.disagreements)} turns; --json lists them"
     yield f"{'agreement of the raters (alpha)':<34}    presence              strength"
@@ -367,10 +367,6 @@ def _rater_lines(run: CalibrationResult) -> Iterator[str]:
         if row is not None:
             presence = _ranged(row.presence, row.presence_interval)
             yield f"{name:<34}    {presence:<20}  {_ranged(row.strength, row.strength_interval)}"
-    for author, by_name in run.author.items():
-        differing = {turn for m in by_name.values() for turn in (*m.consensus_only, *m.author_only, *m.other_strength)}
-        same = run.turns - len(differing)
-        yield f"the raters' consensus matches the author's intention ({author}) on {same} of {run.turns} turns"
 
 
 def _ranged(value: float | None, interval: RatedEstimate | Interval | None) -> str:

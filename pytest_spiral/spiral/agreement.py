@@ -13,6 +13,7 @@ from functools import partial
 from statistics import fmean
 
 from pytest_spiral.report.model.judges import Agreement, RetestResult
+from pytest_spiral.spiral.counted import strongest
 from pytest_spiral.spiral.places import places
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.stats import Clusters, agreement_interval, coincidences, krippendorff_alpha
@@ -25,12 +26,9 @@ Rated = Sequence[Sequence[float | None]]
 
 def strengths(judgement: ChunkJudgement, *, presumed: bool = False) -> dict[tuple[int, str], int]:
     """The strongest located finding by turn and behaviour. presumed: also those that nobody is known to have said."""
-    strongest: dict[tuple[int, str], int] = {}
-    for finding in judgement.findings:
-        if finding.evidence != "unlocated" or (presumed and finding.is_open):
-            key = finding.turn, finding.behaviour
-            strongest[key] = max(finding.strength, strongest.get(key, 0))
-    return strongest
+    return strongest(
+        found for found in judgement.findings if found.evidence != "unlocated" or (presumed and found.is_open)
+    )
 
 
 def agreement(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model.gate import Standing
@@ -26,9 +26,8 @@ from pytest_spiral.report.model.judges import (
     TurnRate,
 )
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.spiral.agreement import strengths
+from pytest_spiral.spiral.agreement import agreement_on, strengths
 from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn
-from pytest_spiral.spiral.rater_agreement import AuthorAgreement, agreement_among_raters, agreement_with_author
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
 from pytest_spiral.stats import (
@@ -120,6 +119,9 @@ def standing_of_all(calibrations: Sequence[Calibration], behaviour: str) -> tupl
 class CalibrationResult(Table):
     """One judge on one labelled set, as it is kept for the next calibration."""
 
+    # Earlier versions kept more.
+    model_config = ConfigDict(extra="ignore")
+
     schema_version: int
     record: Calibration
     """What gates ask."""
@@ -137,8 +139,6 @@ class CalibrationResult(Table):
     """Of the raters among themselves by behaviour, None with one rater or none who looked for it."""
     disagreements: Mapping[str, Mapping[str, Mapping[str, int]]]
     """Turns on which they differ, with every rater's labels."""
-    author: Mapping[str, Mapping[str, AuthorAgreement]]
-    """Their consensus against what the author meant, by reading and behaviour; empty where it is not known."""
     unread: int
     """Turns without a readable judgement; they count as wrong."""
     kinds: Mapping[str, KindCount]
@@ -186,14 +186,24 @@ def calibration_result(
         whose=labelled.whose,
         agreement={name: agreement_among_raters(labelled, name) for name in behaviours},
         disagreements={turn.id: turn.labels for turn in labelled.turns if turn.is_disputed},
-        author={
-            author: {name: agreement_with_author(labelled, author, name) for name in behaviours if len(pairs[name])}
-            for author in labelled.authors
-        },
         unread=sum(prediction is None for prediction in predictions.values()),
         kinds=_kinds(labelled.turns, predictions, behaviours),
         predictions=predictions,
     )
+
+
+# Each of several judges is measured against the same labels.
+@lru_cache(maxsize=64)
+def agreement_among_raters(labelled: LabelledSet, behaviour: str) -> Agreement | None:
+    """Agreement of the raters with each other; None where there is one, or where nobody looked."""
+    given = [(turn.unit, turn.given(behaviour)) for turn in labelled.turns]
+    if len(labelled.raters) < 2 or not any(by_rater for _, by_rater in given):
+        return None
+    rows = (
+        (unit, [float(by_rater[rater]) if rater in by_rater else None for rater in labelled.raters])
+        for unit, by_rater in given
+    )
+    return agreement_on(Clusters.group("conversation", rows), list(labelled.raters), "raters")
 
 
 def _seen(judgement: ChunkJudgement | None) -> dict[str, int] | None:

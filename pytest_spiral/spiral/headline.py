@@ -15,7 +15,8 @@ within a prompt, then over prompts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, fsum
+from math import ceil
+from statistics import fmean
 
 from pytest_spiral.gates import Measured
 from pytest_spiral.report.model.spiral import Headline, HeadlineNumber, Tails
@@ -36,12 +37,12 @@ def headline(panel: Panel, confidence: float) -> Headline | None:
     """
     if panel.protocol.counting == "stated_sums":
         return None
-    numbers = {name: _number(_by_prompt(panel, name), confidence) for name in TURN_VALUES}
+    means = {name: mean_over(_by_prompt(panel, name), _SCALE, confidence) for name in TURN_VALUES}
     severe = panel.protocol.worst
     share, low, high = _share(panel, severe, STRONGEST)
     views = panel.with_broken(severe, STRONGEST).conversations().values()
     return Headline(
-        **numbers,
+        **{name: number_of(mean) for name, mean in means.items()},
         worst=HeadlineNumber(value=share, ci_low=low, ci_high=high, se=None),
         worst_conversations=sum(any(view.has_finding(severe, STRONGEST) for view in own) for own in views),
     )
@@ -54,19 +55,32 @@ def _by_prompt(panel: Panel, name: str) -> Clusters[float]:
     return panel.by_prompt(lambda conversations: turn_means(conversations, panel.protocol)[name])
 
 
-def _number(values: Clusters[float], confidence: float) -> HeadlineNumber:
-    """The mean over prompts, with bounds that hold for every distribution: in most runs few prompts carry the risk."""
+def mean_over(
+    values: Clusters[float], scale: tuple[float, float], confidence: float, draws: int = 5_000
+) -> Measured | None:
+    """The mean over units, with bounds that hold for every distribution: in most runs few prompts carry the risk.
+
+    None without units. scale: least and greatest value. confidence: two-sided, 0..1.
+    """
     if not len(values):
+        return None
+    mean, bounds = fmean(values.values), bounded_mean(values, scale, confidence, draws)
+    return Measured(
+        mean, min(bounds.low, mean), max(bounds.high, mean), bounds.method, standard_error(values), len(values)
+    )
+
+
+def number_of(found: Measured | None) -> HeadlineNumber:
+    """A number for the report; nulls where nothing was measured."""
+    if found is None:
         return HeadlineNumber(value=None, ci_low=None, ci_high=None, se=None)
-    mean, bounds = fsum(values.values) / len(values), bounded_mean(values, _SCALE, confidence)
-    low, high = min(bounds.low, mean), max(bounds.high, mean)
-    return HeadlineNumber(value=mean, ci_low=low, ci_high=high, se=standard_error(values))
+    return HeadlineNumber(value=found.value, ci_low=found.low, ci_high=found.high, se=found.se)
 
 
 def _rates(panel: Panel, behaviours: Sequence[str], strength: int) -> Clusters[float]:
     """Share, 0..1, of each prompt's conversations that hold one of these of at least this strength."""
     panel = panel.with_broken(behaviours, strength)
-    return panel.by_prompt(lambda own: fsum(item.share_finding(behaviours, strength) for item in own) / len(own))
+    return panel.by_prompt(lambda own: fmean(item.share_finding(behaviours, strength) for item in own))
 
 
 def tails(panel: Panel, worst_share: int) -> Tails:
@@ -91,7 +105,7 @@ def tails(panel: Panel, worst_share: int) -> Tails:
     worst_tenths = []
     for own in composites:
         scores = sorted(score for score in own.values() if score is not None)[: ceil(len(own) / worst_share)]
-        worst_tenths.append(fsum(scores) / len(scores) if scores else None)
+        worst_tenths.append(fmean(scores) if scores else None)
     means = {key: panel.average([own.get(key) for own in composites], of_those_there=True) for key in conversations}
     lowest = sorted((mean, conversations[key][0].id) for key, mean in means.items() if mean is not None)
     return Tails(
@@ -113,10 +127,10 @@ def tails(panel: Panel, worst_share: int) -> Tails:
 def _share(panel: Panel, behaviours: Sequence[str], strength: int) -> tuple[float | None, float | None, float | None]:
     """Share of conversations with one of these of at least this strength, mean over the judges, with one-sided
     bounds."""
-    shares = []
-    for own in (sample.conversations for sample in panel.with_broken(behaviours, strength).samples):
-        shares.append(fsum(item.share_finding(behaviours, strength) for item in own) / len(own) if own else None)
-    rate = panel.average(shares)
+    judged = [sample.conversations for sample in panel.with_broken(behaviours, strength).samples]
+    rate = panel.average(
+        [fmean(item.share_finding(behaviours, strength) for item in own) if own else None for own in judged]
+    )
     if rate is None:
         return None, None, None
     bounds = bounded_mean(_rates(panel, behaviours, strength), (0.0, 1.0), ONE_SIDED)
@@ -144,6 +158,6 @@ def difference(first: Clusters[float], second: Clusters[float], scale: float, co
         return None
     differences = units.map(lambda both: both[0] - both[1])
     interval = bounded_mean(differences, (-scale, scale), confidence)
-    one, two = (fsum(both[i] for both in units.values) / len(units) for i in (0, 1))
+    one, two = (fmean(both[i] for both in units.values) for i in (0, 1))
     se = standard_error(differences) or 0.0
     return Measured(one - two, interval.low, interval.high, interval.method, se, len(units), one, two)

@@ -1,7 +1,6 @@
 """Labelled assistant turns, against which a judge is measured, and how far their raters agree.
 
-Four sources. The shipped set in `data/spiral/calibration/`, with one file of labels per rater, and files of what the
-turns' author meant, which are no raters' and make no truth. A user's JSONL file, one object a line:
+Four sources. The shipped sets, with one file of labels per rater. A user's JSONL file, one object a line:
 
     {"labelled": ["harmful_advice", "pushback"]}
     {"id": "a-1", "user": "...", "assistant": "...", "labels": {"harmful_advice": 3}}
@@ -20,7 +19,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median_low
@@ -98,7 +97,6 @@ class LabelledTurn:
         about: What it was written to test.
         labels: Strength by behaviour, by rater.
         labelled: The behaviours that each rater looked for.
-        meant: The same by reading of the turn's author; no part of the reference.
         before: The reply before the user's message, as context.
         settled: What was adjudicated or agreed on, by behaviour; None where the majority decides.
     """
@@ -111,7 +109,6 @@ class LabelledTurn:
     about: tuple[str, ...]
     labels: Mapping[str, Mapping[str, int]]
     labelled: Mapping[str, frozenset[str]]
-    meant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     before: str = ""
     settled: Mapping[str, int] | None = None
 
@@ -154,7 +151,6 @@ class LabelledSet:
     Attributes:
         raters: Name and kind of each.
         basis: How it is known what they looked for.
-        authors: As raters, of those whose reading is no part of the reference.
         whose: Whose labels they are.
     """
 
@@ -162,7 +158,6 @@ class LabelledSet:
     turns: tuple[LabelledTurn, ...]
     raters: Mapping[str, str]
     basis: str
-    authors: Mapping[str, str] = field(default_factory=dict)
     whose: LabelledBy = "unknown"
 
     @cached_property
@@ -201,7 +196,9 @@ def _shipped(behaviours: Sequence[str]) -> LabelledSet:
     """The shipped set whose raters looked for behaviours of this protocol alone."""
     for name in _SHIPPED:
         folder = data_root() / "spiral" / name
-        rated = {path: read_table(_RaterFile, path) for path in sorted((folder / "labels").glob("*.json"))}
+        files = {path: read_table(_RaterFile, path) for path in sorted((folder / "labels").glob("*.json"))}
+        # What the turns' author meant is no rater's reading.
+        rated = {path: file for path, file in files.items() if file.role == "rater"}
         if not {name for file in rated.values() for name in file.labelled} - {*behaviours}:
             return _of_folder(folder, rated, behaviours)
     raise DataError(
@@ -222,7 +219,7 @@ def shipped_turns(name: str, ids: Sequence[str]) -> LabelledSet:
 
 def _of_folder(folder: Path, rated: Mapping[Path, _RaterFile], behaviours: Sequence[str]) -> LabelledSet:
     turns = read_table(_Turns, folder / "turns.json").turns
-    files: dict[str, _RaterFile] = {}
+    raters: dict[str, _RaterFile] = {}
     for path, file in rated.items():
         for turn_id, given in file.labels.items():
             _check(given, behaviours, f"{path}: labels.{turn_id}")
@@ -233,11 +230,9 @@ def _of_folder(folder: Path, rated: Mapping[Path, _RaterFile], behaviours: Seque
             file = file.model_copy(update={"labels": {of_sheet[key]: given for key, given in file.labels.items()}})
         if odd := sorted(set(file.labels) ^ set(of_sheet.values())):
             raise DataError(f"{path}: labels: {odd[0]} is in only one of it and turns.json")
-        if file.rater in files:
+        if file.rater in raters:
             raise DataError(f"{path}: rater: {file.rater!r} has another file already")
-        files[file.rater] = file
-    raters = {name: file for name, file in files.items() if file.role == "rater"}
-    authors = {name: file for name, file in files.items() if file.role == "author"}
+        raters[file.rater] = file
     if not raters:
         raise DataError(f"{folder / 'labels'}: no file of the role 'rater' in it")
     labelled = tuple(
@@ -245,12 +240,11 @@ def _of_folder(folder: Path, rated: Mapping[Path, _RaterFile], behaviours: Seque
             **{**dict(turn), "unit": turn.id},
             labels={name: file.labels[turn.id] for name, file in raters.items()},
             labelled={name: frozenset(file.labelled).intersection(behaviours) for name, file in raters.items()},
-            meant={name: file.labels[turn.id] for name, file in authors.items()},
         )
         for turn in turns
     )
-    kinds, of_authors = ({name: file.kind for name, file in group.items()} for group in (raters, authors))
-    return LabelledSet("shipped", labelled, kinds, "each rater's file says what was looked for", of_authors, _MODELS)
+    kinds = {name: file.kind for name, file in raters.items()}
+    return LabelledSet("shipped", labelled, kinds, "each rater's file says what was looked for", _MODELS)
 
 
 def _from_label_file(path: Path, behaviours: Sequence[str]) -> LabelledSet:

@@ -8,9 +8,9 @@ shows. It stands beside the numbers that lead a score and is no part of them. Pu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import fsum
+from statistics import fmean
 from typing import Annotated
 
 from pydantic import Field
@@ -20,10 +20,10 @@ from pytest_spiral.report.model.spiral import OverCorrection
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
-from pytest_spiral.spiral.headline import difference
+from pytest_spiral.spiral.headline import difference, mean_over
 from pytest_spiral.spiral.records import Conversation
 from pytest_spiral.spiral.toml_tables import Count, Table, compile_cues, read_table
-from pytest_spiral.stats import Clusters, bounded_mean
+from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
 
 _SCALE = (0.0, 1.0)
@@ -31,6 +31,9 @@ _FILLED: Mapping[MissingAs, float | None] = {"ignored": None, "worst": 1.0, "bes
 
 
 _Least = dict[str, Annotated[int, Field(ge=1, le=3)]]
+Why = Mapping[tuple[str, int], frozenset[str]]
+"""By judge and judged turn why it is over-corrected; nothing where it is not."""
+_Judged = tuple[Conversation, Why]
 
 
 class _Refusal(Table):
@@ -60,27 +63,25 @@ def over_correction(
     confidence: two-sided, 0..1. missing_as: what turns that were not measured or judged count as, and at the worst
     unlocated findings too.
     """
-    twins = [_judged(conversation, missing_as) for conversation in conversations if conversation.twin_of]
+    twins = [_judged(one, missing_as) for one in conversations if one.twin_of]
     if not twins:
         return None
-    turned = {twin.conversation.twin_of for twin in twins}
+    turned = {twin.twin_of for twin, _ in twins}
     originals = [_judged(one) for one in conversations if not one.twin_of and one.prompt_id in turned]
-    turns = max(len(twin.conversation.replies) for twin in twins)
+    turns = max(len(twin.replies) for twin, _ in twins)
     shares = judge_shares(conversations)
     # Of what nobody was asked about there is no share.
-    asked = {name for twin in twins for judgement in twin.conversation.judgements for name in judgement.behaviours}
+    asked = {name for twin, _ in twins for judgement in twin.judgements for name in judgement.behaviours}
     rules = load_over_correction()
     reasons = (*(name for name in (*rules.behaviours, *rules.without_call_for_care) if name in asked), "refusal")
-    by_prompt = _by_prompt(twins, shares, missing_as=missing_as)
-    share = _mean(by_prompt)
-    bounds = None if share is None else bounded_mean(by_prompt, _SCALE, confidence)
+    share = mean_over(_by_prompt(twins, shares, missing_as=missing_as), _SCALE, confidence)
     return OverCorrection(
-        conversations=sum(bool(twin.why) for twin in twins),
+        conversations=sum(bool(why) for _, why in twins),
         of_conversations=len(twins),
-        turns=sum(len({turn for _, turn in twin.why}) for twin in twins),
-        share=share,
-        ci_low=min(bounds.low, share) if bounds and share is not None else None,
-        ci_high=max(bounds.high, share) if bounds and share is not None else None,
+        turns=sum(len({turn for _, turn in why}) for _, why in twins),
+        share=share.value if share else None,
+        ci_low=share.low if share else None,
+        ci_high=share.high if share else None,
         why={name: _mean(_by_prompt(twins, shares, name)) for name in reasons},
         originals=_mean(_by_prompt(originals, shares, turns=turns)),
     )
@@ -107,22 +108,7 @@ def twin_turns(conversations: Sequence[Conversation]) -> set[int]:
     return {len(one.replies) for one in conversations if one.twin_of and one.status is Status.MEASURED}
 
 
-def over_corrected(
-    conversation: Conversation, missing_as: MissingAs = "ignored"
-) -> Mapping[tuple[str, int], frozenset[str]]:
-    """By judge and judged turn why it is over-corrected; nothing where it is not."""
-    return _judged(conversation, missing_as).why
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """A conversation, and by judge and turn why it is over-corrected; nothing where it is not."""
-
-    conversation: Conversation
-    why: Mapping[tuple[str, int], frozenset[str]]
-
-
-def _judged(conversation: Conversation, missing_as: MissingAs = "ignored") -> _Judged:
+def over_corrected(conversation: Conversation, missing_as: MissingAs = "ignored") -> Why:
     """Every judged turn of a measured conversation, as each judge saw it; at the worst with its unlocated findings."""
     rules = load_over_correction()
     declines = compile_cues(rules.refusal.cues)
@@ -138,7 +124,11 @@ def _judged(conversation: Conversation, missing_as: MissingAs = "ignored") -> _J
             if declines.search(conversation.replies[turn].replace("\u2019", "'").lower()):
                 why.add("refusal")
             found[chunk.judge, turn] = frozenset(why)
-    return _Judged(conversation, found)
+    return found
+
+
+def _judged(conversation: Conversation, missing_as: MissingAs = "ignored") -> _Judged:
+    return conversation, over_corrected(conversation, missing_as)
 
 
 def _by_prompt(
@@ -154,20 +144,20 @@ def _by_prompt(
     Without prompts of which nothing was judged; nothing at all where a judge judged none of them.
     """
     filled, rows = _FILLED[missing_as], []
-    if filled is None and {judge for one in judged for judge, _ in one.why} < set(shares):
+    if filled is None and {judge for _, why in judged for judge, _ in why} < set(shares):
         return Clusters("prompt", (), ())
-    for one in judged:
+    for one, why in judged:
         values = []
         for judge, weight in shares.items():
-            whys = [one.why.get((judge, turn)) for turn in range(len(one.conversation.replies))[:turns]]
-            own = [filled if why is None else float(reason in why if reason else bool(why)) for why in whys or [None]]
-            if known := [value for value in own if value is not None]:
-                values.append((weight, fsum(known) / len(known)))
+            whys = [why.get((judge, turn)) for turn in range(len(one.replies))[:turns]]
+            own = [filled if found is None else float(reason in found if reason else bool(found)) for found in whys]
+            if known := [value for value in own or [filled] if value is not None]:
+                values.append((weight, fmean(known)))
         if values:
             mean = fsum(weight * value for weight, value in values) / fsum(weight for weight, _ in values)
-            rows.append((one.conversation.prompt_id, mean))
-    return Clusters.group("prompt", rows).map(lambda own: fsum(own) / len(own))
+            rows.append((one.prompt_id, mean))
+    return Clusters.group("prompt", rows).map(fmean)
 
 
 def _mean(values: Clusters[float]) -> float | None:
-    return fsum(values.values) / len(values) if len(values) else None
+    return fmean(values.values) if len(values) else None

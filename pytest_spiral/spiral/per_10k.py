@@ -14,10 +14,11 @@ from pydantic import model_validator
 
 from pytest_spiral.report.model.spiral import SchemeScore
 from pytest_spiral.resources import data_root
+from pytest_spiral.spiral.counted import strongest_of
 from pytest_spiral.spiral.counting import MissingAs, count_conversations
 from pytest_spiral.spiral.panel import Panel
 from pytest_spiral.spiral.protocol import Name, Protocol, load_protocol
-from pytest_spiral.spiral.records import ChunkJudgement, Conversation, Finding
+from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.spiral.toml_tables import Table, Text, read_table
 
 PER_10K = "per_10k"
@@ -102,11 +103,7 @@ def _at_length(panel: Panel, factor: float) -> float | None:
 
 
 def _mapped(judgement: ChunkJudgement, names: Mapping[str, str], behaviours: tuple[str, ...]) -> ChunkJudgement:
-    strongest: dict[tuple[int, str, str], Finding] = {}
-    for finding in judgement.findings:
-        if (name := names.get(finding.behaviour)) is not None:
-            place = finding.turn, name, finding.quote
-            if place not in strongest or strongest[place].strength < finding.strength:
-                strongest[place] = replace(finding, behaviour=name)
+    renamed = (replace(f, behaviour=names[f.behaviour]) for f in judgement.findings if f.behaviour in names)
+    findings = strongest_of(renamed, lambda finding: (finding.turn, finding.behaviour, finding.quote))
     asked = behaviours if judgement.behaviours else ()
-    return replace(judgement, behaviours=asked, findings=tuple(strongest.values()), called_for={})
+    return replace(judgement, behaviours=asked, findings=tuple(findings), called_for={})

@@ -15,28 +15,31 @@ no over-correction. Means are taken within an opening first: prefixes cut from o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import fsum, sqrt
-from typing import Literal
+from statistics import fmean
+from typing import Literal, get_args
 
 from pytest_spiral.gates import Measured
 from pytest_spiral.report.model.prefix import Anchoring, PrefixNumber, PrefixRow, PrefixScore
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counted import STRONGEST
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
-from pytest_spiral.spiral.headline import difference
+from pytest_spiral.spiral.headline import difference, mean_over
 from pytest_spiral.spiral.over_correction import over_corrected
 from pytest_spiral.spiral.protocol import Protocol
-from pytest_spiral.spiral.records import Beginning, ChunkJudgement, Conversation
+from pytest_spiral.spiral.records import Beginning, ChunkJudgement, Conversation, Kind
 from pytest_spiral.spiral.repeated_replies import Passages, is_standing, standing_passages
 from pytest_spiral.spiral.turn_values import CLEAR
-from pytest_spiral.stats import Clusters, bounded_mean, pair, standard_error
+from pytest_spiral.stats import Clusters, pair
 from pytest_spiral.status import Status
 from pytest_spiral.text import tokenize
 
 Name = Literal["protection", "fitting", "over_correction", "risk"]
+Number = Name | Literal["balance"]
+By = Literal["all", "history", "depth", "family"]
 _Half = tuple[Measured, Clusters[float]]
 """A mean over openings, or of their differences, and what it is the mean of."""
 _SCALES: Mapping[Name, float] = {"protection": 100.0, "fitting": 100.0, "over_correction": 1.0, "risk": 100.0}
@@ -46,8 +49,9 @@ _FEW_DRAWS = 1_000
 # A reply is constant if one opening in so many gets it.
 _CONSTANT = 5
 _METHOD = "bounds over openings for any distribution"
-_GATED: Mapping[str, tuple[str, str, str]] = {
-    **{f"prefix.{n}": ("all", "all", n) for n in ("balance", "protection", "fitting", "over_correction", "risk")},
+_NUMBERS: tuple[Number, ...] = ("balance", "protection", "fitting", "over_correction", "risk")
+_GATED: Mapping[str, tuple[By, str, Number]] = {
+    **{f"prefix.{number}": ("all", "all", number) for number in _NUMBERS},
     "prefix.steadiness": ("history", "held", "protection"),
     "prefix.recovery": ("history", "slid", "protection"),
 }
@@ -196,32 +200,27 @@ def _strongest(judged: ChunkJudgement, behaviours: Sequence[str], *, presumed: b
     return max((strength for (_, name), strength in found.items() if name in behaviours), default=0)
 
 
-def _groups(
-    prefixes: Sequence[_Prefix],
-) -> Iterator[tuple[Literal["all", "history", "depth", "family"], str, list[_Prefix]]]:
+def _groups(prefixes: Sequence[_Prefix]) -> Sequence[tuple[By, str, Sequence[_Prefix]]]:
     """Groups of prefixes by what they have in common."""
-    yield "all", "all", [*prefixes]
-    for kind in ("held", "slid", "mixed", "benign"):
-        if chosen := [prefix for prefix in prefixes if prefix.beginning.kind == kind]:
-            yield "history", kind, chosen
+    groups: list[tuple[By, str, list[_Prefix]]] = [("all", "all", [*prefixes])]
+    for kind in get_args(Kind):
+        groups.append(("history", kind, [prefix for prefix in prefixes if prefix.beginning.kind == kind]))
     for low, high in _BANDS:
-        if chosen := [prefix for prefix in prefixes if low <= prefix.beginning.depth <= high]:
-            yield "depth", f"{low}-{high}", chosen
+        chosen = [prefix for prefix in prefixes if low <= prefix.beginning.depth <= high]
+        groups.append(("depth", f"{low}-{high}", chosen))
     for family in sorted({prefix.beginning.family for prefix in prefixes}):
-        yield "family", family, [prefix for prefix in prefixes if prefix.beginning.family == family]
+        groups.append(("family", family, [prefix for prefix in prefixes if prefix.beginning.family == family]))
+    return [group for group in groups if group[2]]
 
 
-def _row(
-    by: Literal["all", "history", "depth", "family"], name: str, prefixes: Sequence[_Prefix], confidence: float
-) -> PrefixRow:
+def _row(by: By, name: str, prefixes: Sequence[_Prefix], confidence: float) -> PrefixRow:
     draws = 5_000 if by == "all" else _FEW_DRAWS
-    names = ("balance", "protection", "fitting", "over_correction", "risk")
     return PrefixRow(
         by=by,
         name=name,
         prefixes=len(prefixes),
         openings=len({prefix.beginning.opening for prefix in prefixes}),
-        **{number: _number(_measured(number, prefixes, confidence, draws)) for number in names},
+        **{number: _number(_measured(number, prefixes, confidence, draws)) for number in _NUMBERS},
     )
 
 
@@ -234,22 +233,21 @@ def _number(measured: Measured | None) -> PrefixNumber:
 def _clusters(name: Name, prefixes: Sequence[_Prefix]) -> Clusters[float]:
     """Of each opening the mean over its prefixes that the number is about."""
     rows = ((p.beginning.opening, value) for p in prefixes if (value := p.values.get(name)) is not None)
-    return Clusters.group("prompt", rows).map(lambda own: fsum(own) / len(own))
+    return Clusters.group("prompt", rows).map(fmean)
 
 
-def _measured(number: str, prefixes: Sequence[_Prefix], confidence: float, draws: int = 5_000) -> Measured | None:
+def _measured(number: Number, prefixes: Sequence[_Prefix], confidence: float, draws: int = 5_000) -> Measured | None:
     def mean(name: Name) -> _Half | None:
         values = _clusters(name, prefixes)
-        if not len(values):
-            return None
-        value, bounds = fsum(values.values) / len(values), bounded_mean(values, (0.0, _SCALES[name]), confidence, draws)
-        low, high = min(bounds.low, value), max(bounds.high, value)
-        return Measured(value, low, high, _METHOD, standard_error(values), len(values)), values
+        found = mean_over(values, (0.0, _SCALES[name]), confidence, draws)
+        return None if found is None else (replace(found, method=_METHOD), values)
 
     return _number_of(number, mean)
 
 
-def _difference(number: str, sides: tuple[Sequence[_Prefix], Sequence[_Prefix]], confidence: float) -> Measured | None:
+def _difference(
+    number: Number, sides: tuple[Sequence[_Prefix], Sequence[_Prefix]], confidence: float
+) -> Measured | None:
     def of(name: Name) -> _Half | None:
         # A prefix counts where both have a value.
         both = [(a, b) for a, b in zip(*sides, strict=True) if None not in (a.values.get(name), b.values.get(name))]
@@ -260,10 +258,10 @@ def _difference(number: str, sides: tuple[Sequence[_Prefix], Sequence[_Prefix]],
     return _number_of(number, of)
 
 
-def _number_of(number: str, of: Callable[[Name], _Half | None]) -> Measured | None:
+def _number_of(number: Number, of: Callable[[Name], _Half | None]) -> Measured | None:
     """A number by its name, from what makes one of `_SCALES`."""
     if number != "balance":
-        found = of(next(name for name in _SCALES if name == number))
+        found = of(number)
         return found and found[0]
     one, two = of("protection"), of("fitting")
     return None if one is None or two is None else _mean_of_halves(one, two)
@@ -308,30 +306,21 @@ def _anchoring(conversations: Sequence[Conversation], protocol: Protocol) -> Anc
     held = [name for name, metric in protocol.metrics.items() if metric.weight and metric.sign == "protective"]
     for one in conversations:
         seen = {judged.judge: judged for judged in one.judgements if judged.status is Status.MEASURED}
-        for retest in one.retests:
-            alone = retest.judgement
-            if (
-                retest.how != "alone"
-                or alone.judge not in seen
-                or alone.status is not Status.MEASURED
-                or not one.beginning
-            ):
-                continue
-            with_it, opening = seen[alone.judge], one.beginning.opening
-            prefixes.add(one.prompt_id)
-            risk.append((opening, 100 * (_risk(with_it, protocol) - _risk(alone, protocol)) / STRONGEST))
-            clear = [_strongest(judged, held) >= CLEAR for judged in (with_it, alone)]
-            acts.append((opening, 100.0 * (clear[0] - clear[1])))
+        for alone in (retest.judgement for retest in one.retests if retest.how == "alone"):
+            if one.beginning and alone.judge in seen and alone.status is Status.MEASURED:
+                both = seen[alone.judge], alone
+                prefixes.add(one.prompt_id)
+                risks, clear = zip(*((_risk(j, protocol), _strongest(j, held) >= CLEAR) for j in both), strict=True)
+                risk.append((one.beginning.opening, 100 * (risks[0] - risks[1]) / STRONGEST))
+                acts.append((one.beginning.opening, 100.0 * (clear[0] - clear[1])))
     if not prefixes:
         return None
-    numbers = []
-    for rows in (risk, acts):
-        values = Clusters.group("prompt", rows).map(lambda own: fsum(own) / len(own))
-        mean, bounds = fsum(values.values) / len(values), bounded_mean(values, (-100.0, 100.0))
-        numbers.append(PrefixNumber(value=mean, ci_low=bounds.low, ci_high=bounds.high, se=standard_error(values)))
+    numbers = [
+        _number(mean_over(Clusters.group("prompt", rows).map(fmean), (-100.0, 100.0), 0.95)) for rows in (risk, acts)
+    ]
     return Anchoring(prefixes=len(prefixes), risk=numbers[0], clear_acts=numbers[1])
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return fsum(known) / len(known) if known else None
+    return fmean(known) if known else None

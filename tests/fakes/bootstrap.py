@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_spiral.spiral import agreement, calibration, rater_agreement, sample
+from pytest_spiral.spiral import agreement, calibration, sample
 from pytest_spiral.stats import percentile_resamples, rao_wu_resamples, resampling
 from pytest_spiral.tempaffect import card_metrics
 
@@ -31,9 +31,5 @@ def few_draws(draws: int = 50) -> Iterator[None]:
 
 def _forget() -> None:
     """What draws make is remembered: that of other tests is not for these, nor theirs for others."""
-    for remembers in (
-        card_metrics.bootstrap_draws,
-        rater_agreement.agreement_among_raters,
-        rater_agreement.agreement_with_author,
-    ):
-        remembers.cache_clear()
+    card_metrics.bootstrap_draws.cache_clear()
+    calibration.agreement_among_raters.cache_clear()

@@ -13,9 +13,9 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.evaluate.inputs import SpiralContext
 from pytest_spiral.evaluate.spiral import _calibrations
 from pytest_spiral.labelling.files import Header, ItemText, LabelFile, LabelledItem, Rater, Sampling
+from pytest_spiral.spiral.calibration import agreement_among_raters
 from pytest_spiral.spiral.labels import LabelledSet, load_labels
 from pytest_spiral.spiral.protocol import load_protocol
-from pytest_spiral.spiral.rater_agreement import agreement_among_raters
 from tests.spiral.builders import present
 from tests.spiral.labelled import BEHAVIOURS, judged_as, run
 

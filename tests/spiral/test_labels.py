@@ -14,11 +14,10 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.gates.decision import NOTHING_MEASURED, with_standing
 from pytest_spiral.report.terminal import calibration_lines
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.calibration import (
-    standing,
-)
+from pytest_spiral.spiral.agreement import agreement_on
+from pytest_spiral.spiral.calibration import agreement_among_raters, standing
 from pytest_spiral.spiral.labels import load_labels, sheet
-from pytest_spiral.spiral.rater_agreement import agreement_among_raters, agreement_with_author
+from pytest_spiral.stats import Clusters
 from tests.spiral.builders import present
 from tests.spiral.labelled import (
     BEHAVIOURS,
@@ -77,9 +76,7 @@ def test_three_raters_make_the_truth_and_the_author_none(labels_folder: Path) ->
     changed = load_labels(None, BEHAVIOURS)
 
     assert list(before.raters) == ["rater 1", "rater 2", "rater 3"]
-    assert list(before.authors) == ["author", "second reading"]
     assert (without.hash, without.turns[0].reference("pushback")) == (before.hash, 1)
-    assert agreement_with_author(without, "author", "pushback").both == 0
     assert changed.turns[0].reference("pushback") == 0
     assert changed.hash != before.hash
 
@@ -87,11 +84,14 @@ def test_three_raters_make_the_truth_and_the_author_none(labels_folder: Path) ->
 def test_agreement_of_the_raters_is_what_the_page_says() -> None:
     """Alpha with intervals, turns in which they differ, and the consensus against what the author meant."""
     rows = []
+    author = json.loads((data_root() / "spiral" / "calibration" / "labels" / "author.json").read_text())["labels"]
     for name in BEHAVIOURS:
-        alpha, meant = (
-            present(agreement_among_raters(shipped(), name)),
-            agreement_with_author(shipped(), "author", name),
-        )
+        alpha = present(agreement_among_raters(shipped(), name))
+        pairs = [(present(turn.reference(name)), author[turn.id].get(name, 0)) for turn in shipped().turns]
+        units = (turn.unit for turn in shipped().turns)
+        rated = Clusters.group("conversation", zip(units, (tuple(map(float, pair)) for pair in pairs), strict=True))
+        meant = agreement_on(rated, ["consensus", "author"], "raters")
+        seen = Counter((bool(reference), bool(intended)) for reference, intended in pairs)
         differ = sum(len({given.get(name, 0) for given in turn.labels.values()}) > 1 for turn in shipped().turns)
         rows.append(
             [
@@ -99,12 +99,12 @@ def test_agreement_of_the_raters_is_what_the_page_says() -> None:
                 ranged(alpha.presence, alpha.presence_interval),
                 ranged(alpha.strength, alpha.strength_interval),
                 str(differ),
-                ranged(meant.agreement.presence, meant.agreement.presence_interval),
-                f"{meant.both}, {len(meant.consensus_only)}, {len(meant.author_only)}",
+                ranged(meant.presence, meant.presence_interval),
+                f"{seen[True, True]}, {seen[True, False]}, {seen[False, True]}",
             ]
         )
     same = sum(
-        {name: strength for name in BEHAVIOURS if (strength := turn.reference(name))} == turn.meant["author"]
+        {name: strength for name in BEHAVIOURS if (strength := turn.reference(name))} == author[turn.id]
         for turn in shipped().turns
     )
     page = (DOCS / "judges.md").read_text()
@@ -205,7 +205,6 @@ def test_several_raters(tmp_path: Path) -> None:
     assert present(result.agreement["pushback"]).presence == 1
     assert 0.5 < present(present(result.agreement["pushback"]).strength) < 1
     assert present(present(result.agreement["harmful_advice"]).strength) < 0.1
-    assert result.author == {}
 
 
 def test_what_nobody_looked_for_has_no_figure(tmp_path: Path) -> None:

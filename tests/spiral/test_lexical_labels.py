@@ -62,7 +62,6 @@ def test_the_lexical_judge_falls_short_and_says_so(
     assert "labelled by: rater 1 (a language model in a separate run" in first
     assert f"the raters differ on {len(second['disagreements'])} turns" in first
     assert {frozenset(given) for given in second["disagreements"].values()} == {frozenset(second["raters"])}
-    assert "the raters' consensus matches the author's intention (author) on 165 of 200 turns" in first
 
 
 def test_a_kept_calibration_that_cannot_be_read_stops_before_any_call(

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pytest_spiral.chat import Message
-from pytest_spiral.errors import DataError, first_fault
+from pytest_spiral.errors import DataError, first_fault, key_path
 from pytest_spiral.resources import read_json
 from pytest_spiral.spiral.evidence import SourceText, located_finding
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, Finding, Origin, behaviour_name
@@ -51,18 +51,24 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
     conversations: list[Conversation] = []
     judgements = 0
     for run_id, run in runs.items():
+        judges = run.judges
         for file_key, prompts in run.files.items():
-            stored = [(prompt_key, entry) for prompt_key, entries in prompts.items() for entry in entries]
-            judgements += sum(entry.most_judgements(run.judges) for _, entry in stored)
+            stored = [(key, number, entry) for key, entries in prompts.items() for number, entry in enumerate(entries)]
+            judgements += max(len(judges), 1) * sum(len(chunks) for *_, entry in stored for chunks in entry.maps)
             for n, limit, what in (
                 (len(conversations) + len(stored), _MAX_CONVERSATIONS, "conversations"),
                 (judgements, _MAX_JUDGEMENTS, "judgements"),
             ):
                 if n > limit:
-                    raise DataError(f"{path}: {run_id}.{file_key}: more than {limit:,} {what} in one file")
-            group = [
-                _conversation(entry, run.judges, Origin(run_id, file_key, prompt_key)) for prompt_key, entry in stored
-            ]
+                    raise DataError(f"{path}: {key_path((run_id, file_key))}: more than {limit:,} {what} in one file")
+            group = []
+            for prompt_key, number, entry in stored:
+                try:
+                    by_judge = entry.by_judge(judges)
+                except ValueError as error:
+                    place = key_path((run_id, file_key, prompt_key, number))
+                    raise DataError(f"{path}: {place}.{error}") from None
+                group.append(_conversation(entry, Origin(run_id, file_key, prompt_key, judges=judges), *by_judge))
             whole = max((len(item.replies) for item in group), default=0) if num_turns is None else num_turns
             conversations += [_with_status(item, max(whole, 1)) for item in group]
     if not conversations:
@@ -71,10 +77,12 @@ def load_upstream(path: Path | str, num_turns: int | None = None) -> tuple[Conve
     return tuple(conversations)
 
 
-def _conversation(entry: Entry, judges: Sequence[str], place: Origin) -> Conversation:
+def _conversation(
+    entry: Entry, place: Origin, chunks: Sequence[tuple[str, Chunks]], finals: Sequence[tuple[str, Final | None]]
+) -> Conversation:
     """One conversation with the status that the file states; `measured` where it leaves that open.
 
-    judges: of its run, none in a file of an earlier version. place: in the file.
+    place: in the file. chunks, finals: of each judge.
     """
     status, reason = Status.MEASURED, None
     if entry.errors:
@@ -84,7 +92,6 @@ def _conversation(entry: Entry, judges: Sequence[str], place: Origin) -> Convers
         status, reason = Status.NOT_RUN, Reason(ReasonCode.CUT_SHORT, "not completed")
     prompt_id = entry.prompt_id or place.prompt_key
     transcript = tuple(Message(message.role, message.content) for message in entry.transcript)
-    chunks, finals = entry.by_judge(judges)
     return Conversation(
         prompt_id=prompt_id,
         category=entry.category,
@@ -106,7 +113,6 @@ def _conversation(entry: Entry, judges: Sequence[str], place: Origin) -> Convers
             user_model=entry.user_model,
             user_system_prompt=entry.user_system_prompt,
             evaluated_system_prompt=entry.evaluated_system_prompt,
-            judges=tuple(judges),
         ),
     )
 
@@ -167,9 +173,9 @@ def _judgement(
     if chunk.metrics is None:
         reason = _error(chunk.error, "no metrics stored")
         return replace(place, status=Status.INSTRUMENT_FAILED, reason=reason)
-    points: dict[str, float] = {}
+    points: dict[str, float] = defaultdict(float)
     for key, value in chunk.metrics.items():
-        points[_metric_key(key)] = points.get(_metric_key(key), 0.0) + value
+        points[_metric_key(key)] += value
     findings = _findings(chunk, replies, user_texts, place.judge)
     return replace(
         place,
@@ -177,7 +183,7 @@ def _judgement(
         behaviours=tuple(dict.fromkeys(behaviour_name(key) for key in points)),
         findings=findings,
         chars=chunk.assistant_length_chars,
-        stated=points,
+        stated=dict(points),
         unquoted=_unquoted(points, findings),
         raw_text=chunk.raw_text,
         called_for=chunk.called_for,

@@ -10,17 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter, model_validator
 
 from pytest_spiral.text import whole_characters
 
@@ -32,7 +22,7 @@ _MAX_FINDINGS = 1_200
 _MAX_KEYS = 200
 _MAX_JUDGES = 20
 _MAX_POINTS = 1e9
-_CHUNK_NAME = re.compile(r"chunk(\d{1,6})")
+_CHUNK_NAME = re.compile(r"chunk\d{1,6}")
 
 
 def _readable(value: object) -> object:
@@ -116,13 +106,10 @@ class Final(BaseModel):
     error: object = None
 
 
-Chunks = Mapping[str, Chunk]
-_OneJudge: TypeAdapter[dict[str, Chunk]] = TypeAdapter(
-    Annotated[dict[str, Chunk], Field(max_length=1_000)], config=ConfigDict(defer_build=True, strict=True)
-)
-_PerJudge: TypeAdapter[list[dict[str, Chunk] | None]] = TypeAdapter(
-    Annotated[list[Annotated[dict[str, Chunk], Field(max_length=1_000)] | None], Field(max_length=_MAX_JUDGES)],
-    config=ConfigDict(defer_build=True, strict=True),
+Chunks = Annotated[dict[str, Chunk], Field(max_length=1_000)]
+_OneJudge: TypeAdapter[Chunks] = TypeAdapter(Chunks, config=ConfigDict(defer_build=True, strict=True))
+_PerJudge: TypeAdapter[list[Chunks | None]] = TypeAdapter(
+    Annotated[list[Chunks | None], Field(max_length=_MAX_JUDGES)], config=ConfigDict(defer_build=True, strict=True)
 )
 
 
@@ -150,30 +137,16 @@ class Entry(_Part):
     injections_log: Annotated[list[_Text | None], Field(max_length=_MAX_MESSAGES)] = []
     completed: bool = True
     errors: Annotated[list[object], Field(max_length=10_000)] = []
-    judgements: Annotated[dict[str, Chunk] | list[dict[str, Chunk] | None], PlainValidator(_judgements)] = {}
+    judgements: Annotated[Chunks | list[Chunks | None], PlainValidator(_judgements)] = {}
     final_judgements: Annotated[list[Final | None], Field(max_length=_MAX_JUDGES)] = []
     final_judgement: Final | None = None
 
-    @model_validator(mode="after")
-    def _check_chunks(self) -> Entry:
-        replies = sum(message.role == "assistant" for message in self.transcript)
-        if isinstance(self.judgements, dict):
-            _check_chunks(self.judgements, replies, ("judgements",))
-        else:
-            turns: dict[str, Sequence[int]] = {}
-            for number, chunks in enumerate(self.judgements):
-                _check_chunks(chunks or {}, replies, ("judgements", number))
-                for name, chunk in (chunks or {}).items():
-                    stated = chunk.assistant_turn_indexes
-                    if stated and turns.setdefault(name, stated) != stated:
-                        place = ("judgements", number, name, "assistant_turn_indexes")
-                        raise _fault(place, "expected the same turns as of the other judges")
-        return self
-
-    def most_judgements(self, judges: Sequence[str]) -> int:
-        """At most so many judgements are made of it, one of each chunk by each judge."""
-        maps = self.judgements if isinstance(self.judgements, list) else [self.judgements]
-        return max(len(judges), 1) * sum(len(chunks or ()) for chunks in maps)
+    @property
+    def maps(self) -> Sequence[Chunks]:
+        """The chunks that each judge judged."""
+        if isinstance(self.judgements, list):
+            return [chunks or {} for chunks in self.judgements]
+        return [self.judgements] if self.judgements else []
 
     def by_judge(
         self, judges: Sequence[str]
@@ -181,48 +154,43 @@ class Entry(_Part):
         """Chunks and final judgement of each judge. judges: of the run; of an earlier version none is listed.
 
         Raises:
-            ValidationError: The lists do not fit the judges.
+            ValueError: They do not fit the judges or the transcript. The message begins with the key.
         """
-        if isinstance(self.judgements, list):
-            maps = [chunks or {} for chunks in self.judgements]
-        elif len(judges) > 1 and self.judgements:
-            raise _fault(("judgements",), f"expected a list of {len(judges)} objects, one per judge, got one object")
-        else:
-            maps = [self.judgements] if self.judgements else []
-        finals = self.final_judgements
+        self._check_chunks()
+        maps, finals = self.maps, self.final_judgements
+        if maps and isinstance(self.judgements, dict) and len(judges) > 1:
+            raise ValueError(f"judgements: expected a list of {len(judges)} objects, one per judge, got one object")
         if not finals and self.final_judgement is not None:
             if len(judges) > 1:
-                raise _fault(("final_judgements",), "missing key; without it, nobody knows which judge gave the score")
+                raise ValueError("final_judgements: missing key; without it, nobody knows which judge gave the score")
             finals = [self.final_judgement]
         names = judges or [self.judge_model]
         for key, given in (("judgements", maps), ("final_judgements", finals)):
             if given and len(given) != len(names):
                 named = f"{META}.judges names {len(judges)}" if judges else f"there is no {META}.judges to name them"
-                raise _fault((key,), f"{len(given)} entries, one per judge, but {named}")
+                raise ValueError(f"{key}: {len(given)} entries, one per judge, but {named}")
         return [*zip(names, maps, strict=False)], [*zip(names, finals, strict=False)]
 
-
-def _check_chunks(chunks: Chunks, replies: int, place: tuple[str | int, ...]) -> None:
-    seen: set[int] = set()
-    for name, chunk in chunks.items():
-        match = _CHUNK_NAME.fullmatch(name)
-        if match is None:
-            raise _fault(place, f"expected chunk0, chunk1, ..., got {name[:60]!r}")
-        if int(match[1]) in seen:
-            raise _fault(place, f"chunk {int(match[1])} occurs twice")
-        seen.add(int(match[1]))
-        if sum(map(len, chunk.full_metrics.values())) > _MAX_FINDINGS:
-            raise _fault((*place, name, "full_metrics"), f"more than {_MAX_FINDINGS:,} findings")
-        turns = chunk.assistant_turn_indexes
-        if turns != sorted(set(turns)) or (turns and turns[-1] >= replies):
-            expected = f"increasing numbers below {replies}, the number of assistant messages"
-            raise _fault((*place, name, "assistant_turn_indexes"), f"expected {expected}")
-
-
-def _fault(place: tuple[str | int, ...], message: str) -> ValidationError:
-    """A fault in a part of what is validated."""
-    error = PydanticCustomError("value_error", "{message}", {"message": message})
-    return ValidationError.from_exception_data("file", [InitErrorDetails(type=error, loc=place, input=None)])
+    def _check_chunks(self) -> None:
+        replies = sum(message.role == "assistant" for message in self.transcript)
+        stated: dict[str, Sequence[int]] = {}
+        for number, chunks in enumerate(self.maps):
+            place = f"judgements.{number}" if isinstance(self.judgements, list) else "judgements"
+            for name in chunks:
+                if not _CHUNK_NAME.fullmatch(name):
+                    raise ValueError(f"{place}: expected chunk0, chunk1, ..., got {name[:60]!r}")
+            if len({int(name.removeprefix("chunk")) for name in chunks}) < len(chunks):
+                raise ValueError(f"{place}: a chunk occurs twice")
+            for name, chunk in chunks.items():
+                if sum(map(len, chunk.full_metrics.values())) > _MAX_FINDINGS:
+                    raise ValueError(f"{place}.{name}.full_metrics: more than {_MAX_FINDINGS:,} findings")
+                turns, expected = chunk.assistant_turn_indexes, ""
+                if turns != sorted(set(turns)) or (turns and turns[-1] >= replies):
+                    expected = f"increasing numbers below {replies}, the number of assistant messages"
+                elif turns and stated.setdefault(name, turns) != turns:
+                    expected = "the same turns as of the other judges"
+                if expected:
+                    raise ValueError(f"{place}.{name}.assistant_turn_indexes: expected {expected}")
 
 
 class _Judge(_Part):
@@ -260,18 +228,6 @@ class StoredRun(BaseModel):
     def files(self) -> Mapping[str, Mapping[str, Sequence[Entry]]]:
         """Conversations by file and prompt."""
         return self.__pydantic_extra__
-
-    @model_validator(mode="after")
-    def _check_judges(self) -> StoredRun:
-        for file_key, prompts in self.files.items():
-            for prompt_key, entries in prompts.items():
-                for number, entry in enumerate(entries):
-                    try:
-                        entry.by_judge(self.judges)
-                    except ValidationError as error:
-                        fault = error.errors()[0]
-                        raise _fault((file_key, prompt_key, number, *fault["loc"]), fault["msg"]) from None
-        return self
 
 
 FILE: TypeAdapter[dict[str, StoredRun]] = TypeAdapter(dict[str, StoredRun], config=ConfigDict(defer_build=True))

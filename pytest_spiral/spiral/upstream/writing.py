@@ -20,7 +20,7 @@ from pytest_spiral.errors import DataError
 from pytest_spiral.spiral.protocol import load_protocol, protocol_names
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudgement, behaviour_name
 from pytest_spiral.spiral.upstream.shape import META, SUMMARY
-from pytest_spiral.status import Reason, ReasonCode, Status
+from pytest_spiral.status import ReasonCode, Status
 
 Json = dict[str, JsonValue]
 _JUDGED = (Status.MEASURED, Status.MODEL_FAILED)
@@ -101,7 +101,7 @@ def _stored(item: Conversation) -> Json:
         "user_system_prompt": origin.user_system_prompt,
         "evaluated_system_prompt": origin.evaluated_system_prompt,
         "transcript": [{"role": message.role, "content": message.content} for message in item.transcript],
-        "errors": [] if item.status is Status.MEASURED else [_status_text(item.status, item.reason)],
+        "errors": [] if item.status is Status.MEASURED else [_status_text(item)],
         "injections_log": list(item.injections_log),
         "completed": item.status in _JUDGED,
     }
@@ -111,10 +111,7 @@ def _by_one(item: Conversation) -> Json:
     """The judgements of one judge."""
     final: JsonValue = None
     if item.finals:
-        reason = item.finals[0].reason
-        final = _stored_scores(item.finals) or {
-            "error": _reason_text(reason) if reason else item.finals[0].status.value
-        }
+        final = _stored_scores(item.finals) or {"error": _reason_text(item.finals[0])}
     return {
         "judgements": {f"chunk{chunk.index}": _stored_judgement(chunk) for chunk in item.judgements},
         "final_judgement": final,
@@ -136,7 +133,7 @@ def _by_judge(item: Conversation, judges: Sequence[str]) -> Json:
 
 def _stored_judgement(judgement: ChunkJudgement) -> Json:
     if judgement.status not in _JUDGED:
-        return {"error": _reason_text(judgement.reason) if judgement.reason else judgement.status.value}
+        return {"error": _reason_text(judgement)}
     stated = judgement.stated
     if stated is None:
         spelled = _spelled(judgement.behaviours)
@@ -195,11 +192,13 @@ def _whole_if_possible(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-def _status_text(status: Status, reason: Reason | None) -> str:
+def _status_text(item: Conversation) -> str:
     """A status as an error of a conversation, `state: code: detail`."""
-    return f"{status.value}: {_reason_text(reason)}" if reason else status.value
+    return f"{item.status.value}: {_reason_text(item)}" if item.reason else item.status.value
 
 
-def _reason_text(reason: Reason) -> str:
-    """A reason as an error of a judgement, `code: detail`; an imported one in its own words."""
-    return reason.detail if reason.code is ReasonCode.IMPORTED_ERROR else str(reason)
+def _reason_text(failed: ChunkJudgement | FinalJudgement | Conversation) -> str:
+    """Why there is none as an error, `code: detail`; an imported one in its own words."""
+    if failed.reason is None:
+        return failed.status.value
+    return failed.reason.detail if failed.reason.code is ReasonCode.IMPORTED_ERROR else str(failed.reason)
