@@ -14,7 +14,7 @@ from pytest_spiral.spiral.records import ChunkJudgement, Conversation, FinalJudg
 
 if TYPE_CHECKING:
     from pytest_spiral.report.model.spiral import ProtocolScore
-    from pytest_spiral.spiral.aggregate import rescore, score_conversations
+    from pytest_spiral.spiral.aggregate import score_conversations
     from pytest_spiral.spiral.protocol import Protocol, load_protocol, protocol_names
     from pytest_spiral.spiral.upstream import dump_upstream, load_upstream
 
@@ -30,7 +30,6 @@ __all__ = [
     "load_protocol",
     "load_upstream",
     "protocol_names",
-    "rescore",
     "score_conversations",
 ]
 
@@ -42,7 +41,6 @@ _LATER = {
     "load_protocol": "spiral.protocol",
     "load_upstream": "spiral.upstream",
     "protocol_names": "spiral.protocol",
-    "rescore": "spiral.aggregate",
     "score_conversations": "spiral.aggregate",
 }
 

@@ -92,13 +92,11 @@ def skill(
     if (worst := skill_of(0.0, [first.composite(one), second.composite(other)])) is None:
         return None
     found = paired.bounded(statistic, confidence, (worst, 1.0))
-    if found.value is None or found.low is None or found.high is None:
-        return None
     method = (
         f"outer of paired BCa and percentile, {found.draws} cluster bootstrap draws of score and floor, and of bounds "
         "over prompts for any distribution"
     )
-    return Measured(found.value, found.low, found.high, method, found.se, len(common))
+    return found.measured(method, len(common))
 
 
 def _panel(like: Panel, floor: StandIn) -> Panel:

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
@@ -83,8 +83,14 @@ class _Header(Table):
     labelled: Looked
 
 
+def _by_rater(labels: object) -> object:
+    """Labels that name no rater are those of one."""
+    flat = isinstance(labels, dict) and not any(isinstance(given, dict) for given in labels.values())
+    return {"rater": labels} if flat else labels
+
+
 class _Row(_Turn):
-    labels: dict[str, Strength | Labels]
+    labels: Annotated[dict[str, Labels], BeforeValidator(_by_rater)]
     labelled: Looked | None = None
 
 
@@ -310,29 +316,21 @@ def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
             raise DataError(f"{where}: id: {row.id!r} is there twice")
         if len(turns) >= MAX_TURNS:
             raise DataError(f"{where}: more than {MAX_TURNS:,} turns")
-        nested = {name: value for name, value in row.labels.items() if isinstance(value, dict)}
-        flat = {name: value for name, value in row.labels.items() if isinstance(value, int)}
-        if nested and flat:
-            raise DataError(f"{where}: labels: either behaviours or raters, not both")
-        labels = nested or {"rater": flat}
-        for given in labels.values():
-            _check(given, behaviours, f"{where}: labels")
         looked = header if row.labelled is None else row.labelled
+        labelled = _labelled(row.labels, looked, behaviours, where)
         unstated += looked is None
-        turns[row.id] = LabelledTurn(
-            **{**dict(row), "unit": row.id, "labels": labels, "labelled": _labelled(labels, looked, behaviours, where)}
-        )
-    named = [name for name in behaviours if any(name in turn.behaviours for turn in turns.values())]
-    if not named:
+        turns[row.id] = LabelledTurn(**{**dict(row), "unit": row.id, "labelled": labelled})
+    # Nothing could be learned from a judgement of the others.
+    kept = tuple(turn for turn in turns.values() if turn.behaviours)
+    if not kept:
         raise DataError(f"{path}: no labelled turn in it; see docs/how-to/calibrate-a-judge.md")
     basis = "the file says what was looked for"
     if unstated:
+        named = [name for name in behaviours if any(name in turn.behaviours for turn in kept)]
         basis = (
             f"{unstated} of {len(turns)} turns do not say what was looked for, so only the behaviours that they name "
             f"count; if all turns were read for these, make this the first line: {json.dumps({'labelled': named})}"
         )
-    # Nothing could be learned from a judgement of the others.
-    kept = tuple(turn for turn in turns.values() if turn.behaviours)
     if len(kept) < len(turns):
         basis += f"; {len(turns) - len(kept)} turns for which nobody looked for anything are left out"
     raters = dict.fromkeys((name for turn in kept for name in turn.labels), "not stated")
@@ -354,6 +352,8 @@ def _labelled(
     labels: Mapping[str, Mapping[str, int]], looked: Looked | None, behaviours: Sequence[str], where: str
 ) -> dict[str, frozenset[str]]:
     """What each rater of a turn looked for. looked: what the file says; None for nothing."""
+    for given in labels.values():
+        _check(given, behaviours, f"{where}: labels")
     if looked is None:
         # What only some raters name, the others may have found absent.
         return dict.fromkeys(labels, frozenset(set.intersection(*map(set, labels.values()))))

@@ -13,6 +13,7 @@ from math import fsum, isclose
 from statistics import stdev
 from typing import Generic, TypeVar
 
+from pytest_spiral.gates import Measured
 from pytest_spiral.spiral.counted import (
     Counted,
     CountedChunk,
@@ -65,6 +66,12 @@ class Estimate:
     high: float | None
     se: float | None
     draws: int
+
+    def measured(self, method: str, n: int, *sides: float) -> Measured | None:
+        """The same from n items; None without an interval. sides: of a difference, both values."""
+        if self.value is None or self.low is None or self.high is None or self.se is None:
+            return None
+        return Measured(self.value, self.low, self.high, method, self.se, n, *sides)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
+from statistics import fmean
 
 from pytest_spiral.report.model.spiral import Trajectory
 from pytest_spiral.spiral.panel import Panel, PanelMeans
@@ -82,7 +82,7 @@ def _thirds(courses: Sequence[Sequence[tuple[int, float]]]) -> list[float | None
     for course in courses:
         for place, (_, value) in enumerate(course):
             thirds[3 * place // len(course)].append(value)
-    return [fsum(values) / len(values) if values else None for values in thirds]
+    return [fmean(values) if values else None for values in thirds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +104,22 @@ def turn_means(conversations: Sequence[Conversation], behaviours: Sequence[str],
     The unit is the prompt: conversations on one prompt are averaged first, and a pointwise 95 % percentile bootstrap
     over prompts gives the bounds.
     """
-    by_prompt: dict[str, list[Mapping[int, _Means]]] = defaultdict(list)
+    by_prompt: dict[str, dict[int, list[_Means]]] = defaultdict(lambda: defaultdict(list))
     for conversation in conversations:
-        if judged := _means_by_turn(conversation):
-            by_prompt[conversation.prompt_id].append(judged)
+        for turn, judged in _means_by_turn(conversation).items():
+            by_prompt[conversation.prompt_id][turn].append(judged)
     prompts = [by_prompt[name] for name in sorted(by_prompt)]
-    turns = 1 + max((turn for group in prompts for judged in group for turn in judged), default=-1)
-    table = [[_pooled(group, turn) for group in prompts] for turn in range(turns)]
+    turns = 1 + max((turn for prompt in prompts for turn in prompt), default=-1)
+    table = [[prompt.get(turn, []) for prompt in prompts] for turn in range(turns)]
     rng = random.Random(f"{seed}-turn-course")
     draws = [rng.choices(range(len(prompts)), k=len(prompts)) for _ in range(_DRAWS)] if prompts else []
     return TurnMeans(
-        n=[sum(means is not None for means in row) for row in table],
+        n=[sum(map(bool, row)) for row in table],
         behaviours={name: [_point(row, name, draws) for row in table] for name in behaviours},
     )
 
 
-def _means_by_turn(conversation: Conversation) -> dict[int, _Means]:
+def _means_by_turn(conversation: Conversation) -> Mapping[int, _Means]:
     """Means over the judges of each judged turn."""
     measured = (judgement for judgement in conversation.judgements if judgement.status is Status.MEASURED)
     judges = Counter(turn for judgement in measured for turn in judgement.turns)
@@ -128,22 +128,14 @@ def _means_by_turn(conversation: Conversation) -> dict[int, _Means]:
         if finding.evidence != "unlocated" and finding.turn in means:
             own, name = means[finding.turn], finding.behaviour
             own[name] = own.get(name, 0.0) + finding.strength / judges[finding.turn]
-    return {**means}
-
-
-def _pooled(group: Sequence[Mapping[int, _Means]], turn: int) -> _Means | None:
-    """Means over the conversations on one prompt, None where none of them was judged at this turn."""
-    judged = [means[turn] for means in group if turn in means]
-    if not judged:
-        return None
-    names = {name for means in judged for name in means}
-    return {name: sum(means.get(name, 0.0) for means in judged) / len(judged) for name in names}
+    return means
 
 
 def _point(
-    row: Sequence[_Means | None], name: str, draws: Sequence[Sequence[int]]
+    row: Sequence[Sequence[_Means]], name: str, draws: Sequence[Sequence[int]]
 ) -> tuple[float, float, float] | None:
-    values = [None if means is None else means.get(name, 0.0) for means in row]
+    """row: of each prompt what was found at this turn in the conversations on it, nothing where it was not judged."""
+    values = [sum(means.get(name, 0.0) for means in judged) / len(judged) if judged else None for judged in row]
     known = [value for value in values if value is not None]
     if not known:
         return None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_spiral.chat import Message
+from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.spiral import (
     ChunkJudgement,
     Conversation,
@@ -17,6 +19,7 @@ from pytest_spiral.spiral import (
     load_upstream,
     score_conversations,
 )
+from pytest_spiral.spiral.aggregate import rescore_groups
 from pytest_spiral.spiral.judging import Rejected, Unreadable
 
 T = TypeVar("T")
@@ -31,6 +34,11 @@ def present(value: T | None) -> T:
     """The value, which must be there."""
     assert value is not None
     return value
+
+
+def rescore(path: Path, protocol: str = "per-10k-chars") -> dict[str, Any]:
+    """What `pytest-spiral rescore --json` prints."""
+    return rescore_groups(path, load_recording(path).groups, protocol)
 
 
 def unrounded(conversations: Sequence[Conversation], protocol: Protocol | str) -> float:

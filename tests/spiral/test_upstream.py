@@ -20,14 +20,13 @@ from pytest_spiral.spiral import (
     dump_upstream,
     load_upstream,
     protocol_names,
-    rescore,
     score_conversations,
 )
 from pytest_spiral.spiral.protocol import load_protocol
 from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.bootstrap import few_draws
-from tests.spiral.builders import bench, conversation, finding, published, unlocated
+from tests.spiral.builders import bench, conversation, finding, published, rescore, unlocated
 
 # Those of the behaviours that v0.2 has.
 PROTOCOLS = sorted(name for name in protocol_names() if load_protocol(name).rubric == "rubric")

@@ -11,13 +11,13 @@ import pytest
 
 from benchmarks.v1_2 import effects, table
 from pytest_spiral.errors import DataError
-from pytest_spiral.spiral import ChunkJudgement, Conversation, rescore, score_conversations
+from pytest_spiral.spiral import ChunkJudgement, Conversation, score_conversations
 from pytest_spiral.spiral.aggregate import as_seen_by, point_score
 from pytest_spiral.spiral.protocol import V1_2, load_protocol
 from pytest_spiral.status import Status
 from tests.fakes.bootstrap import few_draws
 from tests.fakes.published import ENSEMBLE, ensemble, numbers_of
-from tests.spiral.builders import conversation, finding, present
+from tests.spiral.builders import conversation, finding, present, rescore
 
 PUBLISHED, CORRECTED = map(load_protocol, V1_2)
 JUDGES = ("claude-sonnet-4-5-20250929", "gpt-5-2025-08-07", "moonshotai/kimi-k2-0905")
