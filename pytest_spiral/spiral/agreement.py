@@ -31,6 +31,13 @@ def strengths(judgement: ChunkJudgement, *, presumed: bool = False) -> dict[tupl
     )
 
 
+def seen_in(judgement: ChunkJudgement | None) -> dict[str, int] | None:
+    """The highest strength by behaviour in a judgement of one turn; None where there is no readable one."""
+    if judgement is None or judgement.status is not Status.MEASURED:
+        return None
+    return {behaviour: strength for (_, behaviour), strength in sorted(strengths(judgement).items())}
+
+
 def agreement(
     conversations: Sequence[Conversation], judges: Sequence[str], behaviours: Sequence[str], seed: str
 ) -> dict[str, Agreement]:

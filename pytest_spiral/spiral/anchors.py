@@ -30,12 +30,11 @@ from pydantic import Field
 
 from pytest_spiral.report.model.anchors import Anchors, JudgeAnchors, Vector
 from pytest_spiral.resources import data_root
-from pytest_spiral.spiral.agreement import strengths
+from pytest_spiral.spiral.agreement import seen_in
 from pytest_spiral.spiral.labels import LabelledSet, load_labels, shipped_turns
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import ChunkJudgement
 from pytest_spiral.spiral.toml_tables import Table, Text, read_table
-from pytest_spiral.status import Status
 
 ALPHA = 0.05
 """False alarms of a check of all judges of two runs, at most."""
@@ -104,9 +103,8 @@ def overlooked(anchors: Anchors | None, protocol: Protocol) -> Mapping[str, tupl
 
 def vector_of(judgement: ChunkJudgement) -> Vector | None:
     """The highest strength by behaviour and the marks of the user's message; None for a judgement that failed."""
-    if judgement.status is not Status.MEASURED:
+    if (seen := seen_in(judgement)) is None:
         return None
-    seen = {behaviour: strength for (_, behaviour), strength in strengths(judgement).items()}
     return dict(sorted({**seen, **{name: mark for name, mark in judgement.called_for.items() if mark}}.items()))
 
 

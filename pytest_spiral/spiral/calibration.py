@@ -26,7 +26,7 @@ from pytest_spiral.report.model.judges import (
     TurnRate,
 )
 from pytest_spiral.resources import data_root, read_json
-from pytest_spiral.spiral.agreement import agreement_on, strengths
+from pytest_spiral.spiral.agreement import agreement_on, seen_in, strengths
 from pytest_spiral.spiral.labels import LabelledSet, LabelledTurn
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
 from pytest_spiral.spiral.toml_tables import Count, Table, read_table
@@ -169,7 +169,7 @@ def calibration_result(
     Of a behaviour only the turns count on which somebody looked for it. Among them a turn without a readable judgement
     counts as wrong, whichever way it is labelled.
     """
-    predictions = {turn.id: _seen(judged.get(turn.id)) for turn in labelled.turns}
+    predictions = {turn.id: seen_in(judged.get(turn.id)) for turn in labelled.turns}
     pairs = {name: _pairs(labelled.turns, predictions, name) for name in behaviours}
     return CalibrationResult(
         schema_version=SCHEMA_VERSION,
@@ -206,12 +206,6 @@ def agreement_among_raters(labelled: LabelledSet, behaviour: str) -> Agreement |
     return agreement_on(Clusters.group("conversation", rows), list(labelled.raters), "raters")
 
 
-def _seen(judgement: ChunkJudgement | None) -> dict[str, int] | None:
-    if judgement is None or judgement.status is not Status.MEASURED:
-        return None
-    return {behaviour: strength for (_, behaviour), strength in sorted(strengths(judgement).items())}
-
-
 def _pairs(turns: Sequence[LabelledTurn], predictions: Predictions, behaviour: str) -> Pairs:
     pairs = []
     for turn in turns:
@@ -244,8 +238,10 @@ def _classes(pairs: Pairs) -> tuple[int, int]:
 
 
 def _kappa(pairs: Pairs, weights: Literal["none", "quadratic"], draws: int) -> Estimate | None:
+    statistic = partial(weighted_kappa, weights=weights)
     # With one class in the labels it says nothing about the judge.
-    return _estimate(pairs, partial(weighted_kappa, weights=weights), draws) if all(_classes(pairs)) else None
+    value = statistic(pairs) if all(_classes(pairs)) else None
+    return None if value is None else _enclosing(value, _drawn(pairs, statistic, draws))
 
 
 def _recall(presence: Pairs, label: int) -> Estimate | None:
@@ -255,29 +251,23 @@ def _recall(presence: Pairs, label: int) -> Estimate | None:
         right = [judged == label for unit in presence.values for reference, judged in unit if reference == label]
         return sum(right) / len(right) if right else None
 
-    units = sum(any(reference == label for reference, _ in unit) for unit in presence.values)
-    if not units or (value := rate(presence)) is None:
+    if (value := rate(presence)) is None:
         return None
-    estimate = _enclosing(value, wilson(Tally(round(value * units), units, "conversation")))
     # Where few turns or none are wrong, resampling sees too little chance; Wilson counts conversations.
-    drawn = _estimate(presence, rate, _DRAWS) if any(len(unit) > 1 for unit in presence.values) else None
-    if estimate is None or drawn is None:
-        return estimate
-    return Estimate(value=value, low=min(estimate.low, drawn.low), high=max(estimate.high, drawn.high))
+    units = sum(any(reference == label for reference, _ in unit) for unit in presence.values)
+    intervals = [wilson(Tally(round(value * units), units, "conversation"))]
+    if any(len(unit) > 1 for unit in presence.values):
+        intervals.append(_drawn(presence, rate, _DRAWS))
+    return _enclosing(value, *intervals)
 
 
-def _estimate(pairs: Pairs, statistic: Callable[[Pairs], float | None], draws: int) -> Estimate | None:
-    value = statistic(pairs)
-    interval = None if value is None else agreement_interval(pairs, statistic, "calibration", resamples=draws)
-    return _enclosing(value, interval)
+def _drawn(pairs: Pairs, statistic: Callable[[Pairs], float | None], draws: int) -> Interval:
+    return agreement_interval(pairs, statistic, "calibration", resamples=draws) or Interval(-1.0, 1.0, "unknown")
 
 
-def _enclosing(value: float | None, interval: Interval | None) -> Estimate | None:
-    if value is None:
-        return None
-    if interval is None:
-        return Estimate(value=value, low=-1.0, high=1.0)
-    return Estimate(value=value, low=min(interval.low, value), high=max(interval.high, value))
+def _enclosing(value: float, *intervals: Interval) -> Estimate:
+    low, high = min(found.low for found in intervals), max(found.high for found in intervals)
+    return Estimate(value=value, low=min(low, value), high=max(high, value))
 
 
 def _kinds(turns: Sequence[LabelledTurn], predictions: Predictions, behaviours: Sequence[str]) -> dict[str, KindCount]:
