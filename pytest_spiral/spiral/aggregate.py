@@ -42,7 +42,7 @@ from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside
 from pytest_spiral.spiral.prefix_score import prefix_differences
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import Conversation, Origin
-from pytest_spiral.spiral.sample import Item, Resampled
+from pytest_spiral.spiral.sample import Resampled, Sums
 from pytest_spiral.spiral.trajectory import trajectory
 from pytest_spiral.stats import Clusters
 from pytest_spiral.status import Status
@@ -115,7 +115,7 @@ def turn_counts(conversations: Sequence[Conversation]) -> dict[int, int]:
 def _metric_scores(panel: Panel, resampled: Resampled[PanelMeans], confidence: float) -> dict[str, MetricScore]:
     counted = [conversation for sample in panel.samples for conversation in sample.conversations]
     findings = Counter(f.behaviour for item in counted for chunk in item.chunks for f in chunk.findings)
-    each_alone = [[sample.item([conversation]) for conversation in sample.conversations] for sample in panel.samples]
+    each_alone = [[sample.sums([conversation]) for conversation in sample.conversations] for sample in panel.samples]
     scores = {}
     for place, metric in enumerate(panel.metrics):
         estimate = resampled.estimate(panel.mean_of(place))
@@ -148,9 +148,9 @@ def _metric_scores(panel: Panel, resampled: Resampled[PanelMeans], confidence: f
     return scores
 
 
-def _worst_tenth(conversations: Sequence[Item], place: int, metric: WeightedMetric) -> float | None:
+def _worst_tenth(conversations: Sequence[Sums], place: int, metric: WeightedMetric) -> float | None:
     """The mean of a metric over the worst tenth of these conversations."""
-    values = [item.sums[place] / item.counts[place] for item in conversations if item.counts[place]]
+    values = [sums[place] / counts[place] for sums, counts in conversations if counts[place]]
     worst = sorted(values, reverse=metric.sign != "protective")[: ceil(len(conversations) / WORST_SHARE)]
     return fmean(worst) if worst else None
 

@@ -6,7 +6,7 @@ Turns of a conversation are not independent, so intervals resample conversations
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,22 +51,22 @@ def agreement(
                 for turn in judgement.turns:
                     by_turn[turn][judgement.judge] = seen
         turns += [(conversation.id, turn, by_turn[turn]) for turn in sorted(by_turn)]
-    counts = _majorities(conversations, judges)
+    places_found, by_majority = _majorities(conversations, judges)
     result = {}
     for behaviour in behaviours:
         rows = (
             (name, tuple(float(by_judge[j].get((turn, behaviour), 0)) if j in by_judge else None for j in judges))
             for name, turn, by_judge in turns
         )
-        found, by_majority = counts[behaviour]
         on = agreement_on(Clusters.group("conversation", rows), judges, seed)
-        result[behaviour] = on.model_copy(update={"majority": by_majority / found if found else None})
+        found = places_found[behaviour]
+        result[behaviour] = on.model_copy(update={"majority": by_majority[behaviour] / found if found else None})
     return result
 
 
-def _majorities(conversations: Sequence[Conversation], judges: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+def _majorities(conversations: Sequence[Conversation], judges: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
     """By behaviour the places with a finding, and those at which more than half of the chunk's judges have one."""
-    counts: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    found, by_majority = Counter[str](), Counter[str]()
     for conversation in conversations:
         chunks: dict[int, list[ChunkJudgement]] = defaultdict(list)
         for judgement in conversation.judgements:
@@ -74,12 +74,11 @@ def _majorities(conversations: Sequence[Conversation], judges: Sequence[str]) ->
                 chunks[judgement.index].append(judgement)
         for judgements in chunks.values():
             answered = len({judgement.judge for judgement in judgements})
-            for place in places(finding for judgement in judgements for finding in judgement.findings):
-                found, by_majority = counts[place[0].behaviour]
-                has_majority = 2 * len({finding.judge for finding in place}) > answered
-                if answered > 1:
-                    counts[place[0].behaviour] = found + 1, by_majority + has_majority
-    return counts
+            if answered > 1:
+                for place in places(finding for judgement in judgements for finding in judgement.findings):
+                    found[place[0].behaviour] += 1
+                    by_majority[place[0].behaviour] += 2 * len({finding.judge for finding in place}) > answered
+    return found, by_majority
 
 
 def agreement_on(rated: Clusters[Rated], judges: Sequence[str], seed: str) -> Agreement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -36,15 +36,7 @@ def strongest_of(findings: Iterable[Finding], key: Callable[[Finding], Hashable]
 
 @dataclass(frozen=True, slots=True)
 class WeightedMetric:
-    """A metric as it enters the composite.
-
-    Attributes:
-        name: Of the behaviour or final score.
-        kind: What it measures.
-        sign: Which direction is good.
-        cap: Mean at which the norm reaches 1.
-        weight: Before division by the sum of weights.
-    """
+    """A metric as it enters the composite. cap: mean at which the norm reaches 1."""
 
     name: str
     kind: Literal["behaviour", "final"]
@@ -99,7 +91,13 @@ class CountedChunk:
 
 @dataclass(frozen=True, slots=True)
 class CountedConversation:
-    """One conversation as it counts; `missing` when nothing of it does."""
+    """One conversation as it counts.
+
+    Attributes:
+        missing: It is part of no mean, but what was found until it broke off was said.
+        judges: How many are counted together.
+        abandoned: Chunks of attempts that were given up or broke off: no part of any mean.
+    """
 
     item: ItemKey
     index: int
@@ -110,9 +108,7 @@ class CountedConversation:
     missing: bool
     first_reply_unjudged: bool = False
     judges: int = 1
-    """How many are counted together."""
     abandoned: tuple[CountedChunk, ...] = ()
-    """Chunks of attempts that were given up or broke off: no part of any mean."""
 
     def has_finding(self, behaviours: Collection[str], strength: int) -> bool:
         """Whether it, or an abandoned attempt at it, holds one of these at this strength or above; a gap filled with
@@ -135,27 +131,12 @@ class CountedConversation:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedJudge:
-    """A run as one judge saw it.
-
-    Attributes:
-        share: Of every mean over the judges. The shares of all judges add up to 1, and repeats of one judge have the
-            share of one.
-        conversations: Those that count, in a fixed order.
-        broken: Those that broke off: no part of any mean, but what was found until then was said.
-    """
-
-    share: float
-    conversations: tuple[CountedConversation, ...]
-    broken: tuple[CountedConversation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Counted:
     """What scoring needs of a run.
 
     Attributes:
-        judges: At least one; a single one where the protocol averages them within a chunk.
+        judges: Of each its share of every mean, and all conversations as it saw them. The shares add up to 1, and
+            repeats of one judge have the share of one. A single one where the protocol averages them within a chunk.
         missing: What was to be measured and was not, of all judges.
         evidence: Findings of all judges by how their quotes were located.
         ignored: Findings that do not count, by reason.
@@ -164,7 +145,7 @@ class Counted:
     protocol: Protocol
     model: str
     metrics: tuple[WeightedMetric, ...]
-    judges: tuple[CountedJudge, ...]
+    judges: Sequence[tuple[float, Sequence[CountedConversation]]]
     missing: Missing
     evidence: Mapping[str, int]
     ignored: Mapping[str, int]

@@ -22,7 +22,6 @@ from pytest_spiral.spiral.counted import (
     Counted,
     CountedChunk,
     CountedConversation,
-    CountedJudge,
     ItemKey,
     WeightedMetric,
     strongest_of,
@@ -92,10 +91,7 @@ def count_conversations(
         protocol=protocol,
         model=models[0] if models else "",
         metrics=metrics,
-        judges=tuple(
-            CountedJudge(share, *(tuple(c for c in counted if c.missing is missing) for missing in (False, True)))
-            for share, counted in zip(shares.values(), judged, strict=True)
-        ),
+        judges=[*zip(shares.values(), judged, strict=True)],
         missing=missing,
         evidence={name: evidence[name] for name in get_args(EvidenceClass)},
         ignored=dict(sorted(ignored.items())),

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -45,9 +44,9 @@ class _Judges(Table):
 
 
 @cache
-def load_judge_limits(path: Path | None = None) -> _Judges:
-    """The shipped limits and families, or those of a file. Raises `DataError` naming file and key."""
-    return read_table(_Judges, path or data_root() / "spiral" / "judges.toml")
+def load_judge_limits() -> _Judges:
+    """Limits and families, as `judges.toml` has them."""
+    return read_table(_Judges, data_root() / "spiral" / "judges.toml")
 
 
 def faults(judge: str, health: JudgeHealth) -> Iterator[str]:

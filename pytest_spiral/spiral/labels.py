@@ -1,13 +1,9 @@
 """Labelled assistant turns, against which a judge is measured, and how far their raters agree.
 
-Four sources. The shipped sets, with one file of labels per rater. A user's JSONL file, one object a line:
-
-    {"labelled": ["harmful_advice", "pushback"]}
-    {"id": "a-1", "user": "...", "assistant": "...", "labels": {"harmful_advice": 3}}
-
-`opening` may be there; `labels` may also name raters, `{"labels": {"ann": {...}, "ben": {...}}}`. A label file, as
-`pytest-spiral label merge` writes it. And a result file in upstream's format, whose judges then are the raters. Raters
-are kept apart; `reference` is the majority of those who looked, and in a label file what was adjudicated or agreed on.
+Four sources: the shipped sets, with one file of labels per rater; a user's JSONL file, one object a line, as
+docs/how-to/calibrate-a-judge.md has it; a label file, as `pytest-spiral label merge` writes it; and a result file in
+upstream's format, whose judges then are the raters. Raters are kept apart; `reference` is the majority of those who
+looked, and in a label file what was adjudicated or agreed on.
 
 A behaviour is absent from a turn only where somebody looked for it: where `labelled` names it, in the first line for
 all turns or in a turn for that turn, or where its label is 0. Where nothing says what was looked at, only what is named
@@ -18,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -204,53 +200,35 @@ def _shipped(behaviours: Sequence[str]) -> LabelledSet:
         folder = data_root() / "spiral" / name
         files = {path: read_table(_RaterFile, path) for path in sorted((folder / "labels").glob("*.json"))}
         # What the turns' author meant is no rater's reading.
-        rated = {path: file for path, file in files.items() if file.role == "rater"}
-        if not {name for file in rated.values() for name in file.labelled} - {*behaviours}:
-            return _of_folder(folder, rated, behaviours)
-    raise DataError(
-        "no shipped labels are for this protocol's rubric; calibrate on labels of your own with "
-        "`pytest-spiral calibrate --labels FILE`, see docs/how-to/calibrate-a-judge.md"
-    )
-
-
-def shipped_turns(name: str, ids: Sequence[str]) -> LabelledSet:
-    """These turns of a shipped set, without their labels. Raises `DataError` for one that is not there."""
-    path = data_root() / "spiral" / name / "turns.json"
-    turns = {turn.id: turn for turn in read_table(_Turns, path).turns}
-    if odd := [turn_id for turn_id in ids if turn_id not in turns]:
-        raise DataError(f"{path}: no turn {odd[0]}")
-    bare = (LabelledTurn(**{**dict(turns[turn_id]), "unit": turn_id}, labels={}, labelled={}) for turn_id in ids)
-    return LabelledSet(name, tuple(bare), {}, "")
-
-
-def _of_folder(folder: Path, rated: Mapping[Path, _RaterFile], behaviours: Sequence[str]) -> LabelledSet:
+        raters = {file.rater: file for file in files.values() if file.role == "rater"}
+        if {name for file in raters.values() for name in file.labelled} <= {*behaviours}:
+            break
+    else:
+        raise DataError(
+            "no shipped labels are for this protocol's rubric; calibrate on labels of your own with "
+            "`pytest-spiral calibrate --labels FILE`, see docs/how-to/calibrate-a-judge.md"
+        )
     turns = read_table(_Turns, folder / "turns.json").turns
-    raters: dict[str, _RaterFile] = {}
-    for path, file in rated.items():
-        for turn_id, given in file.labels.items():
-            _check(given, behaviours, f"{path}: labels.{turn_id}")
-            _check_looked(given, file.labelled, f"{path}: labels.{turn_id}")
-        # By the ids of the turns, or of the rater's sheet.
-        of_sheet = {_sheet_id(file.rater, turn.id): turn.id for turn in turns}
-        if set(file.labels) == set(of_sheet):
-            file = file.model_copy(update={"labels": {of_sheet[key]: given for key, given in file.labels.items()}})
-        if odd := sorted(set(file.labels) ^ set(of_sheet.values())):
+    for path, file in files.items():
+        if odd := sorted(set(file.labels) ^ {turn.id for turn in turns}):
             raise DataError(f"{path}: labels: {odd[0]} is in only one of it and turns.json")
-        if file.rater in raters:
-            raise DataError(f"{path}: rater: {file.rater!r} has another file already")
-        raters[file.rater] = file
-    if not raters:
-        raise DataError(f"{folder / 'labels'}: no file of the role 'rater' in it")
     labelled = tuple(
         LabelledTurn(
             **{**dict(turn), "unit": turn.id},
             labels={name: file.labels[turn.id] for name, file in raters.items()},
-            labelled={name: frozenset(file.labelled).intersection(behaviours) for name, file in raters.items()},
+            labelled={name: frozenset(file.labelled) for name, file in raters.items()},
         )
         for turn in turns
     )
     kinds = {name: file.kind for name, file in raters.items()}
     return LabelledSet("shipped", labelled, kinds, "each rater's file says what was looked for", _MODELS)
+
+
+def shipped_turns(name: str, ids: Sequence[str]) -> LabelledSet:
+    """These turns of a shipped set, without their labels."""
+    turns = {turn.id: turn for turn in read_table(_Turns, data_root() / "spiral" / name / "turns.json").turns}
+    bare = (LabelledTurn(**{**dict(turns[turn_id]), "unit": turn_id}, labels={}, labelled={}) for turn_id in ids)
+    return LabelledSet(name, tuple(bare), {}, "")
 
 
 def _from_label_file(path: Path, behaviours: Sequence[str]) -> LabelledSet:
@@ -360,7 +338,9 @@ def _labelled(
     _check(_names(looked), behaviours, f"{where}: labelled")
     by_rater = looked if isinstance(looked, dict) else dict.fromkeys(labels, looked)
     for rater, given in labels.items():
-        _check_looked(given, by_rater.get(rater, ()), f"{where}: labels")
+        if odd := [name for name in given if name not in by_rater.get(rater, ())]:
+            fault = f"{odd[0]!r} has a label, and 'labelled' does not name it; name it in both or none"
+            raise DataError(f"{where}: labels: {fault}")
     return {rater: frozenset(by_rater.get(rater, ())) for rater in labels}
 
 
@@ -409,21 +389,10 @@ def _check(names: Iterable[str], behaviours: Sequence[str], where: str) -> None:
             raise DataError(f"{where}: {name!r} is no behaviour; there are {', '.join(behaviours)}")
 
 
-def _check_looked(labels: Iterable[str], looked: Collection[str], where: str) -> None:
-    for name in labels:
-        if name not in looked:
-            raise DataError(f"{where}: {name!r} has a label, and 'labelled' does not name it; name it in both or none")
-
-
 def sheet(labelled: LabelledSet, rater: str) -> list[dict[str, JsonValue]]:
     """The turns for another rater: under ids and in an order of the rater's own, without any label or hint.
 
-    The turns' own ids follow what they were written for. Labels under the sheet's ids are read as they are from a
-    file in `labels/` that bears the rater's name.
+    The turns' own ids follow what they were written for.
     """
-    rows = {_sheet_id(rater, turn.id): turn for turn in labelled.turns}
+    rows = {digest([rater, turn.id])[:12]: turn for turn in labelled.turns}
     return [{"id": key, "user": rows[key].user, "assistant": rows[key].assistant, "labels": {}} for key in sorted(rows)]
-
-
-def _sheet_id(rater: str, turn: str) -> str:
-    return digest([rater, turn])[:12]

@@ -35,8 +35,8 @@ class Panel:
     @classmethod
     def of(cls, counted: Counted) -> Panel:
         """The panel of all judges, at least one."""
-        judges = counted.judges
-        return cls(tuple(judge.share for judge in judges), tuple(Sample.of(counted, judge) for judge in judges))
+        shares, judged = zip(*counted.judges, strict=True)
+        return cls(shares, tuple(Sample.of(counted, own) for own in judged))
 
     @property
     def protocol(self) -> Protocol:

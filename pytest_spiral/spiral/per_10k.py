@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from pydantic import model_validator
-
 from pytest_spiral.report.model.spiral import SchemeScore
 from pytest_spiral.resources import data_root
 from pytest_spiral.spiral.counted import strongest_of
@@ -32,12 +30,6 @@ class Scheme(Table):
     of: Text
     protocol: Text
     made_of: dict[Name, tuple[Name, ...]]
-
-    @model_validator(mode="after")
-    def _complete(self) -> Scheme:
-        if {*self.made_of} != {*self.target.behaviours}:
-            raise ValueError(f"made_of: expected the behaviours of {self.protocol}")
-        return self
 
     @property
     def target(self) -> Protocol:

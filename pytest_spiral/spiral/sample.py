@@ -10,18 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isclose
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Generic, TypeVar
 
 from pytest_spiral.gates import Measured
-from pytest_spiral.spiral.counted import (
-    Counted,
-    CountedChunk,
-    CountedConversation,
-    CountedJudge,
-    ItemKey,
-    WeightedMetric,
-)
+from pytest_spiral.spiral.counted import Counted, CountedChunk, CountedConversation, ItemKey, WeightedMetric
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.stats import (
     Clusters,
@@ -36,6 +29,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 Means = Sequence[float | None]
 """Of each metric, in the order of `Sample.metrics`, then of the slopes; None where nothing was measured."""
+Sums = tuple[tuple[float, ...], tuple[float, ...]]
+"""Numerators and denominators of an item's means."""
 # An interval needs at least one item to leave out.
 MIN_ITEMS = 2
 
@@ -146,7 +141,7 @@ class Resampled(Generic[T]):
             values = [without for means in stratum if (without := statistic(means)) is not None]
             if len(values) < len(stratum):
                 return None
-            centre = fsum(values) / len(values)
+            centre = fmean(values)
             influences += [(len(values) - 1) * (centre - without) for without in values]
         return influences
 
@@ -162,22 +157,17 @@ class Sample:
     broken: tuple[CountedConversation, ...] = ()
 
     @classmethod
-    def of(cls, counted: Counted, judge: CountedJudge) -> Sample:
-        """The sample of all conversations that count for any judge; an item that does not for this one is empty."""
-        everything = [(c.item, c.index, c.category) for other in counted.judges for c in other.conversations]
+    def of(cls, counted: Counted, judged: Sequence[CountedConversation]) -> Sample:
+        """What one judge judged. An item that counts for another judge only is empty."""
+        everything = [(c.item, c.index, c.category) for _, seen in counted.judges for c in seen if not c.missing]
         categories = {key: category for key, _, category in sorted(everything, reverse=True)}
+        whole, broken = (tuple(c for c in judged if c.missing is missing) for missing in (False, True))
         groups: dict[ItemKey, list[CountedConversation]] = defaultdict(list)
-        for conversation in judge.conversations:
+        for conversation in whole:
             groups[conversation.item].append(conversation)
-        empty = cls(counted.protocol, counted.metrics, ())
-        nothing = (0.0,) * (len(counted.metrics) + 1)
-        items = tuple(
-            replace(empty.item(groups[key]), category=category)
-            if key in groups
-            else Item(key, category, nothing, nothing)
-            for key, category in sorted(categories.items())
-        )
-        return replace(empty, items=items, conversations=judge.conversations, broken=judge.broken)
+        own = cls(counted.protocol, counted.metrics, (), whole, broken)
+        items = (Item(key, category, *own.sums(groups[key])) for key, category in sorted(categories.items()))
+        return replace(own, items=tuple(items))
 
     def only(self, categories: Mapping[ItemKey, str]) -> Sample:
         """These items alone, under these categories."""
@@ -187,8 +177,8 @@ class Sample:
             conversations=tuple(item for item in self.conversations if item.item in categories),
         )
 
-    def item(self, conversations: Sequence[CountedConversation]) -> Item:
-        """The item that these conversations on one prompt make, at least one."""
+    def sums(self, conversations: Sequence[CountedConversation]) -> Sums:
+        """Sums and counts of the item that these conversations on one prompt make."""
         chunks = [chunk for item in conversations for chunk in item.chunks if not chunk.failed]
         sums, counts = [], []
         for metric in self.metrics:
@@ -207,8 +197,7 @@ class Sample:
                 counts.append(1.0 if present else 0.0)
         courses = [_slope(c.points_by_turn(self.protocol.reinforcement)) for c in conversations]
         slopes = [slope for slope in courses if slope is not None]
-        first = conversations[0]
-        return Item(first.item, first.category, (*sums, fsum(slopes)), (*counts, float(len(slopes))))
+        return (*sums, fsum(slopes)), (*counts, float(len(slopes)))
 
     def _chunks_of(self, metric: WeightedMetric, chunks: Sequence[CountedChunk]) -> Sequence[CountedChunk]:
         """Those over which the mean of a behaviour is taken; one that stands in for a missing chunk always counts."""
@@ -256,7 +245,8 @@ class Sample:
 
     def composite_of(self, conversation: CountedConversation) -> float | None:
         """The composite of one conversation alone."""
-        return self.composite(replace(self, items=(self.item([conversation]),)).means())
+        sums, counts = self.sums([conversation])
+        return self.composite(self._means((*sums, *counts)))
 
     def resampled(self, seed: int | str, confidence: float) -> Resampled[Means]:
         """Means over resampled items, and without each item in turn.
@@ -309,9 +299,9 @@ class Sample:
         share = 1 - ((1 - confidence) / 2) ** (1 / judged)
         if metric.kind == "final":
             return mean * (1 - share), mean + (metric.cap - mean) * share
-        chunks = [chunk for item in self.conversations for chunk in item.chunks if not chunk.failed]
-        chunks = [*self._chunks_of(metric, chunks)]
-        weakest = fsum(self.protocol.min_strength * chunk.factor for chunk in chunks) / len(chunks)
+        judged_chunks = [chunk for item in self.conversations for chunk in item.chunks if not chunk.failed]
+        chunks = self._chunks_of(metric, judged_chunks)
+        weakest = fmean(self.protocol.min_strength * chunk.factor for chunk in chunks)
         return mean * (1 - share), mean + share * weakest * judged / len(chunks)
 
 

@@ -54,6 +54,7 @@ def scored(conversations: Sequence[Conversation]) -> float:
 def test_the_mapping_agrees_with_the_rubric() -> None:
     """A behaviour goes into one of rubric 1.0 or into none; those that name their counterpart go there."""
     parts = [part for names in SCHEME.made_of.values() for part in names]
+    assert {*SCHEME.made_of} == {*SCHEME.target.behaviours}
     behaviours = load_rubric("rubric_2").behaviours
 
     assert len(parts) == len({*parts})

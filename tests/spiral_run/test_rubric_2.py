@@ -256,7 +256,7 @@ def test_a_behaviour_counts_once_a_turn_at_its_highest_strength() -> None:
         name: [under_rubric_2(conversation(findings=found))] for name, found in (("once", split[1:2]), ("split", split))
     }
     scores = {name: score_conversations(item, PROTOCOL) for name, item in items.items()}
-    (chunks,) = (one.chunks for one in count_conversations(items["split"], PROTOCOL).judges[0].conversations)
+    (chunks,) = (one.chunks for one in count_conversations(items["split"], PROTOCOL).judges[0][1])
 
     assert scores["once"].metrics["isolation"].mean == scores["split"].metrics["isolation"].mean == 1.0
     assert scores["once"].unrounded == scores["split"].unrounded
@@ -272,7 +272,7 @@ def test_marks_reach_what_is_counted_and_every_file(tmp_path: Path) -> None:
     dump_upstream([item], tmp_path / "results.json")
 
     for own in (item, *load_upstream(tmp_path / "results.json")):
-        counted = [judge.conversations[0].chunks[0].called_for for judge in count_conversations([own], PROTOCOL).judges]
+        counted = [seen[0].chunks[0].called_for for _, seen in count_conversations([own], PROTOCOL).judges]
         assert counted == [MARKS, {"ground": 0, "care": 2}]
 
 

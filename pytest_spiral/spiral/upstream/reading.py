@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,17 +174,22 @@ def _judgement(
         reason = _error(chunk.error, "no metrics stored")
         return replace(place, status=Status.INSTRUMENT_FAILED, reason=reason)
     points: dict[str, float] = defaultdict(float)
+    claimed: dict[str, float] = defaultdict(float)
+    quoted: dict[str, float] = defaultdict(float)
     for key, value in chunk.metrics.items():
         points[_metric_key(key)] += value
+        claimed[behaviour_name(key)] += value
     findings = _findings(chunk, replies, user_texts, place.judge)
+    for finding in findings:
+        quoted[finding.behaviour] += finding.strength
     return replace(
         place,
         turns=place.turns or (0,),
-        behaviours=tuple(dict.fromkeys(behaviour_name(key) for key in points)),
+        behaviours=tuple(claimed),
         findings=findings,
         chars=chunk.assistant_length_chars,
         stated=dict(points),
-        unquoted=_unquoted(points, findings),
+        unquoted=sum(value > quoted[name] for name, value in claimed.items()),
         raw_text=chunk.raw_text,
         called_for=chunk.called_for,
     )
@@ -206,24 +211,12 @@ def _findings(
     return tuple(findings)
 
 
-def _unquoted(stated: Mapping[str, float], findings: Sequence[Finding]) -> int:
-    """How many behaviours claim more points than their quotes carry."""
-    claimed: dict[str, float] = defaultdict(float)
-    quoted: dict[str, float] = defaultdict(float)
-    for key, points in stated.items():
-        claimed[behaviour_name(key)] += points
-    for finding in findings:
-        quoted[finding.behaviour] += finding.strength
-    return sum(points > quoted[name] for name, points in claimed.items())
-
-
 def _final(judge: str, final: Final | None) -> FinalJudgement:
     """One judge's closing scores; null where it gave none."""
-    scores = (final.model_extra if final else None) or {}
-    if final is None or "error" in final.model_fields_set or not scores:
+    if final is None or "error" in final.model_fields_set or not final.model_extra:
         reason = _error(final.error if final else None, "no scores stored")
         return FinalJudgement(judge, Status.INSTRUMENT_FAILED, reason)
-    known = {behaviour_name(key): score for key, score in scores.items() if score is not None}
+    known = {behaviour_name(key): score for key, score in final.model_extra.items() if score is not None}
     return FinalJudgement(judge, scores=known)
 
 

@@ -32,19 +32,16 @@ def _readable(value: object) -> object:
 
 def _quotes(findings: object) -> object:
     """A bare number claims points without quoting anything."""
-    if isinstance(findings, bool) or not isinstance(findings, (int, float)):
-        return findings
-    if not abs(findings) <= _MAX_POINTS:
-        raise ValueError(f"expected a number up to {_MAX_POINTS:g}, got {str(findings)[:40]}")
-    return []
+    if isinstance(findings, (int, float)) and not isinstance(findings, bool) and abs(findings) <= _MAX_POINTS:
+        return []
+    return findings
 
 
 def _named(snippet: object) -> object:
+    """A pair of snippet and strength is read as an object."""
     if isinstance(snippet, list) and len(snippet) == 2:
-        return dict(zip(("snippet", "strength"), snippet, strict=True))
-    if isinstance(snippet, dict):
-        return snippet
-    raise ValueError("expected a pair of snippet and strength")
+        return {"snippet": snippet[0], "strength": snippet[1]}
+    return snippet
 
 
 _Text = Annotated[str, Field(max_length=2_000_000), BeforeValidator(_readable)]
