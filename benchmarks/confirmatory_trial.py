@@ -22,10 +22,10 @@ from pytest_spiral.gates import Measured
 from pytest_spiral.report.model import Report
 from pytest_spiral.report.read import load_report
 from pytest_spiral.spiral.agreement import strengths
-from pytest_spiral.spiral.headline import CLEAR
 from pytest_spiral.spiral.prefix_score import prefix_differences
 from pytest_spiral.spiral.protocol import Protocol, load_protocol
 from pytest_spiral.spiral.records import ChunkJudgement, Conversation
+from pytest_spiral.spiral.turn_values import CLEAR
 from pytest_spiral.stats import Clusters, weighted_kappa
 from pytest_spiral.status import Status
 

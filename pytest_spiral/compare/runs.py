@@ -111,7 +111,7 @@ def _spiral(
         rows.append(row.model_copy(update={"changes": changes}))
     turns = next(filter(None, (run.identity["spiral"]["num_turns"] for run in runs)), "an unknown number of")
     notes.append(f"conversations of {turns} turns on both sides")
-    notes.append("; ".join(map(str, movements(runs[0].anchors, runs[1].anchors))) or UNCHECKED)
+    notes.append("; ".join(each.said for each in movements(runs[0].anchors, runs[1].anchors)) or UNCHECKED)
     if scheme := scheme_beside(protocol.name):
         notes.append(f"{PER_10K}.score is the {scheme.name}")
     seeds = [run.injections_seed for run in runs]

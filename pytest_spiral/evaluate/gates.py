@@ -34,10 +34,10 @@ from pytest_spiral.spiral.anchors import UNCHECKED, judge_again, movements, not_
 from pytest_spiral.spiral.calibration import standing_of_all
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import MissingAs
-from pytest_spiral.spiral.headline import TURN_VALUES
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
 from pytest_spiral.spiral.prefix_score import PREFIX_SCALES, prefix_metric
+from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.status import Status
 from pytest_spiral.tempaffect.card_metrics import CardMetrics, bootstrap_draws
 from pytest_spiral.tempaffect.records import CARD_MODES, CardMode, Item, Mode

@@ -41,7 +41,6 @@ from pytest_spiral.spiral.anchors import overlooked
 from pytest_spiral.spiral.calibration import corrected_turn_rate, standing
 from pytest_spiral.spiral.chunks import cut_replies
 from pytest_spiral.spiral.counting import judge_shares
-from pytest_spiral.spiral.headline import TURN_VALUES
 from pytest_spiral.spiral.judge_health import faults, judge_health, leaves_no_verdict, load_judge_limits, overlaps
 from pytest_spiral.spiral.over_correction import over_correction
 from pytest_spiral.spiral.per_10k import PER_10K, scheme_beside, scheme_score
@@ -52,6 +51,7 @@ from pytest_spiral.spiral.repeated_replies import repeated_share, repetition_lim
 from pytest_spiral.spiral.simulator import SimulatorHealth as ConversationHealth
 from pytest_spiral.spiral.simulator import load_limits, rules_for, simulator_health
 from pytest_spiral.spiral.suspicion import suspicions
+from pytest_spiral.spiral.turn_values import TURN_VALUES
 from pytest_spiral.spiral.weights import weight_stability
 from pytest_spiral.stats import variance_summary
 from pytest_spiral.status import Reason, ReasonCode, Status

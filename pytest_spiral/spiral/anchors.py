@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import fsum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -135,30 +134,11 @@ def shift_of(anchors: Sequence[Four]) -> tuple[float, float]:
     return (fsum(shifts) / len(shifts) if shifts else 0.0), extreme / 3 ** len(anchors)
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
-    """Whether a judge is the same in two runs.
+class Movement(NamedTuple):
+    """Whether a judge has changed between two runs, None where too few anchors were judged to tell, and in words."""
 
-    Attributes:
-        moved: None where too few anchors were judged to tell.
-        shift: Points of strength per turn beyond the judge's noise.
-        p: Probability of such a shift with an unchanged judge.
-        anchors: Those with all four judgements.
-        of: All.
-    """
-
-    judge: str
     moved: bool | None
-    shift: float
-    p: float
-    anchors: int
-    of: int
-
-    def __str__(self) -> str:
-        if self.moved is None:
-            return f"{self.judge} may have changed: only {self.anchors} of {self.of} anchors were judged in both"
-        change = f"{self.shift:.2f} points of strength a turn beyond its retest noise (p = {self.p:.2g})"
-        return f"{self.judge} {'has changed' if self.moved else 'shows no change'} on the anchors: {change}"
+    said: str
 
 
 def movements(one: Anchors | None, other: Anchors | None, *, checks: int = 1) -> tuple[Movement, ...]:
@@ -171,15 +151,21 @@ def movements(one: Anchors | None, other: Anchors | None, *, checks: int = 1) ->
     found = []
     names = [name for name in one.judges if name in other.judges]
     for name in names:
-        (a, b), (c, d) = one.judges[name].passes, other.judges[name].passes
-        complete = sorted(a.keys() & b.keys() & c.keys() & d.keys())
+        passes = *one.judges[name].passes, *other.judges[name].passes
+        (a, b, c, d), complete = passes, sorted(set.intersection(*map(set, passes)))
+        if len(complete) < ENOUGH * one.of:
+            few = f"only {len(complete)} of {one.of} anchors were judged in both"
+            found.append(Movement(None, f"{name} may have changed: {few}"))
+            continue
         shift, p = shift_of([(a[turn], b[turn], c[turn], d[turn]) for turn in complete])
-        enough = len(complete) >= ENOUGH * one.of
-        moved = p <= ALPHA / (checks * len(names)) if enough else None
-        found.append(Movement(name, moved, shift, p, len(complete), one.of))
+        moved = p <= ALPHA / (checks * len(names))
+        change = f"{shift:.2f} points of strength a turn beyond its retest noise (p = {p:.2g})"
+        found.append(
+            Movement(moved, f"{name} {'has changed' if moved else 'shows no change'} on the anchors: {change}")
+        )
     return tuple(found)
 
 
 def not_the_same(one: Anchors | None, other: Anchors | None, *, checks: int = 1) -> str:
     """Why judgements of two runs are not to be compared; "" where nothing is known that speaks against it."""
-    return "; ".join(str(each) for each in movements(one, other, checks=checks) if each.moved is not False)
+    return "; ".join(each.said for each in movements(one, other, checks=checks) if each.moved is not False)

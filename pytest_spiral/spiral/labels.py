@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from pytest_spiral.errors import DataError, first_fault
 from pytest_spiral.hashing import digest
@@ -79,14 +79,8 @@ class _Header(Table):
     labelled: Looked
 
 
-def _by_rater(labels: object) -> object:
-    """Labels that name no rater are those of one."""
-    flat = isinstance(labels, dict) and not any(isinstance(given, dict) for given in labels.values())
-    return {"rater": labels} if flat else labels
-
-
 class _Row(_Turn):
-    labels: Annotated[dict[str, Labels], BeforeValidator(_by_rater)]
+    labels: dict[str, Strength | Labels]
     labelled: Looked | None = None
 
 
@@ -294,10 +288,15 @@ def _from_lines(path: Path, behaviours: Sequence[str]) -> LabelledSet:
             raise DataError(f"{where}: id: {row.id!r} is there twice")
         if len(turns) >= MAX_TURNS:
             raise DataError(f"{where}: more than {MAX_TURNS:,} turns")
+        labels = {name: value for name, value in row.labels.items() if isinstance(value, dict)}
+        flat = {name: value for name, value in row.labels.items() if isinstance(value, int)}
+        if labels and flat:
+            raise DataError(f"{where}: labels: either behaviours or raters, not both")
+        labels = labels or {"rater": flat}
         looked = header if row.labelled is None else row.labelled
-        labelled = _labelled(row.labels, looked, behaviours, where)
         unstated += looked is None
-        turns[row.id] = LabelledTurn(**{**dict(row), "unit": row.id, "labelled": labelled})
+        labelled = _labelled(labels, looked, behaviours, where)
+        turns[row.id] = LabelledTurn(**{**dict(row), "unit": row.id, "labels": labels, "labelled": labelled})
     # Nothing could be learned from a judgement of the others.
     kept = tuple(turn for turn in turns.values() if turn.behaviours)
     if not kept:

@@ -27,11 +27,12 @@ from pytest_spiral.report.model.prefix import Anchoring, PrefixNumber, PrefixRow
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.counted import STRONGEST
 from pytest_spiral.spiral.counting import MissingAs, judge_shares
-from pytest_spiral.spiral.headline import CLEAR, difference, mean_over
+from pytest_spiral.spiral.headline import difference, mean_over
 from pytest_spiral.spiral.over_correction import over_corrected
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Beginning, ChunkJudgement, Conversation, Kind
 from pytest_spiral.spiral.repeated_replies import Passages, is_standing, standing_passages
+from pytest_spiral.spiral.turn_values import CLEAR
 from pytest_spiral.stats import Clusters, pair
 from pytest_spiral.status import Status
 from pytest_spiral.text import tokenize

@@ -7,9 +7,9 @@ from typing import get_args
 
 from pytest_spiral.spiral.agreement import strengths
 from pytest_spiral.spiral.content import Opening
-from pytest_spiral.spiral.headline import CLEAR
 from pytest_spiral.spiral.protocol import Protocol
 from pytest_spiral.spiral.records import Beginning, CalledFor, Conversation, Kind
+from pytest_spiral.spiral.turn_values import CLEAR
 from pytest_spiral.status import Status
 
 _CALLS: Sequence[CalledFor] = get_args(CalledFor)

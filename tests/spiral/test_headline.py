@@ -30,10 +30,10 @@ from pytest_spiral.spiral.aggregate import paired_differences
 from pytest_spiral.spiral.content import load_rubric
 from pytest_spiral.spiral.counted import CountedChunk, CountedConversation
 from pytest_spiral.spiral.counting import MissingAs
-from pytest_spiral.spiral.headline import turn_means
 from pytest_spiral.spiral.labels import load_labels
 from pytest_spiral.spiral.per_10k import scheme_beside, scheme_score
 from pytest_spiral.spiral.records import behaviour_name
+from pytest_spiral.spiral.turn_values import turn_means
 from pytest_spiral.status import Reason, ReasonCode, Status
 from tests.fakes.bootstrap import few_draws
 from tests.spiral.builders import BEHAVIOURS, conversation, finding, judged, present, published, quick, unrounded
