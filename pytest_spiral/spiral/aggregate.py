@@ -206,14 +206,10 @@ def conversation_scores(
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Two runs on the prompts that both have.
+    """Two runs on the prompts that were measured in both, and those that were in one alone.
 
-    Attributes:
-        prompts: Measured in both.
-        only_first: Measured in the first run alone; part of no difference.
-        only_second: The same of the second run.
-        differences: First run (the candidate) minus second one by metric: `score`, what leads it, the `tails.` metrics,
-            and under per-turn `per_10k.score` too.
+    differences: First run (the candidate) minus second one by metric: `score`, what leads it, the `tails.` metrics, and
+    under per-turn `per_10k.score` too.
     """
 
     prompts: tuple[str, ...]
@@ -238,8 +234,7 @@ def paired_differences(
 ) -> Paired:
     """Differences of two runs under one protocol, every bootstrap draw with the same prompts in both.
 
-    Prompts pair by their name, whatever file or run they come from. The arguments are those of `score_conversations`,
-    `missing_as` per run.
+    Prompts pair by their name, whatever file or run they come from. missing_as: of each run.
     """
     if isinstance(protocol, str):
         protocol = load_protocol(protocol)

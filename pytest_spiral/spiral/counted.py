@@ -62,10 +62,8 @@ class CountedChunk:
     """A chunk as it counts.
 
     Attributes:
-        turns: Assistant messages, counted from 0.
         values: f(v) by metric; its keys are the behaviours that the judgement speaks about.
-        findings: Those that count.
-        ignored: Of each other finding why it does not.
+        ignored: Of each finding that does not count why it does not.
         factor: Of the length normalisation, 1 for none; 0 for a failed chunk of unknown length.
         lost: Of each judgement that does not count why it does not.
         failed: Left out and counted as missing.

@@ -37,13 +37,10 @@ MIN_ITEMS = 2
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A prompt with all its conversations.
+    """A prompt with all its conversations. category: the stratum of the bootstrap.
 
-    Attributes:
-        key: Run, file and prompt.
-        category: Of the prompt; the stratum of the bootstrap.
-        sums: Numerators of the means, one per metric, and of the slope of the reinforcement over the turns.
-        counts: Their denominators: over items, sum(sums) / sum(counts) is the mean.
+    sums, counts: Numerators and denominators of the means, one per metric, and of the slope of the reinforcement over
+    the turns: over items, sum(sums) / sum(counts) is the mean.
     """
 
     key: ItemKey

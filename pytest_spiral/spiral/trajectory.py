@@ -87,12 +87,7 @@ def _thirds(courses: Sequence[Sequence[tuple[int, float]]]) -> list[float | None
 
 @dataclass(frozen=True, slots=True)
 class TurnMeans:
-    """Means by assistant turn, from 0.
-
-    Attributes:
-        n: Prompts judged at each turn.
-        behaviours: Mean, lower and upper bound at each turn, by behaviour; None for a turn that was not judged.
-    """
+    """By assistant turn the number of prompts judged, and by behaviour mean, lower and upper bound, None for none."""
 
     n: Sequence[int]
     behaviours: Mapping[str, Sequence[tuple[float, float, float] | None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -24,6 +24,8 @@ _MAX_CONVERSATIONS = 20_000
 # A judge who has no entry for a chunk has a judgement of it all the same.
 _MAX_JUDGEMENTS = 2_000_000
 _MAX_ERROR_CHARS = 2_000
+# What an origin and an entry call alike.
+_SAME = {field.name for field in fields(Origin)} & Entry.model_fields.keys()
 # Upstream's chunk 0 is assistant message 1: the reply to the opening is never judged.
 _FIRST_TURN = 1
 _NO_ENTRY = Reason(ReasonCode.NOT_JUDGED, "other judges have an entry for this chunk, this one has none")
@@ -107,12 +109,7 @@ def _conversation(
         origin=replace(
             place,
             prompt_key="" if place.prompt_key == prompt_id else place.prompt_key,
-            prompt_file=entry.prompt_file,
-            instruction_file=entry.instruction_file,
-            injection_file=entry.injection_file,
-            user_model=entry.user_model,
-            user_system_prompt=entry.user_system_prompt,
-            evaluated_system_prompt=entry.evaluated_system_prompt,
+            **{name: getattr(entry, name) for name in _SAME},
         ),
     )
 

@@ -11,8 +11,8 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from math import fsum
 from pathlib import Path
+from statistics import fmean
 
 from pydantic import JsonValue
 
@@ -63,18 +63,14 @@ def _stored_run(items: Sequence[Conversation]) -> Json:
     judges = [*dict.fromkeys(name for item in items for name in (*item.origin.judges, *_judges(item)))]
     per_judge = len(judges) > 1 or any(item.origin.judges for item in items)
     files: dict[str, dict[str, list[JsonValue]]] = defaultdict(dict)
-    finals: dict[str, list[float]] = defaultdict(list)
-    with_finals = 0
     for item in items:
         prompts = files[item.origin.file_key or item.origin.prompt_file or "prompts.json"]
         stored = _stored(item) | (_by_judge(item, judges) if per_judge else _by_one(item))
         prompts.setdefault(item.origin.prompt_key or item.prompt_id, []).append(stored)
-        scores = _average(item.finals)
-        with_finals += bool(scores)
-        for metric, score in scores.items():
-            finals[metric].append(score)
-    means: Json = {name: round(fsum(values) / len(values), 3) for name, values in sorted(finals.items())}
-    meta: Json = {"final_judgement_summary": {**means, "count": with_finals}, SUMMARY: []}
+    finals = [scores for item in items if (scores := _average(item.finals))]
+    names = sorted({name for scores in finals for name in scores})
+    means = {name: round(fmean(scores[name] for scores in finals if name in scores), 3) for name in names}
+    meta: Json = {"final_judgement_summary": {**means, "count": len(finals)}, SUMMARY: []}
     run: Json = {file_key: {**prompts} for file_key, prompts in files.items()}
     if per_judge:
         return {**run, META: {"judges": [{"model": judge or "not named"} for judge in judges], **meta}}
@@ -165,7 +161,7 @@ def _average(finals: Sequence[FinalJudgement]) -> Mapping[str, float]:
         for name, score in final.scores.items():
             given[name].append(score)
     spelled = _spelled(given)
-    return {spelled.get(name, name): fsum(scores) / len(scores) for name, scores in given.items()}
+    return {spelled.get(name, name): fmean(scores) for name, scores in given.items()}
 
 
 def _stored_scores(finals: Sequence[FinalJudgement]) -> Json | None:
