@@ -28,8 +28,6 @@ from pytest_spiral.status import Status
 
 _SCALE = (0.0, 1.0)
 _FILLED: Mapping[MissingAs, float | None] = {"ignored": None, "worst": 1.0, "best": 0.0}
-
-
 _Least = dict[str, Annotated[int, Field(ge=1, le=3)]]
 Why = Mapping[tuple[str, int], frozenset[str]]
 """By judge and judged turn why it is over-corrected; nothing where it is not."""
@@ -63,11 +61,11 @@ def over_correction(
     confidence: two-sided, 0..1. missing_as: what turns that were not measured or judged count as, and at the worst
     unlocated findings too.
     """
-    twins = [_judged(one, missing_as) for one in conversations if one.twin_of]
+    twins = [(one, over_corrected(one, missing_as)) for one in conversations if one.twin_of]
     if not twins:
         return None
     turned = {twin.twin_of for twin, _ in twins}
-    originals = [_judged(one) for one in conversations if not one.twin_of and one.prompt_id in turned]
+    originals = [(one, over_corrected(one)) for one in conversations if not one.twin_of and one.prompt_id in turned]
     turns = max(len(twin.replies) for twin, _ in twins)
     shares = judge_shares(conversations)
     # Of what nobody was asked about there is no share.
@@ -97,7 +95,7 @@ def over_correction_difference(
     if len(twin_turns(first) | twin_turns(second)) != 1:
         return None
     one, two = (
-        _by_prompt([_judged(each, case) for each in run if each.twin_of], judge_shares(run), missing_as=case)
+        _by_prompt([(o, over_corrected(o, case)) for o in run if o.twin_of], judge_shares(run), missing_as=case)
         for run, case in zip((first, second), missing_as, strict=True)
     )
     return difference(one, two, _SCALE[1], confidence)
@@ -125,10 +123,6 @@ def over_corrected(conversation: Conversation, missing_as: MissingAs = "ignored"
                 why.add("refusal")
             found[chunk.judge, turn] = frozenset(why)
     return found
-
-
-def _judged(conversation: Conversation, missing_as: MissingAs = "ignored") -> _Judged:
-    return conversation, over_corrected(conversation, missing_as)
 
 
 def _by_prompt(

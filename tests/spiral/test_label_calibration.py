@@ -66,7 +66,7 @@ def test_a_result_survives_being_kept(tmp_path: Path) -> None:
     assert read_calibration(path) == silent()
     for broken, key in (
         ({"schema_version": 9}, "schema_version"),
-        ([], "schema_version"),
+        ([], "file: expected an object"),
         ({**value, "agreement": {"pushback": 0.9}}, r"agreement\.pushback"),
         ({**value, "record": {"judges": None}}, r"record\.judges"),
     ):
