@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -127,17 +127,15 @@ def _tests(report: Report) -> str:
 
 def _words(report: Report) -> str:
     """The verdict in one sentence."""
+    counts = Counter(row.outcome for row in report.gates)
     of = len(report.gates)
-    failed, open_, missing = (
-        sum(row.outcome == outcome for row in report.gates) for outcome in ("fail", "inconclusive", "incomplete")
-    )
     gates = f"{of} gate decisions" if of > 1 else "1 gate decision"
     if report.verdict == "pass":
         return f"By its gates it may ship: {of} of {gates} passed."
     if report.verdict == "fail":
-        return f"Do not ship it: {failed} of {gates} failed."
+        return f"Do not ship it: {counts['fail']} of {gates} failed."
     if report.verdict == "inconclusive":
-        return f"Not cleared to ship: these data cannot decide {open_} of {gates}; no gate failed."
+        return f"Not cleared to ship: these data cannot decide {counts['inconclusive']} of {gates}; no gate failed."
     if report.verdict == "measured":
         return "Nothing was decided: no gate was given. The numbers are descriptive."
     if report.failed_parts:
@@ -145,22 +143,19 @@ def _words(report: Report) -> str:
     if is_whole_shard(report):
         return f"Shard {report.run.config.shard}: nothing is decided before all shards are merged."
     how = "too much is missing" if report.run.complete else "the run was interrupted, and too much is missing"
-    return f"Not cleared to ship: {how}{f' for {missing} of {gates}' if missing else ''}; no gate failed."
+    missing = f" for {counts['incomplete']} of {gates}" if counts["incomplete"] else ""
+    return f"Not cleared to ship: {how}{missing}; no gate failed."
 
 
 def _causes(report: Report) -> list[Cause]:
     """Measurements without a value by their reason, the most frequent reason first."""
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], tuple[str, str]] = {}
+    alike: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for what, text, where in _lost(report):
         # Reasons that differ in a turn or in seconds have one cause.
-        key = what, _NUMBER.sub("0", text)
-        counts[key] += 1
-        first.setdefault(key, (text, where))
-    causes = [Cause(n, key[0], *first[key]) for key, n in counts.most_common()]
-    never = sum(card.missing.n for card in report.tempaffect.cards) - sum(
-        item.score is None for item in report.tempaffect.items
-    )
+        alike[what, _NUMBER.sub("0", text)].append((text, where))
+    causes = [Cause(len(found), what, *found[0]) for (what, _), found in alike.items()]
+    never = sum(card.missing.n for card in report.tempaffect.cards)
+    never -= sum(item.score is None for item in report.tempaffect.items)
     if never > 0 and not is_whole_shard(report):
         causes.append(Cause(never, "items", ReasonCode.NOT_STARTED.meaning, ""))
     return sorted(causes, key=lambda cause: -cause.count)

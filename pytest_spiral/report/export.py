@@ -9,7 +9,7 @@ import csv
 import importlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_spiral.errors import ConfigError
@@ -18,38 +18,17 @@ from pytest_spiral.report.junit import gates_xml
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.model import ConversationRecord, Report
 from pytest_spiral.report.write import write_atomically
+from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.spiral.upstream import upstream_json
 from pytest_spiral.status import Reason, Status
 
 Cell = str | float | None
 Row = tuple[Cell, ...]
 
-TABLES: Mapping[str, Sequence[str]] = {
-    "metrics": ("run", "suite", "model", "variant", "metric", "value", "low", "high", "method"),
-    "measurements": (
-        *("run", "suite", "model", "variant", "unit", "group", "repeat"),
-        *("status", "reason_code", "reason_detail", "metric", "value"),
-    ),
-    "messages": ("run", "model", "conversation", "category", "index", "role", "content"),
-    "findings": (
-        *("run", "model", "conversation", "category"),
-        *("turn", "behaviour", "strength", "judge", "evidence", "quote"),
-    ),
-    "gates": ("run", "gate", "model", "variant", "metric", "value", "low", "high", "threshold", "policy", "outcome"),
-    "usage": (
-        *("run", "role", "requests", "prompt_tokens", "cached_tokens", "completion_tokens"),
-        *("reasoning_tokens", "with_reasoning"),
-        *("cost_usd", "retries", "failures"),
-    ),
-}
-"""Tables and their columns. variant: prompting mode or protocol. unit: scenario or conversation. group: family or
-category. repeat: epoch or conversation index, from 0."""
+TABLES: Mapping[str, Mapping[str, str]] = read_toml(data_root() / "export_tables.toml")
+"""Tables with their columns and the types of these in Parquet."""
 # A spreadsheet takes a cell that starts with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_NUMBERS = frozenset({"value", "low", "high", "threshold", "cost_usd"})
-_COUNTS = frozenset({"repeat", "index", "turn", "strength", "requests", "retries", "failures"}) | {
-    *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "with_reasoning"),
-}
 # A metric's name, value and 95 % interval.
 _Metric = tuple[str, float | None, float | None, float | None]
 
@@ -92,16 +71,12 @@ def _measurements(report: Report) -> Iterator[Row]:
 
 
 def _measured(conversation: ConversationRecord) -> Iterator[tuple[str, float | None]]:
-    if conversation.status is not Status.MEASURED:
-        yield "findings", None
-    else:
-        own = (name for judgement in conversation.judgements for name in judgement.behaviours)
-        judged = sorted({*conversation.behaviours, *own})
-        if not judged:
-            yield "findings", len(conversation.findings)
-        for name in judged:
-            strengths = (finding.strength for finding in conversation.findings if finding.behaviour == name)
-            yield f"strength.{name}", sum(strengths)
+    is_measured = conversation.status is Status.MEASURED
+    judged = {*conversation.behaviours, *(name for row in conversation.judgements for name in row.behaviours)}
+    if not is_measured or not judged:
+        yield "findings", len(conversation.findings) if is_measured else None
+    for name in sorted(judged) if is_measured else ():
+        yield f"strength.{name}", sum(one.strength for one in conversation.findings if one.behaviour == name)
     for metric, value in (conversation.final_judgement or {}).items():
         yield f"final.{metric}", value
 
@@ -111,17 +86,15 @@ def _reason(reason: Reason | None) -> tuple[str | None, str | None]:
 
 
 def _messages(report: Report) -> Iterator[Row]:
-    for conversation in report.spiral.conversations:
-        key = (conversation.model, conversation.id, conversation.category)
-        for index, message in enumerate(conversation.transcript):
-            yield *key, index, message.role, message.content
+    for row in report.spiral.conversations:
+        for index, message in enumerate(row.transcript):
+            yield row.model, row.id, row.category, index, message.role, message.content
 
 
 def _findings(report: Report) -> Iterator[Row]:
-    for conversation in report.spiral.conversations:
-        key = (conversation.model, conversation.id, conversation.category)
-        for f in conversation.findings:
-            yield *key, f.turn, f.behaviour, f.strength, f.judge, f.evidence, f.quote
+    for row in report.spiral.conversations:
+        for f in row.findings:
+            yield row.model, row.id, row.category, f.turn, f.behaviour, f.strength, f.judge, f.evidence, f.quote
 
 
 def _gates(report: Report) -> Iterator[Row]:
@@ -145,11 +118,10 @@ def neutral(cell: Cell) -> Cell:
     return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULA) else cell
 
 
-def _csv_files(report: Report) -> Iterator[tuple[str, str]]:
-    for name, rows in tables(report).items():
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([TABLES[name], *(map(neutral, row) for row in rows)])
-        yield f"{name}.csv", out.getvalue()
+def _csv(columns: Iterable[str], rows: Iterable[Row]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([columns, *(map(neutral, row) for row in rows)])
+    return out.getvalue()
 
 
 def _write_parquet(report: Report, folder: Path) -> list[Path]:
@@ -163,13 +135,10 @@ def _write_parquet(report: Report, folder: Path) -> list[Path]:
     paths = []
     for name, rows in tables(report).items():
         columns = TABLES[name]
-        kinds = [
-            (column, arrow.float64() if column in _NUMBERS else arrow.int64() if column in _COUNTS else arrow.string())
-            for column in columns
-        ]
+        schema = arrow.schema([(column, arrow.type_for_alias(kind)) for column, kind in columns.items()])
         data = [dict(zip(columns, row, strict=True)) for row in rows]
         paths.append(folder / f"{name}.parquet")
-        parquet.write_table(arrow.Table.from_pylist(data, schema=arrow.schema(kinds)), paths[-1])
+        parquet.write_table(arrow.Table.from_pylist(data, schema=schema), paths[-1])
     return paths
 
 
@@ -196,8 +165,8 @@ def model_card(report: Report, model: str) -> str:
             if value is not None and low is not None and high is not None
         ]
         lines += [f"- {dataset}, {row['type']}: {row['value']:.3f} ({row['name']})" for row in rows]
-        dataset_entry = {"name": dataset, "type": "pytest-spiral"}
-        entries.append({"task": {"type": "text-generation"}, "dataset": dataset_entry, "metrics": rows})
+        about = {"task": {"type": "text-generation"}, "dataset": {"name": dataset, "type": "pytest-spiral"}}
+        entries.append({**about, "metrics": rows})
     # JSON is YAML, and needs no quoting of what a model may be called.
     index = json.dumps([{"name": model, "results": entries}], ensure_ascii=True)
     return (f"---\nmodel-index: {index}\n---\n" if entries else "") + "\n".join(lines) + "\n"
@@ -207,18 +176,16 @@ def _results(report: Report, model: str) -> Iterator[tuple[str, Sequence[str], S
     """Every card and score of a model: name, why it may not be published, metrics."""
     for card in report.tempaffect.cards:
         if card.model == model:
-            paths = [path for path in ("score", "useful_bounded_response_rate") if path in card.intervals]
-            bounds = [(path, card.value(path), card.intervals[path]) for path in paths]
-            metrics = [(path, value, interval.low, interval.high) for path, value, interval in bounds]
+            metrics = [(path, *card.bounded(path)) for path in ("score", "useful_bounded_response_rate")]
             yield f"TempAffect 1 ({card.prompting_mode})", card.integrity.publication_blockers, metrics
     for score in report.spiral.scores:
         if score.model == model:
-            # The composite lets good pay for harm: it is quoted only where nothing better leads the score.
-            composite = ("score", score.score, score.ci_low, score.ci_high)
             turns = ", ".join(map(str, score.turns))
             about = f"{score.protocol}, {score.n_conversations} conversations of {turns} turns"
             leading = [(name, number.value, number.ci_low, number.ci_high) for name, number in score.leading.items()]
-            yield f"Spiral-Bench ({about})", score.blockers, leading or [composite]
+            # The composite lets good pay for harm: it is quoted only where nothing better leads the score.
+            metrics = leading or [("score", score.score, score.ci_low, score.ci_high)]
+            yield f"Spiral-Bench ({about})", score.blockers, metrics
 
 
 def _interval(name: str) -> str:
@@ -231,13 +198,12 @@ def _upstream_file(report: Report) -> dict[str, str]:
     conversations = [one for one in report.spiral.recorded() if not (one.twin_of or one.beginning)]
     if not conversations:
         raise ConfigError(f"run {plain(report.run.id)}: no conversation to write in the public Spiral-Bench format")
-    return {
-        "spiral_results.json": json.dumps(upstream_json(conversations, run_id=report.run.id), allow_nan=False) + "\n"
-    }
+    text = json.dumps(upstream_json(conversations, run_id=report.run.id), allow_nan=False)
+    return {"spiral_results.json": text + "\n"}
 
 
 _TEXTS: Mapping[str, Callable[[Report], Mapping[str, str]]] = {
-    "csv": lambda report: dict(_csv_files(report)),
+    "csv": lambda report: {f"{name}.csv": _csv(TABLES[name], rows) for name, rows in tables(report).items()},
     "junit": lambda report: {"gates.xml": gates_xml(report)},
     "model-card": lambda report: {
         f"model-card-{number}.md": model_card(report, model) for number, model in enumerate(report.models, start=1)

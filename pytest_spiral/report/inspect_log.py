@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,10 +34,9 @@ def _tempaffect_logs(report: Report) -> Iterator[Json]:
             scenario = report.tempaffect.scenarios.get(item.id)
             messages = [("user", scenario.user_message if scenario else item.id)]
             messages += [] if item.output is None else [("assistant", item.output)]
-            useful = None if item.useful_bounded is None else float(item.useful_bounded)
-            scores = {"score": item.score, "useful_bounded": useful}
-            measured = {name: score for name, score in scores.items() if score is not None}
-            samples.append(_sample(item, item.epoch, messages, measured, {"family": item.family}))
+            scores = {} if item.score is None else {"score": item.score}
+            scores |= {} if item.useful_bounded is None else {"useful_bounded": float(item.useful_bounded)}
+            samples.append(_sample(item, item.epoch, messages, scores, {"family": item.family}))
         means = {"score": card.score, "useful_bounded": card.useful_bounded_response_rate}
         yield _log(report, f"tempaffect {card.prompting_mode}", card.model, samples, means)
 
@@ -49,29 +47,23 @@ def _spiral_logs(report: Report) -> Iterator[Json]:
         for row in report.spiral.conversations:
             if row.model != score.model:
                 continue
-            strengths: Counter[str] = Counter()
-            finals: Mapping[str, float] = {}
+            scores: dict[str, float] = {}
             if row.status is Status.MEASURED:
-                finals = row.final_judgement or {}
+                scores = {f"final.{name}": value for name, value in (row.final_judgement or {}).items()}
                 for finding in row.findings:
-                    strengths[f"strength.{finding.behaviour}"] += finding.strength
+                    name = f"strength.{finding.behaviour}"
+                    scores[name] = scores.get(name, 0) + finding.strength
             messages = [(message.role, message.content) for message in row.transcript]
-            values = {**{f"final.{name}": value for name, value in finals.items()}, **strengths}
-            samples.append(_sample(row, row.index, messages, values, {"category": row.category}))
-        yield _log(
-            report,
-            f"spiral {score.protocol}",
-            score.model,
-            samples,
-            {**{name: number.value for name, number in score.leading.items()}, "score": score.score},
-        )
+            samples.append(_sample(row, row.index, messages, scores, {"category": row.category}))
+        means = {name: number.value for name, number in score.leading.items()} | {"score": score.score}
+        yield _log(report, f"spiral {score.protocol}", score.model, samples, means)
 
 
 def _sample(
     record: Item | ConversationRecord,
     repeat: int,
     messages: Sequence[tuple[str, str]],
-    scores: Mapping[str, float | None],
+    scores: Mapping[str, float],
     metadata: Mapping[str, str],
 ) -> Json:
     """One measurement. repeat: epoch or conversation index, from 0."""

@@ -74,12 +74,9 @@ def skill_text(skill: HeadlineNumber | None, floor: Floor | None) -> str:
     if skill is None or floor.value is None:
         return f"skill over a model that does nothing: none; {floor.refused or 'there is no score'}"
     highest = max(floor.stand_ins, key=lambda name: floor.stand_ins[name].score or 0.0)
-    source = ""
-    if floor.reused:
-        drift = "older than the judges' last drift check, which shows no change"
-        source = f" in run {floor.run} of {floor.measured_at[:10]}, {drift}"
-    value = between(skill.value, skill.ci_low, skill.ci_high)
-    return f"skill over a model that does nothing: {value}; floor {floor.value:.2f} ({highest}{source})"
+    drift = "older than the judges' last drift check, which shows no change"
+    source = f" in run {floor.run} of {floor.measured_at[:10]}, {drift}" if floor.reused else ""
+    return f"skill over a model that does nothing: {number_text(skill)}; floor {floor.value:.2f} ({highest}{source})"
 
 
 def weights_text(stability: WeightStability) -> str:
@@ -115,18 +112,24 @@ def between(value: float | None, low: float | None, high: float | None, digits: 
     return f"{value:.{digits}f}{interval}"
 
 
+def number_text(number: HeadlineNumber | PrefixNumber, digits: int = 2) -> str:
+    """A number with its interval."""
+    return between(number.value, number.ci_low, number.ci_high, digits)
+
+
 def prefix_numbers(prefix: PrefixScore) -> list[tuple[str, PrefixNumber]]:
     """What leads the score of replies to prefixes: label and number."""
     whole = prefix.rows[0]
-    steady, recovered = prefix.row("history", "held"), prefix.row("history", "slid")
-    numbers = {
-        "prefix balance (0-100)": whole.balance,
-        "prefix protection": whole.protection,
-        "prefix fitting": whole.fitting,
-        "over-correction (0-1)": whole.over_correction,
-    }
-    rows = {"steadiness (after held)": steady, "recovery (after slid)": recovered}
-    return [*numbers.items(), *((label, row.protection) for label, row in rows.items() if row)]
+    numbers = [
+        ("prefix balance (0-100)", whole.balance),
+        ("prefix protection", whole.protection),
+        ("prefix fitting", whole.fitting),
+        ("over-correction (0-1)", whole.over_correction),
+    ]
+    for label, history in (("steadiness (after held)", "held"), ("recovery (after slid)", "slid")):
+        if row := prefix.row("history", history):
+            numbers.append((label, row.protection))
+    return numbers
 
 
 def balance_text(floor: Floor | None) -> str:
@@ -138,9 +141,7 @@ def balance_text(floor: Floor | None) -> str:
 
 def prefix_text(prefix: PrefixScore, floor: Floor | None) -> str:
     """What leads the score of replies to prefixes, on one line."""
-    numbers = (
-        f"{label} {between(number.value, number.ci_low, number.ci_high, 1)}" for label, number in prefix_numbers(prefix)
-    )
+    numbers = (f"{label} {number_text(number, 1)}" for label, number in prefix_numbers(prefix))
     return "; ".join(filter(None, [*numbers, balance_text(floor), anchoring_text(prefix)]))
 
 

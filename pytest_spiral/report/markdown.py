@@ -21,6 +21,8 @@ from pytest_spiral.report.lines import (
 )
 from pytest_spiral.report.model import Card, Corrections, FailedPart, ReplyJudges, Report, Score, Spiral
 from pytest_spiral.report.model.comparison import ItemChanges
+from pytest_spiral.report.model.prefix import PrefixNumber
+from pytest_spiral.report.model.spiral import HeadlineNumber
 from pytest_spiral.report.next_step import NextStep, run_directory
 from pytest_spiral.report.reply_judges import (
     AGREEMENT_NAMES,
@@ -36,6 +38,10 @@ from pytest_spiral.stats import VarianceSummary
 from pytest_spiral.tempaffect.records import MODES
 
 _PAGE = "report.html"
+_SCORE_NAMES = (
+    *("Model", "Protocol", "Risk", "Protection", "Worst", "Over-correction", "Score", "Conversations of"),
+    *("Conversations with strength-3 harm, by any judge", "Conversations missing"),
+)
 _QUOTE_CHARS = 300
 _MOST_FAILED = 20
 _MOST_CHARS = 60_000  # GitHub takes 65,536 in a comment
@@ -59,8 +65,7 @@ def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
         page: Address of its page, None where the reader has none.
     """
     run, decision = report.run, decision_of(report)
-    notes = ["" if report.gates else "no gates", "" if run.complete else "interrupted"]
-    note = ", ".join(filter(None, notes))
+    note = ", ".join(["no gates"] * (not report.gates) + ["interrupted"] * (not run.complete))
     links = f"[report]({page}), [conversations]({page}#conversations), [items]({page}#items)" if page else "report.html"
     lines = [
         f"## pytest-spiral: {report.verdict.upper()}{f' ({note})' if note else ''}",
@@ -144,15 +149,13 @@ def changes_lines(changes: Sequence[ItemChanges]) -> Iterator[str]:
 
 def _missing(decision: Decision) -> Iterator[str]:
     """Why measurements are missing, by cause."""
-    if decision.causes:
-        yield from ("### Missing measurements", "")
+    if not decision.causes:
+        return
+    yield from ("### Missing measurements", "")
     for cause in decision.causes:
         first = f" (first: {escape(cause.first)})" if cause.first else ""
         yield f"- {cause.count} {cause.what}: {_quoted(cause.text)}{first}"
-    if decision.more:
-        yield f"- {decision.more} for other reasons"
-    if decision.causes:
-        yield ""
+    yield f"- {decision.more} for other reasons\n" if decision.more else ""
 
 
 def _next(step: NextStep | None) -> Iterator[str]:
@@ -166,10 +169,7 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
         return
     rows = []
     for card in cards:
-        cells = []
-        for _, metric in CARD_METRICS:
-            interval = card.intervals.get(metric)
-            cells.append(_value(card.value(metric), interval.low, interval.high) if interval else _value(None))
+        cells = [_value(*card.bounded(metric)) for _, metric in CARD_METRICS]
         if found := card.useful_bounded_range:
             # Beside the number: the interval knows nothing of the scorer's errors.
             cells[0] += f", {found.low:.2f} to {found.high:.2f} with the scorer's errors"
@@ -193,19 +193,7 @@ def _scores(spiral: Spiral) -> Iterator[str]:
         missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
         value = _value(score.score, score.ci_low, score.ci_high, 1)
         rows.append((_who(score), score.protocol, *_lead(score), value, turns_text(score.turns), harm, missing))
-    names = (
-        "Model",
-        "Protocol",
-        "Risk",
-        "Protection",
-        "Worst",
-        "Over-correction",
-        "Score",
-        "Conversations of",
-        "Conversations with strength-3 harm, by any judge",
-        "Conversations missing",
-    )
-    yield from ("### Spiral-Bench", "", *table(names, rows), "")
+    yield from ("### Spiral-Bench", "", *table(_SCORE_NAMES, rows), "")
     for score in scores:
         notes = [prefix_text(score.prefix, spiral.floor)] if score.prefix else []
         notes += [skill_text(score.skill, spiral.floor), *map(scheme_text, score.by_protocol.values())]
@@ -240,17 +228,12 @@ def _reply_judges(found: ReplyJudges | None, run_dir: str) -> Iterator[str]:
 
 def _lead(score: Score) -> tuple[str, str, str, str]:
     """Risk, protection and the worst, and over-correction beside them."""
-    over = score.over_correction
-    corrected = _value(over.share, over.ci_low, over.ci_high) if over else _value(None)
-    if score.prefix:
-        number = score.prefix.rows[0].over_correction
-        corrected = _value(number.value, number.ci_low, number.ci_high)
+    own = score.over_correction.number if score.over_correction else None
+    over = score.prefix.rows[0].over_correction if score.prefix else own
     if (lead := score.headline) is None:
-        return *(_value(None),) * 3, corrected
-    risk, protection = (
-        _value(number.value, number.ci_low, number.ci_high, 1) for number in (lead.risk, lead.protection)
-    )
-    return risk, protection, f"{lead.worst_conversations} of {score.tails.of} conversations", corrected
+        return *(_number(None),) * 3, _number(over)
+    worst = f"{lead.worst_conversations} of {score.tails.of} conversations"
+    return _number(lead.risk, 1), _number(lead.protection, 1), worst, _number(over)
 
 
 def _who(row: Card | Score) -> str:
@@ -261,6 +244,10 @@ def _value(value: float | None, low: float | None = None, high: float | None = N
     if value is None or low is None or high is None:
         return "not measured"
     return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def _number(number: HeadlineNumber | PrefixNumber | None, digits: int = 2) -> str:
+    return _value(number.value, number.ci_low, number.ci_high, digits) if number else _value(None)
 
 
 def _notes(variance: VarianceSummary | None, blockers: Sequence[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, islice
 from pathlib import Path
 
 from pytest_spiral.report.lines import plain
@@ -16,6 +16,8 @@ from pytest_spiral.status import ReasonCode, Status
 
 # A recipe for runs of fewer turns than may be published.
 _FULL_TURNS = 20
+_READ = "read the items in full, in the page that this command writes:"
+_OPTIONS = {name: option for option in OPTIONS for name in (option.alias, option.flag)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +39,19 @@ def again(argv: Sequence[str], *options: str, without: Collection[str] = ()) -> 
     >>> again(["--model", "m", "--run-id=a", "-q"], "--run-id=b", without=["--max-cost"])
     'pytest --model m -q --run-id=b'
     """
-    names = [*without, *(option.partition("=")[0] for option in options)]
-    return plain(shlex.join(["pytest", *_without(argv, names), *options]))
+    dropped = {_OPTIONS[name].key for name in (*without, *(option.partition("=")[0] for option in options))}
+    kept = chain.from_iterable(words for key, words in _parsed(argv) if key not in dropped)
+    return plain(shlex.join(["pytest", *kept, *options]))
 
 
-def _without(argv: Iterable[str], names: Collection[str]) -> Iterator[str]:
-    """Arguments without these options, by short and by full name, and without their values."""
-    by_name = {name: option for option in OPTIONS for name in (option.alias, option.flag)}
-    dropped = {by_name[name].key for name in names}
-    skip = False
-    for argument in argv:
+def _parsed(argv: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each argument with the value that follows it, if one does, by the key of our option or its own name."""
+    rest = iter(argv)
+    for argument in rest:
         name, has_value, _ = argument.partition("=")
-        option = by_name.get(name)
-        if skip:
-            skip = False
-        elif option is not None and option.key in dropped:
-            skip = not has_value and option.kind != "flag"
-        else:
-            yield argument
-
-
-def _without_corrected(argv: Sequence[str]) -> Iterator[str]:
-    """Arguments without gates on numbers that labels correct."""
-    for argument, value in zip_longest(argv, argv[1:], fillvalue=""):
-        separate = argument in ("--gate", "--spiral-gate") and ".corrected." in value
-        if not separate and ".corrected." not in argument:
-            yield argument
+        option = _OPTIONS.get(name)
+        takes_value = argument in ("-k", "-m") if option is None else not has_value and option.kind != "flag"
+        yield option.key if option else name, [argument, *islice(rest, int(takes_value))]
 
 
 def run_directory(report: Report) -> str:
@@ -78,12 +67,9 @@ def next_step(report: Report) -> NextStep | None:
     if report.failed_parts:
         return NextStep("make the missing parts of the report again:", f"pytest-spiral report {folder}")
     if not run.config.model or run.argv[0] == "merge":
-        return NextStep(
-            "read the items in full, in the page that this command writes:", f"pytest-spiral report {folder}"
-        )
+        return NextStep(_READ, f"pytest-spiral report {folder}")
     if shard := run.config.shard:
-        suffix = "-shard{}of{}".format(*shard.split("/"))
-        name = run.id.removesuffix(suffix)
+        name = run.id.removesuffix("-shard{}of{}".format(*shard.split("/")))
         shards = f"{shlex.quote(str(Path(run.config.report_dir) / name))}-shard*"
         merge = f"pytest-spiral merge {shards} --run-id={shlex.quote(name)}"
         return _resume(report, name) or NextStep("when all shards are done, merge them:", merge)
@@ -92,14 +78,13 @@ def next_step(report: Report) -> NextStep | None:
 
 def _resume(report: Report, run_id: str) -> NextStep | None:
     """How to get what is missing; None where nothing is."""
-    codes = lost_codes(report)
+    codes = _lost_codes(report)
     if not codes and report.run.complete:
         return None
     resume = f"--run-id={run_id}"
     argv, kept = report.run.argv, "what is stored is not asked for again"
     if ReasonCode.BUDGET in codes:
-        limit = report.usage.max_cost_usd or 0.0
-        more = f"--max-cost={_enough(report, limit):.2g}"
+        more = f"--max-cost={_enough(report, report.usage.max_cost_usd or 0.0):.2g}"
         return NextStep(f"raise the cost limit to go on; {kept}:", again(argv, resume, more))
     if ReasonCode.AUTH in codes:
         return NextStep(f"mend the API key, then go on; {kept}:", again(argv, resume))
@@ -109,44 +94,26 @@ def _resume(report: Report, run_id: str) -> NextStep | None:
         without = ["--run-id", "--model", "--user-model", "--num-turns", "--system-prompt", "--convos-per-prompt"]
         command = again(argv, replay, "--redo-judging", *judges, without=without)
         return NextStep("judge the conversations again, by any judge, without holding them again:", command)
-    if report.run.complete and codes == {ReasonCode.NOT_STARTED} and (rest := [*_unselected(argv)]) != [*argv]:
-        return NextStep(f"run the rest, which was not selected; {kept}:", again(rest, resume))
+    unselected = [word for key, words in _parsed(argv) if key not in ("-k", "-m") and "::" not in key for word in words]
+    if report.run.complete and codes == {ReasonCode.NOT_STARTED} and unselected != [*argv]:
+        return NextStep(f"run the rest, which was not selected; {kept}:", again(unselected, resume))
     why = "resume" if not report.run.complete else "resume, which asks again for what is missing"
     return NextStep(f"{why}; {kept}:", again(argv, resume))
 
 
-def _unselected(argv: Iterable[str]) -> Iterator[str]:
-    """Arguments without what selects some items: `-k`, `-m`, node ids.
-
-    >>> [*_unselected(["--model=m", "-k", "ps-01", "scenarios/test_tempaffect.py::test_scenario"])]
-    ['--model=m']
-    """
-    skip = False
-    for argument in argv:
-        if not skip and "::" not in argument and argument not in ("-k", "-m"):
-            yield argument
-        skip = argument in ("-k", "-m")
-
-
 def _only_judgements_refused(report: Report) -> bool:
     """Whether all conversations were held, and a judge refuses its requests, which resuming would repeat."""
-    refused = any(
-        judgement.reason is not None and judgement.reason.code is ReasonCode.BAD_REQUEST
-        for row in report.spiral.conversations
-        for judgement in row.lost_judgements
-    )
-    return (
-        refused
-        and not report.tempaffect.cards
-        and all(row.status is Status.MEASURED for row in report.spiral.conversations)
-    )
-
-
-def lost_codes(report: Report) -> set[ReasonCode]:
-    """Why measurements are missing."""
-    items = [item for item in report.tempaffect.items if item.score is None]
     rows = report.spiral.conversations
-    lost = [item.reason for item in items] + [row.reason for row in rows if row.status is not Status.MEASURED]
+    reasons = (judgement.reason for row in rows for judgement in row.lost_judgements)
+    refused = any(reason is not None and reason.code is ReasonCode.BAD_REQUEST for reason in reasons)
+    return refused and not report.tempaffect.cards and all(row.status is Status.MEASURED for row in rows)
+
+
+def _lost_codes(report: Report) -> set[ReasonCode]:
+    """Why measurements are missing."""
+    rows = report.spiral.conversations
+    lost = [item.reason for item in report.tempaffect.items if item.score is None]
+    lost += [row.reason for row in rows if row.status is not Status.MEASURED]
     lost += [one.reason for row in rows for one in row.lost_judgements]
     codes = {reason.code for reason in lost if reason is not None}
     codes |= {ReasonCode.NOT_STARTED} if any(card.missing.n for card in report.tempaffect.cards) else set()
@@ -187,11 +154,12 @@ def _gates_that_apply(report: Report) -> str:
 def _after_a_whole_run(report: Report, folder: str) -> NextStep:
     run = report.run
     baseline = f"--baseline={run_directory(report)}"
-    # Labels are of the replies of this run.
-    repeated = again([*_without_corrected(run.argv)], baseline, without=["--run-id", "--labels"])
+    # Labels are of the replies of this run, and gates on corrected numbers need them.
+    kept = (words for key, words in _parsed(run.argv) if key != "gate" or ".corrected." not in words[-1])
+    repeated = again([*chain(*kept)], baseline, without=["--run-id", "--labels"])
     if report.verdict == "measured":
-        gates = again(run.argv, f"--run-id={run.id}", _gates_that_apply(report))
-        return NextStep("have it decided; nothing is asked again:", gates)
+        command = again(run.argv, f"--run-id={run.id}", _gates_that_apply(report))
+        return NextStep("have it decided; nothing is asked again:", command)
     if report.verdict == "pass":
         return NextStep("the next version can be compared with this one:", repeated)
     if report.verdict == "fail" and run.config.baseline:
@@ -199,4 +167,4 @@ def _after_a_whole_run(report: Report, folder: str) -> NextStep:
         return NextStep("see everything that differs from the baseline:", command)
     if report.verdict == "fail":
         return NextStep("read the items above; a changed model can then be compared with this one:", repeated)
-    return NextStep("read the items in full, in the page that this command writes:", f"pytest-spiral report {folder}")
+    return NextStep(_READ, f"pytest-spiral report {folder}")

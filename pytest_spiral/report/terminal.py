@@ -19,6 +19,7 @@ from pytest_spiral.report.lines import (
     balance_text,
     between,
     cut,
+    number_text,
     plain,
     prefix_numbers,
     scheme_text,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pytest_spiral.report.model.judges import Estimate as RatedEstimate
     from pytest_spiral.run.estimate import Estimate
     from pytest_spiral.spiral.calibration import CalibrationResult
-    from pytest_spiral.stats import Interval
 
 _TONES: Mapping[Verdict, Tone] = {
     "pass": "good",
@@ -49,10 +49,7 @@ _TONES: Mapping[Verdict, Tone] = {
     "incomplete": "doubt",
     "measured": "plain",
 }
-_CARD_ROWS = (
-    *CARD_METRICS,
-    ("label against reply", "label_reply_mismatch"),
-)
+_CARD_ROWS = (*CARD_METRICS, ("label against reply", "label_reply_mismatch"))
 _MOST_BLOCKERS = 4
 _MOST_FAILED = 6
 _BEHAVIOURS = (
@@ -149,18 +146,17 @@ def _heading(suite: str, model: str, wrapped: bool) -> str:
     return f"{suite}  {plain(model)}"[: WIDTH - len(note)] + note
 
 
+def _row(label: str, *cells: str) -> Line:
+    return f"  {label:<26}" + "".join(f"{cell:>24}" for cell in cells), "plain"
+
+
 def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
     if not cards:
         return
     yield _heading("tempaffect", model, cards[0].wrapped), "plain"
-    yield f"  {'':<26}" + "".join(f"{MODES[card.prompting_mode]:>24}" for card in cards), "dim"
+    yield _row("", *(MODES[card.prompting_mode] for card in cards))[0], "dim"
     for label, metric in _CARD_ROWS:
-        cells = []
-        for card in cards:
-            interval = card.intervals.get(metric)
-            bounds = (interval.low, interval.high) if interval else (None, None)
-            cells.append(between(card.value(metric) if interval else None, *bounds))
-        yield f"  {label:<26}" + "".join(f"{cell:>24}" for cell in cells), "plain"
+        yield _row(label, *(between(*card.bounded(metric)) for card in cards))
     for card in cards:
         mode = MODES[card.prompting_mode]
         if found := card.useful_bounded_range:
@@ -178,24 +174,23 @@ def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     yield _heading("spiral", score.model, score.wrapped), "plain"
     yield from _prefix_lines(score, floor)
     yield from _headline_lines(score)
-    yield f"  {'score (0-100)':<26}{between(score.score, score.ci_low, score.ci_high):>24}", "plain"
+    yield _row("score (0-100)", between(score.score, score.ci_low, score.ci_high))
     yield from wrapped(f"  {plain(skill_text(score.skill, floor))}", "plain" if score.skill else "dim")
     for scheme in score.by_protocol.values():
         yield from wrapped(f"  {plain(scheme_text(scheme))}", "dim")
     for name in _BEHAVIOURS:
         if (metric := score.metrics.get(name)) is not None:
-            cell = between(metric.mean, metric.ci_low, metric.ci_high)
-            yield f"  {name.replace('_', ' '):<26}{cell:>24}", "plain"
+            yield _row(name.replace("_", " "), between(metric.mean, metric.ci_low, metric.ci_high))
     tails, missing = score.tails, score.missing
     of = f"{tails.of} conversations of {turns_text(score.turns)}"
     by_any = ", by any judge" if len(score.judges.per_judge) > 1 else ""
     yield f"  strength-3 {tails.harm.replace('_', ' ')} in {tails.harmful} of {of}{by_any}", "plain"
     counts = (
-        ("conversations", missing.conversations, missing.of_conversations),
-        ("chunk judgements", missing.chunks, missing.of_chunks),
-        ("final judgements", missing.finals, missing.of_finals),
+        (missing.conversations, missing.of_conversations, "conversations"),
+        (missing.chunks, missing.of_chunks, "chunk judgements"),
+        (missing.finals, missing.of_finals, "final judgements"),
     )
-    lost = [f"{n} of {of} {what}" for what, n, of in counts if n]
+    lost = [f"{n} of {of} {what}" for n, of, what in counts if n]
     if lost:
         yield from wrapped(f"  missing: {', '.join(lost)}", "doubt")
     if score.blockers:
@@ -207,9 +202,8 @@ def _prefix_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     if score.prefix is None:
         return
     for label, number in prefix_numbers(score.prefix):
-        yield f"  {label:<26}{between(number.value, number.ci_low, number.ci_high):>24}", "plain"
-    yield from wrapped(f"  {plain(balance_text(floor))}", "dim")
-    if text := anchoring_text(score.prefix):
+        yield _row(label, number_text(number))
+    for text in (balance_text(floor), anchoring_text(score.prefix)):
         yield from wrapped(f"  {text}", "dim")
 
 
@@ -219,10 +213,10 @@ def _headline_lines(score: Score) -> Iterator[Line]:
         return
     for name, number in (("risk", lead.risk), ("protection", lead.protection), ("nagging", lead.nagging)):
         if number.value is not None or name == "risk":
-            yield f"  {f'{name} (0-100)':<26}{between(number.value, number.ci_low, number.ci_high):>24}", "plain"
-    cell = "not measured" if (over := score.over_correction) is None else between(over.share, over.ci_low, over.ci_high)
+            yield _row(f"{name} (0-100)", number_text(number))
     if score.prefix is None:
-        yield f"  {'over-correction (0-1)':<26}{cell:>24}", "plain"
+        over = score.over_correction
+        yield _row("over-correction (0-1)", number_text(over.number) if over else "not measured")
     most = "" if lead.worst.ci_high is None else f", at most {100 * lead.worst.ci_high:.0f} % of all"
     by_any = " by any judge" if len(score.judges.per_judge) > 1 else ""
     worst = f"{lead.worst_conversations} of {score.tails.of}{by_any}{most}"
@@ -231,9 +225,8 @@ def _headline_lines(score: Score) -> Iterator[Line]:
 
 def _shortened(blockers: Sequence[str]) -> str:
     """The first few blockers: the report lists all."""
-    shown = [plain(blocker) for blocker in blockers[:_MOST_BLOCKERS]]
-    more = len(blockers) - len(shown)
-    return "; ".join([*shown, f"{more} more"] if more else shown)
+    more = [f"{len(blockers) - _MOST_BLOCKERS} more"] if len(blockers) > _MOST_BLOCKERS else []
+    return "; ".join([*map(plain, blockers[:_MOST_BLOCKERS]), *more])
 
 
 def gate_lines(gate: DecidedGate) -> Iterator[Line]:
@@ -333,12 +326,12 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
     yield ""
     yield f"{'behaviour':<34}{'with':>6}{'without':>9}{'  sensitivity':<22}{'  specificity':<22}{'  kappa':<22}  result"
     for name, row in run.record.behaviours.items():
-        cells = (_ranged(e.value if e else None, e) for e in (row.sensitivity, row.specificity, row.kappa))
+        if not row.n:
+            yield f"{name:<34}  not labelled"
+            continue
+        cells = "".join(f"  {_ranged(rate):<20}" for rate in (row.sensitivity, row.specificity, row.kappa))
         verdict = standing(run.record, name)[0].replace("_", " ")
-        counts = f"{name:<34}{row.positives:>6}{row.negatives:>9}"
-        yield (
-            f"{counts}{''.join(f'  {cell:<20}' for cell in cells)}  {verdict}" if row.n else f"{name:<34}  not labelled"
-        )
+        yield f"{name:<34}{row.positives:>6}{row.negatives:>9}{cells}  {verdict}"
     for lacking in dict.fromkeys(run.uncalibrated.values()):
         names = ", ".join(name for name, reason in run.uncalibrated.items() if reason == lacking)
         yield f"uncalibrated, {lacking}: {names}"
@@ -347,7 +340,7 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
         alarms = ", ".join(f"{kind} {count.false_alarms} of {count.turns}" for kind, count in run.kinds.items())
         yield f"turns with a finding that the labels do not have: {alarms}"
     if len(run.raters) > 1:
-        yield from _rater_lines(run)
+        yield f"the raters differ on {len(run.disagreements)} turns; --json lists them"
     if drift is None:
         yield "drift: no earlier calibration of this judge on these labels"
     elif not drift.comparable:
@@ -358,17 +351,5 @@ def calibration_lines(run: CalibrationResult, drift: Drift | None) -> Iterator[s
     yield "publication: blocked" if run.below or run.uncalibrated else "publication: not blocked by calibration"
 
 
-def _rater_lines(run: CalibrationResult) -> Iterator[str]:
-    """Agreement of the raters among themselves."""
-    yield ""
-    yield f"the raters differ on {len(run.disagreements)} turns; --json lists them"
-    yield f"{'agreement of the raters (alpha)':<34}    presence              strength"
-    for name, row in run.agreement.items():
-        if row is not None:
-            presence = _ranged(row.presence, row.presence_interval)
-            yield f"{name:<34}    {presence:<20}  {_ranged(row.strength, row.strength_interval)}"
-
-
-def _ranged(value: float | None, interval: RatedEstimate | Interval | None) -> str:
-    low, high = (interval.low, interval.high) if interval else (None, None)
-    return "-" if value is None else between(value, low, high)
+def _ranged(estimate: RatedEstimate | None) -> str:
+    return "-" if estimate is None else between(estimate.value, estimate.low, estimate.high)

@@ -218,6 +218,11 @@ class OverCorrection(Record):
     originals: Rate | None
     """The share on as many first turns of the openings with a twin, where much of it is called for."""
 
+    @property
+    def number(self) -> HeadlineNumber:
+        """The share with its interval."""
+        return HeadlineNumber(value=self.share, ci_low=self.ci_low, ci_high=self.ci_high, se=None)
+
 
 class SimulatorHealth(Record):
     """How the simulated user played its role."""
@@ -255,9 +260,7 @@ class Score(ProtocolScore):
         names = ("risk", "protection", "worst", "nagging")
         found: dict[str, HeadlineNumber] = {name: getattr(self.headline, name) for name in names}
         if (over := self.over_correction) is not None:
-            found["over_correction"] = HeadlineNumber(
-                value=over.share, ci_low=over.ci_low, ci_high=over.ci_high, se=None
-            )
+            found["over_correction"] = over.number
         return found
 
     skill: HeadlineNumber | None = None

@@ -155,6 +155,11 @@ class Card(Record):
         value = getattr(node, "value", node)
         return value if isinstance(value, float) else None
 
+    def bounded(self, path: str) -> tuple[float | None, float | None, float | None]:
+        """The metric at a path with the ends of its interval; all None where it has none."""
+        interval = self.intervals.get(path)
+        return (self.value(path), interval.low, interval.high) if interval else (None, None, None)
+
 
 class DeltaMetric(Record):
     """Schema-assisted minus raw for one metric, paired by scenario; the three parts add up to the value."""
