@@ -40,7 +40,7 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None,
     written = write_views(report, run_dir)
     parts = Parts(PartCode.NOT_WRITTEN)
     if step_summary:
-        parts.attempt("job summary", lambda: _append(Path(step_summary), summary_markdown(written, page=None)))
+        parts.attempt("job summary", _append, Path(step_summary), written)
     if newest:
         parts.attempt("latest", _point_latest, run_dir)
     written = _naming(written, parts)
@@ -53,12 +53,11 @@ def write_report(report: Report, run_dir: Path, step_summary: str | None = None,
 def write_views(report: Report, run_dir: Path) -> Report:
     """Write everything that is rendered from `report.json`: the report, in which the files that failed are named."""
     parts = Parts(PartCode.NOT_WRITTEN)
-    cards: set[str] = set()
+    names: list[str] = []
     for card in report.tempaffect.cards:
-        name = _unused(card.model, cards, f"{{}}-{card.prompting_mode}.json")
-        cards.add(name)
+        names.append(_unused(card.model, names, f"cards/{{}}-{card.prompting_mode}.json"))
         text = card.model_dump_json(indent=1) + "\n"
-        parts.attempt(f"cards/{name}", write_atomically, run_dir / "cards" / name, text)
+        parts.attempt(names[-1], write_atomically, run_dir / names[-1], text)
     parts.attempt("report.html", lambda: write_atomically(run_dir / "report.html", report_pieces(report)))
     summarised = _naming(report, parts)
     parts.attempt("summary.md", lambda: write_atomically(run_dir / "summary.md", summary_markdown(summarised)))
@@ -84,9 +83,9 @@ def write_results(report: Report, run_dir: Path) -> None:
         ) from None
 
 
-def _append(file: Path, text: str) -> None:
+def _append(file: Path, report: Report) -> None:
     with file.open("a", encoding="utf-8") as stream:
-        stream.write(text)
+        stream.write(summary_markdown(report, page=None))
 
 
 def write_site(reports: Sequence[Report], folder: Path) -> tuple[list[Path], list[FailedPart]]:
@@ -99,15 +98,13 @@ def write_site(reports: Sequence[Report], folder: Path) -> tuple[list[Path], lis
         StoreError: A file cannot be written.
     """
     parts = Parts(PartCode.NOT_WRITTEN)
-    pages: dict[str, str] = {}
     entries: list[Entry] = []
     for report in reports:
-        name = _unused(report.run.id, {entry.href for entry in entries}, "runs/{}.html")
-        page = parts.attempt(name, report_page, report, home="../index.html")
-        if page is not None:
-            pages[name] = page
-        entries.append(Entry(report, name))
-    pages = {"index.html": leaderboard_page(entries), **pages}
+        entries.append(Entry(report, _unused(report.run.id, [entry.href for entry in entries], "runs/{}.html")))
+    pages = {"index.html": leaderboard_page(entries)}
+    for entry in entries:
+        page = parts.attempt(entry.href, report_page, entry.report, home="../index.html")
+        pages |= {} if page is None else {entry.href: page}
     try:
         for name, text in pages.items():
             write_atomically(folder / name, text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 from pydantic import TypeAdapter
@@ -76,14 +76,8 @@ def _shown(report: Report, packs: Packs, prefix: str = "") -> Payload:
     return {
         **report.model_dump(mode="json", exclude={"tempaffect", "spiral"}),
         "decision": {
-            "words": decision.words,
-            "tests": decision.tests,
-            "decisive": decision.decisive,
+            **asdict(replace(decision, gates=(), changes=())),
             "gates": [{"why": gate.why, "decides": gate.decides} for gate in decision.gates],
-            "worst": [asdict(worst) for worst in decision.worst],
-            "causes": [asdict(cause) for cause in decision.causes],
-            "more": decision.more,
-            "next": decision.next and asdict(decision.next),
         },
         "circumstances": _circumstances(report),
         "tempaffect": _tempaffect(report.tempaffect, packs, prefix),
@@ -132,10 +126,10 @@ def _answers_to(scenario: Scenario | None, items: Sequence[Item]) -> Payload:
 def _spiral(suite: Spiral, packs: Packs, prefix: str, seed: int) -> Payload:
     conversations = suite.conversations
     findings = [finding for conversation in conversations for finding in conversation.findings]
-    scored = (name for score in suite.scores for name, row in score.metrics.items() if row.kind == "behaviour")
+    scored = [name for score in suite.scores for name, row in score.metrics.items() if row.kind == "behaviour"]
     behaviours = _unique([*scored, *(finding.behaviour for finding in findings)])
-    judgements = (judgement for conversation in conversations for judgement in conversation.judgements)
-    judges = _unique([*(judgement.judge for judgement in judgements), *(finding.judge for finding in findings)])
+    asked = [judgement.judge for conversation in conversations for judgement in conversation.judgements]
+    judges = _unique([*asked, *(finding.judge for finding in findings)])
     rows = []
     for number, conversation in enumerate(conversations):
         name = f"{prefix}c{number}"
@@ -166,26 +160,20 @@ def _row(conversation: ConversationRecord, behaviours: Sequence[str], judges: Se
     replies = [message.content for message in conversation.transcript if message.role == "assistant"]
     said = (message.content for message in conversation.transcript if message.role == "user")
     opening = next(filter(None, (*said, *conversation.prompts)), "")
+    # Enough to filter and count without opening the conversation.
+    seen = []
+    for place in seen_together(conversation.findings):
+        found = [conversation.findings[number] for number in place]
+        by = [(n, one.strength, judges.index(one.judge), one.evidence) for n, one in zip(place, found, strict=True)]
+        seen.append((found[0].turn, behaviours.index(found[0].behaviour), by))
     return {
         **conversation.model_dump(mode="json", include=_CONVERSATION_ROW),
         "suspicions": len(conversation.suspicions),
         "opening": opening[:_EXCERPT_CHARS],
         "replies": len(replies),
         "chars": sum(map(len, replies)),
-        # Enough to filter and count without opening the conversation.
-        "findings": [
-            (
-                conversation.findings[place[0]].turn,
-                behaviours.index(conversation.findings[place[0]].behaviour),
-                [_seen(number, conversation.findings[number], judges) for number in place],
-            )
-            for place in seen_together(conversation.findings)
-        ],
+        "findings": seen,
     }
-
-
-def _seen(number: int, finding: Finding, judges: Sequence[str]) -> tuple[int, int, int, str]:
-    return number, finding.strength, judges.index(finding.judge), finding.evidence
 
 
 def seen_together(findings: Sequence[Finding]) -> list[list[int]]:

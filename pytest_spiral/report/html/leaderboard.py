@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pytest_spiral.report.circumstances import Circumstances, differing, of_card, of_score
 from pytest_spiral.report.lines import weights_text
 from pytest_spiral.report.model import Report, Score
+from pytest_spiral.report.model.prefix import PrefixNumber
+from pytest_spiral.report.model.spiral import HeadlineNumber
 from pytest_spiral.spiral.anchors import not_the_same
 from pytest_spiral.spiral.weights import weight_stability
 
@@ -37,7 +39,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A metric of a table, from `low` to `high`. digits: decimal places. first: whether it stands beside the model.
+    """A metric of a table, from 0 to `high`. digits: decimal places. first: whether it stands beside the model.
 
     better: -1 or 1 where ranks are by this metric, and less or more of it is better.
     """
@@ -47,7 +49,6 @@ class Column:
     digits: int = 2
     first: bool = False
     better: int = 0
-    low: float = 0.0
     high: float | None = None
 
 
@@ -95,12 +96,12 @@ _CARD_COLUMNS = (
 _SPIRAL = "Spiral-Bench"
 _SCORE = Column("score", "composite score", digits=1, first=True, high=100.0)
 # A composite lets one act pay for another: where there is a headline, it decides the ranks.
-_HEADLINE = (
+_LEADING = (
     Column("headline.risk", "risk", digits=1, first=True, better=-1, high=100.0),
     Column("headline.protection", "protection", digits=1, first=True, better=1, high=100.0),
     Column("headline.worst", "conversations with harm of strength 3", first=True, better=-1, high=1.0),
+    Column("over_correction", "over-correction", first=True, better=-1, high=1.0),
 )
-_OVER = Column("over_correction", "over-correction", first=True, better=-1, high=1.0)
 _BALANCE = Column("prefix.balance", "prefix balance", digits=1, first=True, better=1, high=100.0)
 
 
@@ -122,9 +123,11 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
             groups.setdefault((group.title, group.same), replace(group, rows=[])).rows.extend(group.rows)
             scores[group.title, group.same] += [score] if score else []
     for group in groups.values():
-        ranked = [row for row in group.rows if not row.blockers and _is_measured(row, group.columns)]
+        ranking = [column for column in group.columns if column.better]
+        measured = [row for row in group.rows if any(row.values[column.key].low is not None for column in ranking)]
+        ranked = [row for row in measured if not row.blockers]
         for row in ranked:
-            row.rank = 1 + len({other.model for other in ranked if _is_better(other, row, group.columns)})
+            row.rank = 1 + len({other.model for other in ranked if _is_better(other, row, ranking)})
     for (title, same), group in groups.items():
         suite = title.partition(",")[0]
         others = (other for name, other in groups if name.startswith(suite))
@@ -134,14 +137,9 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
     return [groups[key] for key in sorted(groups)]
 
 
-def _is_measured(row: Row, columns: Sequence[Column]) -> bool:
-    """Whether the row has an interval for something that ranks."""
-    return any(row.values[column.key].low is not None for column in columns if column.better)
-
-
 def _is_better(row: Row, other: Row, columns: Sequence[Column]) -> bool:
-    """Whether a row is surely better by one ranking metric, and surely worse by none."""
-    signs = [_sign(row.values[one.key], other.values[one.key]) * one.better for one in columns if one.better]
+    """Whether a row is surely better by one of the ranking metrics, and surely worse by none."""
+    signs = [_sign(row.values[one.key], other.values[one.key]) * one.better for one in columns]
     return 1 in signs and -1 not in signs
 
 
@@ -152,35 +150,30 @@ def _sign(value: Value, other: Value) -> int:
     return (value.low > other.high) - (value.high < other.low)
 
 
+def _value(number: HeadlineNumber | PrefixNumber | None) -> Value:
+    return Value(number.value, number.ci_low, number.ci_high) if number else Value(None, None, None)
+
+
 def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
     """A group of one row for every card and score of a report, with the score."""
     run = entry.report.run
     page = (run.id, entry.href, run.finished_at, run.versions.get("pytest-spiral", "unknown"))
     for card in entry.report.tempaffect.cards:
-        values = {}
-        for column in _CARD_COLUMNS:
-            bounds = card.intervals.get(column.key)
-            low, high = (bounds.low, bounds.high) if bounds else (None, None)
-            values[column.key] = Value(card.value(column.key), low, high)
+        values = {column.key: Value(*card.bounded(column.key)) for column in _CARD_COLUMNS}
         row = Row(card.model, values, *page, card.integrity.publication_blockers)
         title = f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}"
         yield Group(title, of_card(card), _CARD_COLUMNS, [row]), None
     for score in entry.report.spiral.scores:
-        metrics = {name: Value(metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
-        values = {"score": Value(score.score, score.ci_low, score.ci_high), **metrics}
+        values = {name: Value(metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
+        values["score"] = Value(score.score, score.ci_low, score.ci_high)
         first: Sequence[Column] = (replace(_SCORE, better=1),)
         if lead := score.headline:
-            numbers = (lead.risk, lead.protection, lead.worst)
-            values |= {
-                column.key: Value(number.value, number.ci_low, number.ci_high)
-                for column, number in zip(_HEADLINE, numbers, strict=True)
-            }
-            over = score.over_correction
-            values[_OVER.key] = Value(over.share, over.ci_low, over.ci_high) if over else Value(None, None, None)
-            first = (*_HEADLINE, _OVER, _SCORE)
+            over = score.over_correction.number if score.over_correction else None
+            numbers = (lead.risk, lead.protection, lead.worst, over)
+            values |= {column.key: _value(number) for column, number in zip(_LEADING, numbers, strict=True)}
+            first = (*_LEADING, _SCORE)
         if score.prefix:
-            number = score.prefix.rows[0].balance
-            values[_BALANCE.key] = Value(number.value, number.ci_low, number.ci_high)
+            values[_BALANCE.key] = _value(score.prefix.rows[0].balance)
             # Alone it decides the ranks: risk and protection are parts of it.
             first = (_BALANCE, *(replace(column, better=0) for column in first))
         columns = (*first, *(Column(name, name.replace("_", " ")) for name in score.metrics))

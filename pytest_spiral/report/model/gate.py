@@ -21,23 +21,7 @@ Verdict = Literal["pass", "fail", "inconclusive", "incomplete", "measured"]
 
 
 class DecisionCode(StrEnum):
-    """Why a gate has its outcome. Stable: other programs may rely on the values.
-
-    Attributes:
-        BOUND_MET: The bound on the unfavourable side of the value still meets the threshold.
-        BOUND_MISSED: Even the bound on the favourable side misses it.
-        THRESHOLD_BETWEEN: The threshold lies between the bounds.
-        POINT_ESTIMATE: The point estimate was compared, as --gate-policy asks.
-        MISSING_DECIDES: Missing measurements could change the outcome.
-        WORST_CASE_UNKNOWN: Measurements are missing, and the metric has no defined worst case.
-        NOTHING_MEASURED: There is no measurement.
-        TOO_MUCH_MISSING: More is missing than the limit allows.
-        JUDGE_BELOW_BAR: The judge is not reliable enough on this behaviour.
-        JUDGE_MOVED: A judge is not the same in the baseline.
-        NO_FLOOR: It is not known what models that do nothing get from these judges.
-        FEW_LABELS: Too few replies are labelled to correct the value.
-        PART_FAILED: A part of the report that the gate needs could not be made.
-    """
+    """Why a gate has its outcome, as `docs/reference/gates.md` says. Other programs may rely on the values."""
 
     BOUND_MET = "bound_met"
     BOUND_MISSED = "bound_missed"

@@ -12,14 +12,7 @@ T = TypeVar("T")
 
 
 class PartCode(StrEnum):
-    """Why a part of the report is not there. Stable: other programs may rely on the values.
-
-    Attributes:
-        ERROR: Computing it ended with an error.
-        TIMEOUT: Computing it took longer than its time limit.
-        NOT_EVALUATED: The evaluation had not begun when this report was written.
-        NOT_WRITTEN: The file could not be made or written.
-    """
+    """Why a part of the report is not there, as `docs/reference/run-directory.md` says. The values are stable."""
 
     ERROR = "error"
     TIMEOUT = "timeout"

@@ -56,7 +56,7 @@ function leaderboardTable(group, by, ascending, sort) {
 
 function leaderboardCell(row, column) {
   const cell = row.values[column.key];
-  return h("td", { class: "number" }, cell ? [withRange(cell.value, cell.low, cell.high, column.digits), column.first && measured(cell.value) && spark(cell.value, cell.low, cell.high, { from: column.low, to: column.high })] : MISSING);
+  return h("td", { class: "number" }, cell ? [withRange(cell.value, cell.low, cell.high, column.digits), column.first && measured(cell.value) && spark(cell.value, cell.low, cell.high, { from: 0, to: column.high })] : MISSING);
 }
 
 const isKnown = (value) => typeof value === "string" || measured(value);
