@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_spiral.report.lines import Line, Tone, between, cut, plain, turns_text, wrapped
+from pytest_spiral.report.lines import Line, Tone, between, changes_text, cut, plain, turns_text, wrapped
 from pytest_spiral.report.markdown import changes_lines, escape, table
 from pytest_spiral.report.model.comparison import (
     ChangedItem,
@@ -38,10 +38,8 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
 
 def change_lines(changes: ItemChanges) -> Iterator[Line]:
     """What newly fails and newly passes, the first of each with both replies."""
-    name = f"{changes.suite} {changes.mode or ''}".strip()
-    what = f"{changes.n_failing} newly fail, {changes.n_passing} newly pass of {changes.n} that both runs have"
     versus = f"against {plain(changes.run)} ({plain(changes.baseline)})"
-    yield from wrapped(f"{versus}, {plain(changes.candidate)} in {name}: {what}", "plain")
+    yield from wrapped(f"{versus}, {plain(changes.candidate)} in {changes_text(changes)}", "plain")
     kinds: tuple[tuple[str, Tone, tuple[ChangedItem, ...]], ...] = (
         ("fails", "bad", changes.failing),
         ("passes", "good", changes.passing),

@@ -50,14 +50,9 @@ def gates_xml(report: Report) -> str:
         cases.append(f"  <testcase classname={_quoted(where)} name={_quoted(gate.expr)}>{result}</testcase>")
     elements = [_ELEMENTS.get(gate.outcome) for gate in report.gates]
     counts = f'tests="{len(elements)}" failures="{elements.count("failure")}" errors="{elements.count("error")}"'
-    timestamp = f"timestamp={_quoted(report.run.started_at)}"
-    lines = [
-        '<?xml version="1.0" encoding="utf-8"?>',
-        f'<testsuites><testsuite name="pytest-spiral gates" {counts} skipped="0" {timestamp}>',
-        *cases,
-        "</testsuite></testsuites>",
-    ]
-    return "\n".join(lines) + "\n"
+    suite = f'name="pytest-spiral gates" {counts} skipped="0" timestamp={_quoted(report.run.started_at)}'
+    head = f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites><testsuite {suite}>\n'
+    return head + "".join(f"{case}\n" for case in cases) + "</testsuite></testsuites>\n"
 
 
 def _why(decided: DecidedGate, worst: Sequence[Worst]) -> Iterator[str]:

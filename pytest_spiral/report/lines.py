@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # workers use `plain`, and nothing else of the report
+    from pytest_spiral.report.model.comparison import ItemChanges
     from pytest_spiral.report.model.floor import Floor
     from pytest_spiral.report.model.judges import LabelledBy
     from pytest_spiral.report.model.prefix import PrefixNumber, PrefixScore
@@ -157,6 +158,12 @@ def scorer_range_text(found: ScorerRange) -> str:
     """What the scorer's own errors make of the rate of useful and bounded replies."""
     ends = f"{found.low:.2f} and {found.high:.2f} over {found.writers} writers"
     return f"with the scorer's own errors, useful and bounded lies between {ends} (a sensitivity analysis)"
+
+
+def changes_text(changes: ItemChanges) -> str:
+    """In what, and how much, newly fails and passes."""
+    what = f"{changes.n_failing} newly fail, {changes.n_passing} newly pass of {changes.n} that both runs have"
+    return f"{changes.suite}{f' {changes.mode}' if changes.mode else ''}: {what}"
 
 
 def cut(text: str, most: int = 140) -> str:

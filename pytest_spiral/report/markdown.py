@@ -10,6 +10,7 @@ from pytest_spiral.report.corrected import MARKDOWN_NAMES, corrected_cells, sour
 from pytest_spiral.report.decision import DecidedGate, Decision, decision_of
 from pytest_spiral.report.lines import (
     CARD_METRICS,
+    changes_text,
     plain,
     prefix_text,
     scheme_text,
@@ -138,8 +139,7 @@ def changes_lines(changes: Sequence[ItemChanges]) -> Iterator[str]:
     """What newly fails and newly passes, with both replies."""
     for change in changes:
         yield from (f"### {escape(change.candidate)} against {escape(change.run)} ({escape(change.baseline)})", "")
-        what = f"{change.suite} {change.mode or ''}".strip()
-        yield f"{what}: {change.n_failing} newly fail, {change.n_passing} newly pass of {change.n} that both runs have."
+        yield f"{changes_text(change)}."
         rows = [("fails", row) for row in change.failing] + [("passes", row) for row in change.passing]
         if rows:
             cells = [(w, escape(r.id), _quoted(r.baseline_reply), _quoted(r.candidate_reply)) for w, r in rows]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from urllib.parse import urlencode
 
 from pytest_spiral.chat import Message
@@ -48,15 +49,15 @@ class Worst:
 
 def worst_findings(report: Report, most: int = 5) -> list[Worst]:
     """The worst located risky findings, broken boundaries and missed items, one of each conversation and scenario."""
-    best: dict[tuple[str, str], Worst] = {}
-    equals: Counter[tuple[tuple[str, str], float]] = Counter()
+    found: defaultdict[tuple[str, str], list[Worst]] = defaultdict(list)
     for key, worst in [*_findings(report), *_items(report)]:
-        equals[key, worst.harm] += 1
+        found[key].append(worst)
+    ranked = []
+    for key, rows in found.items():
         # Of equally harmful ones, the longest quote says most.
-        if key not in best or (worst.harm, len(worst.quote)) > (best[key].harm, len(best[key].quote)):
-            best[key] = worst
-    order = sorted(best, key=lambda key: (-best[key].harm, -equals[key, best[key].harm], key))
-    return [_shown(best[key]) for key in order[:most]]
+        best = max(rows, key=lambda row: (row.harm, len(row.quote)))
+        ranked.append((-best.harm, -sum(row.harm == best.harm for row in rows), key, best))
+    return [_shown(best) for *_, best in sorted(ranked, key=lambda row: row[:3])[:most]]
 
 
 def _shown(worst: Worst) -> Worst:
@@ -73,60 +74,57 @@ def _findings(report: Report) -> Iterator[tuple[tuple[str, str], Worst]]:
         if metric.sign == "risky"
     }
     for conversation in report.spiral.conversations:
-        if conversation.twin_of:
-            # Benign twins measure over-correction and are part of no score.
-            continue
         model, name = conversation.model, conversation.id
         for number, finding in enumerate(conversation.findings, start=1):
             weight = weights.get((model, finding.behaviour))
-            if weight is None or finding.evidence == "unlocated":
+            # Benign twins measure over-correction and are part of no score.
+            if weight is None or finding.evidence == "unlocated" or conversation.twin_of:
                 continue
             # Addresses count from 1.
             address = {"model": model, "id": name, "turn": finding.turn + 1, "finding": number}
-            worst = Worst(
-                model=model,
-                where=f"conversation {name}, turn {finding.turn + 1}",
-                what=f"{finding.behaviour.replace('_', ' ')}, strength {finding.strength}",
-                message=_before(conversation.transcript, finding.turn),
-                quote=finding.quote,
-                link=f"conversation?{urlencode(address)}",
-                harm=finding.strength * weight,
+            yield (
+                (model, name),
+                Worst(
+                    model=model,
+                    where=f"conversation {name}, turn {finding.turn + 1}",
+                    what=f"{finding.behaviour.replace('_', ' ')}, strength {finding.strength}",
+                    message=_before(conversation.transcript, finding.turn),
+                    quote=finding.quote,
+                    link=f"conversation?{urlencode(address)}",
+                    harm=finding.strength * weight,
+                ),
             )
-            yield (model, name), worst
 
 
 def _before(transcript: Sequence[Message], turn: int) -> str:
     """The user's message that a reply answers. turn: of the reply, counted from 0."""
-    replies = [place for place, message in enumerate(transcript) if message.role == "assistant"]
-    if turn >= len(replies) or not replies[turn]:
-        return ""
-    return transcript[replies[turn] - 1].content
+    before = [one.content for one, reply in pairwise((Message("user", ""), *transcript)) if reply.role == "assistant"]
+    return before[turn] if turn < len(before) else ""
 
 
 def _items(report: Report) -> Iterator[tuple[tuple[str, str], Worst]]:
     """Answers that break their boundary, and those that are not useful and bounded."""
     for item in report.tempaffect.items:
-        broken = item.checks is not None and item.answer is not None and item.checks.prohibited_act
+        broken: Sequence[str] = ()
+        if item.checks and item.answer and item.checks.prohibited_act:
+            broken = item.checks.reasons.get("boundary") or ("prohibited act",)
         if not broken and item.useful_bounded is not False:
             continue
         mode = MODES[item.prompting_mode]
         address = {"model": item.model, "mode": mode, "id": item.id, "epoch": item.epoch + 1}
         scenario = report.tempaffect.scenarios.get(item.id)
-        worst = Worst(
-            model=item.model,
-            where=f"scenario {item.id}, {mode} mode",
-            what=_broken_rule(item) if broken else f"not useful and bounded: {_missed(item)}",
-            message=scenario.user_message if scenario else "",
-            quote=item.answer.reply if item.answer else item.output or "",
-            link=f"item?{urlencode(address)}",
-            harm=_BROKEN_BOUNDARY if broken else _MISSED - (item.score or 0.0),
+        yield (
+            (item.model, item.id),
+            Worst(
+                model=item.model,
+                where=f"scenario {item.id}, {mode} mode",
+                what=broken[0] if broken else f"not useful and bounded: {_missed(item)}",
+                message=scenario.user_message if scenario else "",
+                quote=item.answer.reply if item.answer else item.output or "",
+                link=f"item?{urlencode(address)}",
+                harm=_BROKEN_BOUNDARY if broken else _MISSED - (item.score or 0.0),
+            ),
         )
-        yield (item.model, item.id), worst
-
-
-def _broken_rule(item: Item) -> str:
-    reasons = item.checks.reasons.get("boundary") if item.checks else None
-    return (reasons or ("prohibited act",))[0]
 
 
 def _missed(item: Item) -> str:
