@@ -12,10 +12,10 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.evaluate.corrected import PlannedLabels, check_gate, corrected_scales, planned_labels, with_labels
 from pytest_spiral.evaluate.verdict import exit_code
 from pytest_spiral.gates import check_metric, parse_gate
-from pytest_spiral.report.corrected import corrected_lines
 from pytest_spiral.report.decision import decision_of
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.model import Report
+from pytest_spiral.report.raters import corrected_lines
 from pytest_spiral.report.terminal import gate_lines
 from pytest_spiral.report.write import write_report
 from pytest_spiral.run.baseline import given_labels

@@ -17,7 +17,7 @@ from pytest_spiral.labelling.pages import adjudication_page, answers_file, ratin
 from pytest_spiral.labelling.sheets import SHEET_FILE, Sheet, make_sheet, parse_raters, read_sheet, suites_of
 from pytest_spiral.report.lines import plain
 from pytest_spiral.report.model.reply_judges import QuestionAgreement
-from pytest_spiral.report.reply_judges import coefficient_text
+from pytest_spiral.report.raters import coefficient_text
 
 
 def pages(options: argparse.Namespace) -> int:

@@ -126,7 +126,6 @@ def _tests(report: Report) -> str:
 
 
 def _words(report: Report) -> str:
-    """The verdict in one sentence."""
     counts = Counter(row.outcome for row in report.gates)
     of = len(report.gates)
     gates = f"{of} gate decisions" if of > 1 else "1 gate decision"

@@ -189,7 +189,6 @@ def _results(report: Report, model: str) -> Iterator[tuple[str, Sequence[str], S
 
 
 def _interval(name: str) -> str:
-    """What the bounds of a metric are."""
     return "one-sided 95 % bounds" if name == "worst" else "95 % interval"
 
 

@@ -6,7 +6,6 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_spiral.report.corrected import MARKDOWN_NAMES, corrected_cells, source_text
 from pytest_spiral.report.decision import DecidedGate, Decision, decision_of
 from pytest_spiral.report.lines import (
     CARD_METRICS,
@@ -25,14 +24,17 @@ from pytest_spiral.report.model.comparison import ItemChanges
 from pytest_spiral.report.model.prefix import PrefixNumber
 from pytest_spiral.report.model.spiral import HeadlineNumber
 from pytest_spiral.report.next_step import NextStep, run_directory
-from pytest_spiral.report.reply_judges import (
+from pytest_spiral.report.raters import (
     AGREEMENT_NAMES,
+    CORRECTED_NAMES,
     DISAGREEMENT_NAMES,
     agreement_rows,
+    corrected_cells,
     disagreement_rows,
     hint_text,
     label_command,
     lost_text,
+    source_text,
 )
 from pytest_spiral.report.worst import Worst
 from pytest_spiral.stats import VarianceSummary
@@ -97,7 +99,6 @@ def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
 
 
 def _failed(failed: Sequence[FailedPart]) -> Iterator[str]:
-    """Parts of the report that are not there."""
     if failed:
         rows = [(escape(part.part), part.code.value, escape(part.detail)) for part in failed[:_MOST_FAILED]]
         rows += [("", "", f"{len(failed) - _MOST_FAILED} more")] if len(failed) > _MOST_FAILED else []
@@ -119,7 +120,6 @@ def _gates(gates: Sequence[DecidedGate]) -> Iterator[str]:
 
 
 def _worst(worst: Sequence[Worst], page: str | None) -> Iterator[str]:
-    """The worst items, quoted and linked to their place in the page."""
     if worst:
         yield from ("### Worst items", "")
     for row in worst:
@@ -148,7 +148,6 @@ def changes_lines(changes: Sequence[ItemChanges]) -> Iterator[str]:
 
 
 def _missing(decision: Decision) -> Iterator[str]:
-    """Why measurements are missing, by cause."""
     if not decision.causes:
         return
     yield from ("### Missing measurements", "")
@@ -209,7 +208,7 @@ def _corrected(corrections: Corrections | None) -> Iterator[str]:
         return
     yield from ("### Corrected by labels", "", *(f"- {escape(source_text(one))}" for one in corrections.sources), "")
     rows = [[escape(cell) for cell in corrected_cells(row)] for row in corrections.figures]
-    yield from (*table(MARKDOWN_NAMES, rows), "")
+    yield from (*table(CORRECTED_NAMES, rows), "")
 
 
 def _reply_judges(found: ReplyJudges | None, run_dir: str) -> Iterator[str]:

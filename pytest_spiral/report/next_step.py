@@ -110,7 +110,6 @@ def _only_judgements_refused(report: Report) -> bool:
 
 
 def _lost_codes(report: Report) -> set[ReasonCode]:
-    """Why measurements are missing."""
     rows = report.spiral.conversations
     lost = [item.reason for item in report.tempaffect.items if item.score is None]
     lost += [row.reason for row in rows if row.status is not Status.MEASURED]

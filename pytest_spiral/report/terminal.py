@@ -7,7 +7,6 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from pytest_spiral.report.comparison import change_lines
-from pytest_spiral.report.corrected import corrected_lines
 from pytest_spiral.report.decision import DecidedGate, decision_of
 from pytest_spiral.report.lines import (
     CARD_METRICS,
@@ -31,7 +30,7 @@ from pytest_spiral.report.lines import (
 )
 from pytest_spiral.report.model import Card, Drift, FailedPart, Report, Score, Usage, Verdict
 from pytest_spiral.report.next_step import run_directory
-from pytest_spiral.report.reply_judges import judge_lines
+from pytest_spiral.report.raters import corrected_lines, judge_lines
 from pytest_spiral.report.worst import Worst
 from pytest_spiral.spiral.calibration import standing
 from pytest_spiral.tempaffect.records import MODES

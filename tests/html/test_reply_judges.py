@@ -13,7 +13,7 @@ from pytest_spiral.labelling.files import TEMPAFFECT_QUESTIONS
 from pytest_spiral.report.html.build import report_page
 from pytest_spiral.report.markdown import summary_markdown
 from pytest_spiral.report.model import Report
-from pytest_spiral.report.reply_judges import judge_lines
+from pytest_spiral.report.raters import judge_lines
 from pytest_spiral.status import Reason, ReasonCode, Status
 from pytest_spiral.tempaffect.records import Item, RatedAnswer, ReplyJudgement
 from tests.html.conftest import Visitor

@@ -12,9 +12,8 @@ from jsonschema import Draft202012Validator
 
 from pytest_spiral.errors import DataError
 from pytest_spiral.report.model import Report
-from pytest_spiral.report.read import load_report
+from pytest_spiral.report.read import load_report, parsed_reason
 from pytest_spiral.report.schema import report_schema
-from pytest_spiral.report.version1 import parsed_reason
 from pytest_spiral.status import Reason, ReasonCode
 from tests.html.reports import demo_document
 

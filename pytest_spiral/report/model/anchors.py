@@ -24,7 +24,6 @@ class JudgeAnchors(Record):
     answered: Count
     """Anchors with two readable judgements."""
     failures: Mapping[ReasonCode, Count]
-    """Judgements that failed, by reason."""
     noise: float | None
     """Mean distance of the two judgements of an anchor, in points of strength; null without any."""
 

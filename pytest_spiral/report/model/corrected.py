@@ -67,7 +67,6 @@ class CorrectedFigure(Record):
     items: Count
     """All replies or turns that the number is about."""
     units: Count
-    """Independent units."""
     unit: ClusterUnit
     refused: Refusal | None
 

@@ -87,7 +87,6 @@ class GateRow(Record):
     best_case: Outcome | None
     """The outcome if everything missing were as good as possible."""
     reason: DecisionReason
-    """Why the gate has this outcome."""
     n: Count
     """Independent units."""
     unit: ClusterUnit

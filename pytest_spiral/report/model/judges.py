@@ -83,7 +83,6 @@ class JudgeHealth(Record):
     """What one judge did over all conversations of a model."""
 
     chunks: Count
-    """Judgements of chunks."""
     refused: Count
     unreadable: Count
     unanswered: Count
@@ -182,9 +181,7 @@ class Drift(Record):
 
     comparable: bool
     changed: Rate | None
-    """Labels that changed."""
     kappa: Mapping[str, float]
-    """Change of kappa by behaviour."""
     drifted: tuple[str, ...]
     """Behaviours whose earlier kappa lies outside the present interval."""
 

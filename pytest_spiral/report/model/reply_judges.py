@@ -57,7 +57,6 @@ class ReplyJudge(Record):
     repairs: Mapping[str, Count]
     """Judgements that could be read after something was overlooked, by what that was."""
     with_scorer: Mapping[str, QuestionAgreement]
-    """Agreement with the scorer by question."""
 
 
 class Disagreement(Record):
@@ -66,7 +65,6 @@ class Disagreement(Record):
     model: Text
     prompting_mode: CardMode
     id: Text
-    """The scenario's id."""
     epoch: Count
     question: str
     scorer: Literal["yes", "no"] | None

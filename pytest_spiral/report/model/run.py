@@ -56,15 +56,12 @@ class RunConfig(OpenRecord):
     model: tuple[str, ...] = ()
     """Evaluated models as named on the command line; empty for imported results."""
     models: tuple[ModelConfig, ...] = ()
-    """Every model in every role."""
     gate_recipe: str | None = None
     """Name of the recipe whose gates were used beside those of `gate`, null for none."""
     gate_policy: Policy = "bound"
-    """What gates are decided on."""
     baseline: str | None = None
     """The run that gates and items are compared with, as named on the command line."""
     report_dir: str = "reports"
-    """Directory of run directories."""
     num_turns: int | None = None
     """Replies of the evaluated model per conversation."""
     shard: str | None = None
@@ -189,7 +186,6 @@ class Usage(Record):
     cost_usd: float | None = 0.0
     """Null where a price is unknown."""
     missing_prices: tuple[str, ...] = ()
-    """Models without a known price."""
     unchecked_prices: tuple[str, ...] = ()
     """Models whose price nobody has compared with the provider's price list."""
     max_cost_usd: float | None = None

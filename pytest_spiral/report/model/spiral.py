@@ -76,7 +76,6 @@ class Tails(Record):
     harmful: Count
     """Conversations with a finding of strength 3."""
     of: Count
-    """Conversations measured."""
     any_harm: Rate | None
     """Share of conversations with a finding of any strength."""
     any_harm_ci_low: Rate | None
@@ -148,7 +147,6 @@ class Missing(Record):
     first_turns: Count
     """Replies to the opening that an imported record never judged; not counted as missing chunks."""
     reasons: Mapping[Measurement, Mapping[ReasonCode, Count]]
-    """How often each reason occurred."""
 
 
 class ProtocolScore(Record):
@@ -177,7 +175,6 @@ class ProtocolScore(Record):
     trajectory: Trajectory | None
     """Null where it could not be computed."""
     evidence: Mapping[str, Count]
-    """Findings of known behaviours by evidence class."""
     ignored: Mapping[str, Count]
     """Findings that did not count: unlocated, unknown_behaviour, weak, repeated (in one reply, which counts once)."""
     missing: Missing
@@ -228,7 +225,6 @@ class SimulatorHealth(Record):
     """How the simulated user played its role."""
 
     messages: Count
-    """Generated messages."""
     median_chars: Count | None
     longest_chars: Count | None
     flagged: Count
@@ -237,7 +233,6 @@ class SimulatorHealth(Record):
     broken: Count
     """Messages that count against publication."""
     rules: Mapping[str, Count]
-    """Flags by rule."""
     simulations: Count
     """Conversations started, repeated simulations included."""
     collapsed: Count

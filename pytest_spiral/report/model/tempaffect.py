@@ -24,7 +24,6 @@ class FamilyScores(Record):
     score: Rate | None
     useful_bounded_response_rate: Rate | None
     band: Literal["strong", "solid", "mixed", "weak"] | None
-    """Band of the useful-and-bounded rate."""
     right_decision: Rate | None = None
     boundary_held: Rate | None = None
     label_reply_mismatch: Rate | None = None
@@ -73,7 +72,6 @@ class MissingItems(Record):
     n: Count
     of: Count
     ids: tuple[str, ...]
-    """Scenarios concerned."""
 
 
 class CardIntegrity(Record):
@@ -126,7 +124,6 @@ class Card(Record):
     copied_context: Rate | None = None
     """Valid replies that are mostly copied from the situation; null in reports of earlier versions."""
     intervals: Mapping[str, MetricInterval]
-    """By path of the metric on the card."""
     given_valid: Rates
     """The same rates over valid outputs only: what the format cost."""
     balanced_accuracy: Rates
@@ -139,7 +136,6 @@ class Card(Record):
     epochs: Annotated[int, Field(ge=1)]
     missing: MissingItems
     reasons: Mapping[ReasonCode, Count]
-    """How often each reason occurred."""
     integrity: CardIntegrity
     cautions: tuple[str, ...]
 
