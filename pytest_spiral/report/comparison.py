@@ -39,7 +39,7 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
 def change_lines(changes: ItemChanges) -> Iterator[Line]:
     """What newly fails and newly passes, the first of each with both replies."""
     versus = f"against {plain(changes.run)} ({plain(changes.baseline)})"
-    yield from wrapped(f"{versus}, {plain(changes.candidate)} in {changes_text(changes)}", "plain")
+    yield from wrapped(f"{versus}, {changes.candidate} in {changes_text(changes)}", "plain")
     kinds: tuple[tuple[str, Tone, tuple[ChangedItem, ...]], ...] = (
         ("fails", "bad", changes.failing),
         ("passes", "good", changes.passing),
@@ -47,9 +47,9 @@ def change_lines(changes: ItemChanges) -> Iterator[Line]:
     for word, tone, rows in kinds:
         if rows:
             names = ", ".join(row.id for row in rows[:8])
-            yield from wrapped(f"  newly {word}: {plain(names)}{', ...' if len(rows) > 8 else ''}", tone)
-            yield from wrapped(f"    {plain(rows[0].id)} baseline: {cut(rows[0].baseline_reply, 120)}", "dim")
-            yield from wrapped(f"    {plain(rows[0].id)} candidate: {cut(rows[0].candidate_reply, 120)}", "plain")
+            yield from wrapped(f"  newly {word}: {names}{', ...' if len(rows) > 8 else ''}", tone)
+            yield from wrapped(f"    {rows[0].id} baseline: {cut(rows[0].baseline_reply, 120)}", "dim")
+            yield from wrapped(f"    {rows[0].id} candidate: {cut(rows[0].candidate_reply, 120)}", "plain")
 
 
 def comparison_markdown(comparison: RunComparison) -> str:
@@ -73,7 +73,7 @@ def _alone(comparison: RunComparison) -> Iterator[str]:
 
 
 def _wrapped(*texts: str) -> Iterator[str]:
-    return (line for text in texts for line, _ in wrapped(plain(text), "plain"))
+    return (line for text in texts for line, _ in wrapped(text, "plain"))
 
 
 def _title(row: ModelComparison) -> str:

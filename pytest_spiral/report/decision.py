@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_spiral.report.model import GateRow, Report
-from pytest_spiral.report.model.comparison import ItemChanges
 from pytest_spiral.report.next_step import NextStep, is_whole_shard, next_step
 from pytest_spiral.report.what_decides import what_decides
 from pytest_spiral.report.worst import Worst, worst_findings
@@ -52,7 +51,6 @@ class Decision:
         tests: What a passed test of pytest means, which says nothing of the verdict; "" where there were none.
         decisive: Place in `gates` of the first one whose outcome is the verdict; for a pass, of the first with bounds.
         worst: At most five.
-        changes: Against the baseline, by model and suite; empty without one.
         causes: Why measurements are missing, the most frequent first; `more` measurements have other causes.
         next: None for imported results.
     """
@@ -62,7 +60,6 @@ class Decision:
     gates: tuple[DecidedGate, ...]
     decisive: int | None
     worst: tuple[Worst, ...]
-    changes: tuple[ItemChanges, ...]
     causes: tuple[Cause, ...]
     more: int
     next: NextStep | None
@@ -77,7 +74,6 @@ def decision_of(report: Report) -> Decision:
         gates=tuple(DecidedGate(row, gate_reason(row), what_decides(report, row)) for row in report.gates),
         decisive=_decisive(report),
         worst=tuple(worst_findings(report)),
-        changes=report.changes,
         causes=tuple(causes[:_MOST_CAUSES]),
         more=sum(cause.count for cause in causes[_MOST_CAUSES:]),
         next=next_step(report),

@@ -40,12 +40,11 @@ def plain(text: str) -> str:
 
 
 def wrapped(text: str, tone: Tone) -> Iterator[Line]:
-    """`text` in lines of at most 80 columns, continuation lines indented by two more."""
-    indent = len(text) - len(text.lstrip())
-    lines = textwrap.wrap(
-        text.strip(), WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2), break_on_hyphens=False
-    )
-    for line in lines:
+    """`text`, made plain, in lines of at most 80 columns, continuation lines indented by two more."""
+    text = plain(text)
+    indent = " " * (len(text) - len(text.lstrip()))
+    hanging = f"{indent}  "
+    for line in textwrap.wrap(text, WIDTH, subsequent_indent=hanging, break_on_hyphens=False):
         yield line, tone
 
 

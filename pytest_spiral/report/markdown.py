@@ -80,7 +80,7 @@ def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
         *([f"Gates of the recipe {escape(run.config.gate_recipe)}", ""] if run.config.gate_recipe else []),
         *_gates(decision.gates),
         *_worst(decision.worst, page),
-        *changes_lines(decision.changes),
+        *changes_lines(report.changes),
         *_missing(decision),
         *_failed(report.failed_parts),
         *_next(decision.next),

@@ -69,7 +69,7 @@ def judge_lines(found: ReplyJudges, run_dir: str) -> Iterator[Line]:
         agreement = f"kappa {coefficient_text(useful.kappa)}, AC1 {coefficient_text(useful.ac1)}"
         differs = f"differs from the scorer on useful_bounded in {useful.differing} of {useful.shared} replies"
         lost = f"; {lost_text(judge)}" if judge.failed or judge.not_run else ""
-        yield from wrapped(f"reply judge {plain(judge.judge)} ({found.whose}): {differs}, {agreement}{lost}", "plain")
+        yield from wrapped(f"reply judge {judge.judge} ({found.whose}): {differs}, {agreement}{lost}", "plain")
     if found.disputed:
         yield from wrapped(hint_text(found), "plain")
         yield f"  {label_command(run_dir)}", "plain"

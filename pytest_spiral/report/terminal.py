@@ -74,9 +74,9 @@ def summary_lines(report: Report, run_dir: str) -> list[Line]:
     if report.reply_judges is not None:
         lines += judge_lines(report.reply_judges, run_dir)
     if (stability := report.spiral.weights) is not None:
-        lines += wrapped(plain(weights_text(stability)), "dim")
+        lines += wrapped(weights_text(stability), "dim")
     for note in report.run.notes:
-        lines += wrapped(f"caution: {plain(note)}", "doubt")
+        lines += wrapped(f"caution: {note}", "doubt")
     lines += _usage_lines(report.usage)
     lines.append((f"report: {plain(run_dir)}", "plain"))
     if any(score.missing.chunks or score.missing.finals for score in report.spiral.scores):
@@ -99,11 +99,11 @@ def decision_lines(report: Report) -> list[Line]:
     for worst in decision.worst:
         lines += _worst_lines(worst)
     if any(worst.is_cut for worst in decision.worst):
-        lines += wrapped(f"  in full: report.html in {plain(run_directory(report))}", "dim")
-    for changes in decision.changes:
+        lines += wrapped(f"  in full: report.html in {run_directory(report)}", "dim")
+    for changes in report.changes:
         lines += change_lines(changes)
     for cause in decision.causes:
-        first = f" (first: {plain(cause.first)})" if cause.first else ""
+        first = f" (first: {cause.first})" if cause.first else ""
         lines += wrapped(f"missing: {cause.count} {cause.what}: {cut(cause.text, 200)}{first}", "bad")
     if decision.more:
         lines.append((f"missing: {decision.more} for other reasons, see the report", "bad"))
@@ -115,10 +115,10 @@ def decision_lines(report: Report) -> list[Line]:
 
 
 def _worst_lines(worst: Worst) -> Iterator[Line]:
-    yield from wrapped(f"  {plain(worst.model)}, {plain(worst.where)}: {cut(worst.what, 150)}", "bad")
+    yield from wrapped(f"  {worst.model}, {worst.where}: {cut(worst.what, 150)}", "bad")
     if worst.message:
-        yield from wrapped(f"    user: {plain(worst.message)}", "dim")
-    yield from wrapped(f"    model: {plain(worst.quote)}", "plain")
+        yield from wrapped(f"    user: {worst.message}", "dim")
+    yield from wrapped(f"    model: {worst.quote}", "plain")
 
 
 def _judge_again(report: Report, run_dir: str) -> Iterator[Line]:
@@ -135,7 +135,7 @@ def _judge_again(report: Report, run_dir: str) -> Iterator[Line]:
 def failed_lines(failed: Sequence[FailedPart]) -> Iterator[Line]:
     """The parts of a report that could not be made."""
     for part in failed[:_MOST_FAILED]:
-        yield from wrapped(f"FAILED {plain(part.part)}: {part.code.value}: {plain(part.detail)}", "bad")
+        yield from wrapped(f"FAILED {part.part}: {part.code.value}: {part.detail}", "bad")
     if len(failed) > _MOST_FAILED:
         yield f"  {len(failed) - _MOST_FAILED} more failed parts: see failed_parts in report.json", "bad"
 
@@ -161,7 +161,7 @@ def _card_lines(model: str, cards: Sequence[Card]) -> Iterator[Line]:
         if found := card.useful_bounded_range:
             yield from wrapped(f"  {mode}: {scorer_range_text(found)}", "dim")
         for caution in card.cautions:
-            yield from wrapped(f"  {mode} caution: {plain(caution)}", "doubt")
+            yield from wrapped(f"  {mode} caution: {caution}", "doubt")
         if card.reasons:
             reasons = ", ".join(f"{code} {count}" for code, count in card.reasons.items())
             yield from wrapped(f"  {mode} not valid: {reasons}", "dim")
@@ -174,9 +174,9 @@ def _score_lines(score: Score, floor: Floor | None) -> Iterator[Line]:
     yield from _prefix_lines(score, floor)
     yield from _headline_lines(score)
     yield _row("score (0-100)", between(score.score, score.ci_low, score.ci_high))
-    yield from wrapped(f"  {plain(skill_text(score.skill, floor))}", "plain" if score.skill else "dim")
+    yield from wrapped(f"  {skill_text(score.skill, floor)}", "plain" if score.skill else "dim")
     for scheme in score.by_protocol.values():
-        yield from wrapped(f"  {plain(scheme_text(scheme))}", "dim")
+        yield from wrapped(f"  {scheme_text(scheme)}", "dim")
     for name in _BEHAVIOURS:
         if (metric := score.metrics.get(name)) is not None:
             yield _row(name.replace("_", " "), between(metric.mean, metric.ci_low, metric.ci_high))
@@ -225,7 +225,7 @@ def _headline_lines(score: Score) -> Iterator[Line]:
 def _shortened(blockers: Sequence[str]) -> str:
     """The first few blockers: the report lists all."""
     more = [f"{len(blockers) - _MOST_BLOCKERS} more"] if len(blockers) > _MOST_BLOCKERS else []
-    return "; ".join([*map(plain, blockers[:_MOST_BLOCKERS]), *more])
+    return "; ".join([*blockers[:_MOST_BLOCKERS], *more])
 
 
 def gate_lines(gate: DecidedGate) -> Iterator[Line]:
@@ -236,14 +236,14 @@ def gate_lines(gate: DecidedGate) -> Iterator[Line]:
         value += f", {row.n} {row.unit}s"
     baseline = row.baseline
     if baseline is not None and baseline.own is not None and baseline.value is not None:
-        name = f"{plain(baseline.model)} of {plain(baseline.run)}"
+        name = f"{baseline.model} of {baseline.run}"
         value = f"{baseline.own:.3f}, baseline {baseline.value:.3f} ({name}), difference {value}"
     mode = f" {MODES[row.prompting_mode]}" if row.prompting_mode else ""
-    yield from wrapped(f"gate {row.outcome.upper()}  {plain(row.expr)}", _TONES[row.outcome])
-    yield from wrapped(f"  {plain(row.model)}{mode}: {value}", "plain")
-    yield from wrapped(f"  {plain(gate.why)}", "dim")
+    yield from wrapped(f"gate {row.outcome.upper()}  {row.expr}", _TONES[row.outcome])
+    yield from wrapped(f"  {row.model}{mode}: {value}", "plain")
+    yield from wrapped(f"  {gate.why}", "dim")
     if gate.decides:
-        yield from wrapped(f"  {plain(gate.decides)}", "doubt")
+        yield from wrapped(f"  {gate.decides}", "doubt")
 
 
 def _usage_lines(usage: Usage) -> Iterator[Line]:
@@ -305,10 +305,9 @@ def plan_lines(estimates: Sequence[Estimate]) -> Iterator[Line]:
 
 def _price_notes(missing: Sequence[str], unchecked: Sequence[str]) -> Iterator[Line]:
     if missing:
-        yield from wrapped(f"  no price known for {', '.join(map(plain, missing))}: add it to spiral.toml", "doubt")
+        yield from wrapped(f"  no price known for {', '.join(missing)}: add it to spiral.toml", "doubt")
     if unchecked:
-        names = ", ".join(map(plain, unchecked))
-        yield from wrapped(f"  unverified list price for {names}: set the price in spiral.toml", "doubt")
+        yield from wrapped(f"  unverified list price for {', '.join(unchecked)}: set the price in spiral.toml", "doubt")
 
 
 def _usd(cost: float | None, width: int = 10) -> str:

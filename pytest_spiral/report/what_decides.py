@@ -37,13 +37,14 @@ def what_decides(report: Report, row: GateRow) -> str:
         many = f"it takes more than {_MOST_TIMES:g} times the {row.unit}s" if gap else "the value is the threshold"
         advice = f"nothing in reach would decide it: {many}"
     else:
-        count = ceil(row.n * times)
         end = "pass" if passing else "fail"
+        cost = report.usage.cost_usd
+        price = f" (about {cost * times:.2g} USD instead of {cost:.2g})" if cost else ""
         advice = (
-            f"if {row.value:.3g} is the true value, {count} {row.unit}s instead of {row.n} let it {end} in 4 of 5 "
-            f"runs{_cost(report, times)}; the bundled suite has no more, so the others are yours to write"
+            f"if {row.value:.3g} is the true value, {ceil(row.n * times)} {row.unit}s instead of {row.n} let it {end} "
+            f"in 4 of 5 runs{price}; the bundled suite has no more, so the others are yours to write"
+            f"{_repeats(report, row, times)}"
         )
-        advice += _repeats(report, row, times)
     return f"{advice}; {_decidable(row)}"
 
 
@@ -53,11 +54,6 @@ _other_ways = {
     DecisionCode.JUDGE_BELOW_BAR: "no number of prompts decides it: name a judge that is above the bar",
     DecisionCode.JUDGE_MOVED: "no number of prompts decides it: both runs need the same judge",
 }
-
-
-def _cost(report: Report, times: float) -> str:
-    cost = report.usage.cost_usd
-    return "" if not cost else f" (about {cost * times:.2g} USD instead of {cost:.2g})"
 
 
 def _repeats(report: Report, row: GateRow, times: float) -> str:

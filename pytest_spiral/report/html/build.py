@@ -76,7 +76,7 @@ def _shown(report: Report, packs: Packs, prefix: str = "") -> Payload:
     return {
         **report.model_dump(mode="json", exclude={"tempaffect", "spiral"}),
         "decision": {
-            **asdict(replace(decision, gates=(), changes=())),
+            **asdict(replace(decision, gates=())),
             "gates": [{"why": gate.why, "decides": gate.decides} for gate in decision.gates],
         },
         "circumstances": _circumstances(report),

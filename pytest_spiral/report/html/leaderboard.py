@@ -19,6 +19,9 @@ from pytest_spiral.report.model.spiral import HeadlineNumber
 from pytest_spiral.spiral.anchors import not_the_same
 from pytest_spiral.spiral.weights import weight_stability
 
+Value = tuple[float | None, float | None, float | None]
+"""A metric and the ends of its two-sided 95 % interval; None for what was not measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -26,15 +29,6 @@ class Entry:
 
     report: Report
     href: str
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A metric with its two-sided 95 % interval; None where it was not measured."""
-
-    value: float | None
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +118,7 @@ def leaderboard(entries: Sequence[Entry]) -> list[Group]:
             scores[group.title, group.same] += [score] if score else []
     for group in groups.values():
         ranking = [column for column in group.columns if column.better]
-        measured = [row for row in group.rows if any(row.values[column.key].low is not None for column in ranking)]
+        measured = [row for row in group.rows if any(row.values[column.key][1] is not None for column in ranking)]
         ranked = [row for row in measured if not row.blockers]
         for row in ranked:
             row.rank = 1 + len({other.model for other in ranked if _is_better(other, row, ranking)})
@@ -145,13 +139,14 @@ def _is_better(row: Row, other: Row, columns: Sequence[Column]) -> bool:
 
 def _sign(value: Value, other: Value) -> int:
     """1 or -1 where the whole interval lies above or below the other one, 0 where they overlap or one is missing."""
-    if value.low is None or value.high is None or other.low is None or other.high is None:
+    (_, low, high), (_, other_low, other_high) = value, other
+    if low is None or high is None or other_low is None or other_high is None:
         return 0
-    return (value.low > other.high) - (value.high < other.low)
+    return (low > other_high) - (high < other_low)
 
 
 def _value(number: HeadlineNumber | PrefixNumber | None) -> Value:
-    return Value(number.value, number.ci_low, number.ci_high) if number else Value(None, None, None)
+    return (number.value, number.ci_low, number.ci_high) if number else (None, None, None)
 
 
 def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
@@ -159,13 +154,13 @@ def _groups(entry: Entry) -> Iterator[tuple[Group, Score | None]]:
     run = entry.report.run
     page = (run.id, entry.href, run.finished_at, run.versions.get("pytest-spiral", "unknown"))
     for card in entry.report.tempaffect.cards:
-        values = {column.key: Value(*card.bounded(column.key)) for column in _CARD_COLUMNS}
+        values = {column.key: card.bounded(column.key) for column in _CARD_COLUMNS}
         row = Row(card.model, values, *page, card.integrity.publication_blockers)
         title = f"TempAffect 1, {card.prompting_mode.replace('_', ' ')}"
         yield Group(title, of_card(card), _CARD_COLUMNS, [row]), None
     for score in entry.report.spiral.scores:
-        values = {name: Value(metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
-        values["score"] = Value(score.score, score.ci_low, score.ci_high)
+        values = {name: (metric.mean, metric.ci_low, metric.ci_high) for name, metric in score.metrics.items()}
+        values["score"] = (score.score, score.ci_low, score.ci_high)
         first: Sequence[Column] = (replace(_SCORE, better=1),)
         if lead := score.headline:
             over = score.over_correction.number if score.over_correction else None

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
+from string import Template
 
 from pytest_spiral.strict_json import json_pieces
 
@@ -51,18 +52,8 @@ def html_page(
         f"default-src 'none'; script-src {_hash(loader)} {_hash(script)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    yield "".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n',
-            '<meta name="robots" content="noindex">\n<link rel="icon" href="data:,">\n',
-            f"<title>{html.escape(shown)}</title>\n<style>{style}</style>\n</head>\n<body>\n",
-            '<a class="skip" href="#main">Skip to the content</a>\n<div id="page"></div>\n',
-            f"<noscript><p>This page needs JavaScript, which is disabled. {without}</p></noscript>\n",
-        ]
-    )
+    parts = {"title": html.escape(shown), "policy": html.escape(policy), "style": style, "without": without}
+    yield Template(_asset("head.html")).substitute(parts)
     # Down to the rows of single results.
     yield from _pack("data", json_pieces(data, _json, levels=5), zlib.compressobj(wbits=_RAW))
     # Packs are alike and read alone: each is compressed as if the beginning of the first one stood before it.

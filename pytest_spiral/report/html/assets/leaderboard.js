@@ -31,7 +31,7 @@ function leaderboardGroup(group, index) {
 }
 
 function leaderboardTable(group, by, ascending, sort) {
-  const value = (row) => (by === "model" ? row.model.toLowerCase() : by === "rank" ? row.rank : row.values[by]?.value);
+  const value = (row) => (by === "model" ? row.model.toLowerCase() : by === "rank" ? row.rank : row.values[by]?.[0]);
   const rows = [...group.rows].sort((one, other) => {
     const [a, b] = [value(one), value(other)];
     if (a === b || (!isKnown(a) && !isKnown(b))) return 0;
@@ -56,7 +56,7 @@ function leaderboardTable(group, by, ascending, sort) {
 
 function leaderboardCell(row, column) {
   const cell = row.values[column.key];
-  return h("td", { class: "number" }, cell ? [withRange(cell.value, cell.low, cell.high, column.digits), column.first && measured(cell.value) && spark(cell.value, cell.low, cell.high, { from: 0, to: column.high })] : MISSING);
+  return h("td", { class: "number" }, cell ? [withRange(...cell, column.digits), column.first && measured(cell[0]) && spark(...cell, { from: 0, to: column.high })] : MISSING);
 }
 
 const isKnown = (value) => typeof value === "string" || measured(value);
