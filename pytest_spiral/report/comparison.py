@@ -60,7 +60,7 @@ def comparison_markdown(comparison: RunComparison) -> str:
     for row in comparison.comparisons:
         lines += ["", f"### {escape(_title(row))}", "", *(f"- {escape(note)}" for note in _unpaired(row))]
         cells = [_cells(name, metric) for name, metric in row.metrics.items() if _is_shown(name)]
-        lines += ["", *table(_COLUMNS, cells), "", escape(_summary(row)), ""]
+        lines += ["", *table(_COLUMNS, cells), escape(_summary(row)), ""]
         lines += changes_lines([row.changes] if row.changes else [])
     return "\n".join([*lines, ""])
 

@@ -165,7 +165,7 @@ def changes_text(changes: ItemChanges) -> str:
     return f"{changes.suite}{f' {changes.mode}' if changes.mode else ''}: {what}"
 
 
-def cut(text: str, most: int = 140) -> str:
+def cut(text: str, most: int) -> str:
     """The beginning of a text from outside, on one line."""
     return shortened(plain(text[: 2 * most]), most)
 

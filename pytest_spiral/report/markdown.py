@@ -56,8 +56,15 @@ def escape(text: str) -> str:
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a Markdown table."""
-    return [f"| {' | '.join(cells)} |" for cells in (names, ["---"] * len(names), *rows)]
+    """The lines of a Markdown table, the last one empty; none without rows."""
+    body = [f"| {' | '.join(cells)} |" for cells in rows]
+    return [f"| {' | '.join(names)} |", f"| {' | '.join(['---'] * len(names))} |", *body, ""] if body else []
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    """Lines below a heading; nothing where there are none."""
+    found = [*lines]
+    return [f"### {title}", "", *found] if found else []
 
 
 def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
@@ -79,14 +86,14 @@ def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
         *(f"Caution: {escape(note)}\n" for note in run.notes),
         *([f"Gates of the recipe {escape(run.config.gate_recipe)}", ""] if run.config.gate_recipe else []),
         *_gates(decision.gates),
-        *_worst(decision.worst, page),
+        *_section("Worst items", _worst(decision.worst, page)),
         *changes_lines(report.changes),
-        *_missing(decision),
-        *_failed(report.failed_parts),
-        *_next(decision.next),
-        *_cards(report.tempaffect.cards),
-        *_scores(report.spiral),
-        *_corrected(report.corrected),
+        *_section("Missing measurements", _missing(decision)),
+        *_section("Parts of this report that failed", _failed(report.failed_parts)),
+        *_section("Next", _next(decision.next)),
+        *_section("TempAffect 1", _cards(report.tempaffect.cards)),
+        *_section("Spiral-Bench", _scores(report.spiral)),
+        *_section("Corrected by labels", _corrected(report.corrected)),
         *_reply_judges(report.reply_judges, run_directory(report)),
     ]
     room = _MOST_CHARS
@@ -98,16 +105,13 @@ def summary_markdown(report: Report, page: str | None = _PAGE) -> str:
     return "\n".join(lines)
 
 
-def _failed(failed: Sequence[FailedPart]) -> Iterator[str]:
-    if failed:
-        rows = [(escape(part.part), part.code.value, escape(part.detail)) for part in failed[:_MOST_FAILED]]
-        rows += [("", "", f"{len(failed) - _MOST_FAILED} more")] if len(failed) > _MOST_FAILED else []
-        yield from ("### Parts of this report that failed", "", *table(("Part", "Code", "Why"), rows), "")
+def _failed(failed: Sequence[FailedPart]) -> list[str]:
+    rows = [(escape(part.part), part.code.value, escape(part.detail)) for part in failed[:_MOST_FAILED]]
+    rows += [("", "", f"{len(failed) - _MOST_FAILED} more")] if len(failed) > _MOST_FAILED else []
+    return table(("Part", "Code", "Why"), rows)
 
 
-def _gates(gates: Sequence[DecidedGate]) -> Iterator[str]:
-    if not gates:
-        return
+def _gates(gates: Sequence[DecidedGate]) -> list[str]:
     rows = []
     for gate in gates:
         row = gate.row
@@ -116,12 +120,10 @@ def _gates(gates: Sequence[DecidedGate]) -> Iterator[str]:
         mode, why = MODES[row.prompting_mode] if row.prompting_mode else "", escape(gate.why)
         why += f". {escape(gate.decides)}" if gate.decides else ""
         rows.append((expression, escape(row.model), mode, value, row.outcome, why))
-    yield from (*table(("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why"), rows), "")
+    return table(("Gate", "Model", "Mode", "Value (95 % bounds)", "Outcome", "Why"), rows)
 
 
 def _worst(worst: Sequence[Worst], page: str | None) -> Iterator[str]:
-    if worst:
-        yield from ("### Worst items", "")
     for row in worst:
         what = f"[{escape(row.what)}]({page}#{row.link})" if page else escape(row.what)
         yield f"- {what}: {escape(row.model)}, {escape(row.where)}"
@@ -141,31 +143,25 @@ def changes_lines(changes: Sequence[ItemChanges]) -> Iterator[str]:
         yield from (f"### {escape(change.candidate)} against {escape(change.run)} ({escape(change.baseline)})", "")
         yield f"{changes_text(change)}."
         rows = [("fails", row) for row in change.failing] + [("passes", row) for row in change.passing]
-        if rows:
-            cells = [(w, escape(r.id), _quoted(r.baseline_reply), _quoted(r.candidate_reply)) for w, r in rows]
-            yield from ("", *table(("Newly", "Item", "Baseline's reply", "Candidate's reply"), cells))
-        yield ""
+        cells = [(w, escape(r.id), _quoted(r.baseline_reply), _quoted(r.candidate_reply)) for w, r in rows]
+        yield from ("", *table(("Newly", "Item", "Baseline's reply", "Candidate's reply"), cells))
 
 
 def _missing(decision: Decision) -> Iterator[str]:
-    if not decision.causes:
-        return
-    yield from ("### Missing measurements", "")
     for cause in decision.causes:
         first = f" (first: {escape(cause.first)})" if cause.first else ""
         yield f"- {cause.count} {cause.what}: {_quoted(cause.text)}{first}"
-    yield f"- {decision.more} for other reasons\n" if decision.more else ""
+    if decision.causes:
+        yield f"- {decision.more} for other reasons\n" if decision.more else ""
 
 
 def _next(step: NextStep | None) -> Iterator[str]:
     if step is not None:
         # The command may hold a model's name from outside: as HTML it shows what is to be typed and is still inert.
-        yield from ("### Next", "", escape(step.why), "", f"<pre>{html.escape(step.command, quote=False)}</pre>", "")
+        yield from (escape(step.why), "", f"<pre>{html.escape(step.command, quote=False)}</pre>", "")
 
 
 def _cards(cards: Sequence[Card]) -> Iterator[str]:
-    if not cards:
-        return
     rows = []
     for card in cards:
         cells = [_value(*card.bounded(metric)) for _, metric in CARD_METRICS]
@@ -174,12 +170,13 @@ def _cards(cards: Sequence[Card]) -> Iterator[str]:
             cells[0] += f", {found.low:.2f} to {found.high:.2f} with the scorer's errors"
         rows.append((_who(card), MODES[card.prompting_mode], *cells))
     names = ("Model", "Mode", *(name.capitalize() for name, _ in CARD_METRICS))
-    yield from ("### TempAffect 1", "", *table(names, rows), "")
+    yield from table(names, rows)
     for card in cards:
         ranges = [scorer_range_text(card.useful_bounded_range)] if card.useful_bounded_range else []
         notes = [*ranges, *card.cautions, *_notes(card.variance.get("score"), card.integrity.publication_blockers)]
         yield from (f"- {escape(card.model)}, {MODES[card.prompting_mode]}: {escape(note)}" for note in notes)
-    yield ""
+    if cards:
+        yield ""
 
 
 def _scores(spiral: Spiral) -> Iterator[str]:
@@ -192,7 +189,7 @@ def _scores(spiral: Spiral) -> Iterator[str]:
         missing = f"{score.missing.conversations} of {score.missing.of_conversations}"
         value = _value(score.score, score.ci_low, score.ci_high, 1)
         rows.append((_who(score), score.protocol, *_lead(score), value, turns_text(score.turns), harm, missing))
-    yield from ("### Spiral-Bench", "", *table(_SCORE_NAMES, rows), "")
+    yield from table(_SCORE_NAMES, rows)
     for score in scores:
         notes = [prefix_text(score.prefix, spiral.floor)] if score.prefix else []
         notes += [skill_text(score.skill, spiral.floor), *map(scheme_text, score.by_protocol.values())]
@@ -206,9 +203,8 @@ def _scores(spiral: Spiral) -> Iterator[str]:
 def _corrected(corrections: Corrections | None) -> Iterator[str]:
     if corrections is None:
         return
-    yield from ("### Corrected by labels", "", *(f"- {escape(source_text(one))}" for one in corrections.sources), "")
-    rows = [[escape(cell) for cell in corrected_cells(row)] for row in corrections.figures]
-    yield from (*table(CORRECTED_NAMES, rows), "")
+    yield from (*(f"- {escape(source_text(one))}" for one in corrections.sources), "")
+    yield from table(CORRECTED_NAMES, ([*map(escape, corrected_cells(row))] for row in corrections.figures))
 
 
 def _reply_judges(found: ReplyJudges | None, run_dir: str) -> Iterator[str]:
@@ -217,12 +213,12 @@ def _reply_judges(found: ReplyJudges | None, run_dir: str) -> Iterator[str]:
     yield from (f"### Reply judges: {found.whose}", "", "They are part of no score.", "")
     lost = [judge for judge in found.judges if judge.failed or judge.not_run]
     yield from (f"- {escape(judge.judge)}: {lost_text(judge)}" for judge in lost)
-    yield from ("", *table(AGREEMENT_NAMES, ([*map(escape, row)] for row in agreement_rows(found))), "")
+    yield from ("", *table(AGREEMENT_NAMES, ([*map(escape, row)] for row in agreement_rows(found))))
     if found.disputed:
         command = html.escape(label_command(run_dir), quote=False)
         rows = [[*map(_quoted, row)] for row in disagreement_rows(found)]
         of = f"{len(rows)} of {len(found.disagreements)} disagreements; {hint_text(found)}"
-        yield from (*table(DISAGREEMENT_NAMES, rows), "", of, "", f"<pre>{command}</pre>", "")
+        yield from (*table(DISAGREEMENT_NAMES, rows), of, "", f"<pre>{command}</pre>", "")
 
 
 def _lead(score: Score) -> tuple[str, str, str, str]:

@@ -67,12 +67,9 @@ def describe(error: BaseException) -> str:
 @contextmanager
 def tracebacks(shown: bool) -> Iterator[None]:
     """Within the block, write the tracebacks of failed parts to stderr, if they are to be shown."""
-    if not shown:
-        yield
-        return
-    handler, level = logging.StreamHandler(), _LOG.level
+    handler, level = logging.StreamHandler() if shown else logging.NullHandler(), _LOG.level
     _LOG.addHandler(handler)
-    _LOG.setLevel(logging.DEBUG)
+    _LOG.setLevel(logging.DEBUG if shown else level)
     try:
         yield
     finally:
