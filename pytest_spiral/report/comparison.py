@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_spiral.report.lines import Line, Tone, between, changes_text, cut, plain, turns_text, wrapped
+from pytest_spiral.report.lines import Line, between, changes_text, cut, plain, turns_text, wrapped
 from pytest_spiral.report.markdown import changes_lines, escape, table
 from pytest_spiral.report.model.comparison import (
-    ChangedItem,
     FormRate,
     ItemChanges,
     MetricDifference,
@@ -38,16 +37,12 @@ def comparison_lines(comparison: RunComparison) -> list[str]:
 
 def change_lines(changes: ItemChanges) -> Iterator[Line]:
     """What newly fails and newly passes, the first of each with both replies."""
-    versus = f"against {plain(changes.run)} ({plain(changes.baseline)})"
-    yield from wrapped(f"{versus}, {changes.candidate} in {changes_text(changes)}", "plain")
-    kinds: tuple[tuple[str, Tone, tuple[ChangedItem, ...]], ...] = (
-        ("fails", "bad", changes.failing),
-        ("passes", "good", changes.passing),
-    )
-    for word, tone, rows in kinds:
+    versus = f"against {changes.run} ({changes.baseline}), {changes.candidate}"
+    yield from wrapped(f"{versus} in {changes_text(changes)}", "plain")
+    for word, rows in (("fails", changes.failing), ("passes", changes.passing)):
         if rows:
-            names = ", ".join(row.id for row in rows[:8])
-            yield from wrapped(f"  newly {word}: {names}{', ...' if len(rows) > 8 else ''}", tone)
+            names = ", ".join([*(row.id for row in rows[:8]), *(["..."] if len(rows) > 8 else [])])
+            yield from wrapped(f"  newly {word}: {names}", "bad" if word == "fails" else "good")
             yield from wrapped(f"    {rows[0].id} baseline: {cut(rows[0].baseline_reply, 120)}", "dim")
             yield from wrapped(f"    {rows[0].id} candidate: {cut(rows[0].candidate_reply, 120)}", "plain")
 

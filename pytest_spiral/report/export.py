@@ -104,9 +104,9 @@ def _gates(report: Report) -> Iterator[Row]:
 
 
 def _usage(report: Report) -> Iterator[Row]:
+    _, _, *names = TABLES["usage"]
     for role, row in report.usage.by_role.items():
-        tokens = (row.prompt_tokens, row.cached_tokens, row.completion_tokens, row.reasoning_tokens, row.with_reasoning)
-        yield role, row.requests, *tokens, row.cost_usd, row.retries, row.failures
+        yield role, *(getattr(row, name) for name in names)
 
 
 def neutral(cell: Cell) -> Cell:
