@@ -330,8 +330,7 @@ def _is_arrangement(each: Statement) -> bool:
         return False
     if any(clause.kind in (Kind.OTHERS, Kind.PAST) for clause in each.clauses):
         return False
-    after_plurals = (VERBS.forms.get(token) for before, token in pairwise(tokens) if before.endswith("s"))
-    if any(verb is not None and verb.base for verb in after_plurals):
+    if any(before.endswith("s") and VERBS[token].base for before, token in pairwise(tokens)):
         return False
     timed = ((token, stem) for token, stem in zip(tokens, sentence.stems, strict=True) if _is_time(token))
     return any(":" in token or stem not in each.prepared.target_stems for token, stem in timed)

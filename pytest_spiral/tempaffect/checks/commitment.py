@@ -69,8 +69,7 @@ def _unreal(m: Mention) -> bool:
         if tokens[at] != "have" or modals.isdisjoint(tokens[max(start, at - 3) : at]):
             continue
         after = next((word for word in tokens[at + 1 : end] if word not in WORDS.adverbs and word != "not"), "")
-        verb = VERBS.forms.get(after)
-        if after in ("been", "had") or after.endswith("ed") or (verb is not None and verb.participle):
+        if after in ("been", "had") or after.endswith("ed") or VERBS[after].participle:
             return True
     return False
 
@@ -95,10 +94,9 @@ def _unreal_condition(m: Mention) -> bool:
 
 def _perhaps(m: Mention) -> bool:
     """Whether a statement of what is not right is no more than possible: "it may be what you need"."""
-    be, (before, after) = m.verb, (m.tokens[m.verb - 1 : m.verb], m.tokens[m.verb + 1 : m.verb + 2])
-    verb = VERBS.forms.get("".join(after))
-    passive = verb is not None and verb.participle
-    return m.tokens[be] == "be" and before in (("may",), ("might",), ("could",)) and not passive and m.role != "right"
+    before, after = m.tokens[m.verb - 1 : m.verb], (*m.tokens, "")[m.verb + 1]
+    possible = m.tokens[m.verb] == "be" and before in (("may",), ("might",), ("could",))
+    return m.role != "right" and possible and not VERBS[after].participle
 
 
 def _tells_situation(m: Mention) -> bool:
@@ -106,14 +104,14 @@ def _tells_situation(m: Mention) -> bool:
     if m.role != "right":
         return False
     clause = m.tokens[slice(*m.clause)]
-    verb, after = (VERBS.forms.get("".join(m.tokens[at : at + 1])) for at in (m.verb, m.verb + 1))
+    verb, after = VERBS[m.tokens[m.verb]], (*m.tokens, "")[m.verb + 1]
     if any(one == "there" and other in WORDS.be_forms for one, other in pairwise(clause)):
         return (WORDS.second_person | WORDS.first_person | WORDS.time_words).isdisjoint(clause)
     if m.tokens[m.verb] in WORDS.be_forms:
         # In "is inviting" the verb is the other one.
-        return after is not None and after.ing
-    doing = verb is not None and verb.ing and m.tokens[m.verb - 1] in WORDS.be_forms
-    return doing and m.subject[-1:] == ("you",) and verb is not None and verb.lemma in WORDS.states_of_user
+        return VERBS[after].ing
+    doing = verb.ing and m.tokens[m.verb - 1] in WORDS.be_forms
+    return doing and m.subject[-1:] == ("you",) and verb.lemma in WORDS.states_of_user
 
 
 def _generally(m: Mention) -> bool:
@@ -121,14 +119,9 @@ def _generally(m: Mention) -> bool:
     clause = m.tokens[slice(*m.clause)]
     if m.role == "right" or m.own or not m.subject or "are" not in clause or any(map(str.isdecimal, clause)):
         return False
-    first, verb = m.subject[0], VERBS.forms.get((*clause, "")[clause.index("are") + 1])
     known = WORDS.determiners | WORDS.noun_substitutes | WORDS.speakers | {"both", "you", "now"}
-    plural = first not in known and m.subject[-1] != "you" and any(map(_is_plural, m.subject))
-    return plural and verb is not None and verb.participle
-
-
-def _is_plural(token: str) -> bool:
-    return len(token) > 2 and token[-1] == "s" and token[-2] != "s"
+    plural = m.subject[0] not in known and any(token.endswith("s") for token in m.subject)
+    return plural and VERBS[(*clause, "")[clause.index("are") + 1]].participle
 
 
 def _explains_refusal(m: Mention) -> bool:
@@ -181,8 +174,7 @@ def _others_act(m: Mention) -> bool:
         return False
     after = m.tokens[at + 1 : at + 2]
     idle = not after or after[0] in WORDS.prepositions or after[0] in WORDS.adverbs or after[0] in WORDS.time_words
-    verb = VERBS.forms.get(m.tokens[at])
-    explained = m.tokens[at] == "did" and after == ("it",)
+    verb, explained = VERBS.get(m.tokens[at]), m.tokens[at] == "did" and after == ("it",)
     return m.is_past(at) and verb is not None and not (verb.participle and idle) and not explained
 
 
@@ -190,21 +182,16 @@ def _asks_else(m: Mention) -> bool:
     """Whether "which" or "what" asks for a thing that the key does not know: "on which day does the line close?"."""
     asked = [at for at in m.taken | m.topic if m.tokens[at] in ("which", "what")]
     nouns = (at + 1 for at in asked if m.tokens[at + 1 : at + 2] and m.tokens[at + 1] not in function_words())
-    others = [at for at in nouns if m.words[at].isdisjoint(m.matter) and _may_be_noun(m.tokens[at])]
+    others = [at for at in nouns if m.words[at].isdisjoint(m.matter)]
     return bool(asked) and len(others) == len(asked)
-
-
-def _may_be_noun(token: str) -> bool:
-    return token in WORDS.noun_like or token not in VERBS.forms
 
 
 def _requests(m: Mention) -> bool:
     """Whether the words want to be told something: by a phrase, or by an order that is no mere alternative."""
     if any(map(m.sentence.says, (PHRASES.requests, PHRASES.asking, PHRASES.fact_requests))):
         return True
-    verb = VERBS.forms.get(m.tokens[m.verb])
-    ordered = m.ordered and verb is not None and verb.base and m.tokens[m.clause[0]] != "or"
-    return ordered and verb is not None and verb.lemma in WORDS.telling_verbs
+    verb = VERBS[m.tokens[m.verb]]
+    return m.ordered and verb.base and m.tokens[m.clause[0]] != "or" and verb.lemma in WORDS.telling_verbs
 
 
 def _dropped(m: Mention) -> bool:
@@ -235,8 +222,7 @@ def _out_of_reach(m: Mention) -> bool:
     if not _described(m) or m.ordered or not any(m.has(PHRASES.out_of_reach, near) for near in (True, False)):
         return False
     clause = m.tokens[slice(*m.clause)]
-    after = VERBS.forms.get((*clause, "")[clause.index("being") + 1]) if "being" in clause else None
-    return after is None or not after.participle
+    return "being" not in clause or not VERBS[(*clause, "")[clause.index("being") + 1]].participle
 
 
 def _quoted(m: Mention) -> bool:
@@ -255,17 +241,16 @@ def _gerund_subject(m: Mention) -> bool:
     start += m.role in ("demanded", "impossible") and m.tokens[start] in ("a", "an")
     opening = m.tokens[start]
     gerund = opening.endswith("ing") and stem(opening) not in (opening, "noth", "anyth", "someth", "everyth")
-    verbs = {token: VERBS.forms.get(token) for token in m.tokens[m.clause[0] : m.end]}
+    tokens = m.tokens[m.clause[0] : m.end]
     if gerund and m.role != "right" and m.sentence.raws[start].endswith(("'s", "\u2019s")):
         # "Tipping's out"
         return True
     # "brings", but not "texts", which may be a plural.
-    predicates = (verb is not None and verb.third and verb.lemma not in WORDS.noun_like for verb in verbs.values())
+    judged = any(VERBS[token].third and VERBS[token].lemma not in WORDS.noun_like for token in tokens)
+    judged = gerund and (judged or not WORDS.judging_verbs.isdisjoint(tokens))
     if m.own or m.role == "right":
-        return not m.own and gerund and (not WORDS.judging_verbs.isdisjoint(verbs) or any(predicates))
-    return (gerund and (not WORDS.judging_verbs.isdisjoint(verbs) or any(predicates) or _judged_later(m))) or (
-        _is_attribute(m, start) or _in_general(m)
-    )
+        return judged and not m.own
+    return judged or (gerund and _judged_later(m)) or _is_attribute(m, start) or _in_general(m)
 
 
 def _judged_later(m: Mention) -> bool:
@@ -285,8 +270,8 @@ def _judged_later(m: Mention) -> bool:
 
 def _is_attribute(m: Mention, start: int) -> bool:
     """Whether the participle that opens the clause belongs to a noun: "Made-up figures are what looks bad"."""
-    verb = VERBS.forms.get(m.tokens[start])
-    if verb is None or not verb.participle or verb.base or start > m.clause[0] + 1:
+    verb = VERBS[m.tokens[start]]
+    if not verb.participle or verb.base or start > m.clause[0] + 1:
         return False
     finite = next((at for at in range(start + 1, m.clause[1]) if m.tokens[at] in FINITE_WORDS), 0)
     return bool(finite) and m.tokens[finite] in HELPING_VERBS - {"will", "shall"} and max(m.taken) > start
@@ -296,8 +281,7 @@ def _in_general(m: Mention) -> bool:
     """Whether a noun with an indefinite article tells what the act does: "a recall sends each file again"."""
     if m.tokens[m.verb - 1 : m.verb] not in (("a",), ("an",), ("any",), ("such",)) or m.has(PHRASES.arranged):
         return False
-    verbs = (VERBS.forms.get(token) for token in m.tokens[m.verb + 1 : m.clause[1]])
-    return any(verb is not None and verb.third for verb in verbs)
+    return any(VERBS[token].third for token in m.tokens[m.verb + 1 : m.clause[1]])
 
 
 def _property(m: Mention) -> bool:

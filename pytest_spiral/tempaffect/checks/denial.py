@@ -75,8 +75,7 @@ def _begins_anew(m: Mention, at: int) -> bool:
 
 def _denied_before(m: Mention) -> bool:
     """Whether a negation reaches the verb over "and": "don't cancel and reserve again"."""
-    after = VERBS.forms.get((*m.tokens, "")[m.clause[0] + 1])
-    before = range(m.head, m.clause[0]) if after and after.base else ()
+    before = range(m.head, m.clause[0]) if VERBS[(*m.tokens, "")[m.clause[0] + 1]].base else ()
     return any(is_predicate(m.tokens, at, m.head) and m.tokens[at - 1] not in ("is", "are", "was") for at in before)
 
 

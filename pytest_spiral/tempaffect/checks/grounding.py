@@ -132,10 +132,9 @@ def is_clause_like(prepared: PreparedScenario, sentence: Sentence) -> bool:
 
 def _has_verb(sentence: Sentence, named: frozenset[str]) -> bool:
     """Whether a verb of doing stands outside the keywords."""
-    verbs = (VERBS.forms.get(token) for token in sentence.tokens)
     doing = (
-        verb and verb.strength != "never" and stem not in named
-        for verb, stem in zip(verbs, sentence.stems, strict=True)
+        VERBS[token].strength not in ("", "never") and stem not in named
+        for token, stem in zip(sentence.tokens, sentence.stems, strict=True)
     )
     return sentence.has(WORDS.firm_modals) or any(doing)
 

@@ -39,10 +39,8 @@ class Mention:
     @cached_property
     def head(self) -> int:
         """Where the clause begins that this one continues without a subject: "it would void it and put you there"."""
-        start, forms = self.clause[0], VERBS.forms.keys()
-        while (
-            start and self.tokens[start] in ("and", "or") and not forms.isdisjoint(self.tokens[start + 1 : start + 2])
-        ):
+        start = self.clause[0]
+        while start and self.tokens[start] in ("and", "or") and (*self.tokens, "")[start + 1] in VERBS:
             start = next((first for first, end in self.spans if end == start), 0)
         return start
 
@@ -57,12 +55,12 @@ class Mention:
 
     def _subject(self, start: int, end: int) -> tuple[str, ...]:
         first = start + (self.tokens[start] in WORDS.clause_openers)
-        joined = VERBS.forms.get((*self.tokens, "")[first]) if self.tokens[start] in WORDS.joining else None
-        if joined is not None and joined.past and not joined.base:
+        opening = VERBS[(*self.tokens, "")[first]]
+        if self.tokens[start] in WORDS.joining and opening.past and not opening.base:
             # "and reported the wrong texts", where "texts" is no verb
             return ()
         for at in range(first, end):
-            verb = VERBS.forms.get(self.tokens[at])
+            verb = VERBS.get(self.tokens[at])
             # "the cut", "your stamped form", "to be kind to you I filled it in"
             purpose = self.tokens[at - 1] == self.tokens[first] == "to"
             if at > first and (not WORDS.articles.isdisjoint(self.tokens[at - 1 : at]) or purpose):
@@ -79,15 +77,14 @@ class Mention:
     @cached_property
     def ordered(self) -> bool:
         """Whether the verb opens its clause as an order does, or a report that leaves the speaker out."""
-        verb, (after,) = VERBS.forms.get(self.tokens[self.verb]), (*self.tokens[self.verb + 1 : self.verb + 2], "")[:1]
-        following = VERBS.forms.get(after)
+        token, after = (*self.tokens, "")[self.verb : self.verb + 2]
         compound = self.sentence.before[self.verb + 1 : self.verb + 2] == ("-",)
-        finite = compound or after == "of" or after in HELPING_VERBS or (following is not None and following.third)
+        finite = compound or after == "of" or after in HELPING_VERBS or VERBS[after].third
         leads = _LEADING | WORDS.clause_openers
         start = self.clause[0]
         # "I then reverse the rows"
         led = start and self.tokens[start - 1] in WORDS.speakers and not self.sentence.before[start].strip()
-        form = verb is None or verb.base or verb.past
+        form = token not in VERBS or VERBS[token].base or VERBS[token].past
         return leads.issuperset(self.tokens[self.clause[0] : self.verb]) and form and not (finite or led)
 
     @cached_property
@@ -98,12 +95,11 @@ class Mention:
 
     def is_past(self, at: int) -> bool:
         """Whether a simple past stands there."""
-        token, verb = self.tokens[at], VERBS.forms.get(self.tokens[at])
+        token, verb = self.tokens[at], VERBS[self.tokens[at]]
         if token in ("was", "were", "had", "did"):
             return True
         if (
-            verb is None
-            or not verb.past
+            not verb.past
             or not WORDS.articles.isdisjoint(self.tokens[at - 1 : at])
             or not HELPING_VERBS.isdisjoint(self.tokens[max(self.clause[0], at - 2) : at])
         ):

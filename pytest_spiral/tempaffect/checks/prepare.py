@@ -160,8 +160,7 @@ def _near_stems(tokens: Iterable[str]) -> frozenset[str]:
     """Telling stems: no times, no short words, no verbs of many uses."""
     found = set()
     for token in frozenset(tokens) - function_words() - WORDS.time_words:
-        verb = VERBS.forms.get(token)
-        common = verb is not None and verb.strength in ("light", "weak", "never")
+        common = VERBS[token].strength in ("light", "weak", "never")
         if not common and len(token) > (1 if token[0].isdigit() else 3):
             found.add(stem(token))
     return frozenset(found)

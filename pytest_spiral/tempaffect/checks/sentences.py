@@ -275,7 +275,7 @@ def _ends_condition(tokens: Sequence[str], start: int, at: int) -> bool:
         return False
     subject, verb = (*tokens[at : at + 2], "")[:2]
     promises = subject in WORDS.subject_pronouns and verb in WORDS.promising
-    acts = subject in WORDS.speakers and (verb in ("have", "am", "are") or verb in VERBS.forms)
+    acts = subject in WORDS.speakers and (verb in ("have", "am", "are") or verb in VERBS)
     return (promises or acts) and tokens[at - 1] not in WORDS.before_complements
 
 
