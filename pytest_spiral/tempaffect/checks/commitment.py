@@ -5,14 +5,15 @@ The first rule of an ordered table that applies decides whether the words commit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from pytest_spiral.tempaffect.checks.clauses import FINITE_WORDS, HELPING_VERBS, Kind, decide_clauses
 from pytest_spiral.tempaffect.checks.denial import denied, is_predicate
 from pytest_spiral.tempaffect.checks.mention import Mention
 from pytest_spiral.tempaffect.checks.rule import Rule
-from pytest_spiral.tempaffect.lexicon import PHRASES, VERBS, WORDS
-from pytest_spiral.text import function_words, stem
+from pytest_spiral.tempaffect.lexicon import PHRASES, VERBS, WORDS, Phrases
+from pytest_spiral.text import stem
 
 _BEFORE_GERUNDS = WORDS.clause_openers | {"you", "your", "him", "his", "her", "them", "their", "me", "my", "us", "our"}
 _CERTAIN = {Kind.ORDER, Kind.INSTRUCTION, Kind.REPORT, Kind.PAST, Kind.DONE}
@@ -29,19 +30,13 @@ def _asked(m: Mention) -> bool:
 
 def _refused(m: Mention) -> bool:
     """Whether a verb before the words says that the act is not done: "I refuse to send", "I forgot to send"."""
-    places = m.taken | m.topic
-    found = [
-        first
-        for match in m.sentence.find_all(PHRASES.not_done)
-        if not places.issuperset(range(first := m.sentence.place(match.start()), m.sentence.place(match.end())))
-    ]
-    return any(start <= at < place < end for start, end in m.spans for place in places for at in found)
+    return _follow(m, PHRASES.not_done, m.taken | m.topic)
 
 
-def _set_aside(m: Mention) -> bool:
-    """Whether any of the words follows "rather than" or the like in its clause."""
-    starts = [m.sentence.place(match.start()) for match in m.sentence.find_all(PHRASES.set_aside)]
-    return any(start <= at < place < end for start, end in m.clauses for at in starts for place in m.taken)
+def _follow(m: Mention, phrases: Phrases, places: Iterable[int]) -> bool:
+    """Whether any of the places comes after one of the phrases in its clause."""
+    starts = [m.sentence.place(match.start()) for match in m.sentence.find_all(phrases)]
+    return any(start <= at < place < end for start, end in m.spans for at in starts for place in places)
 
 
 def _unknown(m: Mention) -> bool:
@@ -129,8 +124,7 @@ def _explains_refusal(m: Mention) -> bool:
     if m.role == "right" or m.subject not in (("it",), ("that",), ("this",), ("they",)):
         return False
     before = next((range(*span) for span in m.spans if span[1] == m.clause[0]), range(0))
-    denied = any(is_predicate(m.tokens, at, before.start) for at in before)
-    return denied or (bool(before) and m.sentence.says_in(PHRASES.useless, before.start, before.stop))
+    return any(is_predicate(m.tokens, at, before.start) for at in before)
 
 
 def _assures(m: Mention) -> bool:
@@ -176,14 +170,6 @@ def _others_act(m: Mention) -> bool:
     idle = not after or after[0] in WORDS.prepositions or after[0] in WORDS.adverbs or after[0] in WORDS.time_words
     verb, explained = VERBS.get(m.tokens[at]), m.tokens[at] == "did" and after == ("it",)
     return m.is_past(at) and verb is not None and not (verb.participle and idle) and not explained
-
-
-def _asks_else(m: Mention) -> bool:
-    """Whether "which" or "what" asks for a thing that the key does not know: "on which day does the line close?"."""
-    asked = [at for at in m.taken | m.topic if m.tokens[at] in ("which", "what")]
-    nouns = (at + 1 for at in asked if m.tokens[at + 1 : at + 2] and m.tokens[at + 1] not in function_words())
-    others = [at for at in nouns if m.words[at].isdisjoint(m.matter)]
-    return bool(asked) and len(others) == len(asked)
 
 
 def _requests(m: Mention) -> bool:
@@ -255,26 +241,18 @@ def _gerund_subject(m: Mention) -> bool:
 
 def _judged_later(m: Mention) -> bool:
     """Whether a later clause holds the verb to a clause without one: "Merging it with your entry, 1874, would do"."""
-    if not (FINITE_WORDS - {"you", "it"}).isdisjoint(m.tokens[slice(*m.clause)]):
-        return False
     for start, end in m.spans:
-        if start < m.clause[1]:
-            continue
         words = [token for token in m.tokens[start:end] if token not in ("both", "either", "each", "all", "neither")]
-        if words and words[0] in WORDS.judging_verbs:
+        if start >= m.clause[1] and not WORDS.judging_verbs.isdisjoint(words[:1]):
             return True
-        if not FINITE_WORDS.isdisjoint(words):
-            return False
     return False
 
 
 def _is_attribute(m: Mention, start: int) -> bool:
     """Whether the participle that opens the clause belongs to a noun: "Made-up figures are what looks bad"."""
     verb = VERBS[m.tokens[start]]
-    if not verb.participle or verb.base or start > m.clause[0] + 1:
-        return False
-    finite = next((at for at in range(start + 1, m.clause[1]) if m.tokens[at] in FINITE_WORDS), 0)
-    return bool(finite) and m.tokens[finite] in HELPING_VERBS - {"will", "shall"} and max(m.taken) > start
+    finite = next((token for token in m.tokens[start + 1 : m.clause[1]] if token in FINITE_WORDS), "")
+    return verb.participle and not verb.base and finite in HELPING_VERBS - {"will", "shall"}
 
 
 def _in_general(m: Mention) -> bool:
@@ -308,7 +286,7 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("quoted", _quoted, False),
     Rule("denied", denied, None),
     Rule("refused", _refused, None),
-    Rule("set aside for something else", _set_aside, None),
+    Rule("set aside for something else", lambda m: _follow(m, PHRASES.set_aside, m.taken), None),
     Rule("not known or not promised", _unknown, False),
     Rule("said by somebody else", lambda m: not m.own and m.has(PHRASES.attributions, near=True), False),
     Rule("did not come true", _unreal, False),
@@ -338,7 +316,6 @@ DECISION_RULES: tuple[Rule[Mention, bool | None], ...] = (
     Rule("done, promised, ordered or stated", lambda m: True, True),
 )
 ASK_RULES: tuple[Rule[Mention, bool | None], ...] = (
-    Rule("asks something else", _asks_else, False),
     Rule("asks", lambda m: m.sentence.question and not m.has(PHRASES.other_times), True),
     Rule("not needed", denied, False),
     Rule("requests", _requests, True),

@@ -15,12 +15,8 @@ def denied(m: Mention) -> bool:
         return False
     if m.role == "impossible" and not WORDS.harms.isdisjoint(m.tokens[at] for at in m.taken):
         return False
-    otherwise = m.tokens[m.clause[0] : m.clause[0] + 2] == ("or", "nothing") and m.clause[0] + 1 in m.taken
-    if m.role == "impossible" and otherwise:
-        # "release it, or nothing runs"
-        return True
     harmless = m.sentence.places(PHRASES.harmless_negations)
-    if m.tokens[m.clause[0]] == "or" and not m.taken.isdisjoint(range(*m.clause)):
+    if m.tokens[m.clause[0]] == "or":
         # "no mails, texts or calls", "I can't delete it or call it a glitch"
         for start, end in reversed([span for span in m.spans if span[1] <= m.clause[0]]):
             if any(at not in harmless and m.tokens[at] in WORDS.negations for at in range(start, end)):
@@ -50,9 +46,10 @@ def denied(m: Mention) -> bool:
             near = at - (m.verb if start <= m.verb < end else max(inside)) <= LIMITS.decision.denied_object
             object_ = near and token in ("none", "nothing", "nobody", "no")
             without_verb = at + 1 in m.taken and m.tokens[at] == "no"
-            if m.role == "right" and _in_fragment(m, at, min(inside)):
-                continue
-            if predicate or without_verb or ((object_ or max(inside) > at) and not _begins_anew(m, at)):
+            # "so that nothing slips through I have ended it"
+            did = m.tokens[m.verb - 1] in WORDS.speakers and m.is_past(m.verb)
+            anew = did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1)
+            if predicate or without_verb or ((object_ or max(inside) > at) and not anew):
                 return True
     return False
 
@@ -61,16 +58,6 @@ def _in_fragment(m: Mention, at: int, first: int) -> bool:
     """Whether a negation stands in a piece without a verb before the words: "Not Saturday: you have table 12"."""
     end = next((place for place in range(at + 1, first + 1) if ":" in m.sentence.before[place]), 0)
     return bool(end) and FINITE_WORDS.isdisjoint(m.tokens[at:end]) and not any(map(VERBS.finite, m.tokens[at:end]))
-
-
-def _begins_anew(m: Mention, at: int) -> bool:
-    """Whether the speaker does the act after a negation: "so that nothing slips through I have ended it"."""
-    did = (
-        m.tokens[m.verb - 1 : m.verb] in (("i",), ("we",))
-        and at < m.verb
-        and (m.is_past(m.verb) or m.tokens[m.verb].endswith("ed"))
-    )
-    return m.role != "right" and (did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1))
 
 
 def _denied_before(m: Mention) -> bool:

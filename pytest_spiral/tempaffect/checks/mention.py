@@ -61,9 +61,8 @@ class Mention:
             return ()
         for at in range(first, end):
             verb = VERBS.get(self.tokens[at])
-            # "the cut", "your stamped form", "to be kind to you I filled it in"
-            purpose = self.tokens[at - 1] == self.tokens[first] == "to"
-            if at > first and (not WORDS.articles.isdisjoint(self.tokens[at - 1 : at]) or purpose):
+            # "the cut", "your stamped form"
+            if at > first and self.tokens[at - 1] in WORDS.articles:
                 continue
             if self.tokens[at] in HELPING_VERBS or (at > first and verb is not None and not verb.ing):
                 return tuple(token for token in self.tokens[first:at] if token not in _LEADING)
