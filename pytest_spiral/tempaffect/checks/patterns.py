@@ -183,6 +183,7 @@ class Pattern:
 
     def __init__(self, slots: Iterable[Sequence[str]]) -> None:
         self.slots = tuple(map(Slot, slots))
+        self.needed = frozenset(self.slots)
         self.meanings = frozenset[str]().union(*(slot.meanings for slot in self.slots))
 
     def find(self, of: Passage, wide: bool) -> Iterator[Place]:
@@ -242,7 +243,7 @@ class PatternIndex:
         """The patterns, by act, of which every slot is among those."""
         possible: dict[str, list[Pattern]] = {}
         for act, pattern in self._patterns:
-            if begun.issuperset(pattern.slots):
+            if pattern.needed <= begun:
                 possible.setdefault(act, []).append(pattern)
         return possible
 

@@ -118,7 +118,7 @@ class Sentence:
 
     @cached_property
     def _sayable(self) -> frozenset[str]:
-        """The phrase lists of which some phrase has all its words here. Most have none, and need no search."""
+        """The phrase lists of which some phrase has its rarest word here. Most have none, and need no search."""
         return phrase_index().lists_in(self.tokens)
 
     @cached_property
