@@ -126,7 +126,6 @@ class VerbForm(NamedTuple):
     """What one written form of a verb can be.
 
     Attributes:
-        lemma: Base form of the verb.
         strength: Class of the verb in `verbs.toml`: strong, light, weak, never or act_only.
         base, third, ing, past, participle: Whether the form can be used as such.
     """

@@ -18,7 +18,9 @@ Act = tuple[str, str]
 
 _COMPLETED = (Kind.REPORT, Kind.DONE)
 _DIRECTED = (Kind.PROMISE, Kind.ORDER, Kind.INSTRUCTION)
-_OBSERVED = (Kind.OTHERS, Kind.PROGRESS, Kind.STATE, Kind.FRAGMENT)
+_STANDING = (Kind.OTHERS, Kind.STATE)
+_OBSERVED = (*_STANDING, Kind.PROGRESS, Kind.FRAGMENT)
+_TOLD = (*_STANDING, Kind.FRAGMENT, Kind.REPORT, Kind.PAST)
 _FIRM_QUESTION = frozenset({"could", "would", "will", "whether", "likely", "possible"})
 
 
@@ -57,7 +59,7 @@ class Candidate:
 
     def __init__(self, clause: Clause, statement: Statement) -> None:
         self.clause, self.statement, self.prepared = clause, statement, statement.prepared
-        self.kind, self.strength = clause.kind, clause.verb.strength
+        self.kind, self.strength, self.lemma = clause.kind, clause.verb.strength, clause.verb.lemma
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -155,7 +157,7 @@ def _nobody_acts(c: Candidate) -> bool:
         return False
     if clause.conditional:
         return True
-    if c.kind in (Kind.OTHERS, Kind.STATE, Kind.DONE) and clause.verb.lemma in WORDS.office_verbs:
+    if c.kind in (*_STANDING, Kind.DONE) and c.lemma in WORDS.office_verbs:
         return True
     if c.kind is Kind.FRAGMENT:
         # "Buses run late", "The template opened": whole sentences, unlike "Recall sent".
@@ -163,7 +165,7 @@ def _nobody_acts(c: Candidate) -> bool:
             return True
         if clause.opener not in WORDS.determiners or not clause.verb.past:
             return False
-    elif c.kind not in (Kind.OTHERS, Kind.STATE):
+    elif c.kind not in _STANDING:
         return False
     end = clause.end
     if end < len(clause.tokens) and clause.tokens[end] in WORDS.deadline_words:
@@ -252,20 +254,6 @@ def _off_the_matter(c: Candidate) -> bool:
     return c.kind in _OBSERVED and not (c.aimed or c.timed or named_elsewhere)
 
 
-def _acts_on_nothing(c: Candidate) -> bool:
-    after = c.clause.tokens[c.clause.at + 1 : c.clause.at + 2]
-    return c.kind in _DIRECTED and not WORDS.nothing_words.isdisjoint(after)
-
-
-def _only_informs(c: Candidate) -> bool:
-    return c.kind in (Kind.OTHERS, Kind.STATE) and c.clause.verb.lemma in WORDS.informing_verbs
-
-
-def _tells_of_an_error(c: Candidate) -> bool:
-    kinds = (Kind.OTHERS, Kind.STATE, Kind.FRAGMENT, Kind.REPORT, Kind.PAST)
-    return c.kind in kinds and not WORDS.error_words.isdisjoint(c.clause.words)
-
-
 ACT_RULES: tuple[Rule[Candidate, str], ...] = (
     Rule("an idiom", lambda c: c.clause.at in c.statement.idioms, ""),
     Rule("a negated act", lambda c: c.clause.negated, ""),
@@ -273,7 +261,7 @@ ACT_RULES: tuple[Rule[Candidate, str], ...] = (
     Rule("a verb that promises nothing", lambda c: c.strength in ("never", "act_only"), ""),
     Rule("a purpose", _serves_purpose, ""),
     Rule("known or believed", _is_believed, ""),
-    Rule("an act on nothing", _acts_on_nothing, ""),
+    Rule("an act on nothing", lambda c: c.kind in _DIRECTED and c.clause.next_word in WORDS.nothing_words, ""),
     Rule("nobody acts", _nobody_acts, ""),
     Rule("a condition", lambda c: c.clause.conditional and c.kind not in _COMPLETED, ""),
     Rule("a vague offer", _is_vague, ""),
@@ -281,10 +269,10 @@ ACT_RULES: tuple[Rule[Candidate, str], ...] = (
     Rule("a light verb without the matter", _light_and_aimless, ""),
     Rule("sends the user elsewhere", _refers_elsewhere, ""),
     Rule("a mere look", _weak_and_open, ""),
-    Rule("something went wrong", _tells_of_an_error, ""),
+    Rule("something went wrong", lambda c: c.kind in _TOLD and not WORDS.error_words.isdisjoint(c.clause.words), ""),
     Rule("a general rule", lambda c: c.statement.general and c.kind in (*_OBSERVED, Kind.INSTRUCTION, Kind.DONE), ""),
     Rule("an act without an object", _without_object, ""),
-    Rule("the verb only informs", _only_informs, ""),
+    Rule("the verb only informs", lambda c: c.kind in _STANDING and c.lemma in WORDS.informing_verbs, ""),
     Rule("perhaps the mistake itself", _may_be_the_mistake, ""),
     Rule("not about the matter", _off_the_matter, ""),
     Rule("promised or done by the speaker", lambda c: c.kind in (Kind.PROMISE, Kind.REPORT, Kind.PAST), "commit"),

@@ -44,14 +44,9 @@ class Clause:
     """One verb with the words around it, as the rules read them.
 
     Attributes:
-        sentence, tokens: The whole sentence and its tokens.
-        verb: What the written form of the verb can be.
-        at: Position of the verb in the sentence.
+        tokens, at: Tokens of the whole sentence, and which of them is the verb.
         start, end: The clause: position of its first token and of the one after its last.
-        words: Tokens of the clause.
         opener, break_before: First word of the clause, and what stands between it and the word before.
-        follows_break: Whether that is a punctuation mark.
-        now: Whether the clause speaks of the present moment.
         next_word: The word after the verb; "" where the clause ends.
         first: `start`, or the token after the conjunction that opens the clause.
         back: Position of the word before the verb, adverbs and "not" skipped; may lie before `first`.
@@ -60,7 +55,6 @@ class Clause:
         opens: Whether nothing but lead-ins and adverbs stands between `first` and the verb.
         last: The clause of the acting verb before this one, decided; `last_kind`: how its verb is used.
         joined: `last`, where a conjunction or a comma joins this clause to it; `joined_kind`: how its verb is used.
-        negated, hedged, conditional: Whether the clause takes the act back, makes it uncertain or depends on something.
         kind: How the verb is used, once the rules have decided.
     """
 
@@ -321,7 +315,6 @@ _BASE: tuple[Rule[Clause, Kind], ...] = (
     Rule("what I call", lambda c: c.previous in WORDS.speakers and c.earlier == "what", Kind.NONE),
     Rule("I send", lambda c: c.previous in WORDS.speakers, Kind.PROMISE),
     Rule("you send", lambda c: c.previous == "you" and _you_alone(c), Kind.INSTRUCTION),
-    Rule("that you send", lambda c: c.previous == "you", Kind.NONE),
     Rule(
         "a relative or a numbered noun",
         lambda c: c.opens and (c.opener in ("who", "which") or _numbered_noun(c)),
@@ -335,11 +328,7 @@ _BASE: tuple[Rule[Clause, Kind], ...] = (
     Rule("joined to another form", _joins_base, Kind.ORDER),
     Rule("joined to a plural's verb", lambda c: c.opens and _plural_subject(c), Kind.NONE),
     Rule("send it", lambda c: c.opens and _orders(c), Kind.ORDER),
-    Rule(
-        "they send",
-        lambda c: not c.opens and c.previous in ("they", "people", "team", "colleagues", "everyone"),
-        Kind.OTHERS,
-    ),
+    Rule("they send", lambda c: c.previous in ("they", "people", "team", "colleagues", "everyone"), Kind.OTHERS),
 )
 
 # --- "sends" ---

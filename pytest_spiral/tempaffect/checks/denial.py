@@ -47,8 +47,8 @@ def denied(m: Mention) -> bool:
             object_ = near and token in ("none", "nothing", "nobody", "no")
             without_verb = at + 1 in m.taken and m.tokens[at] == "no"
             # "so that nothing slips through I have ended it"
-            did = m.tokens[m.verb - 1] in WORDS.speakers and m.is_past(m.verb)
-            anew = did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1)
+            did = at < m.verb and m.tokens[m.verb - 1] in WORDS.speakers and m.is_past(m.verb)
+            anew = m.role != "right" and (did or m.sentence.says_in(PHRASES.own_done, at, m.verb + 1))
             if predicate or without_verb or ((object_ or max(inside) > at) and not anew):
                 return True
     return False

@@ -82,9 +82,7 @@ def _anchor_points(group: AnchorGroup, spoken: Sequence[Sentence]) -> tuple[int,
         single = min(group.singles.intersection(sentence.stems), default=None)
         if single is not None and best < limits.single_points:
             best, words = limits.single_points, single
-        for wanted in group.multis:
-            # "your board" says no more than "board": only two content words make a strong match.
-            worth = limits.strong_points if wanted in group.strong else limits.single_points
+        for wanted, worth in group.multis.items():
             if worth <= best:
                 continue
             reversible = len(wanted) == 2 and sentence.has_near(wanted, limits.reversed_within)

@@ -18,7 +18,6 @@ class Mention:
     """Where a sentence says the words of a pattern, as the rules read it.
 
     Attributes:
-        sentence, tokens: The whole sentence and its tokens.
         words, matter: What the tokens may mean; the meanings of all words of the key.
         role: Role of the act; `asked`: whether the reply asks for the missing fact.
         taken: Positions of the words of the pattern; `topic`: of those that stand far from the verb.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,13 +26,9 @@ class Sentence:
     """One sentence of a reply.
 
     Attributes:
-        text: The sentence after cleaning.
-        tokens: Normalised words.
-        raws: The words as written.
+        tokens, raws: Words as normalised and as written.
         before: What stood between a token and the one before it.
-        stems: Stems of the tokens.
         quoted: Whether a token is inside quotation marks.
-        question: Whether the sentence ends with a question mark.
     """
 
     text: str
@@ -53,15 +48,6 @@ class Sentence:
     def unquoted(self) -> str:
         """The tokens outside quotation marks with single spaces between."""
         return " ".join(token for token, quoted in zip(self.tokens, self.quoted, strict=True) if not quoted)
-
-    @cached_property
-    def _offsets(self) -> list[int]:
-        """Where each token begins in `joined`."""
-        offsets, offset = [], 0
-        for token in self.tokens:
-            offsets.append(offset)
-            offset += len(token) + 1
-        return offsets
 
     @cached_property
     def clauses(self) -> list[Span]:
@@ -152,7 +138,7 @@ class Sentence:
 
     def place(self, offset: int) -> int:
         """Number of tokens that begin before `offset` in `joined`: the token that begins there."""
-        return bisect_left(self._offsets, offset)
+        return self.joined.count(" ", 0, offset) + (self.joined[offset - 1 : offset] not in ("", " "))
 
     def places(self, phrases: Phrases) -> set[int]:
         """Positions of all tokens that belong to one of the phrases."""
