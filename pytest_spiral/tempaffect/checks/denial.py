@@ -34,7 +34,7 @@ def denied(m: Mention) -> bool:
         # "I am writing it down. I will not send a code."
         last = max((at for at in m.topic if start <= at < end), default=start)
         denials = (at for at in range(start, last) if at not in harmless and is_predicate(m.tokens, at, start))
-        if not all(_in_fragment(m, at, m.verb) for at in denials):
+        if not all(_in_fragment(m, at) for at in denials):
             return True
     for start, end in m.clauses:
         inside = [at for at in m.taken if start <= at < end]
@@ -54,9 +54,9 @@ def denied(m: Mention) -> bool:
     return False
 
 
-def _in_fragment(m: Mention, at: int, first: int) -> bool:
+def _in_fragment(m: Mention, at: int) -> bool:
     """Whether a negation stands in a piece without a verb before the words: "Not Saturday: you have table 12"."""
-    end = next((place for place in range(at + 1, first + 1) if ":" in m.sentence.before[place]), 0)
+    end = next((place for place in range(at + 1, m.verb + 1) if ":" in m.sentence.before[place]), 0)
     return bool(end) and FINITE_WORDS.isdisjoint(m.tokens[at:end]) and not any(map(VERBS.finite, m.tokens[at:end]))
 
 

@@ -113,20 +113,12 @@ def _spoken_time(tokens: Sequence[str], at: int) -> Word:
     hour, minutes = int(tokens[at]), 0
     if before == "half" or (before_that, before) == ("half", "past"):
         minutes = 30
-    elif before == "to" and before_that.isdecimal() and _may_be_plural((*tokens[at - 3 : at - 2], "")[0]):
-        # "labels 4 to 9", but "closes ten to six"
-        return _NOTHING
     elif before in ("to", "past") and (before_that == "quarter" or before_that.isdecimal()):
         minutes = 15 if before_that == "quarter" else int(before_that)
         minutes = minutes if before == "past" else -minutes
     elif before not in WORDS.clock_words and after != "oclock":
         return _NOTHING
     return frozenset({time_of_day(hour, minutes)})
-
-
-def _may_be_plural(token: str) -> bool:
-    """Whether a word in -s is rather a noun than a verb."""
-    return token.endswith("s") and token not in function_words() and (token not in VERBS or token in WORDS.noun_like)
 
 
 class Slot:
