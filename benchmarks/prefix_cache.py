@@ -18,7 +18,7 @@ from itertools import pairwise, takewhile
 from pytest_spiral.chat import ChatReply, ChatRequest, Message
 from pytest_spiral.models.endpoint import Endpoint, Secret
 from pytest_spiral.models.local_file import locate
-from pytest_spiral.models.local_server import LocalServer
+from pytest_spiral.models.local_server import served
 from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.spiral.actors import assistant_reply, seeker_message
 from pytest_spiral.spiral.chunks import chunk_transcript
@@ -57,8 +57,8 @@ async def measure(turns: int, padding: int) -> None:
     rubric = load_rubric(protocol.rubric or "")
     opening, talk = transcript(turns, padding)
     prompts = [chunk_messages(rubric, opening, chunk, "secret") for chunk in chunk_transcript(talk, protocol)]
-    with LocalServer(locate(MODEL)) as server:
-        model = OpenAICompatible(Endpoint("judge", server.base_url, Secret(), attempt_timeout=600, timeout=1200))
+    with served(locate(MODEL)) as url:
+        model = OpenAICompatible(Endpoint("judge", url, Secret(), attempt_timeout=600, timeout=1200))
         started = time.perf_counter()
         with_cache = [(await ask(model, prompt, True)).usage for prompt in prompts]
         seconds = time.perf_counter() - started

@@ -12,8 +12,6 @@ directory. Its only line on stdout is JSON: `{"url": ...}` or `{"error": ...}`. 
 
 from __future__ import annotations
 
-import argparse
-import ctypes
 import http.client
 import importlib
 import json
@@ -21,17 +19,15 @@ import os
 import runpy
 import select
 import shutil
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
 _PLACEHOLDER = "placeholder-for-the-text-of-the-user"
 # A module of the package, which may not be importable from here.
 repeats_itself: Callable[[str], bool] = runpy.run_path(str(Path(__file__).parents[1] / "repetition.py"))[
@@ -41,43 +37,28 @@ repeats_itself: Callable[[str], bool] = runpy.run_path(str(Path(__file__).parent
 
 def main() -> None:
     """Serve until the parent is gone."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--context", type=int, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--slots", type=int, required=True)
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    options = parser.parse_args()
-
+    options = json.loads(sys.argv[1])
     # llama.cpp prints to stdout: that goes to the log, and the pipe is kept for the one line.
     pipe = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
-    # Loading blocks the interpreter, so only the kernel can notice the parent's death meanwhile. Only until then: the
-    # kernel sends this signal when the parent's thread ends, even if its process lives on.
-    _die_with_parent(signal.SIGKILL)
-    if os.getppid() != options.parent and os.name == "posix":
-        os._exit(1)
     try:
-        servers = [_serve(options.model, options.name, options.context, options.threads) for _ in range(options.slots)]
+        servers = [
+            _serve(options["model"], options["name"], options["context"], options["threads"])
+            for _ in range(options["slots"])
+        ]
         front = _Front([_Slot(server.listening_address) for server in servers])
+        threading.Thread(target=front.serve_forever, daemon=True).start()
+        said = {"url": f"http://127.0.0.1:{front.server_port}"}
     except Exception as error:  # a compiled module: anything may come, all of it means the same
-        _say(pipe, {"error": f"{type(error).__name__}: {error}"})
-        os._exit(1)
-    _die_with_parent(0)
-
-    gone = threading.Event()
-    threading.Thread(target=_wait_for_end_of_input, args=(gone,), daemon=True).start()
-    threading.Thread(target=front.serve_forever, daemon=True).start()
-    _say(pipe, {"url": f"http://127.0.0.1:{front.server_port}"})
-    # A process forked from the parent may hold the pipe open after the parent's death, so look for the parent as well.
-    while not gone.wait(1.0):
-        if os.name == "posix" and os.getppid() != options.parent:
-            break
-    # Usually the parent removes it, but it may have had no time to.
-    shutil.rmtree(options.folder, ignore_errors=True)
+        said = {"error": f"{type(error).__name__}: {error}"}
+    # The parent may have gone away meanwhile.
+    with suppress(BrokenPipeError):
+        os.write(pipe, json.dumps(said).encode("ascii") + b"\n")
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    # Usually the parent ends this process and removes the folder, but it may have had no time to.
+    if "url" in said:
+        shutil.rmtree(options["folder"], ignore_errors=True)
     # An orderly shutdown would wait for requests that nobody waits for.
     os._exit(0)
 
@@ -239,14 +220,10 @@ class _Front(ThreadingHTTPServer):
 
     def chat(self, body: bytes, client: socket.socket) -> tuple[int, bytes] | None:
         """The answer of the slot that is chosen."""
-        try:
-            request = json.loads(body)
-            messages = request["messages"]
-            has_system = len(messages) > 1 and messages[0]["role"] == "system"
-            system = json.dumps(messages[0]) if has_system else None
-        except (ValueError, TypeError, LookupError):
-            # llama.cpp says what is wrong with it.
-            request, messages, system = json.loads("{}"), None, None
+        request = json.loads(body)
+        messages = request["messages"]
+        has_system = len(messages) > 1 and messages[0]["role"] == "system"
+        system = json.dumps(messages[0]) if has_system else None
         asked = json.dumps(messages)
         with self._changed:
             self._waiting.append(asked)
@@ -278,10 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self.server.first.ask("GET", self.path))
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path != "/v1/chat/completions":
-            self.send_error(404)
-            return
+        body = self.rfile.read(int(self.headers["Content-Length"]))
         self._send(self.server.chat(body, self.connection))
 
     def _send(self, answer: tuple[int, bytes] | None) -> None:
@@ -297,28 +271,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Requests are logged by llama.cpp."""
-
-
-def _die_with_parent(number: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-
-
-def _wait_for_end_of_input(gone: threading.Event) -> None:
-    try:
-        while os.read(sys.stdin.fileno(), 4096):
-            pass
-    finally:
-        gone.set()
-
-
-def _say(pipe: int, message: dict[str, str]) -> None:
-    try:
-        os.write(pipe, json.dumps(message).encode("ascii") + b"\n")
-        os.close(pipe)
-    except BrokenPipeError:
-        # The parent went away while we loaded; the watch below ends this process.
-        pass
 
 
 if __name__ == "__main__":

