@@ -59,7 +59,7 @@ def read_text(text: str) -> None:
 
 def page_of_error(text: str) -> None:
     """An error body that may be a page."""
-    read_error(f"<html>{text}".encode("utf-8", "replace"), "text/html")
+    read_error(f"<html>{text}".encode("utf-8", "replace"))
 
 
 READERS = [read_text, find_cues, play, locate, judge, plain, Secret("a-key-of-some-length").redact, page_of_error]

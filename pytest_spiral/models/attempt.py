@@ -39,11 +39,6 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
 
-    @property
-    def content_type(self) -> str:
-        """The declared type, "" where there is none."""
-        return self.headers.get("content-type", "")
-
 
 @dataclass(eq=False)
 class AttemptError(Exception):

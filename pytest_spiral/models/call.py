@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+from pytest_spiral.chat import ChatRequest
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.attempt import AttemptError
 from pytest_spiral.models.circuit import Circuit
 from pytest_spiral.models.endpoint import Endpoint
+from pytest_spiral.models.refusals import read_refusal
 from pytest_spiral.status import ReasonCode
 
 # Waits double from `first_wait`; beyond 2**60 a float would overflow, and every cap has long been reached.
@@ -21,7 +22,7 @@ _SPREAD = 0.1
 
 @dataclass(eq=False)
 class Call:
-    """One call: its attempts, its waits and its deadline.
+    """One call: its attempts, its waits, and the seconds that its requests may take still.
 
     A failure counts against the call only if the endpoint has answered others since the call's last one, or answered
     this one with something unusable. Otherwise it is the endpoint that is failing, and the circuit's patience decides.
@@ -32,31 +33,14 @@ class Call:
     rng: random.Random
     attempts: int = 0
     last: AttemptError | None = None
-    timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
-    _seconds_left: float = field(init=False)
+    seconds_left: float = field(init=False)
     _waited: float = 0.0
     _failures: int = 0
     _answers: int = -1
     _counts: Counter[ReasonCode] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._seconds_left = self.endpoint.timeout
-
-    def pause(self) -> None:
-        """Stop the deadline's clock."""
-        when = self.timeout.when()
-        if when is not None and not self.timeout.expired():
-            self._seconds_left = when - asyncio.get_running_loop().time()
-            self.timeout.reschedule(None)
-
-    def resume(self) -> None:
-        """Let the deadline's clock run."""
-        self.timeout.reschedule(asyncio.get_running_loop().time() + self._seconds_left)
-
-    def end(self) -> None:
-        """End the call now, whatever it waits for."""
-        if not self.timeout.expired():
-            self.timeout.reschedule(asyncio.get_running_loop().time())
+        self.seconds_left = self.endpoint.timeout
 
     def wait_after(self, error: AttemptError) -> float | None:
         """Seconds to wait before another attempt, None to make none.
@@ -76,7 +60,7 @@ class Call:
         if error.retry_after is not None:
             asked = max(0.0, min(error.retry_after, left, circuit.patience_left()))
             wait = max(wait, asked + min(wait, _SPREAD * asked))
-        if not error.again or circuit.given_up or left <= 0 or self._is_exhausted():
+        if not error.again or circuit.given_up or min(left, self.seconds_left) <= 0 or self._is_exhausted():
             return None
         self._waited += wait
         return wait
@@ -91,24 +75,17 @@ class Call:
             or counts.total() - limited >= policy.max_attempts
         )
 
-    def failed(self) -> ChatError:
+    def failed(self, request: ChatRequest) -> ChatError:
         """The error of a call whose last attempt failed."""
         last = self.last
         assert last is not None
         gave_up = ""
         if self.circuit.given_up and last.again:
             gave_up = f"; nothing was answered for {self.endpoint.patience:g} s (--patience)"
+        after = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         wait = f", it asks to wait {last.retry_after:.0f} s" if last.retry_after else ""
         remedy = f": {last.remedy}" if last.remedy else ""
-        message = f"{self.endpoint.host}: {last.message}{self._after}{wait}{gave_up}{remedy}"
-        return ChatError(last.code, message, attempts=self.attempts, http_status=last.status)
-
-    def out_of_time(self) -> ChatError:
-        """The error of a call whose deadline has passed."""
-        before = f", before that: {self.last.message}" if self.last else ""
-        message = f"{self.endpoint.host}: no answer within {self.endpoint.timeout:g} s{self._after}{before}"
-        return ChatError(ReasonCode.TIMEOUT, message, attempts=max(self.attempts, 1))
-
-    @property
-    def _after(self) -> str:
-        return f" after {self.attempts} attempts" if self.attempts > 1 else ""
+        message = f"{self.endpoint.host}: {last.message}{after}{wait}{gave_up}{remedy}"
+        failed = ChatError(last.code, message, attempts=self.attempts, http_status=last.status)
+        failed.refusal = read_refusal(last.status, last.said, request) if last.said is not None else None
+        return failed

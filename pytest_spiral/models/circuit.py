@@ -12,19 +12,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from pytest_spiral.models.attempt import AttemptError
 
 # Fewer would pause an endpoint for the chance failures of a few requests.
 _IN_A_ROW = 5
-
-
-class GivenUpError(Exception):
-    """Nothing was answered for as long as patience lasts. `last` is the latest failure."""
-
-    def __init__(self, last: AttemptError) -> None:
-        super().__init__(str(last))
-        self.last = last
 
 
 class Turn:
@@ -73,7 +66,7 @@ class Circuit:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Turn]:
-        """Wait until a request may be sent, or the circuit has given up. Raises `GivenUpError`."""
+        """Wait until a request may be sent. Raises `AttemptError`, the last one, where the circuit has given up."""
         turn = Turn()
         try:
             await self._admitted(turn)
@@ -128,7 +121,7 @@ class Circuit:
         self._waiting.append((turn, goes_on))
         if not await goes_on:
             assert self._last is not None
-            raise GivenUpError(self._last)
+            raise replace(self._last)
 
     def _offer_probe(self) -> None:
         """Let the one who has waited longest send the probe, or whoever comes next."""

@@ -17,6 +17,7 @@ from pydantic_core import from_json
 from pytest_spiral.chat import Finish, Usage
 from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
 from pytest_spiral.resources import data_root, read_toml
+from pytest_spiral.status import ReasonCode
 from pytest_spiral.text import joined_halves
 
 # No context is nearly as long; a larger count is nonsense, and SQLite could not hold one beyond 2**63.
@@ -34,23 +35,6 @@ def _finishes() -> Mapping[str, Finish]:
     """Why a reply ended, by what an endpoint calls it."""
     named = read_toml(data_root() / "refusals.toml")["finish"]
     return {name: finish for finish, names in named.items() for name in names}
-
-
-class MalformedError(Exception):
-    """A 200 that is no chat completion. The message is one clause."""
-
-
-class UnfinishedError(Exception):
-    """A reply of which the endpoint does not say that it is complete. The message is one clause."""
-
-
-class RefusedInBodyError(Exception):
-    """A 200 that carries an error object, as routers send when the provider behind them failed."""
-
-    def __init__(self, status: int | None, body: bytes) -> None:
-        super().__init__("error object in a 200")
-        self.status = status
-        self.body = body
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +65,35 @@ class ErrorBody:
     param: str = ""
 
 
-def read_completion(body: bytes, content_type: str = "", *, split: bool = True) -> Completion:
-    """The completion in `body`. split: whether tagged thoughts are taken out of the text.
+class UnusableError(Exception):
+    """An answer with a success status that holds no complete reply. The message is one clause, as received.
 
-    Raises `MalformedError`, `RefusedInBodyError` or `UnfinishedError`.
+    Attributes:
+        error: The error object in it: routers send one when the provider behind them failed.
+        status: The HTTP status that the error object names.
     """
-    data = _parse(body, content_type)
-    if not isinstance(data, dict):
-        raise MalformedError(f"JSON {_kind(data)} instead of an object")
-    choices = data.get("choices")
-    # Whatever stands beside it was cut short by the error.
-    if data.get("error"):
-        raise RefusedInBodyError(_status_of(data["error"]), body)
-    if not isinstance(choices, list) or not choices:
-        raise MalformedError("no choices in it")
-    choice = choices[0]
-    message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(message, dict):
-        raise MalformedError("a choice without a message")
-    if choice.get("error"):
-        raise RefusedInBodyError(_status_of(choice.get("error")), json.dumps({"error": choice.get("error")}).encode())
+
+    def __init__(
+        self, says: str, code: ReasonCode = ReasonCode.BAD_RESPONSE, error: ErrorBody | None = None, status: int = 0
+    ) -> None:
+        super().__init__(says)
+        self.code = code
+        self.error = error
+        self.status = status
+
+
+def read_completion(body: bytes, *, split: bool = True) -> Completion:
+    """The completion in `body`. split: whether tagged thoughts are taken out of the text. Raises `UnusableError`."""
+    match _parsed(body):
+        # Whatever stands beside an error was cut short by it.
+        case {"error": error} if error:
+            raise _refused(error)
+        case {"choices": [{"error": error}, *_]} if error:
+            raise _refused(error)
+        case {"choices": [{"message": dict(message), **choice}, *_], **data}:
+            pass
+        case _:
+            raise UnusableError(f"no chat completion ({len(body)} bytes: {body[:60].decode(errors='replace')!r})")
 
     text, refusal = _content(message.get("content"))
     said, thought = split_reasoning(text) if split else (text, "")
@@ -123,36 +116,18 @@ def _finish(reason: object) -> Finish:
     """Why a reply ended. Servers say null, "abort" or a word of their own when they broke off in the middle."""
     finish = _finishes().get(reason.lower()) if isinstance(reason, str) else None
     if finish is None:
-        raise UnfinishedError(f"finish_reason {json.dumps(reason)[:40]}")
+        raise UnusableError(f"finish_reason {json.dumps(reason)[:40]}", ReasonCode.UNFINISHED)
     return finish
 
 
-def _parse(body: bytes, content_type: str) -> object:
-    if not body.strip():
-        raise MalformedError("an empty body")
+def _parsed(body: bytes) -> object:
+    """The JSON value, None where there is none."""
     with suppress(ValueError):
         return from_json(body)
-    try:
-        # What the faster parser refuses: a byte order mark, lone surrogates, deeper nesting.
+    # What the faster parser refuses: a byte order mark, lone surrogates, deeper nesting.
+    with suppress(ValueError, RecursionError):
         return json.loads(body.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise MalformedError("bytes that are not UTF-8") from None
-    except (ValueError, RecursionError):
-        pass
-    if _looks_like_html(body, content_type):
-        raise MalformedError("an HTML page")
-    kind = content_type.split(";")[0].strip().lower()
-    raise MalformedError(f"no valid JSON (content type {kind or 'not given'})")
-
-
-def _looks_like_html(body: bytes, content_type: str) -> bool:
-    return "html" in content_type.lower() or body.lstrip()[:15].lower().startswith((b"<!doctype", b"<html"))
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    return {bool: "boolean", int: "number", float: "number", str: "string", list: "list"}.get(type(value), "value")
+    return None
 
 
 def _beside(message: Mapping[object, object]) -> Iterator[str]:
@@ -174,7 +149,7 @@ def _content(content: object) -> tuple[str, str]:
     if content is None or isinstance(content, str):
         return content or "", ""
     if not isinstance(content, list):
-        raise MalformedError(f"message content is a JSON {_kind(content)}")
+        raise UnusableError(f"a message whose content is {json.dumps(content)[:40]}")
     texts: list[str] = []
     refusals: list[str] = []
     for part in content:
@@ -209,27 +184,29 @@ def _count(fields: Mapping[object, object], key: str) -> int:
     return value if 0 < value <= _MAX_TOKENS else 0
 
 
-def _status_of(error: object) -> int | None:
+def _refused(error: object) -> UnusableError:
     code = error.get("code") if isinstance(error, dict) else None
-    if isinstance(code, str) and code.isdecimal() and len(code) == 3:
-        code = int(code)
-    return code if isinstance(code, int) and 400 <= code <= 599 else None
+    status = int(code) if isinstance(code, int | str) and re.fullmatch("[45][0-9][0-9]", str(code)) else 0
+    found = _error_in(error, json.dumps(error))
+    return UnusableError(f"an error in it ({found.message})", error=found, status=status)
 
 
-def read_error(body: bytes, content_type: str = "") -> ErrorBody:
+def read_error(body: bytes) -> ErrorBody:
     """What an error body says, "" where it says nothing readable."""
     text = body.decode("utf-8", errors="replace")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        if _looks_like_html(body, content_type):
-            title = re.search(r"<title[^>]{0,200}>([^<]{1,200})", text, re.IGNORECASE)
-            return ErrorBody(f"HTML page {title[1].strip()!r}" if title else "HTML page")
-        return ErrorBody(text)
+        title = re.search(r"<title[^>]{0,200}>([^<]{1,200})", text, re.IGNORECASE)
+        return ErrorBody(f"HTML page {title[1].strip()!r}" if title else text)
     if isinstance(data, list) and data:
         # Gemini's OpenAI-compatible route wraps the object.
         data = data[0]
-    error = data.get("error", data) if isinstance(data, dict) else data
+    return _error_in(data.get("error", data) if isinstance(data, dict) else data, text)
+
+
+def _error_in(error: object, text: str) -> ErrorBody:
+    """What an error object says. text: stands in for a message."""
     if isinstance(error, str):
         return ErrorBody(error)
     if not isinstance(error, dict):

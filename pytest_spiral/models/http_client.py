@@ -5,7 +5,6 @@ Imported when the first request is made, because openai and aiohttp take half a 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import ssl
@@ -38,10 +37,6 @@ class _ErrorAnswer(OpenAIError):
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.status)
         self.answer = answer
-
-
-class _TooLargeError(Exception):
-    """A body beyond its limit."""
 
 
 class HttpClient:
@@ -78,31 +73,26 @@ class HttpClient:
             "security": {},
             "params": {**endpoint.provider.query, **_revealed(endpoint.query)},
             "max_retries": 0,
-            # How long an answer may take is decided by the caller.
             "timeout": Timeout(None, connect=CONNECT_SECONDS),
         }
 
     async def request(self, path: str, content: bytes | None = None) -> Answer:
         """The answer to a POST of `content`, or to a GET without it, if its status is a success.
 
+        How long it may take is decided by the caller.
+
         Raises:
             AttemptError: Everything else. No exception that holds the API key is chained to it.
         """
-        endpoint = self._endpoint
         try:
-            async with asyncio.timeout(endpoint.attempt_timeout):
-                return await self._exchange(path, content)
-        except TimeoutError:
-            message = f"no answer within {endpoint.attempt_timeout:g} s"
-            failed = AttemptError(ReasonCode.TIMEOUT, message, again=True, billed=True)
+            return await self._exchange(path, content)
         except _ErrorAnswer as error:
             answer = error.answer
-            failed = refused(endpoint, answer.status, read_error(answer.body, answer.content_type), answer.headers)
-        except _TooLargeError:
-            message = f"an answer of more than {endpoint.max_body} bytes"
-            failed = AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
+            failed = refused(self._endpoint, answer.status, read_error(answer.body), answer.headers)
+        except AttemptError as error:
+            failed = error
         except Exception as error:  # whatever openai, httpx2 and aiohttp raise
-            failed = unreachable(endpoint, error)
+            failed = unreachable(self._endpoint, error)
         # Raised out here, so that the caught exception is not chained to it.
         raise failed
 
@@ -126,7 +116,8 @@ class HttpClient:
         finally:
             await response.aclose()
         if len(body) > self._endpoint.max_body:
-            raise _TooLargeError
+            message = f"an answer of more than {self._endpoint.max_body} bytes"
+            raise AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
         return Answer(response.status_code, response.headers, body)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
@@ -18,26 +17,22 @@ from pydantic import BaseModel, ValidationError
 from pytest_spiral.chat import ChatReply, ChatRequest, Role
 from pytest_spiral.errors import ChatError
 from pytest_spiral.models.attempt import Answer, AttemptError, refused
-from pytest_spiral.models.budget import Budget, Charge
+from pytest_spiral.models.budget import Budget
 from pytest_spiral.models.call import Call
-from pytest_spiral.models.circuit import Circuit, GivenUpError, Turn
-from pytest_spiral.models.completion import (
-    Completion,
-    MalformedError,
-    RefusedInBodyError,
-    UnfinishedError,
-    read_completion,
-    read_error,
-)
+from pytest_spiral.models.circuit import Circuit, Turn
+from pytest_spiral.models.completion import Completion, UnusableError, read_completion
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.limiter import Limiter, Slot
-from pytest_spiral.models.refusals import read_refusal
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.strict_json import json_bytes
 
 # A conversation waits for its next turn, but nothing waits for a judgement: turns go first.
 _PRIORITY: Mapping[Role, int] = {"evaluated": 0, "user": 0, "judge": 1, "reply_judge": 1}
 
+_REMEDIES: Mapping[ReasonCode, str] = {
+    ReasonCode.BAD_RESPONSE: "check that {} leads to an OpenAI-compatible API",
+    ReasonCode.UNFINISHED: "the endpoint must say why each reply ended (stop, length, content_filter, ...)",
+}
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -89,7 +84,7 @@ class OpenAICompatible:
         self._split = split
         self._client: Client | None = None
         # Closing ends them in this order, the one in which they began.
-        self._calls: dict[Call, None] = {}
+        self._calls: dict[asyncio.Timeout, None] = {}
         self._closed = False
 
     def __repr__(self) -> str:
@@ -97,51 +92,43 @@ class OpenAICompatible:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer `request`. Raises `ChatError`."""
+        if self._closed:
+            raise ChatError(ReasonCode.CLOSED, f"{self.endpoint.host}: the client is closed", attempts=0)
         call = Call(self.endpoint, self._circuit, self._rng)
         try:
-            async with asyncio.timeout(None) as call.timeout:
-                self._calls[call] = None
+            async with asyncio.timeout(None) as until_closed:
+                self._calls[until_closed] = None
                 while True:
                     try:
                         return await self._attempt(request, call)
                     except AttemptError as error:
-                        call.pause()
                         wait = call.wait_after(error)
                     if wait is None:
-                        failed = call.failed()
                         break
                     await self._sleep(wait)
-        except GivenUpError as error:
-            call.last = error.last
-            failed = call.failed()
         except ChatError as error:
             # From the store, by the limiter or the budget: what was sent before counts all the same.
             error.attempts = max(call.attempts, 1)
             raise
         except TimeoutError:
-            if self._closed:
-                call.last = AttemptError(ReasonCode.CLOSED, "the client was closed during the call")
-            failed = call.failed() if self._closed else call.out_of_time()
+            call.last = AttemptError(ReasonCode.CLOSED, "the client was closed during the call")
         finally:
-            self._calls.pop(call, None)
-        if call.last is not None and call.last.said is not None:
-            failed.refusal = read_refusal(call.last.status, call.last.said, request)
+            self._calls.pop(until_closed, None)
         # Raised out here, so that the caught exception is not chained to it.
-        raise failed
+        raise call.failed(request)
 
     async def aclose(self) -> None:
         """Release connections. Calls under way, also those that only wait, and later ones fail with code "closed"."""
-        self._closed = True
-        for call in self._calls:
-            call.end()
+        if not self._closed:
+            self._closed = True
+            for until_closed in self._calls:
+                until_closed.reschedule(asyncio.get_running_loop().time())
         if self._client is not None:
             await self._client.close()
 
     async def _attempt(self, request: ChatRequest, call: Call) -> ChatReply:
         """One HTTP request, sent when the circuit, the limiters and the budget allow it."""
-        # Waiting for them does not count against the deadline.
-        call.pause()
-        while not self._closed:
+        while True:
             # The endpoint's slot first: a request to a throttled endpoint must not hold a slot that others could use.
             async with (
                 self._circuit.turn() as turn,
@@ -150,46 +137,49 @@ class OpenAICompatible:
             ):
                 if not self._circuit.admits(turn):
                     continue
-                content = _body(request)
+                path, content = self.endpoint.provider.path_of(request.model), _body(request)
                 budget = self._budget
                 async with nullcontext() if budget is None else budget.charge(request, len(content)) as charge:
-                    call.resume()
-                    path = self.endpoint.provider.path_of(request.model)
-                    return await self._send(path, content, call, turn, slot, charge)
-        raise AttemptError(ReasonCode.CLOSED, "the client is closed")
+                    try:
+                        reply = await self._send(path, content, call)
+                    except AttemptError as error:
+                        if charge is not None and error.billed:
+                            charge.lose()
+                        self._note(error, turn, slot)
+                        raise
+                    self._circuit.answered()
+                    if slot is not None:
+                        slot.succeeded()
+                    if charge is not None:
+                        charge.settle(reply.usage)
+                    return reply
 
-    async def _send(
-        self, path: str, content: bytes, call: Call, turn: Turn, slot: Slot | None, charge: Charge | None
-    ) -> ChatReply:
-        if self._closed:
-            raise AttemptError(ReasonCode.CLOSED, "the client is closed")
+    async def _send(self, path: str, content: bytes, call: Call) -> ChatReply:
         if self._client is None:
             self._client = self._connect(self.endpoint)
+        endpoint, now = self.endpoint, asyncio.get_running_loop().time
         call.attempts += 1
-        started = time.perf_counter()
+        started = now()
+        is_last = call.seconds_left <= endpoint.attempt_timeout
         try:
-            completion = self._read(await self._client.request(path, content))
-        except AttemptError as error:
-            if charge is not None and error.billed:
-                charge.lose()
-            if self._closed:
-                raise AttemptError(ReasonCode.CLOSED, "the client was closed during the request") from None
-            self._note(error, turn, slot)
-            raise
-        self._circuit.answered()
-        if slot is not None:
-            slot.succeeded()
-        if charge is not None:
-            charge.settle(completion.usage)
-        return ChatReply(
-            text=completion.text,
-            finish=completion.finish,
-            model=completion.model,
-            usage=completion.usage,
-            seconds=time.perf_counter() - started,
-            attempts=call.attempts,
-            reasoning=completion.reasoning,
-        )
+            async with asyncio.timeout(min(call.seconds_left, endpoint.attempt_timeout)):
+                answer = await self._client.request(path, content)
+            completion = self._read(answer)
+            return ChatReply(
+                text=completion.text,
+                finish=completion.finish,
+                model=completion.model,
+                usage=completion.usage,
+                seconds=now() - started,
+                attempts=call.attempts,
+                reasoning=completion.reasoning,
+            )
+        except TimeoutError:
+            seconds = endpoint.timeout if is_last else endpoint.attempt_timeout
+        finally:
+            call.seconds_left -= now() - started
+        message = f"no answer within {seconds:g} s"
+        raise AttemptError(ReasonCode.TIMEOUT, message, again=not is_last, billed=True)
 
     def _note(self, error: AttemptError, turn: Turn, slot: Slot | None) -> None:
         """Tell circuit and limiter of a failure."""
@@ -203,32 +193,14 @@ class OpenAICompatible:
 
     def _read(self, answer: Answer) -> Completion:
         try:
-            return read_completion(answer.body, answer.content_type, split=self._split)
-        except MalformedError as error:
-            failed = AttemptError(
-                ReasonCode.BAD_RESPONSE,
-                f"HTTP {answer.status} with {error}",
-                status=answer.status,
-                again=True,
-                billed=True,
-                remedy=f"check that {self.endpoint.url_name} leads to an OpenAI-compatible API",
-            )
-        except RefusedInBodyError as error:
-            body = read_error(error.body)
-            if error.status is not None:
-                failed = refused(self.endpoint, error.status, body, answer.headers)
+            return read_completion(answer.body, split=self._split)
+        except UnusableError as error:
+            if error.error is not None and error.status:
+                failed = refused(self.endpoint, error.status, error.error, answer.headers)
             else:
-                message = f"HTTP {answer.status} with an error in it ({self.endpoint.clean(body.message)})"
-                failed = AttemptError(ReasonCode.BAD_RESPONSE, message, status=answer.status, again=True, billed=True)
-        except UnfinishedError as error:
-            failed = AttemptError(
-                ReasonCode.UNFINISHED,
-                f"HTTP {answer.status} with {self.endpoint.clean(str(error))}",
-                status=answer.status,
-                again=True,
-                billed=True,
-                remedy="the endpoint must say why each reply ended (stop, length, content_filter, ...)",
-            )
+                message = f"HTTP {answer.status} with {self.endpoint.clean(str(error))}"
+                remedy = _REMEDIES[error.code].format(self.endpoint.url_name)
+                failed = AttemptError(error.code, message, status=answer.status, again=True, billed=True, remedy=remedy)
         raise failed
 
 

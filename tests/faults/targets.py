@@ -15,9 +15,7 @@ from pytest_spiral.compare.recording import load_recording
 from pytest_spiral.errors import UserError
 from pytest_spiral.gates import parse_gate
 from pytest_spiral.models.completion import (
-    MalformedError,
-    RefusedInBodyError,
-    UnfinishedError,
+    UnusableError,
     read_completion,
     read_error,
 )
@@ -136,7 +134,7 @@ TARGETS = (
             json.dumps({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]})
         ],
         6,
-        (MalformedError, RefusedInBodyError, UnfinishedError),
+        (UnusableError,),
     ),
     Target("upstream importer", _file(load_upstream), lambda: [json.dumps(_report()["upstream"])], 6),
     Target(

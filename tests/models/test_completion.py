@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from pytest_spiral.chat import Usage
 from pytest_spiral.models.completion import (
-    MalformedError,
-    RefusedInBodyError,
-    UnfinishedError,
+    UnusableError,
     read_completion,
     read_error,
 )
@@ -62,7 +61,7 @@ def test_finish_reasons(reason: Any, expected: str) -> None:
 @pytest.mark.parametrize("text", ["half a rep", "", None])
 def test_a_reply_that_is_not_said_to_be_complete_is_none(reason: Any, text: str | None) -> None:
     """Servers that break off in the middle send what they have, and null, "abort" or a word of their own."""
-    with pytest.raises(UnfinishedError, match="finish_reason"):
+    with pytest.raises(UnusableError, match="finish_reason"):
         read_completion(body({"content": text}, reason))
 
 
@@ -108,31 +107,31 @@ def test_usage_is_what_the_endpoint_says_or_nothing(usage: Any, expected: Usage)
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (b"", "empty body"),
-        (b"{", "no valid JSON"),
-        (b"<!DOCTYPE html><html>", "HTML page"),
-        (b"\xff\xfe\xfa", "not UTF-8"),
-        (b"[" * 100_000, "no valid JSON"),
-        (b'{"n": ' + b"1" * 5000 + b"}", "no valid JSON"),
-        (b"null", "JSON null"),
-        (b"[1]", "JSON list"),
-        (b"{}", "no choices"),
-        (b'{"choices": null}', "no choices"),
-        (b'{"choices": []}', "no choices"),
-        (b'{"choices": "x"}', "no choices"),
-        (b'{"choices": [null]}', "without a message"),
-        (b'{"choices": [{"text": "old api"}]}', "without a message"),
-        (b'{"choices": [{"message": {"content": 5}}]}', "JSON number"),
+        (b"", "0 bytes"),
+        (b"{", "1 bytes: '{'"),
+        (b"<!DOCTYPE html><html>", "<!DOCTYPE html><html>"),
+        (b"\xff\xfe\xfa", "\ufffd"),
+        (b"[" * 100_000, "100000 bytes: '[["),
+        (b'{"n": ' + b"1" * 5000 + b"}", "111"),
+        (b"null", "null"),
+        (b"[1]", "[1]"),
+        (b"{}", "{}"),
+        (b'{"choices": null}', "null"),
+        (b'{"choices": []}', "[]"),
+        (b'{"choices": "x"}', "x"),
+        (b'{"choices": [null]}', "[null]"),
+        (b'{"choices": [{"text": "old api"}]}', "old api"),
+        (b'{"choices": [{"message": {"content": 5}}]}', "content is 5"),
     ],
 )
 def test_what_is_no_completion_is_named(raw: bytes, says: str) -> None:
     """One clause says what came instead."""
-    with pytest.raises(MalformedError, match=says):
+    with pytest.raises(UnusableError, match=re.escape(says)):
         read_completion(raw)
 
 
-@pytest.mark.parametrize(("code", "status"), [(429, 429), ("503", 503), ("bad", None), (None, None), (7, None)])
-def test_an_error_object_in_a_200_keeps_its_status(code: Any, status: int | None) -> None:
+@pytest.mark.parametrize(("code", "status"), [(429, 429), ("503", 503), ("bad", 0), (None, 0), (7, 0)])
+def test_an_error_object_in_a_200_keeps_its_status(code: Any, status: int) -> None:
     """Routers answer 200 before they know that the provider behind them fails."""
     for raw in (
         json.dumps({"error": {"code": code, "message": "m"}}).encode(),
@@ -141,7 +140,7 @@ def test_an_error_object_in_a_200_keeps_its_status(code: Any, status: int | None
             b'"error"}', b'"error", "error": {"code": %s}}' % json.dumps(code).encode()
         ),
     ):
-        with pytest.raises(RefusedInBodyError) as caught:
+        with pytest.raises(UnusableError) as caught:
             read_completion(raw)
 
         assert caught.value.status == status

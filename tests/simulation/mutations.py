@@ -30,13 +30,13 @@ _lock = database.lock_run
 def _reading(change: Callable[[dict[str, Any]], object]) -> AbstractContextManager[object]:
     """Answers with choices are changed before they are read."""
 
-    def read(body: bytes, content_type: str = "", **options: Any) -> Completion:
+    def read(body: bytes, **options: Any) -> Completion:
         with suppress(ValueError, AttributeError, KeyError, TypeError, RecursionError):
             data = json.loads(body)
             if data.get("choices"):
                 change(data)
                 body = json.dumps(data).encode()
-        return _read(body, content_type, **options)
+        return _read(body, **options)
 
     return mock.patch.object(openai_compatible, "read_completion", read)
 
@@ -47,9 +47,9 @@ def _end(data: dict[str, Any]) -> None:
             choice["finish_reason"] = "stop"
 
 
-def _raw_name(body: bytes, content_type: str = "", **options: Any) -> Completion:
+def _raw_name(body: bytes, **options: Any) -> Completion:
     """The model's name is kept as it came."""
-    read = _read(body, content_type, **options)
+    read = _read(body, **options)
     name = json.loads(body).get("model")
     return replace(read, model=name) if isinstance(name, str) else read
 

@@ -328,19 +328,13 @@ class Client:
     async def request(self, path: str, content: bytes | None = None) -> Answer:
         """What `HttpClient.request` does, without HTTP."""
         assert content is not None
-        endpoint = self._endpoint
         serving, answer, latency = self._server.serve(content)
         try:
-            async with asyncio.timeout(endpoint.attempt_timeout):
-                await asyncio.sleep(latency)
-                result = await self._received(answer, content)
+            await asyncio.sleep(latency)
+            result = await self._received(answer, content)
         except AttemptError:
             serving.state = "delivered"
             raise
-        except TimeoutError:
-            serving.state = "abandoned"
-            message = f"no answer within {endpoint.attempt_timeout:g} s"
-            raise AttemptError(ReasonCode.TIMEOUT, message, again=True, billed=True) from None
         except BaseException:
             serving.state = "abandoned"
             raise
@@ -369,7 +363,7 @@ class Client:
             raise AttemptError(ReasonCode.BAD_RESPONSE, message, again=True, billed=True)
         headers = {name.lower(): value for name, value in answer.headers.items()}
         if answer.status >= 300:
-            raise refused(endpoint, answer.status, read_error(answer.body, answer.content_type), headers)
+            raise refused(endpoint, answer.status, read_error(answer.body), headers)
         return Answer(answer.status, {**headers, "content-type": answer.content_type}, answer.body)
 
 
