@@ -18,9 +18,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
-from pytest_spiral.store.records import Pace
+from pytest_spiral.store import Pace, RunStore
 
 # An answer says something about a higher limit only if most of the present one was in use when it came.
 _SATURATED = 0.8
@@ -40,35 +39,6 @@ _LOOK_UP_SECONDS = 0.05
 def starting_pace(maximum: int) -> Pace:
     """The limit that a session begins with."""
     return Pace(maximum, maximum, at=time.time())
-
-
-class PaceBook(Protocol):
-    """Where the processes of a run agree on the limits of their endpoints."""
-
-    def pace(self, endpoint: str) -> Pace | None:
-        """The limit that holds now, None before the first."""
-        ...
-
-    def set_pace(self, endpoint: str, seen: Pace | None, new: Pace) -> Pace:
-        """Let `new` follow `seen`. Where another process was faster, its value holds. Returns the value that holds."""
-        ...
-
-
-@dataclass
-class PaceInMemory:
-    """A book for one process; `history` has every value of every endpoint."""
-
-    history: dict[str, list[Pace]] = field(default_factory=dict)
-
-    def pace(self, endpoint: str) -> Pace | None:
-        return self.history[endpoint][-1] if endpoint in self.history else None
-
-    def set_pace(self, endpoint: str, seen: Pace | None, new: Pace) -> Pace:
-        held = self.pace(endpoint)
-        if held != seen and held is not None:
-            return held
-        self.history.setdefault(endpoint, []).append(new)
-        return new
 
 
 @dataclass(slots=True)
@@ -105,8 +75,8 @@ class Limiter:
     Belongs to one event loop.
 
     Attributes:
+        book: Where the processes of a run agree on the limit of an endpoint, None for a limit that nobody shares.
         in_flight: Requests of this process that are in flight now.
-        peak: The most that ever were.
 
     Raises:
         ValueError: `maximum` does not leave every process at least one request.
@@ -116,10 +86,9 @@ class Limiter:
     endpoint: str = ""
     rank: int = 0
     of: int = 1
-    book: PaceBook = field(default_factory=PaceInMemory)
+    book: RunStore | None = None
     clock: Callable[[], float] = time.monotonic
     in_flight: int = field(init=False, default=0)
-    peak: int = field(init=False, default=0)
     _pace: Pace = field(init=False)
     _looked_up: float = field(init=False)
     _halved: float = field(init=False, default=-math.inf)
@@ -132,7 +101,8 @@ class Limiter:
         if not 0 <= self.rank < self.of <= self.maximum:
             raise ValueError(f"need 0 <= rank < of <= maximum, got {self.rank}, {self.of} and {self.maximum}")
         self._looked_up = self.clock()
-        self._pace = self.book.set_pace(self.endpoint, None, starting_pace(self.maximum))
+        start = starting_pace(self.maximum)
+        self._pace = start if self.book is None else self.book.set_pace(self.endpoint, None, start)
 
     @property
     def limit(self) -> int:
@@ -159,7 +129,7 @@ class Limiter:
     def _look_up(self) -> None:
         """Follow what other processes have made of the limit."""
         now = self.clock()
-        if self.of > 1 and now - self._looked_up >= _LOOK_UP_SECONDS:
+        if self.book is not None and self.of > 1 and now - self._looked_up >= _LOOK_UP_SECONDS:
             self._looked_up = now
             self._follow(self.book.pace(self.endpoint) or self._pace)
 
@@ -170,7 +140,7 @@ class Limiter:
 
     async def _acquire(self, priority: int) -> None:
         if self.in_flight < self.limit and not self._waiting:
-            self._take()
+            self.in_flight += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (priority, next(self._order), turn))
@@ -184,15 +154,11 @@ class Limiter:
                 self._admit()
             raise
 
-    def _take(self) -> None:
-        self.in_flight += 1
-        self.peak = max(self.peak, self.in_flight)
-
     def _admit(self) -> None:
         while self._waiting and self.in_flight < self.limit:
             _, _, turn = heapq.heappop(self._waiting)
             if not turn.done():
-                self._take()
+                self.in_flight += 1
                 turn.set_result(None)
 
     def _throttled(self, pace: Pace, sent: float) -> None:
@@ -222,4 +188,5 @@ class Limiter:
         return most if most < ceiling - 1 else _PATIENCE * most
 
     def _change(self, new: Pace) -> None:
-        self._follow(self.book.set_pace(self.endpoint, self._pace, replace(new, at=time.time())))
+        new = replace(new, at=time.time())
+        self._follow(new if self.book is None else self.book.set_pace(self.endpoint, self._pace, new))

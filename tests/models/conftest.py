@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.local_file import LocalFile, locate
 from pytest_spiral.models.local_server import served
+from pytest_spiral.store import RunStore
 from tests.fakes.openai_server import FakeOpenAI, Handler, fake_openai
 
 
@@ -24,6 +25,13 @@ def serve() -> Iterator[Callable[..., FakeOpenAI]]:
             return stack.enter_context(fake_openai(handler, **options))
 
         yield start
+
+
+@pytest.fixture
+def book() -> Iterator[RunStore]:
+    """A store that keeps the limits of endpoints."""
+    with closing(RunStore.in_memory({})) as store:
+        yield store
 
 
 @pytest.fixture(scope="session")

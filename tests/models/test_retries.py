@@ -11,9 +11,10 @@ from email.utils import formatdate
 import pytest
 
 from pytest_spiral.models.endpoint import RetryPolicy
-from pytest_spiral.models.limiter import Limiter, PaceInMemory
+from pytest_spiral.models.limiter import Limiter
 from pytest_spiral.models.openai_compatible import list_models
 from pytest_spiral.status import ReasonCode
+from pytest_spiral.store import RunStore
 from tests.fakes.openai_server import Fault, Reply
 from tests.models.client import SCHEMA, Client, Serve, ask
 
@@ -272,9 +273,8 @@ async def test_queueing_for_a_slot_does_not_count_against_the_deadline(serve: Se
     assert {reply.attempts for reply in replies} == {1}
 
 
-async def test_rate_limits_lower_what_is_in_flight(serve: Serve) -> None:
+async def test_rate_limits_lower_what_is_in_flight(serve: Serve, book: RunStore) -> None:
     """An endpoint that takes four at once is soon asked by about four at once, and everything is answered."""
-    book = PaceInMemory()
     limiter = Limiter(32, "e", book=book)
     # Long enough for many to be in flight at once on a slow machine too.
     server = serve(latency=0.1)
@@ -283,5 +283,5 @@ async def test_rate_limits_lower_what_is_in_flight(serve: Serve) -> None:
         replies = await asyncio.gather(*(client.model.complete(ask(str(i))) for i in range(80)))
 
     assert len(replies) == 80
-    assert min(pace.most for pace in book.history["e"]) <= 4
+    assert min(pace.most for pace in book.paces()["e"]) <= 4
     assert limiter.in_flight == 0
