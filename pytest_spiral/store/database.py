@@ -53,6 +53,7 @@ def open_any(path: Path) -> sqlite3.Connection:
     # SQLite would make a file that is missing.
     name = str(path) if path == IN_MEMORY else f"{path.absolute().as_uri()}?mode=rw"
     connection = sqlite3.connect(name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+    connection.row_factory = sqlite3.Row
     # With a write-ahead log a killed process loses nothing; only a power cut may lose the last commits.
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")

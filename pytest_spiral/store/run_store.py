@@ -7,13 +7,13 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
-from pytest_spiral.chat import ChatReply, ChatRequest, Finish, Role, Usage
+from pytest_spiral.chat import ChatReply, ChatRequest, Role, Usage
 from pytest_spiral.errors import ChatError, LostStoreError, StoreError
 from pytest_spiral.status import ReasonCode
 from pytest_spiral.store import database, texts
@@ -25,35 +25,6 @@ from pytest_spiral.store.texts import Texts
 _ROW_ERRORS = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 # Between two looks whether the file is still there. A look takes microseconds; what is paid in between may be lost.
 _LOOK_SECONDS = 1.0
-
-
-class _Row(NamedTuple):
-    """The columns of table `reply` in order, its id and checksum apart.
-
-    Attributes:
-        key: The first 128 bits of the request's key.
-        settings: Place of the text `{"params": ..., "schema": ...}`.
-        content: The request's messages and the reply's text, see `pytest_spiral.store.texts`.
-        reasoning: Place of the text of its reasoning, None where there is none.
-    """
-
-    key: bytes
-    role: Role
-    model: str
-    unit: str
-    sample: int
-    settings: int
-    content: bytes
-    finish: Finish
-    served_model: str
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    reasoning_tokens: int
-    reasoning: int | None
-    seconds: float
-    attempts: int
-    at: float
 
 
 class RunStore:
@@ -177,13 +148,18 @@ class RunStore:
             ChatError: A reply cannot be stored (`store_failed`); others can.
         """
         with self._writing() as connection:
-            return [self._kept(connection, request, reply) for request, reply in answered]
+            kept = []
+            for request, reply in answered:
+                if (stored := self._reply(connection, request)) is None:
+                    self._insert(connection, request, reply)
+                kept.append(stored or reply)
+            return kept
 
     def exchanges(self) -> list[Exchange]:
         """Every request with its reply, in the order in which they were stored. Raises `StoreError`."""
         with self._reading() as connection:
             found = connection.execute("SELECT * FROM reply ORDER BY id").fetchall()
-            return [self._exchange(connection, values) for values in found]
+            return [self._exchange(connection, row) for row in found]
 
     def answers(self, known: int) -> list[Answer]:
         """Who has answered, in the order in which it was stored, but for the first `known`. Raises `StoreError`."""
@@ -198,8 +174,8 @@ class RunStore:
         """The last request of a unit to a model that was answered, None for none. Raises `StoreError`."""
         last = "SELECT * FROM reply WHERE unit = ? AND role = ? AND model = ? ORDER BY id DESC LIMIT 1"
         with self._reading() as connection:
-            values = connection.execute(last, (unit, role, model)).fetchone()
-            return None if values is None else self._exchange(connection, values)
+            row = connection.execute(last, (unit, role, model)).fetchone()
+            return None if row is None else self._exchange(connection, row)
 
     def add_failure(self, request: ChatRequest, error: ChatError) -> None:
         """Store that a call failed; it is made again when the run is resumed. Raises like `keep_all`."""
@@ -277,57 +253,41 @@ class RunStore:
         """Close the connection and release the run. Harmless when called twice."""
         self._held.close()
 
-    def _kept(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> ChatReply:
-        stored = self._reply(connection, request)
-        if stored is None:
-            self._insert(connection, request, reply)
-        return stored or reply
-
     def _insert(self, connection: sqlite3.Connection, request: ChatRequest, reply: ChatReply) -> None:
-        row_id = next_id(connection, "reply")
-        row = _Row(
-            key=_key(request),
-            role=request.role,
-            model=request.model,
-            unit=request.unit,
-            sample=request.sample,
-            settings=self._texts.place(connection, request.settings),
-            content=self._texts.pack(connection, row_id, request, reply.text),
-            finish=reply.finish,
-            served_model=reply.model,
-            prompt_tokens=reply.usage.prompt_tokens,
-            cached_tokens=reply.usage.cached_tokens,
-            completion_tokens=reply.usage.completion_tokens,
-            reasoning_tokens=reply.usage.reasoning_tokens,
-            reasoning=self._texts.place(connection, reply.reasoning) if reply.reasoning else None,
-            seconds=round(float(reply.seconds), 3),
-            attempts=reply.attempts,
-            at=round(time.time(), 3),
-        )
+        row_id, usage = next_id(connection, "reply"), reply.usage
+        asked = (_key(request), request.role, request.model, request.unit, request.sample)
+        settings = self._texts.place(connection, request.settings)
+        content = self._texts.pack(connection, row_id, request, reply.text)
+        tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.reasoning_tokens)
+        reasoning = self._texts.place(connection, reply.reasoning) if reply.reasoning else None
+        times = (round(float(reply.seconds), 3), reply.attempts, round(time.time(), 3))
+        # In the order of the columns, see `data/store.sql`.
+        row = (*asked, settings, content, reply.finish, reply.model, *tokens, reasoning, *times)
         add_row(connection, "reply", row)
 
     def _reply(self, connection: sqlite3.Connection, request: ChatRequest) -> ChatReply | None:
-        values = connection.execute("SELECT * FROM reply WHERE key = ?", (_key(request),)).fetchone()
-        return None if values is None else self._read_reply(connection, *_verified(values))
+        row = connection.execute("SELECT * FROM reply WHERE key = ?", (_key(request),)).fetchone()
+        return None if row is None else self._read_reply(connection, _verified(row))
 
-    def _exchange(self, connection: sqlite3.Connection, values: Sequence[object]) -> Exchange:
-        row_id, row = _verified(values)
+    def _exchange(self, connection: sqlite3.Connection, row: sqlite3.Row) -> Exchange:
+        row_id, role, model = _verified(row)["id"], row["role"], row["model"]
         try:
-            settings = json.loads(texts.text_at(connection, row.settings))
+            settings = json.loads(texts.text_at(connection, row["settings"]))
             messages = texts.messages_of(connection, row_id)
-            request = ChatRequest(row.role, row.model, messages, **settings, sample=row.sample, unit=row.unit)
-            if _key(request) == row.key:
-                return Exchange(request, self._read_reply(connection, row_id, row), row.at)
+            request = ChatRequest(role, model, messages, **settings, sample=row["sample"], unit=row["unit"])
+            if _key(request) == row["key"]:
+                return Exchange(request, self._read_reply(connection, row), row["at"])
         except texts.UNREADABLE as error:
             says = str(error) if isinstance(error, DamagedRowError) else f"the request of reply {row_id} cannot be read"
             raise DamagedRowError(says) from None
         raise DamagedRowError(f"reply {row_id} does not belong to its request")
 
-    def _read_reply(self, connection: sqlite3.Connection, row_id: int, row: _Row) -> ChatReply:
-        usage = Usage(row.prompt_tokens, row.cached_tokens, row.completion_tokens, row.reasoning_tokens)
-        text = self._texts.reply(connection, row_id)
-        reasoning = "" if row.reasoning is None else texts.text_at(connection, row.reasoning)
-        return ChatReply(text, row.finish, row.served_model, usage, row.seconds, row.attempts, reasoning)
+    def _read_reply(self, connection: sqlite3.Connection, row: sqlite3.Row) -> ChatReply:
+        tokens = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+        usage = Usage(*(row[name] for name in tokens))
+        text = self._texts.reply(connection, row["id"])
+        reasoning = "" if row["reasoning"] is None else texts.text_at(connection, row["reasoning"])
+        return ChatReply(text, row["finish"], row["served_model"], usage, row["seconds"], row["attempts"], reasoning)
 
     def _pace(self, endpoint: str) -> Pace | None:
         row = self._connection.execute(
@@ -375,11 +335,10 @@ def _key(request: ChatRequest) -> bytes:
     return bytes.fromhex(request.key)[:16]
 
 
-def _verified(values: Sequence[object]) -> tuple[int, _Row]:
-    """A row and its id. Raises `DamagedRowError`."""
-    row_id, *fields, found = values
-    row = _Row._make(fields)
+def _verified(row: sqlite3.Row) -> sqlite3.Row:
+    """A row as it is. Raises `DamagedRowError`."""
+    row_id, *values, found = row
     with suppress(AttributeError, TypeError):  # a value of another type
-        if isinstance(row_id, int) and found == checksum(row_id, row):
-            return row_id, row
+        if isinstance(row_id, int) and found == checksum(row_id, values):
+            return row
     raise DamagedRowError("the checksum of a reply is wrong")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest
 from pytest_spiral.errors import ChatError, StoreError
 from pytest_spiral.store.run_store import RunStore
+
+# A reply that is about to be stored, and what whoever waits for that is told.
+_Arrival = tuple[ChatRequest, ChatReply, asyncio.Future[ChatReply]]
 
 
 class StoredChat:
@@ -60,9 +63,9 @@ class StoredChat:
         loop = asyncio.get_running_loop()
         if not self._arrived:
             loop.call_soon(self._commit)
-        arrival = _Arrival(request, reply, loop.create_future())
-        self._arrived.append(arrival)
-        return await arrival.kept
+        kept: asyncio.Future[ChatReply] = loop.create_future()
+        self._arrived.append((request, reply, kept))
+        return await kept
 
     def _commit(self) -> None:
         arrived, self._arrived = self._arrived, []
@@ -70,26 +73,17 @@ class StoredChat:
 
     def _keep(self, arrived: Sequence[_Arrival]) -> None:
         try:
-            replies = self._store.keep_all([(arrival.request, arrival.reply) for arrival in arrived])
+            replies = self._store.keep_all([(request, reply) for request, reply, _ in arrived])
         except (ChatError, StoreError) as error:
             if isinstance(error, ChatError) and len(arrived) > 1:
                 # One of them cannot be stored; the others can.
                 for arrival in arrived:
                     self._keep([arrival])
                 return
-            for arrival in arrived:
-                if not arrival.kept.done():
-                    arrival.kept.set_exception(error)
+            for _, _, kept in arrived:
+                if not kept.done():
+                    kept.set_exception(error)
             return
-        for arrival, reply in zip(arrived, replies, strict=True):
-            if not arrival.kept.done():
-                arrival.kept.set_result(reply)
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    """A reply that is about to be stored, and whoever waits for that."""
-
-    request: ChatRequest
-    reply: ChatReply
-    kept: asyncio.Future[ChatReply]
+        for (_, _, kept), reply in zip(arrived, replies, strict=True):
+            if not kept.done():
+                kept.set_result(reply)
