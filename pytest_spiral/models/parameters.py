@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, model_validator
 
 from pytest_spiral.chat import TOKEN_LIMITS, Role, Usage
-from pytest_spiral.errors import ConfigError, DataError, UserError
+from pytest_spiral.errors import ConfigError, DataError
 from pytest_spiral.models.connection import Connection
 from pytest_spiral.resources import data_root, line_in_toml, read_toml
 
@@ -164,9 +164,6 @@ class _ShippedFile(_UserFile):
     local: dict[str, LocalModel] = Field(default_factory=dict)
 
 
-_File = TypeVar("_File", bound=_UserFile)
-
-
 class Freedom(_Strict):
     """Which request parameters may differ from the configured ones, so that a model can be used at all.
 
@@ -189,7 +186,6 @@ class ModelParameters:
     Attributes:
         request: Keys sent with every request, for `ChatRequest.params`. Treat as read-only.
         price: None where unknown; then no cost can be stated.
-        context_length: Tokens of messages and reply together.
         concurrency: Most requests in flight to this model, None for no limit of its own.
         longest_string: Most characters of a string in enforced JSON, for models that do not stop by themselves.
         patience: Seconds to wait for an endpoint that answers nothing, None for what --patience says.
@@ -199,11 +195,8 @@ class ModelParameters:
         freedom: What may be changed about `request`.
     """
 
-    model: str
-    role: Role
-    request: Mapping[str, Any] = field(default_factory=dict)
+    request: Mapping[str, Any]
     price: Price | None = None
-    context_length: int | None = None
     concurrency: int | None = None
     longest_string: int | None = None
     patience: float | None = None
@@ -224,39 +217,33 @@ def resolve_parameters(
 
     Raises:
         ConfigError: The project's file is wrong; the message names file and key.
-        DataError: The shipped file is.
     """
-    shipped = _shipped()
-    user = _user(user_toml, user_toml.stat().st_mtime_ns) if user_toml is not None and user_toml.exists() else None
-    if user is None and user_toml is not None:
-        raise ConfigError(f"{user_toml}: no such file; check the path")
-    files = (user, shipped) if user is not None else (shipped,)
+    files: list[_UserFile] = [_shipped()]
+    if user_toml is not None:
+        if not user_toml.exists():
+            raise ConfigError(f"{user_toml}: no such file; check the path")
+        files.insert(0, _user(user_toml, user_toml.stat().st_mtime_ns))
     tables = [(file.model, file) for file in files] + [(file.default, file) for file in files]
     # For every key the first entry that has it.
     applying = [(entry, file) for table, file in tables for entry in table if entry.applies(role, suite, model_id)]
 
-    found, chosen = _merged([(entry, file is user) for entry, file in applying])
+    found, chosen = _merged([(entry, len(files) == 2 and file is files[0]) for entry, file in applying])
     request = {key: found[key] for key in PARAMETERS if found.get(key, "unset") != "unset"}
     extra = copy.deepcopy(found.get("extra_body", {}))
     request.update({key: value for key, value in extra.items() if value != "unset"})
     connection = Connection.model_validate({key: found[key] for key in Connection.model_fields if key in found})
+    others = ("concurrency", "longest_string", "patience", "reasoning_tokens")
     return ModelParameters(
-        model=model_id,
-        role=role,
         request=request,
         price=next((layer.price for layer, _ in applying if layer.price is not None), None),
-        context_length=found.get("context_length"),
-        concurrency=found.get("concurrency"),
-        longest_string=found.get("longest_string"),
-        patience=found.get("patience"),
-        reasoning_tokens=found.get("reasoning_tokens", 0),
         connection=connection,
-        place=_place(user, user_toml, [entry for entry, _ in applying]) if connection.is_given else "",
+        place=_place(files[0], user_toml, [entry for entry, _ in applying]) if connection.is_given else "",
         freedom=Freedom(
             chosen=tuple(sorted(chosen & request.keys())),
             fixed_limit=found.get("fixed_limit", not chosen.isdisjoint({*TOKEN_LIMITS} & request.keys())),
             most_tokens=found["most_tokens"],
         ),
+        **{key: found[key] for key in others if key in found},
     )
 
 
@@ -302,9 +289,8 @@ def local_models() -> Mapping[str, LocalModel]:
     return _shipped().local
 
 
-def _place(user: _UserFile | None, path: Path | None, layers: Sequence[_Entry]) -> str:
+def _place(user: _UserFile, path: Path | None, layers: Sequence[_Entry]) -> str:
     """The first of these tables that says where a model is reached, as FILE:LINE."""
-    assert user is not None
     assert path is not None
     for section, tables in (("model", user.model), ("default", user.default)):
         for index, table in enumerate(tables):
@@ -315,8 +301,7 @@ def _place(user: _UserFile | None, path: Path | None, layers: Sequence[_Entry]) 
 
 @cache
 def _shipped() -> _ShippedFile:
-    path = data_root() / "models.toml"
-    return _validate(_ShippedFile, read_toml(path), path, DataError)
+    return _ShippedFile.model_validate(read_toml(data_root() / "models.toml"))
 
 
 @cache
@@ -325,29 +310,23 @@ def _user(path: Path, _changed: int) -> _UserFile:
         data = read_toml(path)
     except DataError as error:
         raise ConfigError(str(error)) from None
-    for wrong, right in (("models", "model"), ("defaults", "default")):
-        if wrong in data:
-            raise ConfigError(f"{path}:{line_in_toml(path, (wrong,))}: {wrong}: unknown table; write [[{right}]]")
-    for section in _SECTIONS:
-        if isinstance(data.get(section), dict):
-            line = line_in_toml(path, (section,))
-            raise ConfigError(f"{path}:{line}: {section}: write [[{section}]] with two brackets; there may be several")
-    return _validate(_UserFile, {key: data[key] for key in _SECTIONS if key in data}, path, ConfigError)
-
-
-def _validate(kind: type[_File], data: dict[str, Any], path: Path, error: type[UserError]) -> _File:
+    for name, value in data.items():
+        table = name.removesuffix("s")
+        if table in _SECTIONS and (name != table or isinstance(value, dict)):
+            line = line_in_toml(path, (name,))
+            raise ConfigError(f"{path}:{line}: {name}: write [[{table}]] with two brackets; there may be several")
     try:
-        return kind.model_validate(data)
+        return _UserFile.model_validate({key: data[key] for key in _SECTIONS if key in data})
     except ValidationError as problem:
         # Only the most telling one: a misspelt key explains the missing one, and a union reports every alternative.
         found = problem.errors(include_url=False, include_input=False)
         first = min(found, key=lambda item: item["type"] != "extra_forbidden")
-        where = _where(first["loc"], data)
         says = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            table = Price if "price" in first["loc"] else _ModelEntry if "model" in first["loc"] else _Entry
-            says = f"unknown key; known are {', '.join(sorted(table.model_fields))}"
-        raise error(f"{path}:{line_in_toml(path, first['loc'])}: {where}: {says}") from None
+            kind = Price if "price" in first["loc"] else _ModelEntry if "model" in first["loc"] else _Entry
+            says = f"unknown key; known are {', '.join(sorted(kind.model_fields))}"
+        line, where = line_in_toml(path, first["loc"]), _where(first["loc"], data)
+        raise ConfigError(f"{path}:{line}: {where}: {says}") from None
 
 
 def _where(location: tuple[int | str, ...], data: Any) -> str:

@@ -23,7 +23,7 @@ def test_the_evaluated_model_is_asked_without_randomness_by_default() -> None:
     result = resolve_parameters("some/unknown-model", "evaluated")
 
     assert result.request == {"temperature": 0.0, "max_tokens": 1024}
-    assert (result.price, result.context_length, result.concurrency) == (None, None, None)
+    assert (result.price, result.concurrency) == (None, None)
 
 
 def test_conversations_use_the_published_settings() -> None:
@@ -85,7 +85,7 @@ def test_files_are_merged_key_by_key(toml: Path) -> None:
         "reasoning_effort": "low",
         "provider": {"order": ["a"], "allow_fallbacks": False},
     }
-    assert (result.concurrency, result.context_length) == (3, 400_000)
+    assert result.concurrency == 3
     assert resolve_parameters("other", "judge", toml).request["temperature"] == 0.9
 
 
