@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
+from pydantic import SecretStr
+
 from pytest_spiral.chat import Role
 from pytest_spiral.errors import ConfigError
 from pytest_spiral.models.providers import GENERIC, Provider
@@ -54,10 +56,8 @@ def env_name(role: Role, what: str) -> str:
     return f"{ENV_PREFIXES[role]}_{what}"
 
 
-class Secret:
+class Secret(SecretStr):
     """A key that shows itself only to `reveal()`."""
-
-    __slots__ = ("_value",)
 
     def __init__(self, value: str = "") -> None:
         value = value.strip()
@@ -66,39 +66,18 @@ class Secret:
                 "an API key holds a space, line break or non-ASCII character; "
                 "set the *_API_KEY variable to the key alone"
             )
-        self._value = value
+        super().__init__(value)
 
     def reveal(self) -> str:
         """The key itself. Never keep it in a local variable: tracebacks can show those."""
-        return self._value
+        return self.get_secret_value()
 
     def redact(self, text: str) -> str:
         """`text` without the key, fragments of it, and anything else shaped like a key."""
-        key = self._value
-        if len(key) < _FRAGMENT:
-            if key:
-                text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", _REDACTED, text)
-        else:
-            text = _blot(text, quote(key, safe=""))
-            text = _blot(text, key)
-        return _KEY_SHAPED.sub(_REDACTED, text)
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._value == other._value
-
-    def __hash__(self) -> int:
-        return hash((Secret, self._value))
-
-    def __repr__(self) -> str:
-        return "Secret(set)" if self._value else "Secret(empty)"
-
-    __str__ = __repr__
-
-    def __format__(self, spec: str) -> str:
-        return repr(self)
+        if 0 < len(self) < _FRAGMENT:
+            text = re.sub(rf"(?<!\w){re.escape(self.reveal())}(?!\w)", _REDACTED, text)
+        text = _blot(text, quote(self.reveal(), safe=""))
+        return _KEY_SHAPED.sub(_REDACTED, _blot(text, self.reveal()))
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("keys are read from the environment in each process, never sent between processes")
@@ -106,22 +85,13 @@ class Secret:
 
 def _blot(text: str, key: str) -> str:
     """Replace every part of `text` that consists of fragments of `key`."""
-    covered = bytearray(len(text))
-    for start in range(len(key) - _FRAGMENT + 1):
-        fragment = key[start : start + _FRAGMENT]
-        at = text.find(fragment)
-        while at >= 0:
-            covered[at : at + _FRAGMENT] = b"\x01" * _FRAGMENT
-            at = text.find(fragment, at + 1)
-    if not any(covered):
-        return text
-    out: list[str] = []
-    for index, char in enumerate(text):
-        if not covered[index]:
-            out.append(char)
-        elif index == 0 or not covered[index - 1]:
-            out.append(_REDACTED)
-    return "".join(out)
+    fragments = {key[start : start + _FRAGMENT] for start in range(len(key) - _FRAGMENT + 1)}
+    out, end = "", 0
+    for at in range(len(text) if fragments else 0):
+        if text[at : at + _FRAGMENT] in fragments:
+            out += text[end:at] + _REDACTED * (at > end or not end)
+            end = at + _FRAGMENT
+    return out + text[end:]
 
 
 def clean(text: str, secret: Secret, *, limit: int = _MAX_MESSAGE) -> str:
@@ -259,16 +229,6 @@ class Endpoint:
     def host(self) -> str:
         """Host and port as shown in messages."""
         return urlsplit(self.base_url).netloc
-
-    @property
-    def shown_url(self) -> str:
-        """The base URL as shown and stored."""
-        return shown_url(self.base_url)
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the endpoint is on this machine."""
-        return is_loopback(self.base_url)
 
     def clean(self, text: str, *, limit: int = _MAX_MESSAGE) -> str:
         """One short line of foreign text without control characters, keys, and what is not shown of the address."""

@@ -18,7 +18,7 @@ from openai import AsyncOpenAI, DefaultAioHttpClient, Omit, OpenAIError, Request
 
 from pytest_spiral.models.attempt import CONNECT_SECONDS, Answer, AttemptError, refused, unreachable
 from pytest_spiral.models.completion import read_error
-from pytest_spiral.models.endpoint import Endpoint, Secret, shown_url
+from pytest_spiral.models.endpoint import Endpoint, Secret, is_loopback, shown_url
 from pytest_spiral.status import ReasonCode
 
 # Error bodies are quoted in 300 characters; a proxy's error page is no reason to read megabytes.
@@ -57,7 +57,7 @@ class HttpClient:
                 # Not with each request, for which openai's client would merge them anew.
                 headers=_headers(endpoint),
                 # A proxy of the environment cannot reach this machine's loopback.
-                trust_env=not endpoint.is_loopback,
+                trust_env=not is_loopback(endpoint.base_url),
                 verify=_trusted(),
                 limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
                 follow_redirects=False,
