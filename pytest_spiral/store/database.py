@@ -23,6 +23,7 @@ _FORMAT = 9
 _BUSY_SECONDS = 30
 # Copying the log into the database waits for the disk, so it happens once in 8 MB and not once in 1 MB.
 _CHECKPOINT_PAGES = 2048
+_REMEDY = "restore it or choose another --run-id"
 PREFLIGHT = "(preflight) "
 """How units begin that measure nothing: they learn how a model is to be asked."""
 FileIdentity = tuple[int, int]
@@ -35,10 +36,15 @@ def connect(path: Path) -> sqlite3.Connection:
     """Open a store of this format. Raises `StoreError`."""
     try:
         if not path.stat().st_size:
-            raise StoreError(f"{path}: is empty, so it is no run store; restore it or choose another --run-id")
+            raise StoreError(f"{path}: is empty, so it is no run store; {_REMEDY}")
+        connection = open_any(path)
         with ExitStack() as opened:
-            connection = opened.enter_context(closing(open_any(path)))
-            _check_format(path, connection)
+            opened.callback(connection.close)
+            ours, version = connection.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
+            if ours != _APPLICATION_ID:
+                raise StoreError(f"{path}: not a run store of pytest-spiral; {_REMEDY}")
+            if version != _FORMAT:
+                raise StoreError(f"{path}: store format {version}, this version reads {_FORMAT}; {_REMEDY}")
             opened.pop_all()
             return connection
     except (OSError, sqlite3.OperationalError) as error:
@@ -60,17 +66,9 @@ def open_any(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check_format(path: Path, connection: sqlite3.Connection) -> None:
-    ours, version = connection.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
-    if ours != _APPLICATION_ID:
-        raise StoreError(f"{path}: not a run store of pytest-spiral; restore it or choose another --run-id")
-    if version != _FORMAT:
-        raise StoreError(f"{path}: store format {version}, this version reads {_FORMAT}; choose another --run-id")
-
-
 def damaged(path: Path, error: object) -> StoreError:
     """The error for a file whose content cannot be trusted."""
-    return StoreError(f"{path}: the run store is damaged ({error}); restore it or choose another --run-id")
+    return StoreError(f"{path}: the run store is damaged ({error}); {_REMEDY}")
 
 
 def create(path: Path, config: Mapping[str, object]) -> None:
@@ -81,7 +79,7 @@ def create(path: Path, config: Mapping[str, object]) -> None:
     log = path.with_name(f"{path.name}-wal")
     if log.exists():
         # SQLite would replay it into the new file.
-        raise StoreError(f"{log}: the run store it belongs to is missing; restore it or choose another --run-id")
+        raise StoreError(f"{log}: the run store it belongs to is missing; {_REMEDY}")
     new = path.with_suffix(".new")
     try:
         # What a process left that died here.
@@ -100,7 +98,7 @@ def make_tables(connection: sqlite3.Connection, config: Mapping[str, object]) ->
     with transaction(connection):
         for statement in read_text(data_root() / "store.sql").split(";"):
             connection.execute(statement)
-        connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
+        keep_config(connection, config)
         add_row(connection, "secret", (secrets.token_hex(16),))
         connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={_FORMAT}")
@@ -108,8 +106,11 @@ def make_tables(connection: sqlite3.Connection, config: Mapping[str, object]) ->
     connection.execute("PRAGMA journal_mode=WAL")
 
 
-def _config_rows(config: Mapping[str, object]) -> list[tuple[str, str]]:
-    return [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
+def keep_config(connection: sqlite3.Connection, config: Mapping[str, object]) -> None:
+    """Store the configuration of the run."""
+    connection.execute("DELETE FROM run")
+    rows = [(field, json.dumps(value, sort_keys=True)) for field, value in sorted(config.items())]
+    connection.executemany("INSERT INTO run VALUES (?, ?)", rows)
 
 
 def lost(path: Path) -> LostStoreError:
@@ -125,46 +126,20 @@ def unwritable(path: Path, error: object) -> StoreError:
     return StoreError(f"{path}: the run store cannot be written ({error}); check disk and permissions")
 
 
-def check_run(
-    path: Path, connection: sqlite3.Connection, config: Mapping[str, object], *, may_change: bool = False
-) -> None:
-    """Raise `StoreError` unless the file belongs to a run with this configuration.
-
-    may_change: whether a run in which nothing was measured takes this configuration: its own may have kept it from
-    starting.
-    """
-    try:
-        stored = {field: json.loads(value) for field, value in connection.execute("SELECT * FROM run")}
-    except (sqlite3.Error, ValueError) as error:
-        raise damaged(path, error) from None
-    differing = list(differences(stored, json.loads(json.dumps(dict(config)))))
-    measured = "SELECT 1 FROM reply WHERE unit NOT LIKE ? || '%' LIMIT 1"
-    if differing and may_change and connection.execute(measured, (PREFLIGHT,)).fetchone() is None:
-        try:
-            with transaction(connection):
-                connection.execute("DELETE FROM run")
-                connection.executemany("INSERT INTO run VALUES (?, ?)", _config_rows(config))
-        except ERRORS as error:
-            raise unwritable(path, error) from None
-    elif differing:
-        again = f"pytest --replay={path.parent} --redo-judging --judge-model=NAME"
-        judges = stored.get("judge_model") != json.loads(json.dumps(config.get("judge_model")))
-        other_judges = f"; for other judges of its conversations: {again}" if judges else ""
-        raise StoreError(
-            f"run {path.parent.name!r} exists with another configuration: "
-            + listed(differing, "{name} (was {one}, now {other})")
-            + f". Give the same configuration to resume it, or another --run-id for a new run{other_judges}"
-        )
-
-
-def check_pages(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise `StoreError` for a torn or truncated file, before anything is built on it."""
-    try:
-        ((answer,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
-    except ERRORS as error:
-        raise damaged(path, error) from None
-    if answer != "ok":
-        raise damaged(path, str(answer).partition("\n")[0])
+def other_run(path: Path, stored: Mapping[str, object], config: Mapping[str, object]) -> StoreError | None:
+    """The error for a file that belongs to a run with another configuration than `config`, None if it does not."""
+    own = json.loads(json.dumps(dict(config)))
+    differing = list(differences(stored, own))
+    if not differing:
+        return None
+    again = f"pytest --replay={path.parent} --redo-judging --judge-model=NAME"
+    judges = stored.get("judge_model") != own.get("judge_model")
+    other_judges = f"; for other judges of its conversations: {again}" if judges else ""
+    return StoreError(
+        f"run {path.parent.name!r} exists with another configuration: "
+        + listed(differing, "{name} (was {one}, now {other})")
+        + f". Give the same configuration to resume it, or another --run-id for a new run{other_judges}"
+    )
 
 
 @contextmanager
@@ -211,11 +186,10 @@ def _lock_file(lock: Path, taken: str) -> sqlite3.Connection:
 
 def identity(path: Path) -> FileIdentity | None:
     """What stays the same while a path leads to the same file, None where it leads to none."""
-    try:
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino
+    return None
 
 
 @contextmanager

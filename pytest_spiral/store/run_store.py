@@ -69,9 +69,8 @@ class RunStore:
                 database.create(path, config)
             store = cls(path, database.connect(path))
             opened.callback(store._held.pop_all().close)
-            database.check_pages(path, store._connection)
-            database.check_run(path, store._connection, config, may_change=alone)
             store._verify()
+            store._take(config, may_change=alone)
             store._held = opened.pop_all()
         return store
 
@@ -118,9 +117,28 @@ class RunStore:
         if isinstance(self.broken, LostStoreError):
             raise self.broken
 
+    def _take(self, config: Mapping[str, object], *, may_change: bool) -> None:
+        """Raise `StoreError` for a run with another configuration.
+
+        may_change: whether a run in which nothing was measured takes this one: its own may have kept it from starting.
+        """
+        measured = "SELECT 1 FROM reply WHERE unit NOT LIKE ? || '%' LIMIT 1"
+        with self._reading() as connection:
+            stored = {field: json.loads(value) for field, value in connection.execute("SELECT * FROM run")}
+            found = connection.execute(measured, (database.PREFLIGHT,)).fetchone()
+        other = database.other_run(self.path, stored, config)
+        if other is not None and (found is not None or not may_change):
+            raise other
+        if other is not None:
+            with self._writing() as connection:
+                database.keep_config(connection, config)
+
     def _verify(self) -> None:
         """Verify every row and text before anything is built on them. Raises `StoreError`."""
         with self._reading() as connection:
+            ((pages,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
+            if pages != "ok":
+                raise DamagedRowError(str(pages).partition("\n")[0])
             # One moment, whatever is added meanwhile.
             connection.execute("BEGIN")
             for table in CHECKED_TABLES:
