@@ -12,8 +12,8 @@ import asyncio
 import os
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,11 +54,13 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._process = uuid.uuid4().hex
-        with self._booking():
+        try:
             self._connection = sqlite3.connect(
                 path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            self._connection.execute(_TABLE)
+        except sqlite3.Error as error:
+            raise self._failure(error) from None
+        self._book(_TABLE)
 
     def begin(self, spent_before: float) -> None:
         """Take over what earlier sessions left. For the controller, once, before anything is sent.
@@ -66,62 +68,55 @@ class Ledger:
         Args:
             spent_before: Cost of all stored replies, some of which may have come while no accounts were kept.
         """
-        with self._booking():
-            self._connection.execute("UPDATE spending SET lost = lost + reserved, reserved = 0")
-            (known,) = self._connection.execute("SELECT coalesce(sum(spent), 0) FROM spending").fetchone()
-            if spent_before > known:
-                row = (f"before-{self._process}", spent_before - known)
-                self._connection.execute("INSERT INTO spending VALUES (?, 0, ?, 0, 0)", row)
+        self._book("UPDATE spending SET lost = lost + reserved, reserved = 0")
+        known, _ = self.totals()
+        if spent_before > known:
+            row = (f"before-{self._process}", spent_before - known)
+            self._book("INSERT INTO spending VALUES (?, 0, ?, 0, 0)", *row)
 
     def reserve(self, amount: float, limit: float) -> bool:
         """Reserve `amount` if everything together stays within `limit`; otherwise do nothing and return False."""
+        before = self._connection.total_changes
         # One statement is one transaction: two processes cannot both take the last dollar.
-        with self._booking():
-            done = self._connection.execute(
-                "INSERT INTO spending SELECT ?, ?, 0, 0, ? "
-                "WHERE (SELECT coalesce(sum(spent + lost + reserved), 0) FROM spending) + ? <= ? "
-                "ON CONFLICT (process) DO UPDATE SET reserved = reserved + excluded.reserved",
-                (self._process, os.getpid(), amount, amount, limit),
-            )
-            return done.rowcount > 0
+        self._book(
+            "INSERT INTO spending SELECT ?, ?, 0, 0, ? "
+            "WHERE (SELECT coalesce(sum(spent + lost + reserved), 0) FROM spending) + ? <= ? "
+            "ON CONFLICT (process) DO UPDATE SET reserved = reserved + excluded.reserved",
+            *(self._process, os.getpid(), amount, amount, limit),
+        )
+        return self._connection.total_changes > before
 
     def settle(self, amount: float, *, spent: float = 0.0, lost: float = 0.0) -> None:
         """Release a reservation and book its actual cost."""
-        with self._booking():
-            self._connection.execute(
-                "UPDATE spending SET reserved = CASE WHEN reserved - ? > ? THEN reserved - ? ELSE 0 END, "
-                "spent = spent + ?, lost = lost + ? WHERE process = ?",
-                (amount, _NOTHING, amount, spent, lost, self._process),
-            )
+        self._book(
+            "UPDATE spending SET reserved = CASE WHEN reserved - ? > ? THEN reserved - ? ELSE 0 END, "
+            "spent = spent + ?, lost = lost + ? WHERE process = ?",
+            *(amount, _NOTHING, amount, spent, lost, self._process),
+        )
 
     def others_at_work(self) -> bool:
         """Whether another living process has attempts in flight, which may cost less than their worst case."""
-        with self._booking():
-            rows = self._connection.execute(
-                "SELECT pid FROM spending WHERE reserved > 0 AND process <> ?", (self._process,)
-            ).fetchall()
-        return any(_is_alive(pid) for (pid,) in rows)
+        rows = self._book("SELECT pid FROM spending WHERE reserved > 0 AND process <> ?", self._process)
+        return any(_is_alive(int(pid)) for (pid,) in rows)
 
     def totals(self) -> tuple[float, float]:
         """USD spent as reported, and USD that may have been spent besides."""
-        with self._booking():
-            spent, lost = self._connection.execute(
-                "SELECT coalesce(sum(spent), 0), coalesce(sum(lost + reserved), 0) FROM spending"
-            ).fetchone()
+        ((spent, lost),) = self._book("SELECT coalesce(sum(spent), 0), coalesce(sum(lost + reserved), 0) FROM spending")
         return float(spent), float(lost)
 
     def close(self) -> None:
         """Close the connection. Harmless when called twice."""
         self._connection.close()
 
-    @contextmanager
-    def _booking(self) -> Iterator[None]:
+    def _book(self, statement: str, *values: str | float) -> list[tuple[float, ...]]:
         try:
-            yield
+            return self._connection.execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise StoreError(
-                f"{self._path}: the accounts cannot be kept ({error}); check disk, path and permissions"
-            ) from None
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> StoreError:
+        says = f"{self._path}: the accounts cannot be kept ({error}); check disk, path and permissions"
+        return StoreError(says)
 
 
 def _is_alive(pid: int) -> bool:
@@ -133,7 +128,7 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 

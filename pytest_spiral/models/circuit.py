@@ -47,11 +47,10 @@ class Circuit:
         self._max_pause = max_pause
         self._failures = 0
         self._since: float | None = None
-        self._last: AttemptError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._probe_is_due = False
         self._probe: Turn | None = None
-        self._waiting: deque[tuple[Turn, asyncio.Future[bool]]] = deque()
+        self._waiting: deque[tuple[Turn, asyncio.Future[None]]] = deque()
 
     @property
     def is_open(self) -> bool:
@@ -69,7 +68,12 @@ class Circuit:
         """Wait until a request may be sent. Raises `AttemptError`, the last one, where the circuit has given up."""
         turn = Turn()
         try:
-            await self._admitted(turn)
+            if self.is_open and self._probe_is_due:
+                self._probe, self._probe_is_due = turn, False
+            elif self.is_open:
+                goes_on: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append((turn, goes_on))
+                await goes_on
             yield turn
         finally:
             if self._probe is turn:
@@ -89,7 +93,7 @@ class Circuit:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.next_probe = None
-        self._release(go_on=True)
+        self._release()
 
     def failed(self, turn: Turn, error: AttemptError, *, lasting: bool = True) -> None:
         """A request has failed. lasting: False for failures that only tell that a pause is not over yet."""
@@ -97,12 +101,11 @@ class Circuit:
         if not lasting and not probed:
             return
         loop = asyncio.get_running_loop()
-        self._last = error
         self._since = loop.time() if self._since is None else self._since
         self._failures += 1
         if self.is_open and not self.patience_left():
             self.given_up = True
-            self._release(go_on=False)
+            self._release(error)
         if probed:
             self._probe = None
             self._pause = min(2 * self._pause, self._max_pause)
@@ -111,18 +114,6 @@ class Circuit:
             self.next_probe = loop.time() + pause
             self._timer = loop.call_at(self.next_probe, self._offer_probe)
 
-    async def _admitted(self, turn: Turn) -> None:
-        if not self.is_open:
-            return
-        if self._probe_is_due:
-            self._probe, self._probe_is_due = turn, False
-            return
-        goes_on: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append((turn, goes_on))
-        if not await goes_on:
-            assert self._last is not None
-            raise replace(self._last)
-
     def _offer_probe(self) -> None:
         """Let the one who has waited longest send the probe, or whoever comes next."""
         self._probe_is_due, self.next_probe = True, None
@@ -130,10 +121,13 @@ class Circuit:
             turn, goes_on = self._waiting.popleft()
             if not goes_on.done():
                 self._probe, self._probe_is_due = turn, False
-                goes_on.set_result(True)
+                goes_on.set_result(None)
 
-    def _release(self, *, go_on: bool) -> None:
+    def _release(self, failed: AttemptError | None = None) -> None:
+        """Let everybody who waits go on, or fail."""
         while self._waiting:
             _, goes_on = self._waiting.popleft()
-            if not goes_on.done():
-                goes_on.set_result(go_on)
+            if not goes_on.done() and failed is None:
+                goes_on.set_result(None)
+            elif failed is not None and not goes_on.done():
+                goes_on.set_exception(replace(failed))
