@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from pytest_spiral.models.attempt import AttemptError
+from pytest_spiral.models.endpoint import Endpoint
 
 # Fewer would pause an endpoint for the chance failures of a few requests.
 _IN_A_ROW = 5
@@ -27,24 +28,19 @@ class Turn:
 class Circuit:
     """The state of one endpoint. Belongs to one event loop.
 
-    Args:
-        patience: Seconds without an answer after which waiting ends.
-        first_pause: Seconds before the first probe.
-        max_pause: Seconds that a pause takes at most, unless the endpoint asks for more.
-
     Attributes:
         answers: How often the endpoint has answered.
         given_up: Whether patience has ended and no answer has come since.
         next_probe: When the present pause ends, in the loop's time; None while there is none.
     """
 
-    def __init__(self, patience: float, first_pause: float = 0.5, max_pause: float = 30.0) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self.answers = 0
         self.given_up = False
         self.next_probe: float | None = None
-        self._patience = patience
-        self._first_pause = self._pause = first_pause
-        self._max_pause = max_pause
+        self._patience = endpoint.patience
+        self._policy = endpoint.retry
+        self._pause = self._policy.first_wait
         self._failures = 0
         self._since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -88,7 +84,7 @@ class Circuit:
     def answered(self) -> None:
         """The endpoint has answered: everybody goes on."""
         self.answers += 1
-        self._failures, self._since, self._pause = 0, None, self._first_pause
+        self._failures, self._since, self._pause = 0, None, self._policy.first_wait
         self.given_up, self._probe, self._probe_is_due = False, None, False
         if self._timer is not None:
             self._timer.cancel()
@@ -108,7 +104,7 @@ class Circuit:
             self._release(error)
         if probed:
             self._probe = None
-            self._pause = min(2 * self._pause, self._max_pause)
+            self._pause = min(2 * self._pause, self._policy.max_wait)
         if probed or self._failures == _IN_A_ROW:
             pause = max(self._pause, min(error.retry_after or 0.0, self.patience_left()))
             self.next_probe = loop.time() + pause

@@ -14,7 +14,7 @@ from functools import cache
 
 from pydantic_core import from_json
 
-from pytest_spiral.chat import Finish, Usage
+from pytest_spiral.chat import ChatReply, Finish, Usage
 from pytest_spiral.models.reasoning import joined, reasoning_of, split_reasoning
 from pytest_spiral.resources import data_root, read_toml
 from pytest_spiral.status import ReasonCode
@@ -35,17 +35,6 @@ def _finishes() -> Mapping[str, Finish]:
     """Why a reply ended, by what an endpoint calls it."""
     named = read_toml(data_root() / "refusals.toml")["finish"]
     return {name: finish for finish, names in named.items() for name in names}
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """The parts of a chat completion that are used. A refusal's text stands in for missing content."""
-
-    text: str
-    reasoning: str
-    finish: Finish
-    model: str
-    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +71,11 @@ class UnusableError(Exception):
         self.status = status
 
 
-def read_completion(body: bytes, *, split: bool = True) -> Completion:
-    """The completion in `body`. split: whether tagged thoughts are taken out of the text. Raises `UnusableError`."""
+def read_completion(body: bytes, *, split: bool = True) -> ChatReply:
+    """The reply in `body`; a refusal's text stands in for missing content. Raises `UnusableError`.
+
+    split: whether tagged thoughts are taken out of the text.
+    """
     match _parsed(body):
         # Whatever stands beside an error was cut short by it.
         case {"error": error} if error:
@@ -103,12 +95,12 @@ def read_completion(body: bytes, *, split: bool = True) -> Completion:
     model = data.get("model")
     # A name is only shown: what has no UTF-8 form is replaced.
     name = model.encode("utf-8", "replace").decode() if isinstance(model, str) else ""
-    return Completion(
-        joined_halves(said or refusal),
-        joined_halves(joined([reasoning_of(message), thought])),
-        "refusal" if refusal else _finish(choice.get("finish_reason")),
-        name[:_MAX_NAME],
-        _usage(data.get("usage")),
+    return ChatReply(
+        text=joined_halves(said or refusal),
+        finish="refusal" if refusal else _finish(choice.get("finish_reason")),
+        model=name[:_MAX_NAME],
+        usage=_usage(data.get("usage")),
+        reasoning=joined_halves(joined([reasoning_of(message), thought])),
     )
 
 

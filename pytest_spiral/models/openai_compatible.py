@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
@@ -20,7 +21,7 @@ from pytest_spiral.models.attempt import Answer, AttemptError, refused
 from pytest_spiral.models.budget import Budget
 from pytest_spiral.models.call import Call
 from pytest_spiral.models.circuit import Circuit, Turn
-from pytest_spiral.models.completion import Completion, UnusableError, read_completion
+from pytest_spiral.models.completion import UnusableError, read_completion
 from pytest_spiral.models.endpoint import Endpoint
 from pytest_spiral.models.limiter import Limiter, Slot
 from pytest_spiral.status import ReasonCode
@@ -74,7 +75,7 @@ class OpenAICompatible:
         split: bool = True,
     ) -> None:
         self.endpoint = endpoint
-        self._circuit = circuit or circuit_of(endpoint)
+        self._circuit = circuit or Circuit(endpoint)
         self._limiter = limiter
         self._budget = budget
         self._total = total
@@ -164,16 +165,7 @@ class OpenAICompatible:
         try:
             async with asyncio.timeout(min(call.seconds_left, endpoint.attempt_timeout)):
                 answer = await self._client.request(path, content)
-            completion = self._read(answer)
-            return ChatReply(
-                text=completion.text,
-                finish=completion.finish,
-                model=completion.model,
-                usage=completion.usage,
-                seconds=now() - started,
-                attempts=call.attempts,
-                reasoning=completion.reasoning,
-            )
+            return replace(self._read(answer), seconds=now() - started, attempts=call.attempts)
         except TimeoutError:
             seconds = endpoint.timeout if is_last else endpoint.attempt_timeout
         finally:
@@ -191,7 +183,7 @@ class OpenAICompatible:
             # A final refusal is an answer: the endpoint works.
             self._circuit.answered()
 
-    def _read(self, answer: Answer) -> Completion:
+    def _read(self, answer: Answer) -> ChatReply:
         try:
             return read_completion(answer.body, split=self._split)
         except UnusableError as error:
@@ -202,11 +194,6 @@ class OpenAICompatible:
                 remedy = _REMEDIES[error.code].format(self.endpoint.url_name)
                 failed = AttemptError(error.code, message, status=answer.status, again=True, billed=True, remedy=remedy)
         raise failed
-
-
-def circuit_of(endpoint: Endpoint) -> Circuit:
-    """A new circuit with an endpoint's patience."""
-    return Circuit(endpoint.patience, endpoint.retry.first_wait, endpoint.retry.max_wait)
 
 
 def _slot(limiter: Limiter | None, role: Role) -> AbstractAsyncContextManager[Slot | None]:

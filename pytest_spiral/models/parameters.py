@@ -46,6 +46,15 @@ _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "respons
 _WRAPPING = frozenset({"system", "systemprompt", "systeminstruction", "instructions", "prompt"})
 
 
+Patterns = str | Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+def matches(model_id: str, patterns: Patterns) -> bool:
+    """Whether a model's name fits one of the patterns, in whatever case."""
+    each = (patterns,) if isinstance(patterns, str) else patterns
+    return any(fnmatchcase(model_id.lower(), pattern.lower()) for pattern in each)
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
@@ -127,12 +136,10 @@ class _Entry(Connection):
 class _ModelEntry(_Entry):
     """A [[model]] table."""
 
-    match: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    match: Patterns
 
     def applies(self, role: Role, suite: Suite | None, model_id: str) -> bool:
-        patterns = (self.match,) if isinstance(self.match, str) else self.match
-        named = any(fnmatchcase(model_id.lower(), pattern.lower()) for pattern in patterns)
-        return named and super().applies(role, suite, model_id)
+        return matches(model_id, self.match) and super().applies(role, suite, model_id)
 
 
 class LocalModel(_Strict):

@@ -9,7 +9,7 @@ from functools import cache
 
 from pydantic import BaseModel, ConfigDict
 
-from pytest_spiral.models.parameters import Price
+from pytest_spiral.models.parameters import Patterns, Price, matches
 from pytest_spiral.resources import data_root, read_toml
 
 # Tokens of a prompt up to which a price must hold: no request of ours is longer.
@@ -19,14 +19,12 @@ _LONGEST_PROMPT = 100_000
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    match: str | tuple[str, ...]
+    match: Patterns
     price: Price
     provider: tuple[str, ...] | None = None
 
     def fits(self, model_id: str, provider: str) -> bool:
-        patterns = (self.match,) if isinstance(self.match, str) else self.match
-        named = any(fnmatchcase(model_id.lower(), pattern) for pattern in patterns)
-        return named and (self.provider is None or provider in self.provider)
+        return matches(model_id, self.match) and (self.provider is None or provider in self.provider)
 
 
 class _Genai(BaseModel):

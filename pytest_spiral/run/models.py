@@ -16,7 +16,7 @@ from pytest_spiral.models.circuit import Circuit
 from pytest_spiral.models.dry import DryAssistant, DryScenarioModel, DrySeeker
 from pytest_spiral.models.endpoint import OPTION_OF, Endpoint, RetryPolicy, shown_url
 from pytest_spiral.models.limiter import Limiter
-from pytest_spiral.models.openai_compatible import OpenAICompatible, circuit_of
+from pytest_spiral.models.openai_compatible import OpenAICompatible
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.models.token_limit import RaisingLimit
 from pytest_spiral.run.content import Content
@@ -112,9 +112,7 @@ class Connections:
             self._limiters[name] = Limiter(plan.most_in_flight(model), name, plan.rank, plan.workers, self._store)
         limiter: Limiter | None = self._limiters[name]
         # Behind one address each model may fail by itself.
-        circuit = self._circuits.setdefault(
-            (endpoint.base_url, model.model_id, endpoint.patience), circuit_of(endpoint)
-        )
+        circuit = self._circuits.setdefault((endpoint.base_url, model.model_id, endpoint.patience), Circuit(endpoint))
         rng = random.Random(f"{plan.settings.seed}-backoff-{model.role}-{model.spec}")
         split = suite != "tempaffect" or model.role != "evaluated" or plan.settings.think_tags == "separate"
         if once:

@@ -251,4 +251,6 @@ def test_a_probe_that_is_cancelled_is_passed_on() -> None:
 
 def test_a_circuit_that_nobody_uses_is_closed() -> None:
     """Nothing is paused before something has failed."""
-    assert (Circuit(1.0).is_open, Circuit(1.0).patience_left()) == (False, 1.0)
+    circuit = Circuit(Endpoint("judge", "http://a.example", patience=1.0))
+
+    assert (circuit.is_open, circuit.patience_left()) == (False, 1.0)

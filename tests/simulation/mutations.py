@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from pytest_spiral.chat import ChatReply
 from pytest_spiral.models import budget, completion, openai_compatible
 from pytest_spiral.models.attempt import AttemptError
 from pytest_spiral.models.call import Call
-from pytest_spiral.models.completion import Completion
 from pytest_spiral.run import models as run_models
 from pytest_spiral.run import preflight
 from pytest_spiral.status import ReasonCode
@@ -30,7 +30,7 @@ _lock = database.lock_run
 def _reading(change: Callable[[dict[str, Any]], object]) -> AbstractContextManager[object]:
     """Answers with choices are changed before they are read."""
 
-    def read(body: bytes, **options: Any) -> Completion:
+    def read(body: bytes, **options: Any) -> ChatReply:
         with suppress(ValueError, AttributeError, KeyError, TypeError, RecursionError):
             data = json.loads(body)
             if data.get("choices"):
@@ -47,7 +47,7 @@ def _end(data: dict[str, Any]) -> None:
             choice["finish_reason"] = "stop"
 
 
-def _raw_name(body: bytes, **options: Any) -> Completion:
+def _raw_name(body: bytes, **options: Any) -> ChatReply:
     """The model's name is kept as it came."""
     read = _read(body, **options)
     name = json.loads(body).get("model")
