@@ -16,13 +16,14 @@ from dataclasses import KW_ONLY, dataclass
 
 from pytest_spiral.models.completion import ErrorBody
 from pytest_spiral.models.endpoint import Endpoint, shown_url
+from pytest_spiral.models.providers import ErrorRule, error_rules
 from pytest_spiral.models.refusals import refuses_schemas
 from pytest_spiral.status import ReasonCode
 
 # Longer than three lost SYN packets take to be sent again (1 + 2 + 4 s).
 CONNECT_SECONDS = 10.0
-# What error codes and messages say when an account is empty.
-_QUOTA = ("insufficient_quota", "billing_hard_limit", "exceeded your current quota")
+_OTHER = ErrorRule(status=(400,), means=ReasonCode.BAD_REQUEST, remedy="check the model's parameters in spiral.toml")
+_PASSING = (ReasonCode.RATE_LIMITED, ReasonCode.SERVER_ERROR, ReasonCode.TIMEOUT)
 # Exceptions of aiohttp and httpx for answers that break HTTP, end too soon or cannot be decompressed.
 _GARBLED = frozenset({"HttpProcessingError", "ClientPayloadError", "DecodingError"})
 _SCHEMA_REMEDY = (
@@ -77,40 +78,27 @@ def refused(endpoint: Endpoint, status: int, error: ErrorBody, headers: Mapping[
     """What an error status means. A redirect counts as a wrong address: following it could lead a key elsewhere."""
     message = endpoint.clean(error.message)
     says = f"HTTP {status}" + (f" ({message})" if message else "")
-    key, url = endpoint.key_name, endpoint.url_name
     text = f"{error.code} {error.message.lower()}"
-    rule = endpoint.provider.rule(status, text)
-    means = rule.means if rule is not None else None
-    if means is ReasonCode.AUTH or (means is None and status in (401, 403)):
-        unset = f"no key was sent: paste this line into .env, followed by the key: {key}="
-        remedy = f"check the key in {key}" if endpoint.api_key else unset
-        return AttemptError(ReasonCode.AUTH, says, status=status, remedy=remedy)
-    quota = status == 402 or (status == 429 and any(mark in text for mark in _QUOTA))
-    if means is ReasonCode.QUOTA or (means is None and quota):
-        return AttemptError(ReasonCode.QUOTA, says, status=status, remedy=f"add credit for the account of {key}")
-    wait = _retry_after(headers, error.retry_after)
-    if means is ReasonCode.RATE_LIMITED or (means is None and status == 429):
-        code, remedy = ReasonCode.RATE_LIMITED, "lower --concurrency or raise the account's rate limit"
-        return AttemptError(code, says, status=status, again=True, retry_after=wait, remedy=remedy)
-    if status >= 500 or status in (408, 409):
-        code = ReasonCode.TIMEOUT if status == 408 else ReasonCode.SERVER_ERROR
-        return AttemptError(code, says, status=status, again=True, retry_after=wait)
-    if rule is not None and rule.remedy:
-        remedy = rule.remedy
-    elif status in (400, 422) and refuses_schemas(text):
+    own = endpoint.provider.rule(status, text)
+    rule = own or next((each for each in error_rules() if each.fits(min(status, 500), text)), _OTHER)
+    means = rule.means
+    remedy = rule.remedy or next((each.remedy for each in error_rules() if each.means is means), "")
+    if means is ReasonCode.AUTH and not endpoint.api_key:
+        remedy = "no key was sent: paste this line into .env, followed by the key: {key}="
+    elif own is None and status in (400, 422) and refuses_schemas(text):
         remedy = _SCHEMA_REMEDY
-    elif "context_length" in error.code or "context_size" in error.code:
-        remedy = "the messages are longer than the model's context; use a model with a longer one"
-    elif status in (404, 405):
-        remedy = f"check the model name and {url}"
     elif status < 400:
         target = endpoint.clean(shown_url(headers.get("location", "")), limit=120)
-        remedy = f"it redirects{f' to {target}' if target else ''}; set {url} to the final address"
-    else:
-        remedy = "check the model's parameters in spiral.toml"
-    message, codes, param = (endpoint.clean(text, limit=2_000) for text in (error.message, error.code, error.param))
-    said = ErrorBody(message, codes, param=param)
-    return AttemptError(means or ReasonCode.BAD_REQUEST, says, status=status, remedy=remedy, said=said)
+        remedy = f"it redirects{f' to {target}' if target else ''}; set {{url}} to the final address"
+    remedy = remedy.replace("{key}", endpoint.key_name).replace("{url}", endpoint.url_name)
+    if means in _PASSING:
+        wait = _retry_after(headers, error.retry_after)
+        return AttemptError(means, says, status=status, again=True, retry_after=wait, remedy=remedy)
+    said = None
+    if means not in (ReasonCode.AUTH, ReasonCode.QUOTA):
+        message, codes, param = (endpoint.clean(part, limit=2_000) for part in (error.message, error.code, error.param))
+        said = ErrorBody(message, codes, param=param)
+    return AttemptError(means, says, status=status, remedy=remedy, said=said)
 
 
 def unreachable(endpoint: Endpoint, error: Exception) -> AttemptError:

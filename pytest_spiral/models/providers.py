@@ -125,6 +125,12 @@ def providers() -> Mapping[str, Provider]:
     return {path.stem: Provider.model_validate({"name": path.stem, **read_toml(path)}) for path in files}
 
 
+@cache
+def error_rules() -> tuple[ErrorRule, ...]:
+    """What errors mean where the provider has no rule of its own."""
+    return tuple(ErrorRule.model_validate(rule) for rule in read_toml(data_root() / "errors.toml")["errors"])
+
+
 def provider_at(url: str) -> Provider:
     """The preset of the provider that an address belongs to, `GENERIC` for none."""
     parts = urlsplit(url)
