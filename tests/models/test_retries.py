@@ -173,7 +173,7 @@ async def test_a_nonsense_retry_after_is_ignored(serve: Serve) -> None:
     """Backoff as if none was given."""
     nonsense = ["soon", "-5", "nan", "", "Thu, 99 Foo 2026 00:00:00 GMT"]
     server = serve(lambda body, n: Fault.status_code(429, retry_after=nonsense[n]) if n < len(nonsense) else "ok")
-    async with Client(server.base_url) as client:
+    async with Client(server.base_url, patience=20) as client:
         await client.model.complete(ask())
 
     assert all(0 <= wait <= 0.004 for wait in client.slept)
@@ -279,7 +279,7 @@ async def test_rate_limits_lower_what_is_in_flight(serve: Serve, book: RunStore)
     # Long enough for many to be in flight at once on a slow machine too.
     server = serve(latency=0.1)
     server.handler = lambda body, n: Fault.status_code(429) if server.in_flight > 4 else "ok"
-    async with Client(server.base_url, limiter=limiter) as client:
+    async with Client(server.base_url, limiter=limiter, patience=20) as client:
         replies = await asyncio.gather(*(client.model.complete(ask(str(i))) for i in range(80)))
 
     assert len(replies) == 80
