@@ -22,6 +22,7 @@ import shutil
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,6 +51,7 @@ def main() -> None:
         threading.Thread(target=front.serve_forever, daemon=True).start()
         said = {"url": f"http://127.0.0.1:{front.server_port}"}
     except Exception as error:  # a compiled module: anything may come, all of it means the same
+        traceback.print_exc()
         said = {"error": f"{type(error).__name__}: {error}"}
     # The parent may have gone away meanwhile.
     with suppress(BrokenPipeError):

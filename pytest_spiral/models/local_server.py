@@ -66,11 +66,11 @@ def served(file: LocalFile, *, start_timeout: float = 120.0) -> Iterator[str]:
                     start_new_session=True,
                 )
             )
-        running.callback(child.kill)
         try:
             url = _address(child, start_timeout)
         except ValueError as error:
             raise ConfigError(f"local model {file.path} {error} (log: {log})") from None
+        running.callback(child.kill)
         running.callback(shutil.rmtree, folder, ignore_errors=True)
         yield f"{url}/v1"
 
