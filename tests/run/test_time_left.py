@@ -242,6 +242,15 @@ def test_nothing_is_said_without_a_basis(tmp_path: Path) -> None:
     assert estimate.seconds(9.0, run.units) is None
 
 
+def test_two_modes_ask_under_one_name(tmp_path: Path) -> None:
+    """Each call counts once: 75 scenarios in two modes."""
+    run, estimate = played(tmp_path, steady, 8, **TEMPAFFECT)
+
+    assert estimate.calls(()) == {"evaluated": (0, 150)}
+    estimate.add(run.answers[:10])
+    assert estimate.calls(()) == {"evaluated": (10, 140)}
+
+
 def test_judges_of_replies_are_planned(tmp_path: Path) -> None:
     """One call of each for every scenario, beside the evaluated model's; a built-in one is not called."""
     judges = ("j", "dry/lexical")
