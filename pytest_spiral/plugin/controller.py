@@ -207,7 +207,7 @@ class Controller:
         plan, content, answers = self.run.plan, self.run.content, self.run.store.answers(self._replies)
         self._replies += len(answers)
         measured, runner = self.run.measured, self.execution.started
-        finished = max(runner.finished() if runner else 0, len(measured.items) + len(measured.conversations))
+        finished = max(runner.engine.ended if runner else 0, len(measured.items) + len(measured.conversations))
         if self.units:
             if self._time_left is None:
                 self._time_left = TimeLeft(plan, content, self.units, self._began)

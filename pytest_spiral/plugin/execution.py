@@ -162,7 +162,7 @@ class Execution:
     def _start(self) -> None:
         # Each item meets the error again, and reports it as its own.
         with suppress(StoreError):
-            while self._waiting and self.runner.under_way() < MOST_UNDER_WAY:
+            while self._waiting and self.runner.engine.under_way < MOST_UNDER_WAY:
                 self.runner.submit(self._waiting.popitem(last=False)[0])
 
     def scenario_result(self, item: pytest.Item, unit: ScenarioUnit) -> ScenarioResult:
@@ -203,7 +203,7 @@ class Execution:
             # Now: until pytest has ended, other units would go on sending requests.
             self.stop()
             raise
-        self._times = self.runner.times(unit)
+        self._times = self.runner.engine.times(unit)
         return result
 
     def _while_waiting(self) -> None:

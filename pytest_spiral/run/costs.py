@@ -1,4 +1,4 @@
-"""What a run has cost, by role. Pure."""
+"""What a run has cost, by role."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pytest_spiral.chat import Usage as Tokens
 from pytest_spiral.models.parameters import Price
 from pytest_spiral.report.model import RoleUsage, Usage
-from pytest_spiral.run.plan import ModelPlan
-from pytest_spiral.store import ModelUsage
+from pytest_spiral.run.plan import RunPlan
+from pytest_spiral.store import RunStore
 
 _COUNTS = (
     *("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "with_reasoning"),
@@ -24,18 +24,16 @@ def cost_of(requests: int, tokens: Tokens, price: Price | None) -> float | None:
     return None if uncounted and (price.input or price.output) else price.cost(tokens)
 
 
-def usage_by_role(
-    rows: Sequence[ModelUsage], models: Sequence[ModelPlan], max_cost: float | None, not_run: int
-) -> Usage:
+def usage_by_role(store: RunStore, plan: RunPlan, not_run: int = 0) -> Usage:
     """The report's `usage`: requests, tokens and cost of everything that was answered.
 
-    rows: one per role and model, as the store counts them. not_run: items and conversations left out to keep the limit.
+    not_run: items and conversations left out to keep the limit.
     """
-    prices = {(model.role, model.model_id): model.price for model in models}
+    prices = {(model.role, model.model_id): model.price for model in plan.everybody}
     by_role: dict[str, list[RoleUsage]] = {}
     missing: set[str] = set()
     unchecked: set[str] = set()
-    for row in rows:
+    for row in store.usage():
         price = prices.get((row.role, row.model))
         cost = cost_of(row.requests, Tokens(row.prompt_tokens, row.cached_tokens, row.completion_tokens), price)
         if cost is None:
@@ -44,7 +42,7 @@ def usage_by_role(
             unchecked.add(row.model)
         usage = RoleUsage(**{name: getattr(row, name) for name in _COUNTS}, cost_usd=cost, cached_share=None)
         by_role.setdefault(row.role, []).append(usage)
-    return _usage(by_role, missing, unchecked, max_cost, not_run)
+    return _usage(by_role, missing, unchecked, plan.settings.max_cost, not_run)
 
 
 def merge_usage(usages: Sequence[Usage]) -> Usage:

@@ -63,11 +63,13 @@ class Snapshot:
 
     def line(self) -> str:
         """For people, what matters most first."""
-        units = f"{self.finished} of {self.units} units" if self.units else f"{self.finished} units"
         done, planned = (sum(getattr(role, name) for role in self.roles.values()) for name in ("done", "planned"))
-        parts = [units, f"{done} of {planned} calls" if planned else f"{self.replies} replies"]
-        parts += [] if self.rate is None else [f"{self.rate:.3g}/s"]
-        parts += [] if self.seconds_left is None else [duration(self.seconds_left)]
+        parts = [f"{self.finished} of {self.units} units" if self.units else f"{self.finished} units"]
+        parts.append(f"{done} of {planned} calls" if planned else f"{self.replies} replies")
+        if self.rate is not None:
+            parts.append(f"{self.rate:.3g}/s")
+        if self.seconds_left is not None:
+            parts.append(duration(self.seconds_left))
         if self.cost_usd:
             parts.append(f"{self.cost_usd:.2f} of {self.expected_usd or 0:.2f} USD")
         for name, role in self.roles.items():
@@ -94,32 +96,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min left" if seconds >= 300 else f"{seconds:.0f} s left"
 
 
-def role_progress(
-    plan: RunPlan, store: RunStore, calls: Mapping[Role, tuple[int, int]], throttled: Mapping[str, int]
-) -> tuple[dict[Role, RoleProgress], float | None, float | None]:
-    """Progress by role, the cost so far and the one that is expected.
-
-    calls: of each role, those done and left. throttled: what endpoints bear that answered 429, by the limit's name.
-    """
-    rows = store.usage()
-    usage = usage_by_role(rows, plan.everybody, plan.settings.max_cost, 0)
-    roles: dict[Role, RoleProgress] = {}
-    expected: float | None = 0.0
-    for model in plan.everybody:
-        if model.role in roles:
-            continue
-        done, left = calls.get(model.role, (0, 0))
-        row = usage.by_role.get(model.role)
-        names = [pace_name(each) for each in plan.everybody if each.role == model.role and each.endpoint]
-        limits = [throttled[name] for name in names if name in throttled]
-        counts = (row.retries, row.failures) if row else (0, 0)
-        roles[model.role] = RoleProgress(done, done + left, *counts, min(limits, default=None))
-        cost = row.cost_usd if row else 0.0 if not left else None
-        if cost is None or expected is None or (cost and not done):
-            expected = None
-        else:
-            expected += cost * (done + left) / done if done else 0.0
-    return roles, usage.cost_usd, expected
+def _cost_of_whole(cost: float | None, done: int, left: int) -> float | None:
+    """What all calls of a role cost if the rest costs what those so far did; None where that is not known."""
+    if not cost:
+        return cost
+    return cost * (done + left) / done if done else None
 
 
 def _borne(paces: Sequence[Pace], now: float) -> int:
@@ -143,17 +124,26 @@ def snapshot(
     """How far a run is. rest: None where its units are not known. counts: units finished, units, replies stored."""
     calls = rest.calls(ended) if rest is not None else {}
     throttled = {name: paces for name, paces in store.paces().items() if any(p.reason == "429" for p in paces)}
-    roles, cost, expected = role_progress(plan, store, calls, {name: p[-1].most for name, p in throttled.items()})
-    borne = {name: _borne(paces, now) for name, paces in throttled.items()}
+    usage = usage_by_role(store, plan)
+    roles: dict[Role, RoleProgress] = {}
+    expected: list[float | None] = []
+    for role in dict.fromkeys(model.role for model in plan.everybody):
+        done, left = calls.get(role, (0, 0))
+        names = {pace_name(model) for model in plan.everybody if model.role == role and model.endpoint}
+        limit = min((throttled[name][-1].most for name in names & throttled.keys()), default=None)
+        row = usage.by_role.get(role)
+        roles[role] = RoleProgress(done, done + left, row.retries if row else 0, row.failures if row else 0, limit)
+        expected.append(_cost_of_whole(row.cost_usd, done, left) if row else None if left else 0.0)
+    known = [cost for cost in expected if cost is not None]
     return Snapshot(
         at=now,
         finished=counts[0],
         units=counts[1],
         replies=counts[2],
         rate=rest.rate() if rest is not None else None,
-        seconds_left=rest.seconds(now, ended, borne) if rest is not None else None,
-        cost_usd=cost,
-        expected_usd=expected,
+        seconds_left=rest.seconds(now, ended, {n: _borne(p, now) for n, p in throttled.items()}) if rest else None,
+        cost_usd=usage.cost_usd,
+        expected_usd=sum(known) if len(known) == len(expected) else None,
         roles=roles,
         paused=tuple(paused),
     )

@@ -98,7 +98,7 @@ def stored_traffic(store: RunStore, plan: RunPlan, measured: Measurements) -> Tr
     return Traffic(
         {model.spec: store.served_models(model.model_id) for model in plan.models},
         limits,
-        usage_by_role(store.usage(), plan.everybody, plan.settings.max_cost, not_run),
+        usage_by_role(store, plan, not_run),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pytest_spiral.chat import ChatModel, ChatReply, ChatRequest, Message
@@ -77,10 +77,6 @@ class Runner:
         text = reply_text(scenario, item.answer.reply)
         return replace(item, judged=tuple(await asyncio.gather(*(judge.rate(item.id, text) for judge in judges))))
 
-    def times(self, unit: Unit) -> tuple[float, float]:
-        """When a unit that has ended was started, in seconds since 1970, and how many seconds it took. Told once."""
-        return self.engine.times(unit)
-
     def wait(self, unit: Unit, tick: Callable[[], None] | None = None) -> Result:
         """Wait for a unit. Its result is handed over, not kept.
 
@@ -94,14 +90,16 @@ class Runner:
     def evaluated(self, spec: str) -> EvaluatedModel:
         """The model behind a spec, for custom tests."""
         model = self.plan.model(spec)
-        suite = next(iter(model.params))
-        return EvaluatedModel(model, suite, self._chats.of(model, suite), self.engine)
+        return self._asked(model, next(iter(model.params)))
+
+    def _asked(self, model: ModelPlan, suite: SuiteName) -> EvaluatedModel:
+        return EvaluatedModel(model, model.sent(suite), self._chats.of(model, suite), self.engine)
 
     def simulated_user(self) -> EvaluatedModel:
         """The model that plays the user. Raises `ConfigError` for a run without conversations."""
         if self.plan.user is None:
             raise ConfigError("this run has no simulated user; run it with --suite spiral")
-        return EvaluatedModel(self.plan.user, "spiral", self._chats.of(self.plan.user, "spiral"), self.engine)
+        return self._asked(self.plan.user, "spiral")
 
     def judges(self) -> tuple[Judge, ...]:
         """The judges. Raises `ConfigError` for a run without conversations."""
@@ -139,14 +137,6 @@ class Runner:
         protocol = self._content.spiral.protocol
         return await rejudge(conversation, protocol, self._chats.judges(), settings.seed, settings.retest_share)
 
-    def finished(self) -> int:
-        """Number of units that have ended."""
-        return self.engine.ended
-
-    def under_way(self) -> int:
-        """Number of units that have been submitted and have not ended."""
-        return self.engine.submitted - self.engine.ended
-
     def stop(self) -> None:
         """Cancel what is left and release connections: nothing is sent after this. Harmless when called twice."""
         if self._engine is not None:
@@ -161,11 +151,8 @@ class Runner:
 class EvaluatedModel:
     """A model of the run for custom tests. Calls run in the engine's loop, whatever loop the test runs in."""
 
-    def __init__(self, plan: ModelPlan, suite: SuiteName, chat: ChatModel, engine: Engine) -> None:
-        self._plan = plan
-        self._params = plan.sent(suite)
-        self._chat = chat
-        self._engine = engine
+    def __init__(self, plan: ModelPlan, params: Mapping[str, object], chat: ChatModel, engine: Engine) -> None:
+        self._plan, self._params, self._chat, self._engine = plan, params, chat, engine
 
     @property
     def spec(self) -> str:
